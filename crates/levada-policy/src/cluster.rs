@@ -1,0 +1,204 @@
+//! The view of the cluster that policies decide upon: who is there, who is up, how loaded, how far.
+
+use std::sync::Arc;
+
+use levada_types::{Key, hash64, weigh};
+
+use crate::LoadTable;
+
+/// A node's place in the cluster's list. Stable for the life of one [`Cluster`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIndex(pub u32);
+
+impl NodeIndex {
+    /// The index as a subscript.
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One node as policies see it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The name that hash orders are made from; moving a node to another address moves no key.
+    pub name: Arc<str>,
+    /// [`hash64`] of the name.
+    pub hash: u64,
+    /// Relative capacity, above 0; 1 is usual.
+    pub weight: f64,
+    /// Round-trip time from here relative to that of the nearest node, at least 1 (OSDI'02 Sec. 3.3).
+    pub distance: f64,
+    /// Whether requests may be sent there.
+    pub up: bool,
+    /// The part of its share, in 0..=1, that a node in slow start takes; 1 when it is warm.
+    pub ramp: f64,
+}
+
+impl Node {
+    /// A node that is up, warm, near and of weight 1.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            hash: hash64(name.as_bytes()),
+            weight: 1.0,
+            distance: 1.0,
+            up: true,
+            ramp: 1.0,
+        }
+    }
+}
+
+/// Everything a policy may know of the nodes. A driver makes a new one when membership, health or
+/// weights change; loads change underneath, in the shared [`LoadTable`].
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+    loads: Arc<LoadTable>,
+    global: Option<Arc<LoadTable>>,
+    membership: u64,
+    up: Vec<NodeIndex>,
+    ramping: bool,
+}
+
+impl Cluster {
+    /// The cluster of `nodes`, whose outstanding requests `loads` counts by position.
+    ///
+    /// # Panics
+    /// When `loads` counts for another number of nodes: a mistake of the driver.
+    pub fn new(nodes: Vec<Node>, loads: Arc<LoadTable>) -> Self {
+        assert_eq!(nodes.len(), loads.len(), "one load per node");
+        let membership = nodes
+            .iter()
+            .fold(nodes.len() as u64, |sum, n| weigh(Key(sum ^ n.weight.to_bits()), n.hash));
+        let up = (0u32..).zip(&nodes).filter(|(_, n)| n.up).map(|(i, _)| NodeIndex(i)).collect();
+        let ramping = nodes.iter().any(|n| n.up && n.ramp < 1.0);
+        Self { nodes, loads, global: None, membership, up, ramping }
+    }
+
+    /// The same with the true load of every node, over all redirectors (OSDI'02, FDR-Global).
+    pub fn with_global_loads(mut self, global: Arc<LoadTable>) -> Self {
+        assert_eq!(self.nodes.len(), global.len(), "one load per node");
+        self.global = Some(global);
+        self
+    }
+
+    /// The same with `tried` nodes taken as down: what a retry decides upon.
+    pub fn without(&self, tried: &[NodeIndex]) -> Self {
+        let mut nodes = self.nodes.clone();
+        for node in tried {
+            nodes[node.get()].up = false;
+        }
+        let mut rest = Self::new(nodes, self.loads.clone());
+        rest.global.clone_from(&self.global);
+        rest
+    }
+
+    /// How many nodes there are, up or not.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no node at all.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The nodes, by index.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// One node.
+    pub fn node(&self, node: NodeIndex) -> &Node {
+        &self.nodes[node.get()]
+    }
+
+    /// The nodes that are up, ascending.
+    pub fn up(&self) -> &[NodeIndex] {
+        &self.up
+    }
+
+    /// Whether `node` is up.
+    #[inline]
+    pub fn is_up(&self, node: NodeIndex) -> bool {
+        self.nodes[node.get()].up
+    }
+
+    /// Whether any node is in slow start.
+    pub fn ramping(&self) -> bool {
+        self.ramping
+    }
+
+    /// Whether `node` takes the requests for `key`: it is up, and if it is in slow start, `key` is
+    /// among the part of the keys that it takes already.
+    ///
+    /// The part grows with the ramp and never loses a key, so a node in slow start warms up key by
+    /// key while every redirector agrees on which: slow start under hashing.
+    #[inline]
+    pub fn accepts(&self, node: NodeIndex, key: Key) -> bool {
+        let n = &self.nodes[node.get()];
+        if n.ramp >= 1.0 {
+            return n.up;
+        }
+        // Another hash than the order's: a node must not ramp up with just those keys it ranks first for.
+        let place = weigh(Key(key.0.rotate_left(32)), !n.hash) >> 11;
+        n.up && (place as f64) < n.ramp * (1u64 << 53) as f64
+    }
+
+    /// Changes when a node joins or leaves or a weight changes, not when one goes down or comes up.
+    /// What is derived from names and weights, such as a hash order, is valid while it stays.
+    #[inline]
+    pub fn membership(&self) -> u64 {
+        self.membership
+    }
+
+    /// Requests that this redirector sent to `node` and that are not finished.
+    #[inline]
+    pub fn load(&self, node: NodeIndex) -> u32 {
+        self.loads.of(node)
+    }
+
+    /// This redirector's counts.
+    pub fn loads(&self) -> &Arc<LoadTable> {
+        &self.loads
+    }
+
+    /// The counts over all redirectors, where the driver has them.
+    pub fn global_loads(&self) -> Option<&Arc<LoadTable>> {
+        self.global.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(nodes: Vec<Node>) -> Cluster {
+        let loads = LoadTable::new(nodes.len());
+        Cluster::new(nodes, loads)
+    }
+
+    #[test]
+    fn a_ramp_only_ever_adds_keys() {
+        let at = |ramp| cluster(vec![Node { ramp, ..Node::new("a") }]);
+        let (low, high) = (at(0.3), at(0.6));
+        let taken = |c: &Cluster| {
+            (0..10_000).filter(|&k| c.accepts(NodeIndex(0), Key(k))).collect::<Vec<_>>()
+        };
+        let (low, high) = (taken(&low), taken(&high));
+        assert!((2_700..3_300).contains(&low.len()), "{}", low.len());
+        assert!((5_700..6_300).contains(&high.len()), "{}", high.len());
+        assert!(low.iter().all(|key| high.binary_search(key).is_ok()));
+        assert!(taken(&at(0.0)).is_empty());
+    }
+
+    #[test]
+    fn health_leaves_membership_alone() {
+        let up = cluster(vec![Node::new("a"), Node::new("b")]);
+        let down = up.without(&[NodeIndex(1)]);
+        assert_eq!(up.membership(), down.membership());
+        assert_eq!(down.up(), [NodeIndex(0)]);
+        let other = cluster(vec![Node::new("a"), Node::new("c")]);
+        assert_ne!(up.membership(), other.membership());
+    }
+}

@@ -1,0 +1,25 @@
+//! Which node serves a request.
+//!
+//! Every policy of the papers, and those that today's proxies ship, behind one trait. Nothing here
+//! owns a clock, a socket, a thread or a source of chance: the driver, an edge or the simulator,
+//! hands in the time, the generator and a view of the [`Cluster`], and carries out what is decided.
+//!
+//! To add a policy: one file with its `ENTRY`, one line in [`POLICIES`].
+
+mod cluster;
+mod load;
+mod parameter;
+mod policy;
+mod registry;
+
+mod random;
+
+pub use cluster::{Cluster, Node, NodeIndex};
+pub use load::{LoadTable, Outstanding};
+pub use parameter::{Kind, Parameter, ParameterError, Parameters, Setting, Value};
+pub use policy::{Candidates, Context, Outcome, Pick, Policy, Reason, Tracked};
+pub use registry::{BuildError, Entry, Need, Surroundings, build, find};
+
+/// Every policy there is, in the order in which people meet them: the peers' first, then each
+/// paper's. Command lines, documents and the conformance laws iterate over this list.
+pub const POLICIES: &[&[Entry]] = &[random::ENTRIES];

@@ -1,0 +1,86 @@
+//! Outstanding requests per node: the only load signal of OSDI'02 and LARD.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::NodeIndex;
+
+/// Counts, per node, the requests that were sent and are not finished.
+#[derive(Debug)]
+pub struct LoadTable {
+    // Packed, not padded to cache lines: policies scan it far more often than cores contend for it.
+    outstanding: Box<[AtomicU32]>,
+}
+
+impl LoadTable {
+    /// A table for `nodes` nodes, all idle.
+    pub fn new(nodes: usize) -> Arc<Self> {
+        Arc::new(Self { outstanding: (0..nodes).map(|_| AtomicU32::new(0)).collect() })
+    }
+
+    /// How many nodes it counts for.
+    pub fn len(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// Whether it counts for none.
+    pub fn is_empty(&self) -> bool {
+        self.outstanding.is_empty()
+    }
+
+    /// Outstanding requests at `node`.
+    #[inline]
+    pub fn of(&self, node: NodeIndex) -> u32 {
+        self.outstanding[node.get()].load(Relaxed)
+    }
+
+    /// Counts one request to `node` until the guard drops, whatever path the request takes.
+    pub fn begin(self: &Arc<Self>, node: NodeIndex) -> Outstanding {
+        self.outstanding[node.get()].fetch_add(1, Relaxed);
+        Outstanding { table: self.clone(), node }
+    }
+
+    /// Sets a count outright: for drivers that learn loads rather than count them, and for tests.
+    pub fn set(&self, node: NodeIndex, outstanding: u32) {
+        self.outstanding[node.get()].store(outstanding, Relaxed);
+    }
+}
+
+/// One outstanding request. Keep it to the end of the body or the abort.
+#[derive(Debug)]
+pub struct Outstanding {
+    table: Arc<LoadTable>,
+    node: NodeIndex,
+}
+
+impl Outstanding {
+    /// Where the request was sent.
+    pub fn node(&self) -> NodeIndex {
+        self.node
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.table.outstanding[self.node.get()].fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_falls_when_the_guard_drops() {
+        let table = LoadTable::new(2);
+        let one = table.begin(NodeIndex(1));
+        let two = table.begin(NodeIndex(1));
+        assert_eq!((table.of(NodeIndex(0)), table.of(NodeIndex(1))), (0, 2));
+        drop(one);
+        assert_eq!(table.of(two.node()), 1);
+        drop(two);
+        assert_eq!(table.of(NodeIndex(1)), 0);
+    }
+}

@@ -1,0 +1,326 @@
+//! Parameters of policies, declared once: name, type, range, default, unit and a sentence. Help,
+//! documents, the configuration's schema and its errors all read these declarations.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use levada_types::{format_duration, parse_duration};
+
+/// One parameter of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// As written in a `[policy]` table.
+    pub name: &'static str,
+    /// What it is, and in which range.
+    pub kind: Kind,
+    /// What it is when it is not given.
+    pub default: Setting,
+    /// The unit of a number, such as "requests"; empty where there is none.
+    pub unit: &'static str,
+    /// One sentence, with the paper's section where it has one.
+    pub help: &'static str,
+}
+
+/// The type and range of a parameter. Ranges include both ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A whole number.
+    Integer(u64, u64),
+    /// Any number.
+    Number(f64, f64),
+    /// A duration, written as in "20s".
+    Duration(Duration, Duration),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// `true` or `false`.
+    Switch,
+}
+
+/// The value of a parameter: its default in a declaration, or what was given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Setting {
+    /// A whole number.
+    Integer(u64),
+    /// Any number.
+    Number(f64),
+    /// A duration.
+    Duration(Duration),
+    /// One of the choices.
+    Choice(&'static str),
+    /// On or off.
+    Switch(bool),
+    /// Worked out from the cluster when the policy is built; the text says how.
+    Derived(&'static str),
+}
+
+/// A value as a configuration gives it, before it is held against the declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction.
+    Number(f64),
+    /// A text: a duration, a choice.
+    Text(String),
+    /// On or off.
+    Switch(bool),
+}
+
+/// What is wrong with one given parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// The policy has no such parameter.
+    #[error("policy `{policy}` has no parameter `{name}`{}", suggestion(.known))]
+    Unknown {
+        /// The policy.
+        policy: &'static str,
+        /// The name given.
+        name: String,
+        /// The names it does have.
+        known: Vec<&'static str>,
+    },
+    /// The value is of another type or out of range.
+    #[error("`{name}` must be {expected}, not {given}")]
+    Wrong {
+        /// The parameter.
+        name: &'static str,
+        /// Type and range.
+        expected: String,
+        /// What was given.
+        given: String,
+    },
+}
+
+impl ParameterError {
+    /// The name of the parameter that is wrong.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unknown { name, .. } => name,
+            Self::Wrong { name, .. } => name,
+        }
+    }
+}
+
+fn suggestion(known: &[&str]) -> String {
+    if known.is_empty() {
+        "; it takes none".to_owned()
+    } else {
+        format!("; it has {}", known.join(", "))
+    }
+}
+
+/// The parameters of one policy, checked, with defaults filled in (derived ones stay open).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    values: BTreeMap<&'static str, Setting>,
+}
+
+impl Parameters {
+    /// Holds `given` against `declared`.
+    ///
+    /// # Errors
+    /// Every unknown name and every value of the wrong type or out of range, not only the first.
+    pub fn check(
+        policy: &'static str,
+        declared: &'static [Parameter],
+        given: &BTreeMap<String, Value>,
+    ) -> Result<Self, Vec<ParameterError>> {
+        let mut errors = Vec::new();
+        for name in given.keys().filter(|name| !declared.iter().any(|p| p.name == **name)) {
+            let known = declared.iter().map(|p| p.name).collect();
+            errors.push(ParameterError::Unknown { policy, name: name.clone(), known });
+        }
+        let mut values = BTreeMap::new();
+        for parameter in declared {
+            let value = match given.get(parameter.name) {
+                None => parameter.default,
+                Some(value) => match parameter.read(value) {
+                    Ok(value) => value,
+                    Err(error) => {
+                        errors.push(error);
+                        continue;
+                    }
+                },
+            };
+            values.insert(parameter.name, value);
+        }
+        if errors.is_empty() { Ok(Self { values }) } else { Err(errors) }
+    }
+
+    /// A whole number; `None` when it is to be derived.
+    ///
+    /// # Panics
+    /// When the policy did not declare `name` as one: a mistake in its file.
+    pub fn integer(&self, name: &str) -> Option<u64> {
+        match self.values.get(name) {
+            Some(Setting::Integer(value)) => Some(*value),
+            Some(Setting::Derived(_)) => None,
+            other => panic!("{name} is declared as {other:?}, not as an integer"),
+        }
+    }
+
+    /// Any number; `None` when it is to be derived.
+    ///
+    /// # Panics
+    /// When the policy did not declare `name` as one.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.values.get(name) {
+            Some(Setting::Number(value)) => Some(*value),
+            Some(Setting::Derived(_)) => None,
+            other => panic!("{name} is declared as {other:?}, not as a number"),
+        }
+    }
+
+    /// A duration.
+    ///
+    /// # Panics
+    /// When the policy did not declare `name` as one.
+    pub fn duration(&self, name: &str) -> Duration {
+        match self.values.get(name) {
+            Some(Setting::Duration(value)) => *value,
+            other => panic!("{name} is declared as {other:?}, not as a duration"),
+        }
+    }
+
+    /// One of the declared words.
+    ///
+    /// # Panics
+    /// When the policy did not declare `name` as a choice.
+    pub fn choice(&self, name: &str) -> &'static str {
+        match self.values.get(name) {
+            Some(Setting::Choice(value)) => value,
+            other => panic!("{name} is declared as {other:?}, not as a choice"),
+        }
+    }
+
+    /// On or off.
+    ///
+    /// # Panics
+    /// When the policy did not declare `name` as a switch.
+    pub fn switch(&self, name: &str) -> bool {
+        match self.values.get(name) {
+            Some(Setting::Switch(value)) => *value,
+            other => panic!("{name} is declared as {other:?}, not as a switch"),
+        }
+    }
+}
+
+impl Parameter {
+    fn read(&self, value: &Value) -> Result<Setting, ParameterError> {
+        let read = match (self.kind, value) {
+            (Kind::Integer(low, high), Value::Integer(n)) => {
+                u64::try_from(*n).ok().filter(|n| (low..=high).contains(n)).map(Setting::Integer)
+            }
+            (Kind::Number(low, high), Value::Number(n)) => {
+                Some(*n).filter(|n| (low..=high).contains(n)).map(Setting::Number)
+            }
+            (Kind::Number(low, high), Value::Integer(n)) => {
+                Some(*n as f64).filter(|n| (low..=high).contains(n)).map(Setting::Number)
+            }
+            (Kind::Duration(low, high), Value::Text(text)) => parse_duration(text)
+                .ok()
+                .filter(|d| (low..=high).contains(d))
+                .map(Setting::Duration),
+            (Kind::Choice(words), Value::Text(text)) => {
+                words.iter().find(|word| *word == text).map(|word| Setting::Choice(word))
+            }
+            (Kind::Switch, Value::Switch(on)) => Some(Setting::Switch(*on)),
+            _ => None,
+        };
+        read.ok_or_else(|| ParameterError::Wrong {
+            name: self.name,
+            expected: self.kind.to_string(),
+            given: value.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(low, high) => write!(f, "a whole number from {low} to {high}"),
+            Self::Number(low, high) => write!(f, "a number from {low} to {high}"),
+            Self::Duration(low, high) => {
+                write!(f, "a duration from {} to {}", format_duration(*low), format_duration(*high))
+            }
+            Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Switch => write!(f, "true or false"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Duration(value) => write!(f, "{}", format_duration(*value)),
+            Self::Choice(value) => write!(f, "{value}"),
+            Self::Switch(value) => write!(f, "{value}"),
+            Self::Derived(how) => write!(f, "{how}"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Text(value) => write!(f, "{value:?}"),
+            Self::Switch(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: &[Parameter] = &[
+        Parameter {
+            name: "replicas",
+            kind: Kind::Integer(1, 10),
+            default: Setting::Integer(2),
+            unit: "nodes",
+            help: "How many.",
+        },
+        Parameter {
+            name: "shrink_after",
+            kind: Kind::Duration(Duration::ZERO, Duration::from_secs(60)),
+            default: Setting::Duration(Duration::from_secs(20)),
+            unit: "",
+            help: "How long.",
+        },
+    ];
+
+    fn given(pairs: &[(&str, Value)]) -> BTreeMap<String, Value> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
+    }
+
+    #[test]
+    fn defaults_fill_what_is_not_given() {
+        let all =
+            Parameters::check("p", DECLARED, &given(&[("replicas", Value::Integer(3))])).unwrap();
+        assert_eq!(all.integer("replicas"), Some(3));
+        assert_eq!(all.duration("shrink_after"), Duration::from_secs(20));
+    }
+
+    #[test]
+    fn all_errors_are_reported_at_once() {
+        let wrong = given(&[
+            ("replicas", Value::Integer(0)),
+            ("replica", Value::Integer(1)),
+            ("shrink_after", Value::Text("5 parsecs".into())),
+        ]);
+        let errors = Parameters::check("p", DECLARED, &wrong).unwrap_err();
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "policy `p` has no parameter `replica`; it has replicas, shrink_after",
+                "`replicas` must be a whole number from 1 to 10, not 0",
+                "`shrink_after` must be a duration from 0s to 1m, not \"5 parsecs\"",
+            ]
+        );
+    }
+}

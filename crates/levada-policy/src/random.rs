@@ -1,0 +1,42 @@
+//! Random: the lower bound of every comparison (OSDI'02 Sec. 3.1), and what DNS round robin comes to.
+
+use levada_types::Request;
+
+use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    name: "random",
+    paper: "OSDI'02 Sec. 3.1",
+    summary: "a uniformly random node",
+    keyed: false,
+    needs: &[],
+    parameters: &[],
+    build: |_: &Parameters, _: &Surroundings| Box::new(Random),
+}];
+
+#[derive(Clone)]
+struct Random;
+
+impl Policy for Random {
+    fn pick(
+        &mut self,
+        _request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let up = cluster.up();
+        if up.is_empty() {
+            return None;
+        }
+        let node = up[context.rng.below(up.len())];
+        Some(Pick { node, reason: Reason::Chance, set_size: up.len() as u32 })
+    }
+
+    fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
+        Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,15 @@
+//! The vocabulary that at least three of Levada's crates share: keys, sizes, time, chance, requests.
+//!
+//! No logic lives here beyond what makes a value impossible to get wrong.
+
+mod bytesize;
+mod key;
+mod request;
+mod rng;
+mod time;
+
+pub use bytesize::{ByteSize, ParseByteSizeError};
+pub use key::{Key, hash64, weigh};
+pub use request::{Request, ServiceClass};
+pub use rng::Rng;
+pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};

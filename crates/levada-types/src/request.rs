@@ -1,0 +1,51 @@
+//! What a policy may know of a request.
+
+use crate::Key;
+
+/// What a request is expected to cost (CAP, WWW10, Sec. 2): which resources it wears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ServiceClass {
+    /// Static or lightly dynamic (the paper's N): neither disk nor CPU to speak of.
+    #[default]
+    Normal,
+    /// Disk bound (the paper's DB).
+    DiskBound,
+    /// CPU bound, such as secure content (the paper's CB).
+    CpuBound,
+    /// Both (the paper's DCB).
+    DiskAndCpuBound,
+}
+
+impl ServiceClass {
+    /// All four, in the paper's order.
+    pub const ALL: [Self; 4] =
+        [Self::Normal, Self::DiskBound, Self::CpuBound, Self::DiskAndCpuBound];
+
+    /// The name as configuration, logs and reports print it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::DiskBound => "disk",
+            Self::CpuBound => "cpu",
+            Self::DiskAndCpuBound => "disk_and_cpu",
+        }
+    }
+}
+
+/// One request, as far as choosing a node needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The object.
+    pub key: Key,
+    /// Its cost class.
+    pub class: ServiceClass,
+    /// The size of the whole object in bytes, once a response has told it.
+    pub size: Option<u64>,
+}
+
+impl Request {
+    /// A request of the normal class for an object of unknown size.
+    pub fn new(key: Key) -> Self {
+        Self { key, class: ServiceClass::default(), size: None }
+    }
+}
