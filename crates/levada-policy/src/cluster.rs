@@ -58,6 +58,7 @@ pub struct Cluster {
     membership: u64,
     up: Vec<NodeIndex>,
     ramping: bool,
+    even: bool,
 }
 
 impl Cluster {
@@ -72,7 +73,8 @@ impl Cluster {
             .fold(nodes.len() as u64, |sum, n| weigh(Key(sum ^ n.weight.to_bits()), n.hash));
         let up = (0u32..).zip(&nodes).filter(|(_, n)| n.up).map(|(i, _)| NodeIndex(i)).collect();
         let ramping = nodes.iter().any(|n| n.up && n.ramp < 1.0);
-        Self { nodes, loads, global: None, membership, up, ramping }
+        let even = nodes.iter().all(|n| n.weight == 1.0);
+        Self { nodes, loads, global: None, membership, up, ramping, even }
     }
 
     /// The same with the true load of every node, over all redirectors (OSDI'02, FDR-Global).
@@ -127,6 +129,12 @@ impl Cluster {
     /// Whether any node is in slow start.
     pub fn ramping(&self) -> bool {
         self.ramping
+    }
+
+    /// Whether every node has weight 1, so that loads compare as they are.
+    #[inline]
+    pub fn even(&self) -> bool {
+        self.even
     }
 
     /// Whether `node` takes the requests for `key`: it is up, and if it is in slow start, `key` is

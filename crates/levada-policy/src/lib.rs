@@ -6,6 +6,7 @@
 //!
 //! To add a policy: one file with its `ENTRY`, one line in [`POLICIES`].
 
+mod choose;
 mod cluster;
 mod load;
 mod parameter;

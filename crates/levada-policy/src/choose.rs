@@ -1,0 +1,86 @@
+//! Choosing one of several nodes: the least loaded, ties broken by chance.
+//!
+//! OSDI'02 does not say how ties are broken. By position would send every burst that meets an idle
+//! cluster to the same node, so chance decides, without a pass over the nodes or memory of its own.
+
+use levada_types::Rng;
+
+use crate::{Cluster, NodeIndex};
+
+/// The one of `nodes` with the smallest [`load`](Cluster::load) / weight; `None` when there are none.
+#[inline]
+pub(crate) fn least_loaded(
+    nodes: impl IntoIterator<Item = NodeIndex>,
+    cluster: &Cluster,
+    rng: &mut Rng,
+) -> Option<NodeIndex> {
+    if cluster.even() {
+        return least_by(nodes, |node| cluster.load(node), rng);
+    }
+    least_by(nodes, |node| f64::from(cluster.load(node)) / cluster.node(node).weight, rng)
+}
+
+/// The one of `nodes` with the smallest `score`, ties broken by chance; `None` when there are none.
+///
+/// Each of n tied nodes is taken with probability 1/n: the k-th replaces its forerunner with 1/k.
+/// A lone minimum draws no random number.
+#[inline]
+pub(crate) fn least_by<S: PartialOrd>(
+    nodes: impl IntoIterator<Item = NodeIndex>,
+    score: impl Fn(NodeIndex) -> S,
+    rng: &mut Rng,
+) -> Option<NodeIndex> {
+    let mut nodes = nodes.into_iter();
+    let mut best = nodes.next()?;
+    let (mut lowest, mut ties) = (score(best), 1);
+    for node in nodes {
+        let s = score(node);
+        if s < lowest {
+            (best, lowest, ties) = (node, s, 1);
+        } else if s == lowest {
+            ties += 1;
+            if rng.below(ties) == 0 {
+                best = node;
+            }
+        }
+    }
+    Some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LoadTable, Node};
+
+    fn cluster(loads: &[(u32, f64)]) -> Cluster {
+        let table = LoadTable::new(loads.len());
+        let nodes = (0..loads.len())
+            .map(|i| Node { weight: loads[i].1, ..Node::new(&format!("node-{i}")) })
+            .collect();
+        for (i, (load, _)) in (0..).zip(loads) {
+            table.set(NodeIndex(i), *load);
+        }
+        Cluster::new(nodes, table)
+    }
+
+    #[test]
+    fn load_is_relative_to_weight() {
+        let rng = &mut Rng::new(1);
+        let even = cluster(&[(3, 1.0), (2, 1.0), (5, 1.0)]);
+        assert_eq!(least_loaded(even.up().iter().copied(), &even, rng), Some(NodeIndex(1)));
+        let uneven = cluster(&[(3, 1.0), (2, 1.0), (5, 4.0)]);
+        assert_eq!(least_loaded(uneven.up().iter().copied(), &uneven, rng), Some(NodeIndex(2)));
+        assert_eq!(least_loaded([], &even, rng), None);
+    }
+
+    #[test]
+    fn ties_fall_evenly() {
+        let tied = cluster(&[(1, 1.0), (9, 1.0), (2, 2.0), (1, 1.0)]);
+        let (mut wins, mut rng) = ([0u32; 4], Rng::new(1));
+        for _ in 0..3_000 {
+            wins[least_loaded(tied.up().iter().copied(), &tied, &mut rng).unwrap().get()] += 1;
+        }
+        assert_eq!(wins[1], 0);
+        assert!([0, 2, 3].iter().all(|&i| (900..1_100).contains(&wins[i])), "{wins:?}");
+    }
+}
