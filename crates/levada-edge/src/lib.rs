@@ -1,1 +1,3 @@
-//! Placeholder.
+//! A Levada node: sockets around the policies and the cache.
+
+pub mod settings;

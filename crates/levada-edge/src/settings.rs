@@ -1,0 +1,304 @@
+//! What a node is told: a configuration that has been read, checked and cannot be wrong any more.
+//!
+//! The binary makes it from a TOML file (its `config` module), tests make it by hand. Field names are
+//! those of the file; docs/operate/configuration.md describes them for operators.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use levada_policy::Value;
+
+/// Everything one node needs to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This node's name: in `Cache-Status`, `Via`, logs, and in the hash order of every redirector.
+    pub name: String,
+    /// How the node uses its cores.
+    pub runtime: Runtime,
+    /// Where clients come in.
+    pub listeners: Vec<Listener>,
+    /// The cluster that this node belongs to; `None` when it stands alone.
+    pub peering: Option<Peering>,
+    /// Where operators come in: metrics, health, explain. Never a public address.
+    pub admin: Option<SocketAddr>,
+    /// The memory tier.
+    pub cache: CacheSettings,
+    /// What is served, by host.
+    pub sites: Vec<Site>,
+    /// What a client may cost.
+    pub limits: Limits,
+    /// Where and how requests are logged.
+    pub access_log: Option<AccessLog>,
+    /// Seeds every random choice, so that a run can be repeated; `None` takes one from the system.
+    pub seed: Option<u64>,
+}
+
+/// How a node uses its cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// One scheduler over this many threads, with work stealing.
+    Shared(usize),
+    /// One scheduler, listener socket and pool per thread; connections stay where they were accepted.
+    PerCore(usize),
+}
+
+/// One address for clients.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Certificates by SNI; plain text when empty.
+    pub tls: Vec<Certificate>,
+    /// Whether HTTP/2 without TLS (prior knowledge) is spoken as well as HTTP/1.1.
+    pub h2c: bool,
+}
+
+/// A certificate chain and its key, both PEM files.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The chain, leaf first. Its names are the server names it answers to.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// The cluster: every node decides alone which of them serves a request.
+#[derive(Clone, Debug)]
+pub struct Peering {
+    /// Where peers come in, and nobody else may.
+    pub listen: SocketAddr,
+    /// How a peer proves to be one.
+    pub trust: Trust,
+    /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
+    pub h2: bool,
+    /// Every node, this one included.
+    pub peers: Vec<Peer>,
+    /// How peers are watched.
+    pub health: HealthCheck,
+    /// How long a peer that came up takes to reach its full share; zero: at once.
+    pub slow_start: Duration,
+}
+
+/// How a peer proves to be one.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// All peers know this secret (at least 16 bytes).
+    Secret(String),
+    /// Both sides show certificates of one authority; `secret` still signs redirects.
+    Mtls {
+        /// This node's certificate.
+        identity: Certificate,
+        /// The authority, PEM.
+        authority: PathBuf,
+        /// Signs 307 redirects; needed for `delivery = "redirect"` only.
+        secret: Option<String>,
+    },
+}
+
+/// One node of the cluster.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its name, equal to `name` in its own configuration.
+    pub name: String,
+    /// Its peer listener, as host:port.
+    pub address: String,
+    /// Relative capacity.
+    pub weight: f64,
+    /// Round-trip time from here, where known: `distance` is relative to the nearest peer.
+    pub rtt: Option<Duration>,
+    /// Where clients reach it, such as `https://b.cdn.example`: the target of a 307.
+    pub client_url: Option<String>,
+}
+
+/// One site: the hosts it answers to and how it is served.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Host names, `*.example.com` for all below one, `*` for whatever no other site has.
+    pub hosts: Vec<String>,
+    /// Where content comes from; the first that is up is asked.
+    pub origins: Vec<Origin>,
+    /// The `Host` sent to the origin; the client's own when `None`.
+    pub origin_host: Option<String>,
+    /// How a chosen peer's answer reaches the client.
+    pub delivery: Delivery,
+    /// Which node serves a request.
+    pub policy: PolicyChoice,
+    /// How origins are watched.
+    pub health: HealthCheck,
+    /// How long a response is fresh when it does not say; `None` leaves it to RFC 9111's heuristic.
+    pub default_ttl: Option<Duration>,
+    /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
+    pub debug: bool,
+}
+
+/// A policy with its parameters, checked against its declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyChoice {
+    /// A name of `levada policies`.
+    pub name: String,
+    /// Parameters as given.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+/// An origin server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// `https` rather than `http`.
+    pub tls: bool,
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// How a chosen peer's answer reaches the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Through this node.
+    Proxy,
+    /// From the peer itself, by a 307 that only this cluster can have made.
+    Redirect,
+}
+
+/// How servers are watched, actively and by what requests meet.
+#[derive(Clone, Debug)]
+pub struct HealthCheck {
+    /// Time between two probes of one server; zero switches active checks off.
+    pub interval: Duration,
+    /// How long a probe may take.
+    pub timeout: Duration,
+    /// Successes in a row until a server that is down counts as up.
+    pub rise: u32,
+    /// Failures in a row until a server that is up counts as down.
+    pub fall: u32,
+    /// What is asked of an origin; `None` only connects. Peers are always asked properly.
+    pub path: Option<String>,
+    /// Failed requests in a row that eject a server without waiting for a probe; 0 never does.
+    pub eject_after: u32,
+    /// How long the first ejection lasts; it doubles each time, up to 32 times this.
+    pub eject_for: Duration,
+}
+
+/// The memory tier.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// Bytes it may hold, heads and bookkeeping included.
+    pub memory: u64,
+    /// The largest object it keeps.
+    pub max_object: u64,
+}
+
+/// What a client, or all together, may cost.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Requests this node can hold at once as a server; beyond it peers and clients get 503. The
+    /// policies' busy thresholds are derived from it.
+    pub capacity: u32,
+    /// Bytes per second this node serves as a server (its own hits and fills, not what it relays from
+    /// a peer); `None`: as fast as it can.
+    pub serve_rate: Option<u64>,
+    /// Client connections at once.
+    pub connections: usize,
+    /// From the first byte of a request head to its last.
+    pub head_timeout: Duration,
+    /// A connection without a request.
+    pub idle_timeout: Duration,
+    /// Between two pieces of a request body.
+    pub body_timeout: Duration,
+    /// Without the client taking a byte of what is being sent.
+    pub send_timeout: Duration,
+    /// Bytes of a request head.
+    pub head_size: usize,
+    /// Header fields of a request.
+    pub header_count: usize,
+    /// To connect to an origin or peer.
+    pub connect_timeout: Duration,
+    /// From a request sent to the head of its response.
+    pub response_timeout: Duration,
+    /// Between two pieces of a response body from an origin or peer.
+    pub response_body_timeout: Duration,
+    /// Connections to one origin or peer.
+    pub server_connections: usize,
+    /// Requests that may wait for one of them.
+    pub queue: usize,
+    /// How long they may wait.
+    pub queue_timeout: Duration,
+    /// Tries of one request, the first included.
+    pub tries: u32,
+    /// Retries allowed, as a part of all requests (0.2 is one in five), plus ten a second.
+    pub retry_budget: f64,
+    /// How often a request may pass nodes of this CDN (RFC 8586).
+    pub max_hops: usize,
+    /// How long a stop waits for running requests.
+    pub drain_timeout: Duration,
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// A file, appended to; standard output when `None`.
+    pub path: Option<PathBuf>,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Apache's and nginx's combined format, with times, cache status and decision appended.
+    Combined,
+    /// One JSON object a line, nginx's variable names where they exist.
+    Json,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            capacity: 3072,
+            serve_rate: None,
+            connections: 10_000,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            body_timeout: Duration::from_secs(30),
+            send_timeout: Duration::from_secs(60),
+            head_size: 32 << 10,
+            header_count: 100,
+            connect_timeout: Duration::from_secs(3),
+            response_timeout: Duration::from_secs(60),
+            response_body_timeout: Duration::from_secs(60),
+            server_connections: 1024,
+            queue: 1024,
+            queue_timeout: Duration::from_secs(5),
+            tries: 3,
+            retry_budget: 0.2,
+            max_hops: 3,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 2,
+            path: None,
+            eject_after: 3,
+            eject_for: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        Self { memory: 256 << 20, max_object: 32 << 20 }
+    }
+}
+
+impl Default for PolicyChoice {
+    /// FDR: a set of nodes per object that grows under load.
+    fn default() -> Self {
+        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
+    }
+}
