@@ -10,10 +10,18 @@ mod choose;
 mod cluster;
 mod load;
 mod parameter;
+mod per_node;
 mod policy;
 mod registry;
+mod rotation;
+mod schedule;
+#[cfg(test)]
+mod testing;
 
+mod cap;
 mod random;
+mod round_robin;
+mod weighted_round_robin;
 
 pub use cluster::{Cluster, Node, NodeIndex};
 pub use load::{LoadTable, Outstanding};
@@ -23,4 +31,10 @@ pub use registry::{BuildError, Entry, Need, Surroundings, build, find};
 
 /// Every policy there is, in the order in which people meet them: the peers' first, then each
 /// paper's. Command lines, documents and the conformance laws iterate over this list.
-pub const POLICIES: &[&[Entry]] = &[random::ENTRIES];
+pub const POLICIES: &[&[Entry]] = &[
+    random::ENTRIES,
+    round_robin::ENTRIES,
+    weighted_round_robin::ENTRIES,
+    // WWW10
+    cap::ENTRIES,
+];

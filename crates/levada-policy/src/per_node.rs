@@ -1,0 +1,89 @@
+//! State that belongs to a node, not to its place in the list: it follows the node's name when nodes
+//! join and leave.
+
+use std::collections::HashMap;
+
+use crate::{Cluster, NodeIndex};
+
+/// Who is at which index, to notice when that changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster {
+    membership: Option<u64>,
+    hashes: Vec<u64>,
+}
+
+impl Roster {
+    /// `None` while membership stays. After a change, where the node at each old index is now;
+    /// `None` for one that left.
+    #[inline]
+    pub(crate) fn follow(&mut self, cluster: &Cluster) -> Option<Vec<Option<NodeIndex>>> {
+        if self.membership == Some(cluster.membership()) {
+            return None;
+        }
+        Some(self.change(cluster))
+    }
+
+    #[cold]
+    fn change(&mut self, cluster: &Cluster) -> Vec<Option<NodeIndex>> {
+        self.membership = Some(cluster.membership());
+        let hashes: Vec<u64> = cluster.nodes().iter().map(|node| node.hash).collect();
+        let now: HashMap<u64, NodeIndex> =
+            hashes.iter().zip(0..).map(|(&hash, index)| (hash, NodeIndex(index))).collect();
+        let before = std::mem::replace(&mut self.hashes, hashes);
+        before.iter().map(|hash| now.get(hash).copied()).collect()
+    }
+}
+
+/// A value per node, by index.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PerNode<T> {
+    roster: Roster,
+    values: Vec<T>,
+}
+
+impl<T: Clone + Default> PerNode<T> {
+    /// Lines the values up with `cluster`; those who joined begin with the default. Whether
+    /// membership had changed.
+    #[inline]
+    pub(crate) fn follow(&mut self, cluster: &Cluster) -> bool {
+        let Some(moves) = self.roster.follow(cluster) else { return false };
+        let before = std::mem::replace(&mut self.values, vec![T::default(); cluster.len()]);
+        for (value, to) in before.into_iter().zip(moves) {
+            if let Some(to) = to {
+                self.values[to.get()] = value;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    pub(crate) fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// The value of `node`; `None` for one that has not been seen yet.
+    pub(crate) fn of_mut(&mut self, node: NodeIndex) -> Option<&mut T> {
+        self.values.get_mut(node.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cluster, nodes};
+
+    #[test]
+    fn values_follow_their_nodes() {
+        let mut values = PerNode::<u32>::default();
+        let three = nodes(3);
+        assert!(values.follow(&cluster(three.clone())));
+        values.values_mut().copy_from_slice(&[10, 11, 12]);
+        assert!(!values.follow(&cluster(three.clone())));
+        let joined = [three[2].clone(), crate::Node::new("new"), three[0].clone()];
+        assert!(values.follow(&cluster(joined.to_vec())));
+        assert_eq!(values.values(), [12, 0, 10]);
+    }
+}

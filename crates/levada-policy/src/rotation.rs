@@ -1,0 +1,101 @@
+//! The circular pointer: what round robin, CAP and static partitioning turn.
+
+use levada_types::Rng;
+
+use crate::{Candidates, Cluster, NodeIndex};
+
+/// A pointer that goes round a list of nodes.
+///
+/// It remembers a place in the cluster's list, not in the list of nodes that are up, so that a node
+/// that goes down passes its turn on and changes nobody else's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rotation {
+    place: u32,
+}
+
+impl Rotation {
+    /// The next of `nodes`, which ascend, to accept its turn; `None` when there are none.
+    ///
+    /// A node in slow start accepts with the probability of its ramp. When a whole round was
+    /// refused, the first in turn takes the request all the same.
+    #[inline]
+    pub(crate) fn turn(
+        &mut self,
+        nodes: &[NodeIndex],
+        cluster: &Cluster,
+        rng: &mut Rng,
+    ) -> Option<NodeIndex> {
+        let first = self.position(nodes)?;
+        let mut node = nodes[first];
+        if cluster.ramping() {
+            let round = nodes[first..].iter().chain(&nodes[..first]);
+            node = round.copied().find(|&n| takes_turn(n, cluster, rng)).unwrap_or(node);
+        }
+        self.place = node.0 + 1;
+        Some(node)
+    }
+
+    /// The nodes in the order in which their turns come.
+    pub(crate) fn order(self, nodes: &[NodeIndex]) -> Candidates {
+        let mut order = nodes.to_vec();
+        order.rotate_left(self.position(nodes).unwrap_or(0));
+        Candidates { set_size: order.len(), order }
+    }
+
+    /// Where in `nodes` the first at or after the pointer's place is.
+    #[inline]
+    fn position(self, nodes: &[NodeIndex]) -> Option<usize> {
+        let first = nodes.first()?;
+        // With no gap before the place, which is usual, the position follows from the place.
+        let guess = self.place.wrapping_sub(first.0) as usize;
+        if nodes.get(guess) == Some(&NodeIndex(self.place)) {
+            return Some(guess);
+        }
+        let found = nodes.partition_point(|node| node.0 < self.place);
+        Some(if found == nodes.len() { 0 } else { found })
+    }
+}
+
+/// Whether `node`, which is up, takes its turn: always when it is warm, else as often as its ramp says.
+#[inline]
+pub(crate) fn takes_turn(node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> bool {
+    let ramp = cluster.node(node).ramp;
+    ramp >= 1.0 || rng.unit() < ramp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Node;
+    use crate::testing::{cluster, nodes};
+
+    fn turns(rotation: &mut Rotation, cluster: &Cluster, count: usize) -> Vec<u32> {
+        let rng = &mut Rng::new(1);
+        (0..count).map(|_| rotation.turn(cluster.up(), cluster, rng).unwrap().0).collect()
+    }
+
+    #[test]
+    fn a_node_that_is_down_passes_its_turn_on() {
+        let mut rotation = Rotation::default();
+        let all = cluster(nodes(4));
+        assert_eq!(turns(&mut rotation, &all, 5), [0, 1, 2, 3, 0]);
+        let rest = all.without(&[NodeIndex(1)]);
+        assert_eq!(turns(&mut rotation, &rest, 4), [2, 3, 0, 2]);
+        assert_eq!(turns(&mut rotation, &all, 2), [3, 0]);
+    }
+
+    #[test]
+    fn a_node_in_slow_start_takes_its_part_of_the_turns() {
+        let mut slow = nodes(2);
+        slow[1].ramp = 0.25;
+        let turns = turns(&mut Rotation::default(), &cluster(slow), 10_000);
+        let share = turns.iter().filter(|&&n| n == 1).count();
+        assert!((1_900..2_100).contains(&share), "a quarter of the other's turns, got {share}");
+    }
+
+    #[test]
+    fn a_cluster_that_is_cold_throughout_still_serves() {
+        let cold = nodes(2).into_iter().map(|n| Node { ramp: 0.0, ..n }).collect();
+        assert_eq!(turns(&mut Rotation::default(), &cluster(cold), 3), [0, 1, 0]);
+    }
+}

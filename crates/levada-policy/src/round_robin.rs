@@ -1,0 +1,57 @@
+//! Round robin: each node in turn (the RR of CAP's comparison, WWW10 Sec. 3.1).
+
+use levada_types::Request;
+
+use crate::rotation::Rotation;
+use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    name: "round_robin",
+    paper: "common in proxies; RR in WWW10 Sec. 3.1",
+    summary: "each node in turn",
+    keyed: false,
+    needs: &[],
+    parameters: &[],
+    build: |_: &Parameters, _: &Surroundings| Box::new(RoundRobin::default()),
+}];
+
+#[derive(Clone, Default)]
+struct RoundRobin {
+    rotation: Rotation,
+}
+
+impl Policy for RoundRobin {
+    #[inline]
+    fn pick(
+        &mut self,
+        _request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let node = self.rotation.turn(cluster.up(), cluster, context.rng)?;
+        Some(Pick { node, reason: Reason::Class, set_size: cluster.up().len() as u32 })
+    }
+
+    fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
+        self.rotation.order(cluster.up())
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{World, cluster, nodes};
+
+    #[test]
+    fn nodes_take_turns() {
+        let mut world = World::new("round_robin", &[]);
+        let three = cluster(nodes(3));
+        assert_eq!(
+            (0..7).map(|key| world.node(key, &three)).collect::<Vec<_>>(),
+            [0, 1, 2, 0, 1, 2, 0]
+        );
+    }
+}
