@@ -6,9 +6,11 @@
 //!
 //! To add a policy: one file with its `ENTRY`, one line in [`POLICIES`].
 
+mod burden;
 mod choose;
 mod cluster;
 mod load;
+mod order;
 mod parameter;
 mod per_node;
 mod policy;
@@ -17,9 +19,19 @@ mod rotation;
 mod schedule;
 #[cfg(test)]
 mod testing;
+mod view;
 
+mod bounded_hash;
 mod cap;
+mod dynamic;
+mod first;
+mod least_conn;
+mod maglev;
+mod modulo;
+mod p2c;
+mod peak_ewma;
 mod random;
+mod replicas;
 mod round_robin;
 mod weighted_round_robin;
 
@@ -35,6 +47,16 @@ pub const POLICIES: &[&[Entry]] = &[
     random::ENTRIES,
     round_robin::ENTRIES,
     weighted_round_robin::ENTRIES,
+    least_conn::ENTRIES,
+    p2c::ENTRIES,
+    peak_ewma::ENTRIES,
+    modulo::ENTRIES,
+    maglev::ENTRIES,
+    first::ENTRIES,
+    bounded_hash::ENTRIES,
+    // OSDI'02
+    replicas::ENTRIES,
+    dynamic::ENTRIES,
     // WWW10
     cap::ENTRIES,
 ];

@@ -1,0 +1,71 @@
+//! Least connections: the node with the fewest outstanding requests for its weight.
+//!
+//! Known from nginx (`least_conn`) and HAProxy (`leastconn`). Ties fall by chance, so that several
+//! redirectors that see an idle cluster do not all begin with the same node.
+
+use levada_types::Request;
+
+use crate::burden::{ascending, least_of_all};
+use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    name: "least_conn",
+    paper: "nginx, HAProxy",
+    summary: "the node with the fewest outstanding requests for its weight",
+    keyed: false,
+    needs: &[],
+    parameters: &[],
+    build: |_: &Parameters, _: &Surroundings| Box::new(LeastConn),
+}];
+
+#[derive(Clone)]
+struct LeastConn;
+
+impl Policy for LeastConn {
+    fn pick(
+        &mut self,
+        _request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let node = least_of_all(cluster, context.rng)?;
+        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+    }
+
+    fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
+        let order = ascending(cluster);
+        Candidates { set_size: order.len(), order }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{World, cluster, loaded, nodes};
+    use crate::{NodeIndex, Reason};
+    use levada_types::{Key, Request};
+
+    #[test]
+    fn the_least_busy_node_is_taken() {
+        let (mut world, three) = (World::new("least_conn", &[]), loaded(&[4, 2, 3]));
+        assert_eq!(world.node(0, &three), 1);
+        let rest = three.without(&[NodeIndex(1)]);
+        let pick = world.pick(&Request::new(Key(0)), &rest).unwrap();
+        assert_eq!((pick.node, pick.reason, pick.set_size), (NodeIndex(2), Reason::Least, 2));
+    }
+
+    #[test]
+    fn outstanding_requests_settle_in_proportion_to_weight() {
+        let mut three = nodes(3);
+        three[2].weight = 2.0;
+        let (mut world, three) = (World::new("least_conn", &[]), cluster(three));
+        let held: Vec<_> =
+            (0..400).map(|key| three.loads().begin(NodeIndex(world.node(key, &three)))).collect();
+        let loads = [0, 1, 2].map(|i| three.load(NodeIndex(i)));
+        assert_eq!(loads, [100, 100, 200]);
+        drop(held);
+    }
+}

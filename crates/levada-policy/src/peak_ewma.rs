@@ -1,0 +1,191 @@
+//! Peak EWMA: of two random nodes the one with the lower expected wait.
+//!
+//! From Twitter's Finagle, known from linkerd and tower. A node's cost is its latency, estimated by a
+//! moving average, times the requests it would have outstanding. The estimate jumps up to every
+//! latency that is longer and falls exponentially with `decay`, so that a node that stalls is avoided
+//! at once and trusted again slowly. It also falls while a node is not asked: it will be tried again.
+
+use std::time::Duration;
+
+use levada_types::{Request, Timestamp};
+
+use crate::burden::Burden;
+use crate::p2c::better_of_two;
+use crate::per_node::PerNode;
+use crate::{
+    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Outcome, Parameter, Parameters,
+    Pick, Policy, Reason, Setting, Surroundings,
+};
+
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    name: "peak_ewma",
+    paper: "Finagle, linkerd, tower",
+    summary: "of two random nodes the one with the lower recent peak latency x outstanding requests",
+    keyed: false,
+    needs: &[Need::Outcomes],
+    parameters: &[Parameter {
+        name: "decay",
+        kind: Kind::Duration(Duration::from_millis(10), Duration::from_secs(3600)),
+        default: Setting::Duration(Duration::from_secs(10)),
+        unit: "",
+        help: "The time in which an estimate falls to 1/e of itself without new peaks (Finagle: 10s).",
+    }],
+    build: |parameters: &Parameters, _: &Surroundings| {
+        Box::new(PeakEwma {
+            decay: parameters.duration("decay").as_secs_f64(),
+            estimates: PerNode::default(),
+            usual: None,
+        })
+    },
+}];
+
+#[derive(Clone)]
+struct PeakEwma {
+    /// In seconds.
+    decay: f64,
+    estimates: PerNode<Option<Estimate>>,
+    /// The average over all nodes: the estimate of a node that has not answered yet.
+    usual: Option<Estimate>,
+}
+
+impl Policy for PeakEwma {
+    fn pick(
+        &mut self,
+        _request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        self.estimates.follow(cluster);
+        let burden = |node| self.burden(node, cluster, context.now);
+        let node = better_of_two(cluster.up(), burden, context.rng)?;
+        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+    }
+
+    fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
+        // Without the time there are no estimates, hence no order.
+        Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
+    }
+
+    fn observe(&mut self, outcome: &Outcome, context: &mut Context<'_>) {
+        let Some(estimate) = self.estimates.of_mut(outcome.node) else { return };
+        let mut latency = outcome.latency.as_secs_f64();
+        if !outcome.ok {
+            // A quick failure must not make a node attractive.
+            latency = estimate.map_or(latency, |e| latency.max(e.latency));
+        }
+        let (now, decay) = (context.now, self.decay);
+        let peak = Estimate { latency, at: now };
+        *estimate = Some(match *estimate {
+            Some(e) if latency < e.at(now, decay) => {
+                e.towards(latency, 1.0 - e.kept(now, decay), now)
+            }
+            _ => peak,
+        });
+        self.usual = Some(self.usual.map_or(peak, |e| e.towards(latency, 1.0 / 16.0, now)));
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+impl PeakEwma {
+    #[inline]
+    fn burden(&self, node: NodeIndex, cluster: &Cluster, now: Timestamp) -> Burden {
+        let estimate = self.estimates.values()[node.get()].or(self.usual);
+        // Before the first answer of all, outstanding requests alone decide.
+        Burden::of(node, estimate.map_or(1.0, |e| e.at(now, self.decay)), cluster)
+    }
+}
+
+/// A latency that was expected at some time.
+#[derive(Clone, Copy)]
+struct Estimate {
+    /// In seconds.
+    latency: f64,
+    at: Timestamp,
+}
+
+impl Estimate {
+    /// What is left of it now: never nothing, or idle nodes would not differ by load and ramp.
+    #[inline]
+    fn at(self, now: Timestamp, decay: f64) -> f64 {
+        (self.latency * self.kept(now, decay)).max(1e-9)
+    }
+
+    /// The moving average with a new `latency` that counts for `part` of it.
+    fn towards(self, latency: f64, part: f64, now: Timestamp) -> Self {
+        Self { latency: self.latency + (latency - self.latency) * part, at: now }
+    }
+
+    #[inline]
+    fn kept(self, now: Timestamp, decay: f64) -> f64 {
+        (-now.since(self.at).as_secs_f64() / decay).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, cluster, loaded, nodes};
+
+    impl World {
+        fn answered(&mut self, node: u32, millis: u64, ok: bool) -> &mut Self {
+            let latency = Duration::from_millis(millis);
+            let outcome = Outcome { node: NodeIndex(node), latency, service_time: latency, ok };
+            let mut context = Context { now: self.now, rng: &mut self.rng };
+            self.policy.observe(&outcome, &mut context);
+            self
+        }
+    }
+
+    /// A world whose policy has met the nodes of `cluster`.
+    fn world(cluster: &Cluster) -> World {
+        let mut world = World::new("peak_ewma", &[]);
+        world.node(0, cluster);
+        world
+    }
+
+    #[test]
+    fn the_faster_node_is_taken_until_it_is_busier() {
+        let two = loaded(&[0, 0]);
+        let mut world = world(&two);
+        world.answered(0, 10, true).answered(1, 45, true);
+        assert_eq!(world.spread(100, &two), [100, 0]);
+        assert_eq!(world.spread(100, &loaded(&[4, 0])), [0, 100]);
+    }
+
+    #[test]
+    fn a_stall_counts_at_once_and_is_forgotten_slowly() {
+        let two = loaded(&[0, 0]);
+        let mut world = world(&two);
+        world.answered(0, 10, true).answered(1, 20, true).answered(0, 1000, true);
+        assert_eq!(world.spread(100, &two), [0, 100]);
+        world.at_secs(10).answered(0, 10, true).answered(1, 20, true);
+        assert_eq!(world.spread(100, &two), [0, 100], "1000 ms are still 370");
+        world.at_secs(60).answered(0, 10, true).answered(1, 20, true);
+        assert_eq!(world.spread(100, &two), [100, 0]);
+    }
+
+    #[test]
+    fn quick_failures_do_not_attract() {
+        let two = loaded(&[0, 0]);
+        let mut world = world(&two);
+        world.answered(0, 30, true).answered(1, 20, true).answered(0, 1, false);
+        assert_eq!(world.spread(100, &two), [0, 100]);
+    }
+
+    #[test]
+    fn a_new_node_begins_with_the_usual_latency() {
+        let three = nodes(3);
+        let mut world = world(&cluster(three[..2].to_vec()));
+        world.answered(0, 10, true).answered(1, 30, true);
+        let spread = world.spread(3_000, &cluster(three));
+        // It is behind the fast node and before the slow one in each pair.
+        assert!((1_900..2_100).contains(&spread[0]) && spread[1] == 0, "{spread:?}");
+    }
+}
