@@ -3,7 +3,7 @@
 //! OSDI'02 does not say how ties are broken. By position would send every burst that meets an idle
 //! cluster to the same node, so chance decides, without a pass over the nodes or memory of its own.
 
-use levada_types::Rng;
+use levada_types::{Key, Rng};
 
 use crate::{Cluster, NodeIndex};
 
@@ -47,6 +47,39 @@ pub(crate) fn least_by<S: PartialOrd>(
     Some(best)
 }
 
+/// One of `nodes` by chance, each in proportion to its `share`; `None` when there are none.
+///
+/// The k-th replaces its forerunner with its part of all shares up to its own.
+#[inline]
+pub(crate) fn by_share(
+    nodes: impl IntoIterator<Item = NodeIndex>,
+    share: impl Fn(NodeIndex) -> f64,
+    rng: &mut Rng,
+) -> Option<NodeIndex> {
+    let mut nodes = nodes.into_iter();
+    let mut taken = nodes.next()?;
+    let mut total = share(taken);
+    for node in nodes {
+        let s = share(node);
+        total += s;
+        if rng.unit() * total < s {
+            taken = node;
+        }
+    }
+    Some(taken)
+}
+
+/// Any node that takes `key`, by chance; any that is up when none takes it.
+pub(crate) fn any(key: Key, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
+    let up = cluster.up();
+    if up.is_empty() {
+        return None;
+    }
+    let taking = up.iter().copied().filter(|node| cluster.accepts(*node, key));
+    let taking = if cluster.ramping() { by_share(taking, |_| 1.0, rng) } else { None };
+    taking.or_else(|| Some(up[rng.below(up.len())]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +115,16 @@ mod tests {
         }
         assert_eq!(wins[1], 0);
         assert!([0, 2, 3].iter().all(|&i| (900..1_100).contains(&wins[i])), "{wins:?}");
+    }
+    #[test]
+    fn chance_follows_shares() {
+        let nodes = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+        let (mut wins, mut rng) = ([0u32; 3], Rng::new(1));
+        for _ in 0..6_000 {
+            let share = |node: NodeIndex| f64::from(node.0 + 1);
+            wins[by_share(nodes, share, &mut rng).unwrap().get()] += 1;
+        }
+        let near = |n: u32, expected: u32| n.abs_diff(expected) < 150;
+        assert!(near(wins[0], 1_000) && near(wins[1], 2_000) && near(wins[2], 3_000), "{wins:?}");
     }
 }

@@ -1,0 +1,157 @@
+//! Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA'18), as HAProxy and
+//! Envoy ship it: the first node of the order that holds no more than its share of all outstanding
+//! requests times a factor.
+//!
+//! What CDR is with a threshold that follows the load: the bound holds at any load, while CDR spreads
+//! objects only when nodes are in danger.
+
+use levada_types::Request;
+
+use crate::{
+    Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Pick, Policy, Reason, Setting,
+    order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
+};
+
+pub(crate) const ENTRIES: &[Entry] = &[Entry {
+    name: "bounded_hash",
+    paper: "Mirrokni et al., SODA'18",
+    summary: "the first server of the hash order that is below a bound relative to the mean load",
+    keyed: true,
+    needs: &[],
+    parameters: &[
+        HASH_BALANCE_FACTOR,
+        Parameter { default: Setting::Choice("ring"), ..ORDER },
+        POINTS,
+        ORDER_CACHE,
+    ],
+    build: |parameters, surroundings| {
+        let percent = parameters.integer(HASH_BALANCE_FACTOR.name).unwrap_or_default();
+        let order = Order::new(Method::named(parameters), 1, parameters, surroundings);
+        Box::new(Bounded { order, percent })
+    },
+}];
+
+const HASH_BALANCE_FACTOR: Parameter = Parameter {
+    name: "hash_balance_factor",
+    kind: Kind::Integer(101, 10_000),
+    default: Setting::Integer(125),
+    unit: "percent",
+    help: "How far above the mean a server's outstanding requests may rise; lower is more even, higher keeps more objects at home.",
+};
+
+#[derive(Clone)]
+struct Bounded {
+    order: Order,
+    percent: u64,
+}
+
+impl Policy for Bounded {
+    fn pick(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        _context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let bound = Bound::new(cluster, self.percent);
+        let mut steps = 0;
+        let mut walk = self.order.walk(request.key, cluster).inspect(|_| steps += 1);
+        let first = walk.next()?;
+        // Some node is always below the bound, but it may be one in slow start that does not take
+        // this object, and loads move while they are read: then the first takes it.
+        let node = if bound.admits(first, cluster) {
+            first
+        } else {
+            walk.find(|node| bound.admits(*node, cluster)).unwrap_or(first)
+        };
+        let reason = if node == first { Reason::Hash } else { Reason::Spill };
+        Some(Pick { node, reason, set_size: steps })
+    }
+
+    fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
+        let mut candidates = self.order.candidates(request.key, cluster, usize::MAX);
+        let bound = Bound::new(cluster, self.percent);
+        let taking = &candidates.order[..candidates.set_size];
+        if let Some(last) = taking.iter().position(|node| bound.admits(*node, cluster)) {
+            candidates.set_size = last + 1;
+        }
+        candidates
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+/// How much a node may hold with the request to come: `ceil(factor * (outstanding + 1) * share)`,
+/// with the node's share of all weights.
+enum Bound {
+    Even(u32),
+    PerWeight(f64),
+}
+
+impl Bound {
+    fn new(cluster: &Cluster, percent: u64) -> Self {
+        let up = cluster.up();
+        let outstanding: u64 = up.iter().map(|node| u64::from(cluster.load(*node))).sum();
+        let allowed = percent.saturating_mul(outstanding + 1);
+        if cluster.even() {
+            let each = allowed.div_ceil(100 * up.len().max(1) as u64);
+            return Self::Even(u32::try_from(each).unwrap_or(u32::MAX));
+        }
+        let weights: f64 = up.iter().map(|node| cluster.node(*node).weight).sum();
+        Self::PerWeight(allowed as f64 / 100.0 / weights)
+    }
+
+    fn admits(&self, node: NodeIndex, cluster: &Cluster) -> bool {
+        let load = cluster.load(node);
+        match self {
+            Self::Even(most) => load < *most,
+            Self::PerWeight(most) => f64::from(load) < (most * cluster.node(node).weight).ceil(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_types::{Key, Request};
+
+    use super::*;
+    use crate::Value;
+    use crate::testing::{World, cluster, loaded, nodes, set_loads};
+
+    #[test]
+    fn a_node_at_the_bound_passes_requests_on() {
+        // 4 nodes, 15 outstanding: ceil(1.25 * 16 / 4) = 5 each.
+        let cluster = loaded(&[0, 0, 0, 0]);
+        for order in ["ring", "hrw"] {
+            let mut world = World::new("bounded_hash", &[("order", Value::Text(order.into()))]);
+            let request = Request::new(Key(1));
+            set_loads(&cluster, &[0; 4]);
+            let order = world.policy.candidates(&request, &cluster).order;
+            let load = |rank: usize, load| cluster.loads().set(order[rank], load);
+            for (loads, expected, reason) in [
+                ([4, 4, 4, 3], 0, Reason::Hash),
+                ([5, 4, 3, 3], 1, Reason::Spill),
+                ([5, 5, 4, 1], 2, Reason::Spill),
+                ([6, 7, 2, 0], 2, Reason::Spill),
+            ] {
+                (0..4).for_each(|rank| load(rank, loads[rank]));
+                let pick = world.pick(&request, &cluster).unwrap();
+                assert_eq!((pick.node, pick.reason), (order[expected], reason), "{loads:?}");
+                assert_eq!(pick.set_size as usize, expected + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn no_node_ever_exceeds_the_bound() {
+        let cluster = cluster(nodes(7));
+        let mut world = World::new("bounded_hash", &[]);
+        for sent in 1..500u32 {
+            let node = world.node(u64::from(sent % 3), &cluster);
+            let load = cluster.load(NodeIndex(node)) + 1;
+            cluster.loads().set(NodeIndex(node), load);
+            assert!(load <= (125 * sent).div_ceil(700), "{load} of {sent}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Dynamic replication (OSDI'02 Sec. 3.3): an object is served by as many servers of its hash order as
+//! its demand keeps busy.
+//!
+//! CDR walks from the first server until one is not busy, anew for every request. FDR remembers how
+//! far it walked, takes the least loaded that far, and walks one less far when that has sufficed for a
+//! while. CDR is FDR without the memory, FDR-Global and NP-FDR are FDR under another view of load, and
+//! the large-file variants (Sec. 5.1.4) send large files another way: one implementation, four axes.
+
+mod slots;
+
+use levada_types::{Key, Request};
+
+use crate::{
+    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    Policy, Reason, Setting, Surroundings, Tracked,
+    choose::{any, least_by},
+    order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
+    view::View,
+};
+use slots::Slots;
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "cdr",
+        summary: "the first server of the hash order that is not busy",
+        parameters: &[BUSY, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| Dynamic::boxed(CDR, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "cdr-t-r",
+        paper: "OSDI'02 Sec. 5.1.4",
+        summary: "as cdr; large files go to any server",
+        needs: &[Need::Size],
+        parameters: &[BUSY, LARGE, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Any), ..CDR }, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "cdr-t-s",
+        paper: "OSDI'02 Sec. 5.1.4",
+        summary: "as cdr; large files go to the least loaded of a fixed set",
+        needs: &[Need::Size],
+        parameters: &[BUSY, LARGE, LARGE_SET, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Set), ..CDR }, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "fdr",
+        summary: "the least loaded of as many servers of the hash order as demand keeps busy",
+        parameters: &[BUSY, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| Dynamic::boxed(FDR, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "fdr-t-r",
+        paper: "OSDI'02 Sec. 5.1.4",
+        summary: "as fdr; large files go to any server",
+        needs: &[Need::Size],
+        parameters: &[BUSY, SHRINK_AFTER, MIN_SET, SLOTS, LARGE, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Any), ..FDR }, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "fdr-t-s",
+        paper: "OSDI'02 Sec. 5.1.4",
+        summary: "as fdr; large files go to the least loaded of a fixed set",
+        needs: &[Need::Size],
+        parameters: &[
+            BUSY,
+            SHRINK_AFTER,
+            MIN_SET,
+            SLOTS,
+            LARGE,
+            LARGE_SET,
+            ORDER,
+            POINTS,
+            ORDER_CACHE,
+        ],
+        build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Set), ..FDR }, p, s),
+        ..FAMILY
+    },
+    Entry {
+        name: "fdr-global",
+        summary: "as fdr, with the load of every server over all redirectors",
+        needs: &[Need::GlobalLoads],
+        parameters: &[
+            Parameter { default: Setting::Derived("4/5 of a server's capacity"), ..BUSY },
+            SHRINK_AFTER,
+            MIN_SET,
+            SLOTS,
+            ORDER,
+            POINTS,
+            ORDER_CACHE,
+        ],
+        build: |p, s| {
+            let global = View { global: true, effective: false };
+            // Who sees the loads of all redirectors has no need to leave room for the others'.
+            let alone = Surroundings { redirectors: 1, ..*s };
+            let busy = busy(p, &alone);
+            Box::new(Dynamic { busy, ..Dynamic::new(Axes { view: global, ..FDR }, p, s) })
+        },
+        ..FAMILY
+    },
+    Entry {
+        name: "np-fdr",
+        paper: "OSDI'02 Sec. 3.4",
+        summary: "as fdr, with load multiplied by distance",
+        parameters: &[BUSY, BUSY_VIEW, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
+        build: |p, s| {
+            let view = View { effective: true, global: false };
+            let busy_view = View { effective: p.choice(BUSY_VIEW.name) == "effective", ..view };
+            Box::new(Dynamic { busy_view, ..Dynamic::new(Axes { view, ..FDR }, p, s) })
+        },
+        ..FAMILY
+    },
+];
+
+const FAMILY: Entry = Entry {
+    name: "",
+    paper: "OSDI'02 Sec. 3.3",
+    summary: "",
+    keyed: true,
+    needs: &[],
+    parameters: &[],
+    build: |p, s| Dynamic::boxed(CDR, p, s),
+};
+
+const BUSY: Parameter = Parameter {
+    name: "busy",
+    kind: Kind::Integer(1, u32::MAX as u64),
+    default: Setting::Derived("4/5 of a server's capacity, divided by the number of redirectors"),
+    unit: "requests",
+    help: "Outstanding requests from here at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 4.3. Times the redirectors it must stay below what a server can hold.",
+};
+
+const BUSY_VIEW: Parameter = Parameter {
+    name: "busy_view",
+    kind: Kind::Choice(&["raw", "effective"]),
+    default: Setting::Choice("effective"),
+    unit: "",
+    help: "Whether the busy threshold is held against outstanding requests or against those times distance; OSDI'02 Sec. 3.4 leaves it open.",
+};
+
+const SHRINK_AFTER: Parameter = Parameter {
+    name: "shrink_after",
+    kind: Kind::Duration(std::time::Duration::ZERO, std::time::Duration::from_secs(86_400)),
+    default: Setting::Duration(std::time::Duration::from_secs(20)),
+    unit: "",
+    help: "How long a set must have sufficed before it loses a server; OSDI'02 Sec. 3.3 does not say, 20s is K of LARD/R.",
+};
+
+const MIN_SET: Parameter = Parameter {
+    name: "min_set",
+    kind: Kind::Integer(1, u16::MAX as u64),
+    default: Setting::Integer(1),
+    unit: "nodes",
+    help: "Servers per object that are never given up (OSDI'02 Sec. 3.3: one).",
+};
+
+const SLOTS: Parameter = Parameter {
+    name: "slots",
+    kind: Kind::Integer(1, 1 << 28),
+    default: Setting::Integer(65_536),
+    unit: "slots",
+    help: "Places for set sizes, at 6 bytes each, shared by the objects that hash to one; many more than servers (OSDI'02 Sec. 3.3).",
+};
+
+const LARGE: Parameter = Parameter {
+    name: "large",
+    kind: Kind::Integer(0, 1 << 50),
+    default: Setting::Integer(530 * 1024),
+    unit: "bytes",
+    help: "Files above this size are large: 530 KB, 99 % of all files being smaller (OSDI'02 Sec. 5.1.4). An unknown size is not large.",
+};
+
+const LARGE_SET: Parameter = Parameter {
+    name: "large_set",
+    kind: Kind::Integer(1, 4096),
+    default: Setting::Integer(10),
+    unit: "nodes",
+    help: "The first servers of the hash order, of which the least loaded gets a large file (OSDI'02 Sec. 5.1.4).",
+};
+
+/// What tells the strategies apart.
+#[derive(Clone, Copy)]
+struct Axes {
+    /// Whether the walk of one request is remembered for the next.
+    remembers: bool,
+    view: View,
+    large: Option<Large>,
+}
+
+#[derive(Clone, Copy)]
+enum Large {
+    Any,
+    Set,
+}
+
+const CDR: Axes =
+    Axes { remembers: false, view: View { effective: false, global: false }, large: None };
+const FDR: Axes = Axes { remembers: true, ..CDR };
+
+#[derive(Clone)]
+struct Dynamic {
+    order: Order,
+    slots: Option<Slots>,
+    view: View,
+    busy_view: View,
+    busy: f64,
+    large: Option<(Large, u64, usize)>,
+}
+
+impl Dynamic {
+    fn boxed(axes: Axes, parameters: &Parameters, around: &Surroundings) -> Box<dyn Policy> {
+        Box::new(Self::new(axes, parameters, around))
+    }
+
+    fn new(axes: Axes, parameters: &Parameters, around: &Surroundings) -> Self {
+        let integer = |p: &Parameter| parameters.integer(p.name).unwrap_or_default();
+        Self {
+            order: Order::new(Method::named(parameters), 1, parameters, around),
+            slots: axes.remembers.then(|| {
+                let slots = integer(&SLOTS) / u64::from(around.shards);
+                let shrink_after = parameters.duration(SHRINK_AFTER.name);
+                Slots::new(slots as usize, integer(&MIN_SET) as u16, shrink_after)
+            }),
+            view: axes.view,
+            busy_view: axes.view,
+            busy: busy(parameters, around),
+            large: axes.large.map(|large| match large {
+                Large::Any => (large, integer(&LARGE), 0),
+                Large::Set => (large, integer(&LARGE), integer(&LARGE_SET) as usize),
+            }),
+        }
+    }
+
+    /// FDR as in Figure 2 of the paper; without slots every walk begins with length 1, which is CDR.
+    fn walk(&mut self, key: Key, cluster: &Cluster, context: &mut Context<'_>) -> Option<Pick> {
+        let (view, busy_view, threshold) = (self.view, self.busy_view, self.busy);
+        let busy = |node: &NodeIndex| busy_view.busy(*node, cluster, threshold);
+        let slot = self.slots.as_ref().map(|slots| slots.of(key));
+        let length = slot.map_or(1, |slot| slot.length);
+
+        let mut steps = 0;
+        let mut walk = self.order.walk(key, cluster).inspect(|_| steps += 1);
+        let load = |node| view.load(node, cluster);
+        let least = least_by(walk.by_ref().take(length), load, context.rng)?;
+        if !busy(&least) {
+            let reason = if steps == 1 { Reason::Hash } else { Reason::Replica };
+            if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
+                steps = slots.shrink(slot, steps, context.now);
+            }
+            return Some(Pick { node: least, reason, set_size: steps as u32 });
+        }
+        // Extend the walk. The new length is the steps taken: all nodes, when all are busy.
+        let idle = walk.find(|node| !busy(node));
+        if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
+            slots.grow(slot, steps, context.now);
+        }
+        let set_size = steps as u32;
+        match idle {
+            Some(node) => Some(Pick { node, reason: Reason::Spill, set_size }),
+            None => {
+                let node = self.order.walk(key, cluster).next()?;
+                Some(Pick { node, reason: Reason::Hash, set_size })
+            }
+        }
+    }
+
+    /// Large files: T-R and T-S of the paper.
+    fn pick_for_large(
+        &mut self,
+        (large, _, most): (Large, u64, usize),
+        key: Key,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        match large {
+            Large::Any => {
+                let node = any(key, cluster, context.rng)?;
+                Some(Pick { node, reason: Reason::Chance, set_size: cluster.up().len() as u32 })
+            }
+            Large::Set => {
+                let (view, mut set_size) = (self.view, 0);
+                let set = self.order.walk(key, cluster).take(most).inspect(|_| set_size += 1);
+                let node = least_by(set, |node| view.load(node, cluster), context.rng)?;
+                Some(Pick { node, reason: Reason::Replica, set_size })
+            }
+        }
+    }
+
+    fn large(&self, request: &Request) -> Option<(Large, u64, usize)> {
+        self.large.filter(|(_, above, _)| request.size.is_some_and(|size| size > *above))
+    }
+}
+
+impl Policy for Dynamic {
+    fn pick(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        match self.large(request) {
+            Some(large) => self.pick_for_large(large, request.key, cluster, context),
+            None => self.walk(request.key, cluster, context),
+        }
+    }
+
+    fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
+        let set = match (self.large(request), &self.slots) {
+            (Some((Large::Any, ..)), _) => usize::MAX,
+            (Some((Large::Set, _, most)), _) => most,
+            (None, Some(slots)) => slots.of(request.key).length,
+            (None, None) => 1,
+        };
+        self.order.candidates(request.key, cluster, set)
+    }
+
+    fn tracked(&self) -> Tracked {
+        self.slots.as_ref().map(Slots::tracked).unwrap_or_default()
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+fn busy(parameters: &Parameters, around: &Surroundings) -> f64 {
+    parameters.integer(BUSY.name).unwrap_or_else(|| around.busy_threshold()) as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Highest random weight (Thaler and Ravishankar; OSDI'02 Sec. 3.2): the servers of a URL, sorted by
+//! `hash(url, server)` descending, ties by name. A server that joins or leaves takes or gives up only
+//! its own URLs, and every URL has an order of its own, so that a full server's load is spread over
+//! all others.
+//!
+//! Weighted: by `-w / ln(u)` with u the hash as a number in (0, 1), which gives every server the first
+//! place for its share of the URLs. It rises with u, so equal weights give the plain order.
+
+use levada_types::{Key, weigh};
+
+use super::cache::LINE;
+use crate::{Node, NodeIndex};
+
+#[derive(Clone)]
+pub(super) struct Hrw {
+    // By name, so that the first of equals is the one that comes first by name.
+    parties: Vec<u64>,
+    nodes: Vec<NodeIndex>,
+    weights: Option<Vec<f64>>,
+}
+
+impl Hrw {
+    pub(super) fn new(nodes: &[Node]) -> Self {
+        let mut by_name: Vec<_> = (0..).map(NodeIndex).zip(nodes).collect();
+        by_name.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let even = nodes.windows(2).all(|pair| pair[0].weight == pair[1].weight);
+        Self {
+            parties: by_name.iter().map(|(_, node)| node.hash).collect(),
+            nodes: by_name.iter().map(|(index, _)| *index).collect(),
+            weights: (!even).then(|| by_name.iter().map(|(_, node)| node.weight).collect()),
+        }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn fill(&self, key: Key, out: &mut [NodeIndex]) {
+        match &self.weights {
+            None => self.select(|_, hash| hash, key, out),
+            Some(weights) => self.select(|i, hash| score(hash, weights[i]), key, out),
+        }
+    }
+
+    fn select(&self, score: impl Fn(usize, u64) -> u64, key: Key, out: &mut [NodeIndex]) {
+        let scored = self.parties.iter().enumerate().map(|(i, p)| (score(i, weigh(key, *p)), i));
+        match out.len() {
+            0 => {}
+            1 => out[0] = self.nodes[highest(scored)],
+            few if few <= LINE => self.insert(scored, out),
+            _ => self.sort(scored.collect(), out),
+        }
+    }
+
+    /// The few highest, by insertion: most nodes fail the first comparison.
+    fn insert(&self, scored: impl Iterator<Item = (u64, usize)>, out: &mut [NodeIndex]) {
+        let mut best = [(0, 0); LINE];
+        let last = out.len() - 1;
+        let mut filled = 0;
+        for (score, i) in scored {
+            if filled > last && score <= best[last].0 {
+                continue;
+            }
+            let mut at = filled.min(last);
+            while at > 0 && best[at - 1].0 < score {
+                best[at] = best[at - 1];
+                at -= 1;
+            }
+            best[at] = (score, i);
+            filled += 1;
+        }
+        for (place, (_, i)) in out.iter_mut().zip(best) {
+            *place = self.nodes[i];
+        }
+    }
+
+    fn sort(&self, mut scored: Vec<(u64, usize)>, out: &mut [NodeIndex]) {
+        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        if out.len() < scored.len() {
+            scored.select_nth_unstable_by(out.len(), order);
+            scored.truncate(out.len());
+        }
+        scored.sort_unstable_by(order);
+        for (place, (_, i)) in out.iter_mut().zip(scored) {
+            *place = self.nodes[i];
+        }
+    }
+}
+
+fn highest(scored: impl Iterator<Item = (u64, usize)>) -> usize {
+    scored.fold((0, 0), |best, next| if next.0 > best.0 { next } else { best }).1
+}
+
+/// `-w / ln(u)` as bits: positive floating-point numbers sort as their bits do.
+fn score(hash: u64, weight: f64) -> u64 {
+    // 52 bits and a half keep u strictly between 0 and 1.
+    let u = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    (-weight / u.ln()).to_bits()
+}

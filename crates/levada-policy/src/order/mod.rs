@@ -1,0 +1,264 @@
+//! The hash order of a key: all nodes, from the one that is responsible for it to the last resort.
+//!
+//! An order follows from names and weights alone, so it is worked out once per key, only as deep as
+//! anyone walked, and kept in a [`cache`] until the membership changes. Who is down or still in slow
+//! start is looked up while walking: health never invalidates an order, and a node that comes back
+//! finds its keys where they were.
+
+mod cache;
+mod hrw;
+mod ring;
+
+use levada_types::Key;
+
+use crate::{Candidates, Cluster, Kind, NodeIndex, Parameter, Parameters, Setting, Surroundings};
+use cache::Cache;
+pub(crate) use cache::scale;
+use hrw::Hrw;
+use ring::Ring;
+
+/// How an order is made of a key and the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Highest random weight: by `hash(url, server)`, descending.
+    Hrw,
+    /// Clockwise around the circle of consistent hashing, every node once.
+    Ring,
+    /// The servers closest to as many evenly spaced points of the circle (R-CHash), then clockwise.
+    Spread,
+}
+
+impl Method {
+    /// The method that the parameter [`ORDER`] names.
+    pub(crate) fn named(parameters: &Parameters) -> Self {
+        if parameters.choice(ORDER.name) == "ring" { Self::Ring } else { Self::Hrw }
+    }
+}
+
+/// The orders of all keys under one method.
+#[derive(Clone)]
+pub(crate) struct Order {
+    method: Method,
+    points: u64,
+    depth: usize,
+    built: Option<(u64, Table)>,
+    cache: Cache,
+}
+
+impl Order {
+    /// Orders of which usually the first `depth` nodes are asked for; under [`Method::Spread`] that
+    /// is also the number of points. Circles read [`POINTS`]; all read [`ORDER_CACHE`].
+    pub(crate) fn new(
+        method: Method,
+        depth: usize,
+        parameters: &Parameters,
+        surroundings: &Surroundings,
+    ) -> Self {
+        let points = match method {
+            Method::Hrw => 0,
+            Method::Ring | Method::Spread => given(parameters, &POINTS),
+        };
+        let entries = given(parameters, &ORDER_CACHE) / u64::from(surroundings.shards);
+        Self { method, points, depth, built: None, cache: Cache::new(entries as usize) }
+    }
+
+    /// Walks the order of `key` over the nodes of `cluster` that take it.
+    pub(crate) fn walk<'a>(&'a mut self, key: Key, cluster: &'a Cluster) -> Walk<'a> {
+        if self.built.as_ref().is_none_or(|(of, _)| *of != cluster.membership()) {
+            self.cache.clear();
+            self.built = Some((cluster.membership(), self.build(cluster)));
+        }
+        Walk {
+            slot: self.cache.slot(key),
+            order: self,
+            key,
+            cluster,
+            position: 0,
+            unseen: cluster.up().len(),
+            yielded: false,
+            filter: if cluster.ramping() {
+                Filter::Accepting
+            } else if cluster.up().len() < cluster.len() {
+                Filter::Up
+            } else {
+                Filter::None
+            },
+        }
+    }
+
+    /// What `explain` shows: every node that is up, in the order of `key`, those that take it first.
+    pub(crate) fn candidates(&self, key: Key, cluster: &Cluster, set: usize) -> Candidates {
+        let (order, spread) = self.whole(key, cluster);
+        let (taking, others): (Vec<_>, Vec<_>) =
+            order.into_iter().filter(|n| cluster.is_up(*n)).partition(|n| cluster.accepts(*n, key));
+        let responsible = if taking.is_empty() { others.len() } else { taking.len() };
+        let set_size = set.min(spread).min(responsible);
+        Candidates { order: [taking, others].concat(), set_size }
+    }
+
+    fn whole(&self, key: Key, cluster: &Cluster) -> (Vec<NodeIndex>, usize) {
+        let fresh;
+        let table = match &self.built {
+            Some((of, table)) if *of == cluster.membership() => table,
+            _ => {
+                fresh = self.build(cluster);
+                &fresh
+            }
+        };
+        let mut order = vec![NodeIndex(0); cluster.len()];
+        let spread = table.fill(key, &mut order);
+        (order, spread)
+    }
+
+    fn build(&self, cluster: &Cluster) -> Table {
+        match self.method {
+            Method::Hrw => Table::Hrw(Hrw::new(cluster.nodes())),
+            Method::Ring => Table::Ring(Ring::new(cluster.nodes(), self.points)),
+            Method::Spread => Table::Spread(
+                Ring::new(cluster.nodes(), self.points),
+                self.depth.min(cluster.len()),
+            ),
+        }
+    }
+
+    /// The node at `position` of the order, down or not; `None` beyond the last.
+    #[inline]
+    fn nth(&mut self, key: Key, slot: usize, position: usize) -> Option<NodeIndex> {
+        match self.cache.known(key, slot, position) {
+            Some(node) => Some(node),
+            None => self.work_out(key, slot, position),
+        }
+    }
+
+    #[inline(never)]
+    fn work_out(&mut self, key: Key, slot: usize, position: usize) -> Option<NodeIndex> {
+        let (_, table) = self.built.as_ref()?;
+        self.cache.extend(key, slot, position, self.depth, table)
+    }
+}
+
+fn given(parameters: &Parameters, parameter: &Parameter) -> u64 {
+    parameters.integer(parameter.name).unwrap_or_default()
+}
+
+/// A walk along one order. Yields every node that takes the key once; if none does (all that are up
+/// are in slow start), every node that is up.
+pub(crate) struct Walk<'a> {
+    order: &'a mut Order,
+    key: Key,
+    cluster: &'a Cluster,
+    slot: usize,
+    position: usize,
+    // Nodes that are up and not yet met: the walk ends with the last of them.
+    unseen: usize,
+    yielded: bool,
+    filter: Filter,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    None,
+    Up,
+    Accepting,
+}
+
+impl Walk<'_> {
+    /// How many nodes the order itself puts into the set of the key: the distinct servers closest to
+    /// the points of R-CHash. Other methods set no limit.
+    pub(crate) fn spread(&mut self) -> usize {
+        if self.order.method != Method::Spread || self.unseen == 0 {
+            return usize::MAX;
+        }
+        let _ = self.order.nth(self.key, self.slot, 0);
+        self.order.cache.spread(self.key, self.slot)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = NodeIndex;
+
+    #[inline]
+    fn next(&mut self) -> Option<NodeIndex> {
+        loop {
+            if self.unseen == 0 {
+                if self.yielded || self.filter != Filter::Accepting {
+                    return None;
+                }
+                self.filter = Filter::Up;
+                self.position = 0;
+                self.unseen = self.cluster.up().len();
+                if self.unseen == 0 {
+                    return None;
+                }
+            }
+            let node = self.order.nth(self.key, self.slot, self.position)?;
+            self.position += 1;
+            if self.filter != Filter::None && !self.cluster.is_up(node) {
+                continue;
+            }
+            self.unseen -= 1;
+            if self.filter != Filter::Accepting || self.cluster.accepts(node, self.key) {
+                self.yielded = true;
+                return Some(node);
+            }
+        }
+    }
+}
+
+/// What orders of one membership are worked out from.
+#[derive(Clone)]
+enum Table {
+    Hrw(Hrw),
+    Ring(Ring),
+    Spread(Ring, usize),
+}
+
+impl Table {
+    /// Writes the first `out.len()` nodes of the order of `key`, at most as many as there are.
+    /// Returns the limit that [`Walk::spread`] speaks of.
+    fn fill(&self, key: Key, out: &mut [NodeIndex]) -> usize {
+        match self {
+            Self::Hrw(hrw) => hrw.fill(key, out),
+            Self::Ring(ring) => ring.clockwise(key, out),
+            Self::Spread(ring, replicas) => return ring.spread(key, *replicas, out),
+        }
+        usize::MAX
+    }
+
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Hrw(hrw) => hrw.nodes(),
+            Self::Ring(ring) | Self::Spread(ring, _) => ring.nodes(),
+        }
+    }
+}
+
+/// How many orders a policy remembers.
+pub(crate) const ORDER_CACHE: Parameter = Parameter {
+    name: "order_cache",
+    kind: Kind::Integer(0, 1 << 24),
+    default: Setting::Integer(32_768),
+    unit: "objects",
+    help: "How many hash orders are remembered, at 64 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
+};
+
+/// How finely the circle is divided.
+pub(crate) const POINTS: Parameter = Parameter {
+    name: "points",
+    kind: Kind::Integer(1, 4096),
+    default: Setting::Integer(50),
+    unit: "points",
+    help: "Points per server of weight 1 on the circle; OSDI'02 does not say, with one point arcs are badly unequal.",
+};
+
+/// Which order is walked.
+pub(crate) const ORDER: Parameter = Parameter {
+    name: "order",
+    kind: Kind::Choice(&["hrw", "ring"]),
+    default: Setting::Choice("hrw"),
+    unit: "",
+    help: "Highest random weight, or clockwise on the circle: there a full server's load falls on its neighbour (OSDI'02 Sec. 3.3).",
+};
+
+#[cfg(test)]
+mod tests;
