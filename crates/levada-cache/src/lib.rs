@@ -1,1 +1,73 @@
-//! Placeholder.
+//! What stays in the cache: what may be stored, for how long, what may be served from it, and what
+//! goes first when it is full.
+//!
+//! Nothing here owns a clock, a socket, a file or a thread. The driver hands in header fields and
+//! `now`, and carries out what is decided. The driver also settles which bytes are stored under
+//! which key; this crate only says which request fields belong to that key.
+//!
+//! # The life of a request
+//!
+//! ```text
+//! request ──► RequestDirectives::of       Cache-Control, Pragma
+//!             is_cache_method             GET and HEAD; others go on (and invalidated() after)
+//!             strip_request               hop-by-hop fields end here
+//! lookup  ──► Vary::matches               which variant of the key
+//!             serve(freshness, ..)        Fresh │ Stale{why} │ Validate │ GatewayTimeout
+//! hit     ──► Validators::evaluate        Send │ NotModified │ ForOrigin
+//!             RangeSet::of, ::if_range    then RangeSet::resolve(length) -> Parts
+//!             Freshness::age              Age; CacheStatus::append_to
+//! miss    ──► make_conditional            the request that validates what is stored
+//! answer  ──► may_store(exchange, rules)  Storable{freshness, vary, strip} │ NoStore
+//!             strip_response, strip_fields
+//! 304     ──► Validators::selected_by     then update_stored, and may_store of the result
+//! error   ──► serve_instead_of_error      stale-if-error
+//! ```
+//!
+//! # What to keep with a stored response
+//!
+//! - [`Freshness`]: plain numbers; a hit is decided from them without reading a header field.
+//!   [`Freshness::to_bytes`] is its form on disk.
+//! - [`Vary`] and the key that [`Vary::key`] gave for the request.
+//! - [`Validators`]: entity tag and date, read once.
+//! - The header fields without those that [`strip_response`] and [`Storable::strip`] take out.
+//!
+//! After a 304: [`update_stored`], then judge again with an [`Exchange`] that has the stored status
+//! and the updated fields and the times of the 304.
+//!
+//! # Which document says so
+//!
+//! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
+//! windows), RFC 8246 (`immutable`), RFC 9213 (targeted directives), RFC 9211 (`Cache-Status`).
+
+mod cache_control;
+mod cache_status;
+mod date;
+mod exchange;
+mod freshness;
+mod hop;
+mod invalidate;
+mod range;
+mod rules;
+mod serve;
+mod storable;
+mod targeted;
+mod validate;
+mod vary;
+
+pub use cache_control::{MAX_SECONDS, RequestDirectives, ResponseDirectives, Scope, parse_seconds};
+pub use cache_status::{CACHE_STATUS, CacheStatus, Forwarded, NodeName};
+pub use date::parse_date;
+pub use exchange::Exchange;
+pub use freshness::{Freshness, Lifetime, Source, is_heuristically_cacheable};
+pub use hop::{is_hop_by_hop, strip_fields, strip_request, strip_response};
+pub use invalidate::{invalidated, is_safe};
+pub use range::{ContentRange, MAX_RANGES, Multipart, Parts, RangeSet, RangeSpec};
+pub use rules::{Cookies, Rules};
+pub use serve::{Serve, Staleness, serve, serve_instead_of_error, serve_missing};
+pub use storable::{NoStore, Storable, may_store, may_store_part};
+pub use targeted::{Effective, TARGETS, strip_own_target};
+pub use validate::{
+    CONDITIONAL, Condition, ETag, Validators, belongs_in_304, head_confirms, is_cache_method,
+    make_conditional, make_conditional_on_any, not_modified_fields, update_stored,
+};
+pub use vary::{MAX_VARY_FIELDS, Vary, VaryError};

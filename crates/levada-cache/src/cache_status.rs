@@ -1,0 +1,165 @@
+//! `Cache-Status` (RFC 9211): what the cache did with a request, for whoever reads the response.
+//!
+//! ```text
+//! Cache-Status: origin-shield; hit; ttl=20, edge-1; fwd=stale; fwd-status=304; stored
+//! ```
+
+use crate::targeted::is_tchar;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::io::Write;
+
+/// The field.
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// The name of a cache, in the form in which the field carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName(Box<[u8]>);
+
+impl NodeName {
+    /// Prepares a name: as a token if it is one, else as a string, where bytes that no string may
+    /// hold become `?`.
+    pub fn new(name: &str) -> Self {
+        if is_token(name.as_bytes()) {
+            return Self(name.as_bytes().into());
+        }
+        let mut text = Vec::with_capacity(name.len() + 2);
+        write_string(name, &mut text);
+        Self(text.into())
+    }
+}
+
+/// Why a request was sent on (RFC 9211, Sec. 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarded {
+    /// The cache was configured not to handle it.
+    Bypass,
+    /// The method's semantics require it.
+    Method,
+    /// Nothing is stored for the URI.
+    UriMiss,
+    /// What is stored for the URI does not match the request's fields.
+    VaryMiss,
+    /// Nothing fit, and more is not known.
+    Miss,
+    /// It was fresh, but the request asked for validation.
+    Request,
+    /// It was stale.
+    Stale,
+    /// Only parts are stored.
+    Partial,
+}
+
+impl Forwarded {
+    /// The token.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Miss => "miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+/// What one cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatus<'a> {
+    /// Why the request was sent on; `None` is a hit.
+    pub forwarded: Option<Forwarded>,
+    /// The status of the answer to the request that was sent on.
+    pub forwarded_status: Option<u16>,
+    /// Seconds of freshness left; negative when stale.
+    pub ttl: Option<i64>,
+    /// Whether the response was stored.
+    pub stored: bool,
+    /// Whether the request joined one that was already on its way.
+    pub collapsed: bool,
+    /// The cache key, if it is to be shown.
+    pub key: Option<&'a str>,
+    /// More, in this cache's own words.
+    pub detail: Option<&'a str>,
+}
+
+impl CacheStatus<'_> {
+    /// The field value with this cache as its only member.
+    pub fn value(&self, node: &NodeName) -> HeaderValue {
+        let mut text = Vec::with_capacity(64);
+        self.write(node, &mut text);
+        field_value(&text)
+    }
+
+    /// Adds this cache behind those nearer to the origin (Sec. 2), as one line.
+    pub fn append_to(&self, headers: &mut HeaderMap, node: &NodeName) {
+        let mut text = Vec::with_capacity(128);
+        for line in headers.get_all(CACHE_STATUS) {
+            text.extend_from_slice(line.as_bytes());
+            text.extend_from_slice(b", ");
+        }
+        self.write(node, &mut text);
+        headers.insert(CACHE_STATUS, field_value(&text));
+    }
+
+    /// Appends the member to `text`.
+    pub fn write(&self, node: &NodeName, text: &mut Vec<u8>) {
+        text.extend_from_slice(&node.0);
+        match self.forwarded {
+            None => text.extend_from_slice(b"; hit"),
+            Some(why) => {
+                text.extend_from_slice(b"; fwd=");
+                text.extend_from_slice(why.as_str().as_bytes());
+            }
+        }
+        // Writing to a vector cannot fail.
+        if let Some(status) = self.forwarded_status {
+            let _ = write!(text, "; fwd-status={status}");
+        }
+        if let Some(ttl) = self.ttl {
+            let _ = write!(text, "; ttl={ttl}");
+        }
+        if self.stored {
+            text.extend_from_slice(b"; stored");
+        }
+        if self.collapsed {
+            text.extend_from_slice(b"; collapsed");
+        }
+        if let Some(key) = self.key {
+            text.extend_from_slice(b"; key=");
+            write_string(key, text);
+        }
+        if let Some(detail) = self.detail {
+            text.extend_from_slice(b"; detail=");
+            if is_token(detail.as_bytes()) {
+                text.extend_from_slice(detail.as_bytes());
+            } else {
+                write_string(detail, text);
+            }
+        }
+    }
+}
+
+/// What this module writes is visible ASCII; an earlier cache's line came as a field value.
+fn field_value(text: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(text).unwrap_or(HeaderValue::from_static("levada"))
+}
+
+fn is_token(text: &[u8]) -> bool {
+    text.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'*')
+        && text.iter().all(|&b| is_tchar(b) || b == b':' || b == b'/')
+}
+
+/// A String of RFC 9651, Sec. 4.1.6.
+fn write_string(content: &str, text: &mut Vec<u8>) {
+    text.push(b'"');
+    for b in content.bytes() {
+        match b {
+            b'"' | b'\\' => text.extend_from_slice(&[b'\\', b]),
+            b' '..=b'~' => text.push(b),
+            _ => text.push(b'?'),
+        }
+    }
+    text.push(b'"');
+}

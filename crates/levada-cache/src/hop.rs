@@ -1,0 +1,80 @@
+//! Header fields that belong to one connection and end there (RFC 9110, Sec. 7.6.1).
+
+use crate::vary::list;
+use http::{HeaderMap, HeaderName, header};
+
+/// The fields that end with the connection whether or not `Connection` names them.
+const HOP_BY_HOP: [HeaderName; 11] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    HeaderName::from_static("proxy-authentication-info"),
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+
+/// Whether a field never goes beyond a connection and is never stored (RFC 9111, Sec. 3.1).
+pub fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+/// Takes out of a request what ends at this node.
+pub fn strip_request(headers: &mut HeaderMap) {
+    strip(headers);
+}
+
+/// Takes out of a response what ends at this node; what is left may be sent on and stored.
+pub fn strip_response(headers: &mut HeaderMap) {
+    strip(headers);
+}
+
+/// Takes out named fields, such as those of [`crate::Storable::strip`].
+pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let names: Vec<HeaderName> = nominated(headers).collect();
+        strip_fields(headers, &names);
+    }
+    strip_fields(headers, &HOP_BY_HOP);
+}
+
+/// The fields that `Connection` names. Those without which a message would change its meaning are
+/// not among them: a client could otherwise make the node drop `Host`, the length of a body, what
+/// tells apart users, or what stops loops (RFC 9110, Sec. 7.6.1 forbids naming such fields).
+pub(crate) fn nominated(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|line| list(line.as_bytes()))
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
+        .filter(|name| !is_end_to_end(name))
+}
+
+fn is_end_to_end(name: &HeaderName) -> bool {
+    const KEPT: [HeaderName; 13] = [
+        header::HOST,
+        header::CONTENT_LENGTH,
+        header::CONTENT_TYPE,
+        header::CONTENT_ENCODING,
+        header::CONTENT_RANGE,
+        header::CACHE_CONTROL,
+        header::VARY,
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::SET_COOKIE,
+        header::FORWARDED,
+        header::VIA,
+        HeaderName::from_static("cdn-loop"),
+    ];
+    KEPT.contains(name) || name.as_str().starts_with("x-forwarded-")
+}

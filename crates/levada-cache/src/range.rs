@@ -1,0 +1,267 @@
+//! `Range`, `Content-Range` and the sizes of `multipart/byteranges` (RFC 9110, Sec. 14).
+//!
+//! ```text
+//! Range: bytes=0-99, 200-, -50       the first 100, all from 200 on, the last 50
+//! Content-Range: bytes 0-99/1000     these, of so many;  bytes */1000 with 416
+//! ```
+//!
+//! A server may ignore `Range` at any time (Sec. 14.2), so what is malformed, too much or foreign
+//! is [`None`] and the whole is sent; only a well-formed request for bytes that are not there gets
+//! a 416.
+
+use http::{HeaderMap, HeaderValue, header};
+use std::{fmt, ops::Range};
+
+/// So many ranges are answered in one request; more are ignored, as Sec. 14.2 advises against
+/// floods of small ones.
+pub const MAX_RANGES: usize = 16;
+
+/// One `range-spec`, before the length is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeSpec {
+    /// `first-last`, both included.
+    Between(u64, u64),
+    /// `first-`.
+    From(u64),
+    /// `-length`: the last bytes.
+    Last(u64),
+}
+
+impl RangeSpec {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let dash = text.iter().position(|&b| b == b'-')?;
+        let (first, last) = (&text[..dash], &text[dash + 1..]);
+        match (first.is_empty(), last.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(Self::Last(position(last)?)),
+            (false, true) => Some(Self::From(position(first)?)),
+            (false, false) => {
+                let (first, last) = (position(first)?, position(last)?);
+                (first <= last).then_some(Self::Between(first, last))
+            }
+        }
+    }
+
+    /// The bytes of a representation of `length` bytes; `None` when it has none of them.
+    fn resolve(self, length: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Self::Between(first, last) => first..length.min(last.saturating_add(1)),
+            Self::From(first) => first..length,
+            Self::Last(count) => length.saturating_sub(count)..length,
+        };
+        (range.start < range.end).then_some(range)
+    }
+}
+
+/// A position; one too great to count is past every end, and means the same.
+fn position(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |n, &b| {
+        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
+        Some(n.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+/// The ranges of one request, in the order in which they were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeSet {
+    specs: [RangeSpec; MAX_RANGES],
+    count: usize,
+}
+
+impl RangeSet {
+    /// The ranges that `request` asks for; `None` when it asks for none or in a way to be ignored.
+    /// `Range` means something with `GET` only (Sec. 14.2); the caller looks at the method and at
+    /// [`crate::Validators::if_range`].
+    pub fn of(request: &HeaderMap) -> Option<Self> {
+        let mut lines = request.get_all(header::RANGE).iter();
+        let only = lines.next()?;
+        // Two lines would join to `bytes=0-1, bytes=2-3`, which is no range.
+        if lines.next().is_some() { None } else { Self::parse(only.as_bytes()) }
+    }
+
+    /// Reads the value of a `Range` field.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let (unit, set) = value.trim_ascii().split_at_checked(6)?;
+        if !unit.eq_ignore_ascii_case(b"bytes=") {
+            return None;
+        }
+        let mut read = Self { specs: [RangeSpec::From(0); MAX_RANGES], count: 0 };
+        for spec in crate::vary::list(set) {
+            *read.specs.get_mut(read.count)? = RangeSpec::parse(spec)?;
+            read.count += 1;
+        }
+        (read.count > 0).then_some(read)
+    }
+
+    /// The ranges as they were asked for.
+    pub fn specs(&self) -> &[RangeSpec] {
+        &self.specs[..self.count]
+    }
+
+    /// The one range, when there is only one: what a range miss fetches before it knows a length.
+    pub fn single(&self) -> Option<RangeSpec> {
+        match self.specs() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// What to send of a representation of `length` bytes.
+    ///
+    /// Ranges that overlap or touch become one; the rest keep their order (Sec. 15.3.7.2).
+    pub fn resolve(&self, length: u64) -> Parts {
+        let mut parts = Parts { ranges: [const { 0..0 }; MAX_RANGES], count: 0 };
+        for range in self.specs().iter().filter_map(|spec| spec.resolve(length)) {
+            parts.add(range);
+        }
+        parts
+    }
+}
+
+/// The bytes to send: no two parts overlap, and none is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    ranges: [Range<u64>; MAX_RANGES],
+    count: usize,
+}
+
+impl Parts {
+    /// The parts, as positions from first to one past the last. None: answer 416 with
+    /// [`ContentRange::unsatisfied`]. One: a 206 with `Content-Range`. More:
+    /// [`Multipart`].
+    pub fn as_slice(&self) -> &[Range<u64>] {
+        &self.ranges[..self.count]
+    }
+
+    /// Adds a range, melting it with those that it overlaps or touches. What grew may then touch
+    /// another part, so it is taken out and tried again.
+    fn add(&mut self, mut range: Range<u64>) {
+        let mut place = self.count;
+        while let Some(at) = self.as_slice().iter().position(|part| touch(part, &range)) {
+            range = range.start.min(self.ranges[at].start)..range.end.max(self.ranges[at].end);
+            self.ranges[at..self.count].rotate_left(1);
+            self.count -= 1;
+            place = place.min(at);
+        }
+        self.ranges[self.count] = range;
+        self.count += 1;
+        self.ranges[place..self.count].rotate_right(1);
+    }
+}
+
+fn touch(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start <= b.end && b.start <= a.end
+}
+
+/// The value of `Content-Range` (Sec. 14.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The bytes, one past the last; `None` in a 416.
+    pub range: Option<Range<u64>>,
+    /// The length of the whole; `None` where it is not known (`*`).
+    pub length: Option<u64>,
+}
+
+impl ContentRange {
+    /// These bytes of so many.
+    pub fn of(range: Range<u64>, length: u64) -> Self {
+        Self { range: Some(range), length: Some(length) }
+    }
+
+    /// What a 416 tells: there are only so many.
+    pub fn unsatisfied(length: u64) -> Self {
+        Self { range: None, length: Some(length) }
+    }
+
+    /// Reads what an origin sent; `None` for what is not well formed or contradicts itself.
+    pub fn parse(value: &HeaderValue) -> Option<Self> {
+        let (unit, rest) = value.as_bytes().trim_ascii().split_at_checked(6)?;
+        if !unit.eq_ignore_ascii_case(b"bytes ") {
+            return None;
+        }
+        let slash = rest.iter().position(|&b| b == b'/')?;
+        let (range, length) = (&rest[..slash], &rest[slash + 1..]);
+        let length = if length == b"*" { None } else { Some(exact(length)?) };
+        if range == b"*" {
+            return length.map(Self::unsatisfied);
+        }
+        let dash = range.iter().position(|&b| b == b'-')?;
+        let (first, last) = (exact(&range[..dash])?, exact(&range[dash + 1..])?);
+        let fits = first <= last && length.is_none_or(|length| last < length);
+        fits.then(|| Self { range: Some(first..last.saturating_add(1)), length })
+    }
+
+    /// The field value.
+    pub fn to_value(&self) -> HeaderValue {
+        // Digits and punctuation only, so this cannot fail; `from_str` would say the same.
+        HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static("bytes */*"))
+    }
+}
+
+/// A number of a response, which has to be right: one too great is none.
+fn exact(digits: &[u8]) -> Option<u64> {
+    position(digits).filter(|&n| n < u64::MAX)
+}
+
+impl fmt::Display for ContentRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes ")?;
+        match &self.range {
+            Some(range) => write!(f, "{}-{}", range.start, range.end.saturating_sub(1))?,
+            None => f.write_str("*")?,
+        }
+        match self.length {
+            Some(length) => write!(f, "/{length}"),
+            None => f.write_str("/*"),
+        }
+    }
+}
+
+/// The frame of a `multipart/byteranges` body (Sec. 14.6).
+///
+/// The body is, for every part, [`Multipart::part_head`] and its bytes, then [`Multipart::end`].
+#[derive(Clone, Debug)]
+pub struct Multipart<'a> {
+    /// Separates the parts: any token that does not occur in the content, chosen by the caller.
+    pub boundary: &'a str,
+    /// The type of the whole, repeated in every part.
+    pub content_type: Option<&'a HeaderValue>,
+    /// The length of the whole.
+    pub length: u64,
+}
+
+impl Multipart<'_> {
+    /// The value of `Content-Type` of the response.
+    pub fn content_type_value(&self) -> Option<HeaderValue> {
+        HeaderValue::try_from(format!("multipart/byteranges; boundary={}", self.boundary)).ok()
+    }
+
+    /// What stands before the bytes of one part.
+    pub fn part_head(&self, range: &Range<u64>) -> Vec<u8> {
+        let mut head = format!("\r\n--{}\r\n", self.boundary).into_bytes();
+        if let Some(content_type) = self.content_type {
+            head.extend_from_slice(b"Content-Type: ");
+            head.extend_from_slice(content_type.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        let content_range = ContentRange::of(range.clone(), self.length);
+        head.extend_from_slice(format!("Content-Range: {content_range}\r\n\r\n").as_bytes());
+        head
+    }
+
+    /// What stands after the last part.
+    pub fn end(&self) -> Vec<u8> {
+        format!("\r\n--{}--\r\n", self.boundary).into_bytes()
+    }
+
+    /// The length of the body: `Content-Length` of the response.
+    pub fn body_length(&self, parts: &Parts) -> u64 {
+        let one = |range: &Range<u64>| {
+            (range.end - range.start).saturating_add(self.part_head(range).len() as u64)
+        };
+        parts.as_slice().iter().map(one).fold(self.end().len() as u64, u64::saturating_add)
+    }
+}

@@ -1,0 +1,203 @@
+//! Whether a response may be stored (RFC 9111, Sec. 3).
+
+use crate::{
+    cache_control::{RequestDirectives, ResponseDirectives, Scope},
+    exchange::Exchange,
+    freshness::{Freshness, is_heuristically_cacheable},
+    range::ContentRange,
+    rules::{Cookies, Rules},
+    targeted::Effective,
+    vary::{Vary, VaryError},
+};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+
+/// What a cache needs to remember of a response that may be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storable {
+    /// The numbers that decide every later use.
+    pub freshness: Freshness,
+    /// The request fields that select the variant.
+    pub vary: Vary,
+    /// Fields that a qualified `no-cache` or `private` keeps out of the store, beside those that
+    /// [`crate::strip_response`] removes.
+    pub strip: Vec<HeaderName>,
+}
+
+/// Why a response is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoStore {
+    /// Only responses to `GET` are stored; `HEAD` is answered from them.
+    Method,
+    /// The client asked for it.
+    RequestNoStore,
+    /// An interim response is no answer.
+    Interim,
+    /// A 304 updates what is stored and is not stored itself.
+    NotModified,
+    /// A part, which the caller did not ask to judge or which does not say of what it is a part.
+    Partial,
+    /// `must-understand`, and this status is not understood.
+    NotUnderstood,
+    /// `no-store`.
+    NoStore,
+    /// `private`.
+    Private,
+    /// The request was authorised and nothing says that others may see the answer.
+    Authorization,
+    /// `Vary: *`: no other request can be known to match.
+    VaryAny,
+    /// `Vary` names more fields than are compared.
+    VaryWide,
+    /// The response sets a cookie ([`Cookies`]).
+    SetCookie,
+    /// The status may not be stored on a guess, and nothing says for how long.
+    NoLifetime,
+    /// Neither a lifetime nor a validator: storing would bring nothing.
+    NoUse,
+}
+
+impl NoStore {
+    /// The name that logs and `Cache-Status` details print.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::RequestNoStore => "request-no-store",
+            Self::Interim => "interim",
+            Self::NotModified => "not-modified",
+            Self::Partial => "partial",
+            Self::NotUnderstood => "not-understood",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::Authorization => "authorization",
+            Self::VaryAny => "vary-any",
+            Self::VaryWide => "vary-wide",
+            Self::SetCookie => "set-cookie",
+            Self::NoLifetime => "no-lifetime",
+            Self::NoUse => "no-use",
+        }
+    }
+}
+
+/// Whether the whole response of `exchange` may be stored, and with what.
+///
+/// # Errors
+/// The reason why it may not.
+pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+    if exchange.status == StatusCode::PARTIAL_CONTENT {
+        return Err(NoStore::Partial);
+    }
+    judge(exchange, rules)
+}
+
+/// Whether the part that a 206 carries may be stored as that part (Sec. 3.3).
+///
+/// Whether parts may be joined is another question: only under one strong validator (Sec. 3.4; see
+/// [`crate::Validators::same_representation`]).
+///
+/// # Errors
+/// The reason why it may not, [`NoStore::Partial`] for anything but one range of bytes.
+pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+    let range = exchange.response.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+    if exchange.status != StatusCode::PARTIAL_CONTENT || range.is_none() {
+        return Err(NoStore::Partial);
+    }
+    judge(exchange, rules)
+}
+
+fn judge(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+    if exchange.method != Method::GET {
+        return Err(NoStore::Method);
+    }
+    final_status(exchange.status)?;
+    if RequestDirectives::of(exchange.request).no_store {
+        return Err(NoStore::RequestNoStore);
+    }
+    let effective = Effective::of(exchange.response);
+    permitted(exchange, &effective.directives)?;
+    let vary = Vary::of(exchange.response).map_err(|error| match error {
+        VaryError::Any => NoStore::VaryAny,
+        VaryError::Wide => NoStore::VaryWide,
+    })?;
+    let freshness = Freshness::of(exchange, &effective, rules);
+    useful(exchange, &effective.directives, &freshness)?;
+    cookies(exchange.response, &effective.directives, &freshness, rules)?;
+    Ok(Storable { freshness, vary, strip: effective.directives.fields })
+}
+
+fn final_status(status: StatusCode) -> Result<(), NoStore> {
+    match status {
+        _ if status.is_informational() => Err(NoStore::Interim),
+        StatusCode::NOT_MODIFIED => Err(NoStore::NotModified),
+        _ => Ok(()),
+    }
+}
+
+/// The directives that forbid storing, and the rule of Sec. 3.5 for authorised requests.
+fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result<(), NoStore> {
+    if directives.must_understand {
+        // With a status that is understood, `no-store` is there for caches that do not know
+        // `must-understand` (Sec. 5.2.2.3).
+        if !is_understood(exchange.status) {
+            return Err(NoStore::NotUnderstood);
+        }
+    } else if directives.no_store {
+        return Err(NoStore::NoStore);
+    }
+    if directives.private == Scope::Whole {
+        return Err(NoStore::Private);
+    }
+    let shared = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
+    if exchange.request.contains_key(header::AUTHORIZATION) && !shared {
+        return Err(NoStore::Authorization);
+    }
+    Ok(())
+}
+
+/// The last condition of Sec. 3, and our own: what can never be reused takes no room.
+fn useful(
+    exchange: &Exchange<'_>,
+    directives: &ResponseDirectives,
+    freshness: &Freshness,
+) -> Result<(), NoStore> {
+    use crate::freshness::Source;
+    if freshness.source() == Source::None
+        && !directives.public
+        && !is_heuristically_cacheable(exchange.status)
+    {
+        return Err(NoStore::NoLifetime);
+    }
+    let may_be_used = !freshness.lifetime().is_zero() && !freshness.validates_always();
+    let may_be_validated = exchange.response.contains_key(header::ETAG)
+        || exchange.response.contains_key(header::LAST_MODIFIED);
+    let stale_use = !freshness.forbids_stale()
+        && (freshness.stale_while_revalidate() > 0 || freshness.stale_if_error() > 0);
+    if may_be_used || may_be_validated || stale_use { Ok(()) } else { Err(NoStore::NoUse) }
+}
+
+fn cookies(
+    response: &HeaderMap,
+    directives: &ResponseDirectives,
+    freshness: &Freshness,
+    rules: &Rules,
+) -> Result<(), NoStore> {
+    // A cookie named in `no-cache="set-cookie"` is not stored, so it does not stand in the way.
+    if !response.contains_key(header::SET_COOKIE) || directives.fields.contains(&header::SET_COOKIE)
+    {
+        return Ok(());
+    }
+    let stored = match rules.cookies {
+        Cookies::Refuse => false,
+        Cookies::StoreIfExplicit => freshness.source().is_explicit() || directives.public,
+        Cookies::Store => true,
+    };
+    if stored { Ok(()) } else { Err(NoStore::SetCookie) }
+}
+
+/// Statuses whose rules for caching this crate implements (`must-understand`, Sec. 5.2.2.3): those
+/// that RFC 9110 defines, without 206, which only [`may_store_part`] judges, and 304.
+fn is_understood(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        200..=206 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 451 | 500..=505
+    )
+}

@@ -1,0 +1,323 @@
+//! Validators, conditional requests and what a 304 changes (RFC 9110, Sec. 8.8 and 13; RFC 9111,
+//! Sec. 4.3).
+
+use crate::{
+    date::parse_date,
+    freshness::millis,
+    hop::{is_hop_by_hop, nominated},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use std::time::SystemTime;
+
+/// An entity tag (RFC 9110, Sec. 8.8.3): `"opaque"` or `W/"opaque"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ETag<'a> {
+    /// Whether it stands only for equivalent content, not for equal bytes.
+    pub weak: bool,
+    /// What is between the quotes.
+    pub opaque: &'a [u8],
+}
+
+impl<'a> ETag<'a> {
+    /// Reads a field value that is one entity tag.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let (tag, rest) = Self::take(value.trim_ascii())?;
+        rest.is_empty().then_some(tag)
+    }
+
+    /// Takes one off the front of a list.
+    fn take(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (weak, quoted) = match text.strip_prefix(b"W/") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let inner = quoted.strip_prefix(b"\"")?;
+        let end = inner.iter().position(|&b| b == b'"')?;
+        let opaque = &inner[..end];
+        let clean = opaque.iter().all(|&b| b > b' ' && b != 0x7f);
+        clean.then_some((Self { weak, opaque }, &inner[end + 1..]))
+    }
+
+    /// Both strong and equal (Sec. 8.8.3.2).
+    pub fn strongly_equals(&self, other: &Self) -> bool {
+        !self.weak && !other.weak && self.opaque == other.opaque
+    }
+
+    /// Equal, weak or not.
+    pub fn weakly_equals(&self, other: &Self) -> bool {
+        self.opaque == other.opaque
+    }
+}
+
+/// What a stored response can be recognised by, read once when it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    etag: Option<HeaderValue>,
+    last_modified: Option<i64>,
+    /// `Last-Modified`, else `Date`, else arrival: what `If-Modified-Since` is compared with.
+    changed: i64,
+    /// `Date` is at least a second after `Last-Modified`, so that the latter is strong.
+    settled: bool,
+}
+
+impl Validators {
+    /// Reads the validators of a response that arrived at `received`.
+    pub fn of(response: &HeaderMap, received: SystemTime) -> Self {
+        let moment = |name| response.get(name).and_then(|v: &HeaderValue| parse_date(v.as_bytes()));
+        let (last_modified, date) = (moment(header::LAST_MODIFIED), moment(header::DATE));
+        let etag = response.get(header::ETAG).filter(|v| ETag::parse(v.as_bytes()).is_some());
+        Self {
+            etag: etag.cloned(),
+            last_modified,
+            changed: last_modified.or(date).unwrap_or((millis(received) / 1000) as i64),
+            settled: last_modified.zip(date).is_some_and(|(changed, made)| made > changed),
+        }
+    }
+
+    /// The entity tag.
+    pub fn etag(&self) -> Option<ETag<'_>> {
+        ETag::parse(self.etag.as_ref()?.as_bytes())
+    }
+
+    /// Whether equal bytes can be told: what joining parts of a response needs (RFC 9110,
+    /// Sec. 13.1.5). A strong `ETag`; without any `ETag`, a `Last-Modified` that was older than the
+    /// response (Sec. 8.8.2.2).
+    pub fn is_strong(&self) -> bool {
+        match self.etag() {
+            Some(tag) => !tag.weak,
+            None => self.settled,
+        }
+    }
+
+    /// Whether two responses are certainly the same bytes, so that their parts may be joined
+    /// (RFC 9111, Sec. 3.4).
+    pub fn same_representation(&self, other: &Self) -> bool {
+        match (self.etag(), other.etag()) {
+            (Some(a), Some(b)) => a.strongly_equals(&b),
+            (None, None) => {
+                self.settled && other.settled && self.last_modified == other.last_modified
+            }
+            _ => false,
+        }
+    }
+
+    /// Evaluates the conditions of a `GET` or `HEAD` that the store answers with a response that
+    /// would be a 200 (RFC 9110, Sec. 13.2.2; RFC 9111, Sec. 4.3.2).
+    pub fn evaluate(&self, request: &HeaderMap) -> Condition {
+        if request.contains_key(header::IF_MATCH)
+            || request.contains_key(header::IF_UNMODIFIED_SINCE)
+        {
+            return Condition::ForOrigin;
+        }
+        let unchanged = if request.contains_key(header::IF_NONE_MATCH) {
+            // With it, `If-Modified-Since` is not looked at.
+            self.matches_any(request)
+        } else {
+            self.not_modified_since(request)
+        };
+        if unchanged { Condition::NotModified } else { Condition::Send }
+    }
+
+    /// Whether `If-None-Match` lists this response, by weak comparison (Sec. 13.1.2).
+    fn matches_any(&self, request: &HeaderMap) -> bool {
+        let ours = self.etag();
+        request.get_all(header::IF_NONE_MATCH).iter().any(|line| {
+            let line = line.as_bytes().trim_ascii();
+            line == b"*" || ours.is_some_and(|ours| Tags::of(line).any(|t| t.weakly_equals(&ours)))
+        })
+    }
+
+    fn not_modified_since(&self, request: &HeaderMap) -> bool {
+        let mut lines = request.get_all(header::IF_MODIFIED_SINCE).iter();
+        let (Some(only), None) = (lines.next(), lines.next()) else {
+            return false;
+        };
+        parse_date(only.as_bytes()).is_some_and(|since| self.changed <= since)
+    }
+
+    /// Whether `Range` is to be honoured: always without `If-Range`, else only if it names exactly
+    /// this representation (RFC 9110, Sec. 13.1.5). A client that holds another version gets the
+    /// whole of this one.
+    pub fn if_range(&self, request: &HeaderMap) -> bool {
+        let mut lines = request.get_all(header::IF_RANGE).iter();
+        let Some(only) = lines.next() else {
+            return true;
+        };
+        if lines.next().is_some() {
+            return false;
+        }
+        match ETag::parse(only.as_bytes()) {
+            Some(theirs) => self.etag().is_some_and(|ours| ours.strongly_equals(&theirs)),
+            None => self.settled && parse_date(only.as_bytes()) == self.last_modified,
+        }
+    }
+
+    /// Whether a 304 with these header fields speaks of the stored response (RFC 9111, Sec. 4.3.4).
+    ///
+    /// Of several stored responses, those selected by a strong tag are all updated; for a weak tag
+    /// or a date, the most recent one. A 304 without validators speaks of the only stored response
+    /// that has none: `alone` says that there is no other.
+    pub fn selected_by(&self, not_modified: &HeaderMap, alone: bool) -> bool {
+        let tag = not_modified.get(header::ETAG).and_then(|v| ETag::parse(v.as_bytes()));
+        if let Some(theirs) = tag {
+            return self.etag().is_some_and(|ours| {
+                if theirs.weak {
+                    ours.weakly_equals(&theirs)
+                } else {
+                    ours.strongly_equals(&theirs)
+                }
+            });
+        }
+        if let Some(theirs) = not_modified.get(header::LAST_MODIFIED) {
+            return self.last_modified == parse_date(theirs.as_bytes())
+                && self.last_modified.is_some();
+        }
+        // The answer to a request that carried this response's validator need not repeat it.
+        alone
+    }
+}
+
+/// What the conditions of a request make of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Send the stored response.
+    Send,
+    /// Send 304 with [`not_modified_fields`].
+    NotModified,
+    /// `If-Match` or `If-Unmodified-Since`: only the origin may judge them (RFC 9111, Sec. 4.3.2),
+    /// so the request goes there.
+    ForOrigin,
+}
+
+/// The entity tags of one line. A member that is none ends the list: what follows cannot be told
+/// apart from what is inside quotes.
+struct Tags<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tags<'a> {
+    fn of(line: &'a [u8]) -> Self {
+        Self { rest: line }
+    }
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = ETag<'a>;
+
+    fn next(&mut self) -> Option<ETag<'a>> {
+        let junk = self.rest.iter().position(|&b| !matches!(b, b' ' | b'\t' | b','))?;
+        let (tag, rest) = ETag::take(&self.rest[junk..])?;
+        self.rest = rest;
+        Some(tag)
+    }
+}
+
+/// The fields of a request that make it conditional or partial.
+pub const CONDITIONAL: [HeaderName; 6] = [
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_MATCH,
+    header::IF_UNMODIFIED_SINCE,
+    header::IF_RANGE,
+    header::RANGE,
+];
+
+/// Turns a client's request into the one that validates a stored response (RFC 9111, Sec. 4.3.1):
+/// the client's own conditions are replaced by the stored validators, as they were received.
+///
+/// Returns false when the stored response has none: the request is then an ordinary one.
+pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
+    for name in &CONDITIONAL {
+        request.remove(name);
+    }
+    let pairs =
+        [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
+    let mut conditional = false;
+    for (validator, condition) in pairs {
+        if let Some(value) = stored.get(validator) {
+            request.insert(condition, value.clone());
+            conditional = true;
+        }
+    }
+    conditional
+}
+
+/// The same for several variants of one resource, none of which the request selects: a 304 says
+/// which of them to use (RFC 9111, Sec. 4.1).
+///
+/// Returns false when none of them has an entity tag.
+pub fn make_conditional_on_any<'a>(
+    request: &mut HeaderMap,
+    stored: impl IntoIterator<Item = &'a Validators>,
+) -> bool {
+    for name in &CONDITIONAL {
+        request.remove(name);
+    }
+    let tags: Vec<&[u8]> =
+        stored.into_iter().filter_map(|v| Some(v.etag.as_ref()?.as_bytes().trim_ascii())).collect();
+    match HeaderValue::from_bytes(&tags.join(&b", "[..])) {
+        Ok(list) if !tags.is_empty() => {
+            request.insert(header::IF_NONE_MATCH, list);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Updates stored header fields from a 304, or from a `HEAD` that confirmed the stored response
+/// (RFC 9111, Sec. 3.2): every field that the answer has replaces the stored one of that name.
+///
+/// Left alone is what describes the stored bytes rather than the resource, and what belongs to a
+/// connection. [`crate::Freshness`] and [`Validators`] are to be computed anew from the result.
+pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
+    let nominated: Vec<HeaderName> = nominated(answer).collect();
+    for name in answer.keys() {
+        if describes_content(name) || is_hop_by_hop(name) || nominated.contains(name) {
+            continue;
+        }
+        stored.remove(name);
+        for value in answer.get_all(name) {
+            stored.append(name.clone(), value.clone());
+        }
+    }
+    // The age is counted from this answer, so one that came with an earlier answer is void.
+    if !answer.contains_key(header::AGE) {
+        stored.remove(header::AGE);
+    }
+}
+
+/// Fields of a 304 that say nothing about the stored bytes or would say it wrongly (Sec. 3.2): its
+/// own length and coding, not theirs.
+fn describes_content(name: &HeaderName) -> bool {
+    [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_RANGE].contains(name)
+}
+
+/// Whether a `HEAD` answered with 200 confirms the stored response to `GET`; if not, that one is
+/// outdated: see [`crate::Freshness::expired`] (RFC 9111, Sec. 4.3.5).
+pub fn head_confirms(stored: &HeaderMap, head: &HeaderMap) -> bool {
+    [header::ETAG, header::LAST_MODIFIED, header::CONTENT_LENGTH]
+        .iter()
+        .all(|name| head.get(name).is_none_or(|value| stored.get(name) == Some(value)))
+}
+
+/// The stored fields that a 304 to the client carries (RFC 9110, Sec. 15.4.5): what tells it how
+/// to update its own copy, nothing that describes content it already has.
+pub fn not_modified_fields(stored: &HeaderMap) -> HeaderMap {
+    stored
+        .iter()
+        .filter(|(name, _)| belongs_in_304(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Whether a stored field is sent with a 304. `Last-Modified` is, beside `ETag` too: it does no
+/// harm and helps caches that know only dates.
+pub fn belongs_in_304(name: &HeaderName) -> bool {
+    let describes = name.as_str().starts_with("content-") && *name != header::CONTENT_LOCATION;
+    !describes && !is_hop_by_hop(name)
+}
+
+/// Whether a request can be answered from the store at all, by its method (RFC 9111, Sec. 4).
+pub fn is_cache_method(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}

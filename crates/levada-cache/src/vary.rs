@@ -1,0 +1,318 @@
+//! Which of several stored responses a request selects (RFC 9111, Sec. 4.1).
+//!
+//! The request fields that `Vary` names are written into one key, normalised where that cannot
+//! change their meaning, so that equal keys are matching requests:
+//!
+//! ```text
+//! Vary: Accept-Encoding, Foo      accept-encoding LF + "br,gzip" LF foo LF - LF
+//!                                 (+ present, - absent; no field value contains LF)
+//! ```
+//!
+//! The key is compared whole, never by a hash of it: who could make two keys collide would choose
+//! what others receive.
+
+use http::{HeaderMap, HeaderName, header};
+
+/// More names than any real `Vary` has; a response with more is not stored.
+pub const MAX_VARY_FIELDS: usize = 32;
+
+/// The request fields that a response depends on, sorted and without duplicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vary {
+    fields: Box<[HeaderName]>,
+}
+
+/// Why no request can be matched against a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VaryError {
+    /// `*`, alone or among names: it depends on more than the request.
+    Any,
+    /// More than [`MAX_VARY_FIELDS`].
+    Wide,
+}
+
+impl Vary {
+    /// Reads every line of `Vary`. What is neither a name nor empty counts as `*`: a selection that
+    /// is not understood must not be ignored.
+    ///
+    /// # Errors
+    /// When no other request can be known to match.
+    pub fn of(response: &HeaderMap) -> Result<Self, VaryError> {
+        let mut fields = Vec::new();
+        for line in response.get_all(header::VARY) {
+            for name in list(line.as_bytes()) {
+                if name == b"*" {
+                    return Err(VaryError::Any);
+                }
+                let name = HeaderName::from_bytes(name).map_err(|_| VaryError::Any)?;
+                if !fields.contains(&name) {
+                    if fields.len() == MAX_VARY_FIELDS {
+                        return Err(VaryError::Wide);
+                    }
+                    fields.push(name);
+                }
+            }
+        }
+        fields.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        Ok(Self { fields: fields.into() })
+    }
+
+    /// Whether every request matches.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The names, sorted.
+    pub fn fields(&self) -> &[HeaderName] {
+        &self.fields
+    }
+
+    /// Appends the key of `request` to `key`, which a caller clears and uses again.
+    pub fn write_key(&self, request: &HeaderMap, key: &mut Vec<u8>) {
+        for field in &self.fields {
+            key.extend_from_slice(field.as_str().as_bytes());
+            key.push(b'\n');
+            write_field(field, request, key);
+            key.push(b'\n');
+        }
+    }
+
+    /// The key of `request`, to be stored with the response.
+    pub fn key(&self, request: &HeaderMap) -> Box<[u8]> {
+        let mut key = Vec::new();
+        self.write_key(request, &mut key);
+        key.into()
+    }
+
+    /// Whether `request` has the key that [`Vary::key`] gave for another. `scratch` is overwritten.
+    pub fn matches(&self, request: &HeaderMap, key: &[u8], scratch: &mut Vec<u8>) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        scratch.clear();
+        self.write_key(request, scratch);
+        scratch == key
+    }
+}
+
+/// Writes one field: its lines joined, without the white space around commas. That much Sec. 4.1
+/// allows for any field, apart from what stands in quotes.
+fn write_field(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
+    let mut lines = request.get_all(field).iter();
+    let Some(first) = lines.next() else {
+        return key.push(b'-');
+    };
+    key.push(b'+');
+    if is_preference_list(field) {
+        return write_preferences(field, request, key);
+    }
+    write_line(first.as_bytes(), key);
+    for line in lines {
+        key.push(b',');
+        write_line(line.as_bytes(), key);
+    }
+}
+
+fn write_line(line: &[u8], key: &mut Vec<u8>) {
+    for (at, member) in quoted_list(line).enumerate() {
+        if at > 0 {
+            key.push(b',');
+        }
+        key.extend_from_slice(member);
+    }
+}
+
+/// Fields that list what a client likes, where case and order carry no meaning: it orders by `q`
+/// (RFC 9110, Sec. 12.4.2 and 12.5.4: the order of equal weights "cannot be relied upon").
+fn is_preference_list(field: &HeaderName) -> bool {
+    *field == header::ACCEPT_ENCODING
+        || *field == header::ACCEPT_LANGUAGE
+        || *field == header::ACCEPT_CHARSET
+}
+
+/// So many members are sorted; a longer list keeps its order and merely matches less often.
+const MAX_SORTED: usize = 16;
+
+fn write_preferences(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
+    let mut members = [&b""[..]; MAX_SORTED];
+    let mut count = 0;
+    let all =
+        || request.get_all(field).iter().flat_map(|l| list(l.as_bytes())).map(without_full_weight);
+    for member in all() {
+        if count == MAX_SORTED {
+            return all().for_each(|member| write_preference(member, key));
+        }
+        members[count] = member;
+        count += 1;
+    }
+    let members = &mut members[..count];
+    members.sort_unstable_by(|a, b| folded(a).cmp(folded(b)));
+    members.iter().for_each(|member| write_preference(member, key));
+}
+
+fn write_preference(member: &[u8], key: &mut Vec<u8>) {
+    key.extend(folded(member));
+    key.push(b',');
+}
+
+/// Lower case and no white space, in which two spellings of a preference may differ.
+fn folded(member: &[u8]) -> impl Iterator<Item = u8> {
+    member.iter().filter(|b| !b.is_ascii_whitespace()).map(u8::to_ascii_lowercase)
+}
+
+/// Without `;q=1`, which is what no weight means.
+fn without_full_weight(member: &[u8]) -> &[u8] {
+    let Some(at) = member.iter().position(|&b| b == b';') else {
+        return member;
+    };
+    let weight = member[at + 1..].trim_ascii();
+    let full = match weight {
+        [b'q' | b'Q', b'=', b'1'] => true,
+        [b'q' | b'Q', b'=', b'1', b'.', zeros @ ..] => zeros.iter().all(|&b| b == b'0'),
+        _ => false,
+    };
+    if full { member[..at].trim_ascii() } else { member }
+}
+
+/// The members of a list without quotes; empty ones do not count (RFC 9110, Sec. 5.6.1).
+pub(crate) fn list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// The members of a list in which quotes protect commas; empty ones are kept, since a field that
+/// is no list must not lose its commas.
+fn quoted_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    line.split(move |&b| {
+        if quoted && b == b'\\' && !escaped {
+            escaped = true;
+            return false;
+        }
+        quoted ^= b == b'"' && !escaped;
+        escaped = false;
+        b == b',' && !quoted
+    })
+    .map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(n, v)| {
+                (HeaderName::from_static(n), HeaderValue::from_bytes(v.as_bytes()).unwrap())
+            })
+            .collect()
+    }
+
+    fn vary(lines: &[&str]) -> Result<Vary, VaryError> {
+        Vary::of(&lines.iter().map(|l| (header::VARY, HeaderValue::from_str(l).unwrap())).collect())
+    }
+
+    /// Whether a response to `stored` under `names` answers `asked`.
+    fn selects(
+        names: &str,
+        stored: &[(&'static str, &str)],
+        asked: &[(&'static str, &str)],
+    ) -> bool {
+        let vary = vary(&[names]).unwrap();
+        let key = vary.key(&headers(stored));
+        vary.matches(&headers(asked), &key, &mut Vec::new())
+    }
+
+    #[test]
+    fn star_anywhere_matches_nothing() {
+        for lines in [
+            &["*"][..],
+            &["*, *"],
+            &["*", "*"],
+            &[", *"],
+            &["", "*"],
+            &["*, Foo"],
+            &["Foo, *"],
+            &["a b"],
+            &["Foo;q=1"],
+        ] {
+            assert_eq!(vary(lines), Err(VaryError::Any), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_a_set_without_case() {
+        let read = vary(&["Foo, accept-encoding,,", "FOO"]).unwrap();
+        assert_eq!(read.fields(), ["accept-encoding", "foo"]);
+        assert!(vary(&[]).unwrap().is_empty() && vary(&[" , "]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn too_many_names_are_refused() {
+        let names: Vec<String> = (0..=MAX_VARY_FIELDS).map(|n| format!("x-{n}")).collect();
+        assert_eq!(vary(&[&names.join(",")]), Err(VaryError::Wide));
+        assert!(vary(&[&names[1..].join(",")]).is_ok());
+    }
+
+    #[test]
+    fn only_named_fields_select() {
+        assert!(selects("foo", &[("foo", "1"), ("other", "2")], &[("foo", "1"), ("other", "3")]));
+        assert!(!selects("foo", &[("foo", "1")], &[("foo", "2")]));
+        assert!(!selects("foo, bar", &[("foo", "1"), ("bar", "x")], &[("foo", "1"), ("bar", "y")]));
+    }
+
+    #[test]
+    fn absent_field_matches_only_absence() {
+        assert!(selects("foo", &[], &[]));
+        assert!(!selects("foo", &[], &[("foo", "1")]));
+        assert!(!selects("foo", &[("foo", "1")], &[]));
+        assert!(!selects("foo", &[], &[("foo", "")]));
+        assert!(!selects("foo", &[], &[("foo", "-")]));
+    }
+
+    #[test]
+    fn spacing_and_lines_do_not_matter() {
+        assert!(selects("foo", &[("foo", "1, 2")], &[("foo", "1"), ("foo", "2")]));
+        assert!(selects("foo", &[("foo", "1,2")], &[("foo", " 1 ,\t2 ")]));
+        assert!(!selects("foo", &[("foo", "1,2")], &[("foo", "2,1")]));
+        assert!(!selects("foo", &[("foo", "a")], &[("foo", "A")]));
+        assert!(!selects("foo", &[("foo", "\"1,2\"")], &[("foo", "\"1, 2\"")]));
+    }
+
+    #[test]
+    fn order_case_and_full_weight_of_preferences_do_not_matter() {
+        let same =
+            |field: &'static str, a: &str, b: &str| selects(field, &[(field, a)], &[(field, b)]);
+        assert!(same("accept-encoding", "gzip, br", "BR;q=1.0,gzip; q=1"));
+        assert!(same("accept-language", "en;q=0.5, de", "de , EN; q=0.5"));
+        assert!(!same("accept-encoding", "gzip, br", "gzip"));
+        assert!(!same("accept-encoding", "gzip;q=0", "gzip"));
+        assert!(!same("accept", "text/html, image/png", "image/png, text/html"));
+    }
+
+    #[test]
+    fn neighbouring_fields_do_not_run_into_each_other() {
+        assert!(!selects("a, b", &[("a", "1"), ("b", "")], &[("a", ""), ("b", "1")]));
+        assert!(!selects("a, b", &[("a", "1")], &[("b", "1")]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(
+            names in prop::collection::vec(0x20u8..=0xff, 0..40),
+            value in prop::collection::vec(0x20u8..=0xff, 0..80),
+        ) {
+            let Ok(names) = HeaderValue::from_bytes(&names) else { return Ok(()) };
+            let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
+            let response: HeaderMap = [(header::VARY, names)].into_iter().collect();
+            let request: HeaderMap = [(header::ACCEPT_ENCODING, value.clone()),
+                (header::ACCEPT, value.clone()), (header::VARY, value)].into_iter().collect();
+            let _ = Vary::of(&response);
+            let all = vary(&["accept-encoding, accept, vary"]).unwrap();
+            let key = all.key(&request);
+            prop_assert!(all.matches(&request, &key, &mut Vec::new()));
+        }
+    }
+}
