@@ -7,7 +7,7 @@ use levada_types::{Key, hash64, weigh};
 use crate::LoadTable;
 
 /// A node's place in the cluster's list. Stable for the life of one [`Cluster`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIndex(pub u32);
 
 impl NodeIndex {

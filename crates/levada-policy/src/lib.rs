@@ -17,6 +17,7 @@ mod policy;
 mod registry;
 mod rotation;
 mod schedule;
+mod table;
 #[cfg(test)]
 mod testing;
 mod view;
@@ -25,6 +26,7 @@ mod bounded_hash;
 mod cap;
 mod dynamic;
 mod first;
+mod lard;
 mod least_conn;
 mod maglev;
 mod modulo;
@@ -36,6 +38,7 @@ mod round_robin;
 mod weighted_round_robin;
 
 pub use cluster::{Cluster, Node, NodeIndex};
+pub use lard::lard_admission_limit;
 pub use load::{LoadTable, Outstanding};
 pub use parameter::{Kind, Parameter, ParameterError, Parameters, Setting, Value};
 pub use policy::{Candidates, Context, Outcome, Pick, Policy, Reason, Tracked};
@@ -57,6 +60,8 @@ pub const POLICIES: &[&[Entry]] = &[
     // OSDI'02
     replicas::ENTRIES,
     dynamic::ENTRIES,
+    // ASPLOS'98
+    lard::ENTRIES,
     // WWW10
     cap::ENTRIES,
 ];

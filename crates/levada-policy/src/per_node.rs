@@ -17,10 +17,12 @@ impl Roster {
     /// `None` for one that left.
     #[inline]
     pub(crate) fn follow(&mut self, cluster: &Cluster) -> Option<Vec<Option<NodeIndex>>> {
-        if self.membership == Some(cluster.membership()) {
-            return None;
-        }
-        Some(self.change(cluster))
+        if self.knows(cluster) { None } else { Some(self.change(cluster)) }
+    }
+
+    /// Whether what was noted of indices holds for `cluster`.
+    pub(crate) fn knows(&self, cluster: &Cluster) -> bool {
+        self.membership == Some(cluster.membership())
     }
 
     #[cold]

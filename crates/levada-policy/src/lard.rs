@@ -1,0 +1,569 @@
+//! Locality-aware request distribution (ASPLOS'98, Pai et al.): requests for a target go where it was
+//! served before, and so is cached, until that node is far busier than the others.
+//!
+//! Basic LARD (Sec. 2.3) assigns one node to a target and moves it. LARD with replication, LARD/R
+//! (Sec. 2.4), assigns a set, which grows by the least loaded node and shrinks by the most loaded one
+//! when it has not changed for `k`. Both assign on first sight and go by outstanding requests alone.
+//!
+//! Beyond the paper: a node's requests count relative to its weight and ramp, so that one in slow
+//! start sheds targets early and is chosen for new ones late; at ramp 0 it counts as down. A target
+//! whose node is down when the target is asked for is assigned anew, as the paper says; a target that
+//! nobody asks for during an outage keeps its node.
+
+use std::time::Duration;
+
+use levada_types::{Request, Rng, Timestamp};
+
+use crate::burden::{ascending, least_of_all};
+use crate::choose::least_by;
+use crate::per_node::Roster;
+use crate::table::Table;
+use crate::{
+    Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Parameters, Pick, Policy,
+    Reason, Setting, Surroundings, Tracked,
+};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "lard",
+        paper: "ASPLOS'98 Sec. 2.3",
+        summary: "the node that served the object before, moved to the least loaded when too busy",
+        keyed: true,
+        needs: &[],
+        parameters: &[T_LOW, T_HIGH, TARGETS],
+        build: |parameters: &Parameters, surroundings: &Surroundings| {
+            Box::new(Lard {
+                thresholds: Thresholds::read(parameters),
+                roster: Roster::default(),
+                targets: Table::new(share_of_targets(parameters, surroundings)),
+            })
+        },
+    },
+    Entry {
+        name: "lard/r",
+        paper: "ASPLOS'98 Sec. 2.4",
+        summary: "the least loaded of the object's nodes; their set grows when busy, shrinks in time",
+        keyed: true,
+        needs: &[],
+        parameters: &[T_LOW, T_HIGH, K, TARGETS],
+        build: |parameters: &Parameters, surroundings: &Surroundings| {
+            Box::new(LardR {
+                thresholds: Thresholds::read(parameters),
+                k: parameters.duration("k"),
+                roster: Roster::default(),
+                targets: Table::new(share_of_targets(parameters, surroundings)),
+            })
+        },
+    },
+];
+
+const T_LOW: Parameter = Parameter {
+    name: "t_low",
+    kind: Kind::Integer(1, 1_000_000),
+    default: Setting::Integer(25),
+    unit: "requests",
+    help: "T_low: a node with fewer outstanding requests has resources to spare (ASPLOS'98 Sec. 2.3).",
+};
+
+const T_HIGH: Parameter = Parameter {
+    name: "t_high",
+    kind: Kind::Integer(1, 1_000_000),
+    default: Setting::Integer(65),
+    unit: "requests",
+    help: "T_high: a node with more outstanding requests gives targets to one below T_low; at twice \
+           as many it gives them to any (ASPLOS'98 Sec. 2.3).",
+};
+
+const K: Parameter = Parameter {
+    name: "k",
+    kind: Kind::Duration(Duration::ZERO, Duration::from_secs(86_400)),
+    default: Setting::Duration(Duration::from_secs(20)),
+    unit: "",
+    help: "K: a set of nodes that has not changed for this long loses its most loaded one \
+           (ASPLOS'98 Sec. 2.4).",
+};
+
+pub(crate) const TARGETS: Parameter = Parameter {
+    name: "targets",
+    kind: Kind::Integer(1, 1_000_000_000),
+    default: Setting::Integer(1_000_000),
+    unit: "objects",
+    help: "How many objects are remembered at most; those not asked for lately are forgotten first \
+           (ASPLOS'98 Sec. 2.5).",
+};
+
+/// The most requests that a front-end of LARD leaves outstanding at its `nodes`; further ones wait in
+/// the front-end (ASPLOS'98 Sec. 2.3: S = (n - 1) x T_high + T_low - 1).
+///
+/// With S outstanding, n - 1 nodes can be at T_high while the last has T_low - 1: as long as one node
+/// is above T_high another is below T_low, and all can still be above T_low.
+pub const fn lard_admission_limit(nodes: usize, t_low: u64, t_high: u64) -> u64 {
+    ((nodes as u64).saturating_sub(1) * t_high + t_low).saturating_sub(1)
+}
+
+fn share_of_targets(parameters: &Parameters, surroundings: &Surroundings) -> usize {
+    let all = parameters.integer(TARGETS.name).expect("it has a default");
+    (all / u64::from(surroundings.shards)).max(1) as usize
+}
+
+/// When a node is too busy to keep its targets.
+#[derive(Clone, Copy, Debug)]
+struct Thresholds {
+    low: f64,
+    high: f64,
+}
+
+impl Thresholds {
+    fn read(parameters: &Parameters) -> Self {
+        let number = |name| parameters.integer(name).expect("it has a default") as f64;
+        Self { low: number("t_low"), high: number("t_high") }
+    }
+
+    /// The node that takes over from `node`, if it is to be relieved: the least loaded of all.
+    ///
+    /// "if (n.load > T_high and some node has load < T_low) or n.load >= 2 T_high": only above T_high
+    /// are all nodes looked at, and some node is below T_low just when the least loaded is.
+    #[inline]
+    fn relief(self, node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
+        let load = relative_load(node, cluster);
+        if load <= self.high {
+            return None;
+        }
+        let least = least_of_all(cluster, rng)?;
+        let wanted = relative_load(least, cluster) < self.low || load >= 2.0 * self.high;
+        (wanted && least != node).then_some(least)
+    }
+}
+
+/// Outstanding requests over weight and ramp.
+#[inline]
+fn relative_load(node: NodeIndex, cluster: &Cluster) -> f64 {
+    let n = cluster.node(node);
+    f64::from(cluster.load(node)) / (n.weight * n.ramp)
+}
+
+/// Whether `node` can keep what is assigned to it.
+#[inline]
+fn serves(node: NodeIndex, cluster: &Cluster) -> bool {
+    let n = cluster.node(node);
+    n.up && n.ramp > 0.0
+}
+
+/// `assigned` first, then the other nodes as LARD would choose from them.
+fn preferring(assigned: Vec<NodeIndex>, cluster: &Cluster) -> Candidates {
+    let set_size = assigned.len();
+    let others = ascending(cluster).into_iter().filter(|node| !assigned.contains(node)).collect();
+    let order = [assigned, others].concat();
+    Candidates { order, set_size }
+}
+
+#[derive(Clone)]
+struct Lard {
+    thresholds: Thresholds,
+    roster: Roster,
+    targets: Table<NodeIndex>,
+}
+
+impl Policy for Lard {
+    fn pick(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        if let Some(moves) = self.roster.follow(cluster) {
+            self.targets.update(|node| moves[node.get()]);
+        }
+        let assigned = self.targets.ask(request.key).filter(|node| serves(**node, cluster));
+        let (node, reason) = match assigned {
+            Some(node) => match self.thresholds.relief(*node, cluster, context.rng) {
+                None => (*node, Reason::Hash),
+                Some(least) => {
+                    *node = least;
+                    (least, Reason::Spill)
+                }
+            },
+            None => {
+                let least = least_of_all(cluster, context.rng)?;
+                self.targets.insert(request.key, least);
+                (least, Reason::Least)
+            }
+        };
+        Some(Pick { node, reason, set_size: 1 })
+    }
+
+    fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
+        let assigned =
+            if self.roster.knows(cluster) { self.targets.peek(request.key) } else { None };
+        let assigned = assigned.filter(|node| serves(**node, cluster));
+        preferring(assigned.copied().into_iter().collect(), cluster)
+    }
+
+    fn tracked(&self) -> Tracked {
+        let (objects, limit) = (self.targets.len(), self.targets.limit());
+        Tracked { objects, limit, bytes: self.targets.bytes() }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+#[derive(Clone)]
+struct LardR {
+    thresholds: Thresholds,
+    k: Duration,
+    roster: Roster,
+    targets: Table<ServerSet>,
+}
+
+impl Policy for LardR {
+    fn pick(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        if let Some(moves) = self.roster.follow(cluster) {
+            self.targets.update(|set| set.moved(&moves));
+        }
+        let Some(set) = self.targets.ask(request.key) else {
+            return self.assign(request, cluster, context);
+        };
+        if !set.nodes().iter().all(|&node| serves(node, cluster)) {
+            set.retain(|node| serves(node, cluster));
+            set.changed_at(context.now);
+        }
+        let load = |node: NodeIndex| relative_load(node, cluster);
+        let Some(mut node) = least_by(set.nodes().iter().copied(), load, context.rng) else {
+            return self.assign(request, cluster, context);
+        };
+        let most = set.nodes().iter().copied().max_by(|&a, &b| load(a).total_cmp(&load(b)));
+        let mut reason = if set.nodes().len() == 1 { Reason::Hash } else { Reason::Replica };
+
+        let mut changed = false;
+        if let Some(least) = self.thresholds.relief(node, cluster, context.rng) {
+            if !set.nodes().contains(&least) {
+                set.add(least);
+                (reason, changed) = (Reason::Spill, true);
+            }
+            node = least;
+        }
+        if set.nodes().len() > 1 && set.unchanged_for(context.now) > self.k {
+            // Also when it is the node just chosen: this request still goes there.
+            set.retain(|member| Some(member) != most);
+            changed = true;
+        }
+        if changed {
+            set.changed_at(context.now);
+        }
+        Some(Pick { node, reason, set_size: set.nodes().len() as u32 })
+    }
+
+    fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
+        let set = if self.roster.knows(cluster) { self.targets.peek(request.key) } else { None };
+        let mut set = set.cloned().unwrap_or_default();
+        set.retain(|node| serves(node, cluster));
+        let mut nodes = set.nodes().to_vec();
+        nodes.sort_by(|&a, &b| relative_load(a, cluster).total_cmp(&relative_load(b, cluster)));
+        preferring(nodes, cluster)
+    }
+
+    fn tracked(&self) -> Tracked {
+        let boxed: usize = self.targets.values().map(ServerSet::boxed_bytes).sum();
+        let (objects, limit) = (self.targets.len(), self.targets.limit());
+        Tracked { objects, limit, bytes: self.targets.bytes() + boxed }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+impl LardR {
+    /// The set of a target that has none: the least loaded node.
+    fn assign(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let node = least_of_all(cluster, context.rng)?;
+        let mut set = ServerSet::default();
+        set.add(node);
+        set.changed_at(context.now);
+        self.targets.insert(request.key, set);
+        Some(Pick { node, reason: Reason::Least, set_size: 1 })
+    }
+}
+
+/// The nodes of a target, and when they last changed. Most targets have one: two fit in, more are
+/// boxed. 16 bytes.
+#[derive(Clone, Debug)]
+enum ServerSet {
+    Few { len: u8, changed: Millis, nodes: [NodeIndex; 2] },
+    Many(Box<(Millis, Vec<NodeIndex>)>),
+}
+
+/// Milliseconds, modulo 2^32: after 49 days in which nobody asked for a target, its set may lose a
+/// node up to `k` late.
+type Millis = u32;
+
+fn millis(time: Timestamp) -> Millis {
+    (time.0 / 1_000_000) as Millis
+}
+
+impl Default for ServerSet {
+    fn default() -> Self {
+        Self::Few { len: 0, changed: 0, nodes: [NodeIndex(0); 2] }
+    }
+}
+
+impl ServerSet {
+    #[inline]
+    fn nodes(&self) -> &[NodeIndex] {
+        match self {
+            Self::Few { len, nodes, .. } => &nodes[..usize::from(*len)],
+            Self::Many(set) => &set.1,
+        }
+    }
+
+    fn changed(&mut self) -> &mut Millis {
+        match self {
+            Self::Few { changed, .. } => changed,
+            Self::Many(set) => &mut set.0,
+        }
+    }
+
+    fn changed_at(&mut self, now: Timestamp) {
+        *self.changed() = millis(now);
+    }
+
+    fn unchanged_for(&mut self, now: Timestamp) -> Duration {
+        Duration::from_millis(millis(now).wrapping_sub(*self.changed()).into())
+    }
+
+    fn add(&mut self, node: NodeIndex) {
+        let mut nodes = self.nodes().to_vec();
+        nodes.push(node);
+        self.set(nodes);
+    }
+
+    fn retain(&mut self, keep: impl Fn(NodeIndex) -> bool) {
+        self.set(self.nodes().iter().copied().filter(|&node| keep(node)).collect());
+    }
+
+    /// Itself after nodes joined or left; `None` when none of its nodes is left.
+    fn moved(mut self, moves: &[Option<NodeIndex>]) -> Option<Self> {
+        self.set(self.nodes().iter().filter_map(|node| moves[node.get()]).collect());
+        (!self.nodes().is_empty()).then_some(self)
+    }
+
+    fn set(&mut self, members: Vec<NodeIndex>) {
+        let changed = *self.changed();
+        *self = match members[..] {
+            [] => Self::Few { len: 0, changed, nodes: [NodeIndex(0); 2] },
+            [a] => Self::Few { len: 1, changed, nodes: [a, a] },
+            [a, b] => Self::Few { len: 2, changed, nodes: [a, b] },
+            _ => Self::Many(Box::new((changed, members))),
+        };
+    }
+
+    fn boxed_bytes(&self) -> usize {
+        match self {
+            Self::Few { .. } => 0,
+            Self::Many(set) => {
+                size_of::<(Millis, Vec<NodeIndex>)>() + set.1.capacity() * size_of::<NodeIndex>()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, cluster, loaded, nodes, set_loads};
+    use crate::{Node, Value};
+    use levada_types::Key;
+
+    fn pick(world: &mut World, key: u64, cluster: &Cluster) -> (u32, Reason, u32) {
+        let pick = world.pick(&Request::new(Key(key)), cluster).unwrap();
+        (pick.node.0, pick.reason, pick.set_size)
+    }
+
+    /// A world in which node 0 serves target 7.
+    fn assigned(policy: &str, nodes: usize) -> (World, Cluster) {
+        let mut world = World::new(policy, &[]);
+        let mut loads = vec![1; nodes];
+        loads[0] = 0;
+        let cluster = loaded(&loads);
+        assert_eq!(pick(&mut world, 7, &cluster), (0, Reason::Least, 1));
+        (world, cluster)
+    }
+
+    #[test]
+    fn admission_leaves_one_node_below_t_low() {
+        assert_eq!(lard_admission_limit(8, 25, 65), 479);
+        assert_eq!(lard_admission_limit(1, 25, 65), 24);
+        assert_eq!(lard_admission_limit(0, 25, 65), 24);
+    }
+
+    #[test]
+    fn both_move_exactly_when_the_paper_says() {
+        use Reason::{Hash, Spill};
+        // T_low 25, T_high 65: loads of the assigned node and of the other, and what follows.
+        let steps: &[([u32; 2], Reason)] = &[
+            ([65, 0], Hash),    // not above T_high
+            ([66, 25], Hash),   // nobody below T_low
+            ([129, 25], Hash),  // nor is 129 twice T_high
+            ([66, 24], Spill),  // above T_high and one below T_low
+            ([130, 25], Spill), // twice T_high
+            ([130, 131], Hash), // the least loaded is itself
+        ];
+        for (policy, replicas) in [("lard", 1), ("lard/r", 2)] {
+            for (loads, reason) in steps {
+                let (mut world, two) = assigned(policy, 2);
+                set_loads(&two, loads);
+                let expected =
+                    if *reason == Spill { (1, Spill, replicas) } else { (0, *reason, 1) };
+                assert_eq!(pick(&mut world, 7, &two), expected, "{policy} at {loads:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn overloaded_target_moves_to_the_idle_node_and_stays() {
+        let (mut world, three) = assigned("lard", 3);
+        set_loads(&three, &[66, 30, 3]);
+        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Spill, 1));
+        set_loads(&three, &[0, 0, 60]);
+        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Hash, 1));
+    }
+
+    #[test]
+    fn the_least_loaded_replica_serves() {
+        let (mut world, three) = assigned("lard/r", 3);
+        set_loads(&three, &[66, 30, 3]);
+        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Spill, 2));
+        set_loads(&three, &[40, 0, 50]);
+        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Replica, 2));
+    }
+
+    #[test]
+    fn a_set_that_has_not_changed_for_k_loses_its_most_loaded_node() {
+        let (mut world, three) = assigned("lard/r", 3);
+        set_loads(&three, &[66, 30, 3]);
+        pick(&mut world, 7, &three);
+        set_loads(&three, &[5, 0, 9]);
+        assert_eq!(pick(world.at_secs(20), 7, &three), (0, Reason::Replica, 2));
+        assert_eq!(pick(world.at_secs(21), 7, &three), (0, Reason::Replica, 1));
+        set_loads(&three, &[5, 0, 0]);
+        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Hash, 1));
+    }
+
+    #[test]
+    fn a_set_that_grows_after_k_swaps_its_most_loaded_node() {
+        let (mut world, two) = assigned("lard/r", 2);
+        set_loads(&two, &[66, 3]);
+        assert_eq!(pick(world.at_secs(21), 7, &two), (1, Reason::Spill, 1));
+        set_loads(&two, &[0, 3]);
+        assert_eq!(pick(&mut world, 7, &two), (1, Reason::Hash, 1));
+    }
+
+    #[test]
+    fn a_node_that_was_just_chosen_may_leave_the_set() {
+        // Both members are equally loaded, so either may be the most loaded one.
+        let (mut world, two) = assigned("lard/r", 2);
+        set_loads(&two, &[66, 3]);
+        pick(&mut world, 7, &two);
+        set_loads(&two, &[4, 4]);
+        let (node, _, set_size) = pick(world.at_secs(30), 7, &two);
+        assert!(node < 2 && set_size == 1);
+    }
+
+    #[test]
+    fn targets_of_a_node_that_is_down_are_assigned_anew() {
+        for policy in ["lard", "lard/r"] {
+            let (mut world, three) = assigned(policy, 3);
+            let rest = three.without(&[NodeIndex(0)]);
+            set_loads(&three, &[0, 9, 1]);
+            assert_eq!(pick(&mut world, 7, &rest), (2, Reason::Least, 1), "{policy}");
+            assert_eq!(pick(&mut world, 7, &three), (2, Reason::Hash, 1), "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_goes_down_leaves_the_set() {
+        let (mut world, three) = assigned("lard/r", 3);
+        set_loads(&three, &[66, 30, 3]);
+        pick(&mut world, 7, &three);
+        let rest = three.without(&[NodeIndex(2)]);
+        assert_eq!(pick(&mut world, 7, &rest), (0, Reason::Hash, 1));
+        set_loads(&three, &[5, 0, 0]);
+        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Hash, 1));
+    }
+
+    #[test]
+    fn assignments_follow_names_when_nodes_join_and_leave() {
+        for policy in ["lard", "lard/r"] {
+            let (mut world, _) = assigned(policy, 2);
+            let moved = cluster(vec![Node::new("new"), nodes(2).remove(1), nodes(2).remove(0)]);
+            assert_eq!(pick(&mut world, 7, &moved), (2, Reason::Hash, 1), "{policy}");
+            let left = cluster(vec![Node::new("new")]);
+            assert_eq!(pick(&mut world, 7, &left), (0, Reason::Least, 1), "{policy}");
+        }
+    }
+
+    #[test]
+    fn slow_start_lets_new_targets_through_last() {
+        for policy in ["lard", "lard/r"] {
+            let mut slow = nodes(2);
+            slow[0].ramp = 0.1;
+            let two = cluster(slow);
+            let mut world = World::new(policy, &[]);
+            set_loads(&two, &[0, 8]);
+            assert_eq!(pick(&mut world, 1, &two), (1, Reason::Least, 1), "9 before 1 / 0.1");
+            set_loads(&two, &[0, 10]);
+            assert_eq!(pick(&mut world, 2, &two), (0, Reason::Least, 1), "1 / 0.1 before 11");
+            set_loads(&two, &[7, 10]);
+            assert_eq!(pick(&mut world, 2, &two).1, Reason::Spill, "7 / 0.1 is above T_high");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_targets_stays_within_the_limit() {
+        for (policy, most_per_object) in [("lard", 17), ("lard/r", 32)] {
+            let mut world = World::new(policy, &[("targets", Value::Integer(1_000))]);
+            world.spread(20_000, &cluster(nodes(4)));
+            let tracked = world.policy.tracked();
+            assert_eq!((tracked.objects, tracked.limit), (1_000, 1_000));
+            assert!(tracked.bytes <= 1_000 * most_per_object, "{policy}: {}", tracked.bytes);
+        }
+    }
+
+    #[test]
+    fn large_sets_are_kept_and_shrink_again() {
+        let (mut world, five) = assigned("lard/r", 5);
+        for (idle, replicas) in (1..5).zip(2..) {
+            let loads: Vec<u32> = (0..5).map(|n| if n == idle { 0 } else { 70 }).collect();
+            set_loads(&five, &loads);
+            assert_eq!(pick(&mut world, 7, &five), (idle, Reason::Spill, replicas));
+        }
+        set_loads(&five, &[1, 2, 3, 4, 5]);
+        for round in 1..=5 {
+            let set_size = pick(world.at_secs(30 * round), 7, &five).2;
+            assert_eq!(u64::from(set_size), 5 - round.min(4));
+        }
+    }
+
+    #[test]
+    fn candidates_begin_with_the_assigned_nodes() {
+        let (mut world, three) = assigned("lard/r", 3);
+        set_loads(&three, &[66, 30, 3]);
+        pick(&mut world, 7, &three);
+        set_loads(&three, &[4, 0, 9]);
+        let candidates = world.policy.candidates(&Request::new(Key(7)), &three);
+        assert_eq!(candidates.order, [0, 2, 1].map(NodeIndex));
+        assert_eq!(candidates.set_size, 2);
+    }
+}
