@@ -1,0 +1,102 @@
+//! Common and combined log format, as Apache, nginx, varnishncsa and Levada itself write it.
+//!
+//! ```text
+//! [vhost:port] client ident user [day/Mon/year:h:m:s zone] "request" status bytes ["referer" "agent" ...]
+//! ```
+//!
+//! What follows the bytes is passed over, so added fields (request_time, cache status) do no harm.
+
+use super::{Fields, Format, bytes, request_line, status};
+use crate::{
+    date,
+    record::{Parsed, Problem, Record},
+};
+
+pub(super) const FORMAT: Format = Format {
+    name: "clf",
+    summary: "common and combined log format: Apache, nginx, varnishncsa; fields may follow",
+    sniff: |line| parse(line).is_ok(),
+    parse,
+};
+
+fn parse(line: &str) -> Parsed {
+    let (before, time, after) = split_at_date(line)?;
+    let mut record = Record { time: Some(time), ..Record::default() };
+    record.host = virtual_host(before);
+    let mut fields = Fields(after);
+    request_line(&mut record, fields.quoted("request in quotes")?);
+    record.status = status(fields.word("status")?)?;
+    record.bytes = Some(bytes(fields.word("number of bytes")?)?);
+    Ok(record)
+}
+
+/// Finds the date by its brackets, because a user name before it may hold blanks and brackets.
+fn split_at_date(line: &str) -> Result<(&str, f64, &str), Problem> {
+    for (open, _) in line.match_indices(" [") {
+        let rest = &line[open + 2..];
+        let Some((date, after)) = rest.split_once(']') else { break };
+        if let Some(time) = date::clf(date) {
+            return Ok((&line[..open], time, after));
+        }
+    }
+    Err(Problem::Missing("date in brackets, such as [17/May/2015:10:05:03 +0000]"))
+}
+
+/// Apache's `vhost_combined` puts the host and its port before the three usual fields.
+fn virtual_host(before: &str) -> Option<String> {
+    let words: Vec<&str> = before.split_whitespace().take(5).collect();
+    let (host, port) = words.first()?.rsplit_once(':')?;
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (words.len() == 4 && is_port && !host.is_empty()).then(|| words[0].to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_and_combined_lines_are_read() {
+        let common =
+            parse(r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#);
+        let expected = Record {
+            time: Some(971_211_336.0),
+            method: "GET".to_owned(),
+            host: None,
+            target: "/a.gif".to_owned(),
+            status: Some(200),
+            bytes: Some(2326),
+        };
+        assert_eq!(common.unwrap(), expected);
+        let combined = r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example.com/\"q\"" "Agent (x)" 0.003 HIT"#;
+        assert_eq!(parse(combined).unwrap(), expected);
+    }
+
+    #[test]
+    fn odd_but_honest_lines_are_read() {
+        let read = |line: &str| parse(line).unwrap();
+        let minus = read(r#"::1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 304 -"#);
+        assert_eq!((minus.status, minus.bytes), (Some(304), Some(0)));
+        let no_request = read(r#"::1 - - [10/Oct/2000:13:55:36 +0000] "-" 408 0 "-" "-""#);
+        assert_eq!(no_request.method, "-");
+        let user = read(r#"::1 - a [x] b [10/Oct/2000:13:55:36 +0000] "GET /\"q HTTP/1.1" 200 1"#);
+        assert_eq!(user.target, r#"/\"q"#);
+        let vhost = read(
+            r#"Www.example.com:443 ::1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 200 1"#,
+        );
+        assert_eq!(vhost.host.as_deref(), Some("www.example.com:443"));
+        let varnish = read(
+            r#"::1 - - [10/Oct/2000:13:55:36 +0000] "GET http://example.com/a HTTP/1.1" 200 1 "-" "-""#,
+        );
+        assert_eq!((varnish.host.as_deref(), varnish.target.as_str()), (Some("example.com"), "/a"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let problem = |line: &str| parse(line).unwrap_err().to_string();
+        assert!(problem("10.0.0.2 - - GET /").contains("no date"));
+        assert!(problem("a - - [10/Oct/2000:13:55:36 +0000] GET /").contains("no request"));
+        assert!(problem(r#"a - - [10/Oct/2000:13:55:36 +0000] "GET /"#).contains("no status"));
+        assert!(problem(r#"a - - [10/Oct/2000:13:55:36 +0000] "GET /" 20x 1"#).contains("status"));
+        assert!(problem(r#"a - - [10/Oct/2000:13:55:36 +0000] "GET /" 200 1k"#).contains("bytes"));
+    }
+}

@@ -1,0 +1,69 @@
+//! Envoy's default format.
+//!
+//! ```text
+//! [time] "METHOD path PROTOCOL" status flags received sent duration upstream_time
+//!     "forwarded-for" "agent" "request id" "authority" "upstream"
+//! ```
+
+use super::{Fields, Format, bytes, request_line, status};
+use crate::{
+    date,
+    record::{Parsed, Problem, Record},
+};
+
+pub(super) const FORMAT: Format = Format {
+    name: "envoy",
+    summary: "Envoy's default access log",
+    sniff: |line| parse(line).is_ok(),
+    parse,
+};
+
+fn parse(line: &str) -> Parsed {
+    let inner = line.trim_start().strip_prefix('[').ok_or(Problem::Missing("[time]"))?;
+    let (time, rest) = inner.split_once(']').ok_or(Problem::Missing("end of [time]"))?;
+    let time = date::iso(time).ok_or(Problem::Unreadable("time"))?;
+    let mut record = Record { time: Some(time), ..Record::default() };
+    let mut fields = Fields(rest);
+    request_line(&mut record, fields.quoted("request in quotes")?);
+    record.status = status(fields.word("status")?)?;
+    fields.word("response flags")?;
+    fields.word("bytes received")?;
+    record.bytes = Some(bytes(fields.word("bytes sent")?)?);
+    record.host = authority(fields);
+    Ok(record)
+}
+
+/// The fourth of the quoted fields; older or shortened formats go without it.
+fn authority(mut fields: Fields<'_>) -> Option<String> {
+    fields.word("duration").ok()?;
+    fields.word("upstream time").ok()?;
+    for _ in 0..3 {
+        fields.quoted("field in quotes").ok()?;
+    }
+    let authority = fields.quoted("authority").ok()?;
+    (!matches!(authority, "" | "-")).then(|| authority.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_format_is_read() {
+        let line = r#"[2024-03-01T00:00:00.250Z] "GET /a?b HTTP/2" 200 - 0 154 226 100 "10.0.0.2" "curl/8" "6f1b" "Example.com" "10.0.0.9:80""#;
+        let record = parse(line).unwrap();
+        assert_eq!(record.time, Some(1_709_251_200.25));
+        assert_eq!(record.host.as_deref(), Some("example.com"));
+        assert_eq!(
+            (record.target.as_str(), record.status, record.bytes),
+            ("/a?b", Some(200), Some(154))
+        );
+    }
+
+    #[test]
+    fn a_reset_request_has_no_status() {
+        let line = r#"[2024-03-01T00:00:00Z] "GET /a HTTP/2" 0 DC 0 0 7 - "-" "-" "-" "-" "-""#;
+        let record = parse(line).unwrap();
+        assert_eq!((record.status, record.host), (None, None));
+    }
+}

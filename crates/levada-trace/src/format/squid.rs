@@ -1,0 +1,61 @@
+//! Squid's native format, which Traffic Server writes too.
+//!
+//! ```text
+//! seconds.millis elapsed client result/status bytes METHOD url user hierarchy/peer type
+//! ```
+//!
+//! Bytes include the response's headers.
+
+use super::{Fields, Format, bytes, set_target, status};
+use crate::{
+    date,
+    record::{Parsed, Problem, Record},
+};
+
+pub(super) const FORMAT: Format = Format {
+    name: "squid",
+    summary: "Squid's native access.log, also Traffic Server's squid format",
+    sniff: |line| parse(line).is_ok(),
+    parse,
+};
+
+fn parse(line: &str) -> Parsed {
+    let mut fields = Fields(line);
+    let time = date::unix(fields.word("time")?).ok_or(Problem::Unreadable("time"))?;
+    let mut record = Record { time: Some(time), ..Record::default() };
+    fields.word("elapsed time")?;
+    fields.word("client")?;
+    let (_, code) =
+        fields.word("result")?.split_once('/').ok_or(Problem::Missing("result/status"))?;
+    record.status = status(code)?;
+    record.bytes = Some(bytes(fields.word("number of bytes")?)?);
+    record.method = fields.word("method")?.to_owned();
+    set_target(&mut record, fields.word("URL")?);
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_lines_are_read() {
+        let line = "1286536309.586    921 10.0.0.2 TCP_MISS/200 507 GET http://example.com/a?b - HIER_DIRECT/10.0.0.9 text/html";
+        let record = parse(line).unwrap();
+        assert_eq!(record.time, Some(1_286_536_309.586));
+        assert_eq!((record.host.as_deref(), record.target.as_str()), (Some("example.com"), "/a?b"));
+        assert_eq!((record.status, record.bytes), (Some(200), Some(507)));
+    }
+
+    #[test]
+    fn errors_and_tunnels_are_read() {
+        let denied =
+            parse("1286536309.586 0 ::1 TAG_NONE/000 0 NONE error:invalid-request - HIER_NONE/- -")
+                .unwrap();
+        assert_eq!((denied.status, denied.method.as_str()), (None, "NONE"));
+        let tunnel = parse(
+            "1286536309.586 9 ::1 TCP_TUNNEL/200 39 CONNECT example.com:443 - HIER_DIRECT/::2 -",
+        );
+        assert_eq!(tunnel.unwrap().target, "example.com:443");
+    }
+}

@@ -1,0 +1,337 @@
+//! Opening a file and reading its records.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    format::{self, FORMATS, Format},
+    lines::{Line, Lines},
+    record::{Problem, Record},
+    source,
+};
+
+/// Lines that decide what format a file has.
+const SAMPLE: usize = 16;
+
+/// What an excerpt of a line shows, in characters.
+const EXCERPT: usize = 80;
+
+/// Opens a trace or an access log; compression and format are recognised by content.
+///
+/// # Errors
+/// When the file cannot be read, is empty, or is of no known format.
+pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
+    let path = path.as_ref();
+    let name = path.to_owned();
+    match File::open(path) {
+        // Opening a directory succeeds on Unix; only reading it fails, and less clearly.
+        Ok(file) if file.metadata().is_ok_and(|meta| meta.is_dir()) => {
+            Err(OpenError::Directory(name))
+        }
+        Ok(file) => Reader::new(file, name),
+        Err(error) => Err(OpenError::Read { path: name, error }),
+    }
+}
+
+/// Why a file cannot be read as a trace or an access log.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system or the decompressor refuses.
+    #[error("cannot read {}: {error}; check that it is there, whole and readable", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What was said; part of the message, so it is no source to be printed again.
+        error: io::Error,
+    },
+    /// A directory.
+    #[error("{} is a directory; name one of the files in it", .0.display())]
+    Directory(PathBuf),
+    /// No line with anything in it.
+    #[error("{} holds no lines; name a log that requests have been written to", .0.display())]
+    Empty(PathBuf),
+    /// Compressed in a way that is not read.
+    #[error("{} is compressed with {compression}; decompress it with `{remedy}` first (gzip and xz are read as they are)", .path.display())]
+    Compressed {
+        /// The file.
+        path: PathBuf,
+        /// The name of the compression.
+        compression: &'static str,
+        /// The command that undoes it.
+        remedy: &'static str,
+    },
+    /// Lines of no known format.
+    #[error(
+        "{} is in no format that is known; its first line reads `{excerpt}`. Known formats:{}",
+        .path.display(), KnownFormats
+    )]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// The beginning of its first line.
+        excerpt: String,
+    },
+}
+
+/// A line that is no record. The reader goes on with the next one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}: `{excerpt}`")]
+pub struct LineError {
+    /// Counted from 1 in the (decompressed) file.
+    pub line: u64,
+    /// What is wrong.
+    pub problem: Problem,
+    /// The beginning of the line, made printable.
+    pub excerpt: String,
+}
+
+/// The records of a file, one line at a time.
+pub struct Reader {
+    lines: Lines,
+    format: &'static Format,
+    broken: bool,
+}
+
+impl Reader {
+    /// Reads from any stream; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn new(
+        stream: impl Read + Send + 'static,
+        name: impl Into<PathBuf>,
+    ) -> Result<Self, OpenError> {
+        let path = name.into();
+        let text = match source::decompress(Box::new(stream)) {
+            Ok(Ok(text)) => text,
+            Ok(Err(foreign)) => {
+                let (compression, remedy) = (foreign.name, foreign.remedy);
+                return Err(OpenError::Compressed { path, compression, remedy });
+            }
+            Err(error) => return Err(OpenError::Read { path, error }),
+        };
+        let mut lines = Lines::new(text);
+        let sample = match lines.peek(SAMPLE) {
+            Ok(sample) => sample,
+            Err(error) => return Err(OpenError::Read { path, error }),
+        };
+        let Some(first) = sample.front() else { return Err(OpenError::Empty(path)) };
+        let texts = sample.iter().map(|line| line.text.as_str());
+        match format::recognise(texts) {
+            Some(format) => Ok(Self { lines, format, broken: false }),
+            None => Err(OpenError::UnknownFormat { path, excerpt: excerpt(&first.text) }),
+        }
+    }
+
+    /// The format that was recognised.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    fn read(&self, line: &Line) -> Result<Record, LineError> {
+        let parsed =
+            if line.too_long { Err(Problem::TooLong) } else { (self.format.parse)(&line.text) };
+        parsed.map_err(|problem| LineError {
+            line: line.number,
+            problem,
+            excerpt: excerpt(&line.text),
+        })
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, LineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.broken {
+            return None;
+        }
+        match self.lines.next() {
+            Ok(line) => line.map(|line| self.read(&line)),
+            Err(error) => {
+                self.broken = true;
+                let line = self.lines.number() + 1;
+                let problem = Problem::Broken(error.to_string());
+                Some(Err(LineError { line, problem, excerpt: String::new() }))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("format", &self.format.name).finish_non_exhaustive()
+    }
+}
+
+/// Every format with its summary, a line each.
+struct KnownFormats;
+
+impl fmt::Display for KnownFormats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        FORMATS.iter().try_for_each(|known| write!(f, "\n  {:8} {}", known.name, known.summary))
+    }
+}
+
+/// The beginning of `text`, safe to print on a terminal.
+fn excerpt(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut shown: String = text.chars().take(EXCERPT).map(printable).collect();
+    if text.chars().nth(EXCERPT).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MAX_LINE;
+
+    fn reader(text: impl Into<Vec<u8>>) -> Result<Reader, OpenError> {
+        Reader::new(Cursor::new(text.into()), "access.log")
+    }
+
+    #[test]
+    fn a_file_is_opened_by_content_not_by_name() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"1 a 10\n2 b 20\n").unwrap();
+        file.write_all(&gzip.finish().unwrap()).unwrap();
+        let reader = open(file.path()).unwrap();
+        assert_eq!(reader.format().name, "id-size");
+        assert_eq!(reader.filter_map(Result::ok).count(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named_with_a_remedy() {
+        let missing = open("no/such.log").unwrap_err().to_string();
+        assert!(missing.contains("no/such.log") && missing.contains("check"), "{missing}");
+        let directory = open(".").unwrap_err().to_string();
+        assert!(directory.contains("directory"), "{directory}");
+        for nothing in ["", "\n\r\n", "# only a comment\n"] {
+            assert!(matches!(reader(nothing), Err(OpenError::Empty(_))), "{nothing:?}");
+        }
+        let zstd = reader(*b"\x28\xb5\x2f\xfd\0\0\0\0").unwrap_err().to_string();
+        assert!(zstd.contains("zstd -d"), "{zstd}");
+    }
+
+    #[test]
+    fn an_unknown_format_lists_the_known_ones() {
+        let message = reader("Dear diary,\x07\n").unwrap_err().to_string();
+        assert!(message.contains("access.log") && message.contains("Dear diary,\u{fffd}"));
+        assert!(FORMATS.iter().all(|format| message.contains(format.summary)), "{message}");
+    }
+
+    #[test]
+    fn a_bad_line_is_told_and_the_next_one_read() {
+        let mut text = b"1 a 10\n\xff\xfe garbage\n3 c 30\r\n".to_vec();
+        text.extend_from_slice(&vec![b'7'; MAX_LINE + 10]);
+        text.extend_from_slice(b"\n5 e 50\n6 f");
+        let read: Vec<_> = reader(text).unwrap().collect();
+        assert_eq!(read.len(), 6);
+        assert!(read[0].is_ok() && read[2].is_ok());
+        let garbage = read[1].as_ref().unwrap_err();
+        assert_eq!(garbage.line, 2);
+        assert!(garbage.to_string().starts_with("line 2: the sequence number is not readable"));
+        assert_eq!(read[3].as_ref().unwrap_err().problem, Problem::TooLong);
+        assert!(read[3].as_ref().unwrap_err().excerpt.len() < 100);
+        let cut = read[5].as_ref().unwrap_err();
+        assert_eq!((cut.line, &cut.problem), (6, &Problem::Missing("size")));
+    }
+
+    #[test]
+    fn a_file_that_breaks_off_says_so_once() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+        for n in 0..20_000 {
+            writeln!(gzip, "{n} {n} 10").unwrap();
+        }
+        let whole = gzip.finish().unwrap();
+        let read: Vec<_> = reader(&whole[..whole.len() / 2]).unwrap().collect();
+        let (last, before) = read.split_last().unwrap();
+        assert!(matches!(last.as_ref().unwrap_err().problem, Problem::Broken(_)));
+        assert!(before.len() > 5_000 && before.iter().all(Result::is_ok));
+    }
+
+    /// Lines made of the pieces that formats are made of reach further than random bytes.
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let known = prop::sample::select(vec![
+            "1",
+            "17",
+            "-",
+            "-1",
+            "\"",
+            "\\",
+            "[",
+            "]",
+            "{",
+            "}",
+            "/",
+            ":",
+            " ",
+            " ",
+            "\n",
+            "\r\n",
+            "\t",
+            "GET /a HTTP/1.1",
+            "\"GET /a\"",
+            "http://",
+            "HTTP/",
+            "200",
+            "TCP_MISS/200",
+            "[06/Feb/2009:12:14:14 +0000]",
+            "06/Feb/2009:12:14:14.655",
+            "2024-03-01T00:00:00Z",
+            "1/1/1/1/1",
+            "a/b",
+            "{\"uri\":\"/\",\"method\":\"GET\"",
+            "\"request\":",
+            "é",
+            "\u{0}",
+            "99999999999999999999",
+            "+",
+            "Z",
+            "1286536309.586",
+        ]);
+        prop::collection::vec(known, 0..60).prop_map(|parts| parts.concat().into_bytes())
+    }
+
+    fn drain(bytes: Vec<u8>) {
+        for format in FORMATS {
+            let _ = (format.parse)(&String::from_utf8_lossy(&bytes));
+        }
+        if let Ok(reader) = reader(bytes) {
+            for item in reader {
+                let _ = item.map_err(|error| error.to_string());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+            drain(bytes);
+        }
+
+        #[test]
+        fn no_pieces_panic(bytes in pieces()) {
+            drain(bytes);
+        }
+
+        #[test]
+        fn no_damaged_compression_panics(
+            magic in prop::sample::select(vec![&b"\xfd7zXZ\0\0\x01"[..], b"\x1f\x8b\x08\0"]),
+            rest in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            drain([magic, &rest].concat());
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! A trace in memory: objects once, requests as numbers of objects.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+};
+
+use levada_types::{ByteSize, Key, Timestamp};
+
+use crate::{
+    reader::LineError,
+    record::{Problem, Record},
+};
+
+/// Something that is requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Host and path with query, as far as the log tells them, or the identifier of a trace.
+    pub name: Box<str>,
+    /// The size of the whole object in bytes.
+    pub size: u64,
+}
+
+/// Requests in the order of the file, 4 bytes each (12 with times).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    objects: Vec<Object>,
+    requests: Vec<u32>,
+    times: Option<Vec<Timestamp>>,
+}
+
+/// Which records count, and how many of them fit.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The statuses that count; records without one always do. Of these, 206 and 304 say nothing
+    /// about the size of the whole object.
+    pub statuses: Vec<u16>,
+    /// Reading stops after this many requests.
+    pub requests: usize,
+    /// Reading stops when the trace would take more memory than this, by estimate.
+    pub memory: ByteSize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { statuses: vec![200, 206, 304], requests: usize::MAX, memory: ByteSize(4 << 30) }
+    }
+}
+
+/// Why a line of the file is no request of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The line is in the wrong format.
+    Unreadable,
+    /// Not a GET.
+    Method,
+    /// Not one of the statuses that count.
+    Status,
+    /// No response of the whole file tells how large the object is.
+    SizeUnknown,
+}
+
+impl Reason {
+    /// All of them, in the order in which a record is tested.
+    pub const ALL: [Self; 4] = [Self::Unreadable, Self::Method, Self::Status, Self::SizeUnknown];
+
+    /// As reports print it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable line",
+            Self::Method => "method other than GET",
+            Self::Status => "status that does not count",
+            Self::SizeUnknown => "size of the object unknown",
+        }
+    }
+}
+
+/// Which limit ended the reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// [`Limits::requests`].
+    Requests,
+    /// [`Limits::memory`].
+    Memory,
+    /// The file itself broke off or its compression is damaged.
+    Broken,
+}
+
+/// What of a file did not become part of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    counts: [u64; Reason::ALL.len()],
+    /// The first few unreadable lines.
+    pub examples: Vec<LineError>,
+    /// Set when the file was not read to its end.
+    pub cut: Option<Cut>,
+}
+
+impl Skipped {
+    /// Lines skipped for one reason.
+    pub fn count(&self, reason: Reason) -> u64 {
+        self.counts[reason as usize]
+    }
+
+    /// Lines skipped for any reason.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn add(&mut self, reason: Reason, count: u64) {
+        self.counts[reason as usize] += count;
+    }
+
+    fn add_unreadable(&mut self, error: LineError) {
+        if matches!(error.problem, Problem::Broken(_)) {
+            self.cut = Some(Cut::Broken);
+        } else {
+            self.add(Reason::Unreadable, 1);
+        }
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(error);
+        }
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Reason::ALL
+            .into_iter()
+            .filter(|reason| self.count(*reason) > 0)
+            .map(|reason| format!("{} ({})", self.count(reason), reason.as_str()))
+            .collect();
+        parts.extend(self.cut.map(|cut| match cut {
+            Cut::Requests => "the rest of the file (limit of requests)".to_owned(),
+            Cut::Memory => "the rest of the file (limit of memory)".to_owned(),
+            Cut::Broken => "the rest of the file (it is damaged)".to_owned(),
+        }));
+        if parts.is_empty() {
+            return f.write_str("skipped nothing");
+        }
+        write!(f, "skipped {}", parts.join(", "))
+    }
+}
+
+impl Trace {
+    /// A trace of known objects.
+    ///
+    /// # Panics
+    /// When a request names no object: traces are built by code, and files go through
+    /// [`Trace::from_reader`].
+    pub fn new(objects: Vec<Object>, requests: Vec<u32>) -> Self {
+        let known = |id: &u32| (*id as usize) < objects.len();
+        assert!(requests.iter().all(known), "a request names no object");
+        Self { objects, requests, times: None }
+    }
+
+    /// Collects the records that count.
+    ///
+    /// A record counts when its method is GET and its status is one of [`Limits::statuses`]. The
+    /// size of an object is the largest number of bytes that a whole response (neither 206 nor 304)
+    /// carried: aborted transfers are shorter. Objects seen only in 206 responses get the largest
+    /// of those, which is a lower bound; objects seen only in 304 have no size and are skipped.
+    ///
+    /// Times are kept when every counted record has one. They start at zero and never run
+    /// backwards: a server writes a line when the response ends, so lines may be out of order.
+    pub fn from_reader(
+        records: impl IntoIterator<Item = Result<Record, LineError>>,
+        limits: &Limits,
+    ) -> (Self, Skipped) {
+        let mut collector = Collector::default();
+        let mut skipped = Skipped::default();
+        for record in records {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    skipped.add_unreadable(error);
+                    continue;
+                }
+            };
+            if let Some(reason) = refuse(&record, limits) {
+                skipped.add(reason, 1);
+                continue;
+            }
+            skipped.cut = collector.full(limits);
+            if skipped.cut.is_some() {
+                break;
+            }
+            collector.take(&record);
+        }
+        let (trace, sizeless) = collector.finish();
+        skipped.add(Reason::SizeUnknown, sizeless);
+        (trace, skipped)
+    }
+
+    /// What is requested.
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
+    }
+
+    /// The requests: indices into [`Trace::objects`].
+    pub fn requests(&self) -> &[u32] {
+        &self.requests
+    }
+
+    /// When each request came, if the file tells.
+    pub fn times(&self) -> Option<&[Timestamp]> {
+        self.times.as_deref()
+    }
+
+    /// How often each object is requested.
+    pub fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.objects.len()];
+        for &id in &self.requests {
+            counts[id as usize] += 1;
+        }
+        counts
+    }
+}
+
+fn refuse(record: &Record, limits: &Limits) -> Option<Reason> {
+    if record.method != "GET" {
+        return Some(Reason::Method);
+    }
+    let status = record.status;
+    // A request that got no response at all is told by a log as no status beside a time.
+    let counts = status.map_or(record.time.is_none() || record.bytes > Some(0), |status| {
+        limits.statuses.contains(&status)
+    });
+    (!counts).then_some(Reason::Status)
+}
+
+/// How far an object's size is known; the later the better.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Knowledge {
+    Nothing,
+    AtLeast(u64),
+    Whole(u64),
+}
+
+impl Knowledge {
+    fn of(record: &Record) -> Self {
+        match (record.status, record.bytes) {
+            (Some(304), _) | (_, None) => Self::Nothing,
+            (Some(206), Some(bytes)) => Self::AtLeast(bytes),
+            (_, Some(bytes)) => Self::Whole(bytes),
+        }
+    }
+
+    fn size(self) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::AtLeast(size) | Self::Whole(size) => Some(size),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Collector {
+    /// Names are found by their 64-bit key, so that they are held once.
+    ids: HashMap<Key, u32>,
+    names: Vec<Box<str>>,
+    sizes: Vec<Knowledge>,
+    requests: Vec<u32>,
+    times: Vec<f64>,
+    name_bytes: u64,
+}
+
+impl Collector {
+    fn full(&self, limits: &Limits) -> Option<Cut> {
+        let memory = self.name_bytes
+            + self.names.len() as u64 * OBJECT_MEMORY
+            + self.requests.len() as u64 * REQUEST_MEMORY;
+        let objects_full = self.names.len() >= u32::MAX as usize;
+        if self.requests.len() >= limits.requests {
+            Some(Cut::Requests)
+        } else if memory > limits.memory.0 || objects_full {
+            Some(Cut::Memory)
+        } else {
+            None
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        let name = [record.host.as_deref().unwrap_or(""), &record.target].concat();
+        let next = self.names.len() as u32;
+        let id = match self.ids.entry(Key::of(name.as_bytes())) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(free) => {
+                free.insert(next);
+                self.name_bytes += name.len() as u64;
+                self.names.push(name.into_boxed_str());
+                self.sizes.push(Knowledge::Nothing);
+                next
+            }
+        };
+        let size = &mut self.sizes[id as usize];
+        *size = (*size).max(Knowledge::of(record));
+        self.requests.push(id);
+        // One record without a time makes `times` shorter than `requests`, and so void.
+        self.times.extend(record.time);
+    }
+
+    /// The trace, and how many requests were left out because nothing tells their object's size.
+    fn finish(self) -> (Trace, u64) {
+        let mut objects = Vec::new();
+        let new_ids: Vec<Option<u32>> = (self.names.into_iter().zip(self.sizes))
+            .map(|(name, known)| {
+                objects.push(Object { name, size: known.size()? });
+                Some(objects.len() as u32 - 1)
+            })
+            .collect();
+        let new_id = |id: &u32| new_ids[*id as usize];
+        let requests: Vec<u32> = self.requests.iter().filter_map(new_id).collect();
+        let sizeless = (self.requests.len() - requests.len()) as u64;
+        let timed = self.times.len() == self.requests.len() && !requests.is_empty();
+        let times = timed.then(|| {
+            let kept = self.requests.iter().zip(self.times);
+            since_first(kept.filter(|(id, _)| new_id(id).is_some()).map(|(_, time)| time))
+        });
+        (Trace { objects, requests, times }, sizeless)
+    }
+}
+
+/// Times from the first one on, made to never run backwards.
+fn since_first(times: impl Iterator<Item = f64>) -> Vec<Timestamp> {
+    let (mut first, mut latest) = (None, Timestamp::ZERO);
+    times
+        .map(|time| {
+            let seconds = time - *first.get_or_insert(time);
+            // A cast saturates: a nonsensical year cannot overflow.
+            latest = latest.max(Timestamp((seconds * 1e9) as u64));
+            latest
+        })
+        .collect()
+}
+
+/// Unreadable lines that a report shows.
+const EXAMPLES: usize = 5;
+
+/// What an object takes while it is collected, besides its name: its place in the map and in two
+/// vectors, which may be half empty after they have grown.
+const OBJECT_MEMORY: u64 = 2 * (17 + 16 + 16);
+
+/// What a request takes: id and time, likewise.
+const REQUEST_MEMORY: u64 = 2 * (4 + 8);
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::Reader;
+
+    fn log(lines: &[(&str, &str, u16, &str)]) -> Reader {
+        let line = |(second, (method, target, status, bytes)): (
+            usize,
+            &(&str, &str, u16, &str),
+        )| {
+            format!(
+                "::1 - - [10/Oct/2000:13:55:{second:02} +0000] \"{method} {target} HTTP/1.1\" {status} {bytes}\n"
+            )
+        };
+        let text: String = lines.iter().enumerate().map(line).collect();
+        Reader::new(Cursor::new(text.into_bytes()), "access.log").unwrap()
+    }
+
+    #[test]
+    fn gets_of_known_size_count_and_the_rest_is_reported() {
+        let reader = log(&[
+            ("GET", "/a", 200, "70"),
+            ("HEAD", "/a", 200, "0"),
+            ("GET", "/gone", 404, "12"),
+            ("GET", "/a", 304, "-"),
+            ("GET", "/only-304", 304, "-"),
+            ("GET", "/part", 206, "30"),
+            ("GET", "/a", 200, "100"),
+            ("GET", "/part", 206, "40"),
+        ]);
+        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        let objects: Vec<_> = trace.objects().iter().map(|o| (&*o.name, o.size)).collect();
+        assert_eq!(objects, [("/a", 100), ("/part", 40)]);
+        assert_eq!(trace.requests(), [0, 0, 1, 0, 1]);
+        let seconds: Vec<_> = trace.times().unwrap().iter().map(|t| t.as_secs_f64()).collect();
+        assert_eq!(seconds, [0.0, 3.0, 5.0, 6.0, 7.0]);
+        assert_eq!(Reason::ALL.map(|reason| skipped.count(reason)), [0, 1, 1, 1]);
+        assert_eq!(
+            skipped.to_string(),
+            "skipped 1 (method other than GET), 1 (status that does not count), 1 (size of the object unknown)"
+        );
+    }
+
+    #[test]
+    fn a_partial_response_never_outgrows_a_whole_one() {
+        let reader = log(&[("GET", "/a", 206, "900"), ("GET", "/a", 200, "100")]);
+        assert_eq!(Trace::from_reader(reader, &Limits::default()).0.objects()[0].size, 100);
+    }
+
+    #[test]
+    fn a_limit_cuts_and_says_so() {
+        let lines =
+            || log(&[("GET", "/a", 200, "1"), ("GET", "/b", 200, "1"), ("GET", "/c", 200, "1")]);
+        let limits = Limits { requests: 2, ..Limits::default() };
+        let (trace, skipped) = Trace::from_reader(lines(), &limits);
+        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(Cut::Requests)));
+        let limits = Limits { memory: ByteSize(150), ..Limits::default() };
+        let (trace, skipped) = Trace::from_reader(lines(), &limits);
+        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(Cut::Memory)));
+        let (_, skipped) =
+            Trace::from_reader(lines(), &Limits { requests: 3, ..Limits::default() });
+        assert_eq!(skipped, Skipped::default());
+    }
+
+    #[test]
+    fn unreadable_lines_are_counted_and_a_few_are_shown() {
+        let mut text = "1 a 10\n".repeat(16);
+        text.push_str(&"nonsense\n".repeat(9));
+        let reader = Reader::new(Cursor::new(text.into_bytes()), "trace").unwrap();
+        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        assert_eq!((trace.requests().len(), trace.objects().len()), (16, 1));
+        assert_eq!((skipped.count(Reason::Unreadable), skipped.examples.len()), (9, EXAMPLES));
+        assert!(trace.times().is_none());
+    }
+
+    #[test]
+    fn hosts_keep_objects_apart() {
+        let record = |host: Option<&str>| {
+            Ok(Record {
+                method: "GET".to_owned(),
+                host: host.map(str::to_owned),
+                target: "/a".to_owned(),
+                bytes: Some(1),
+                ..Record::default()
+            })
+        };
+        let records = [record(Some("x.example")), record(Some("y.example")), record(None)];
+        let (trace, _) = Trace::from_reader(records, &Limits::default());
+        assert_eq!(trace.objects().len(), 3);
+        assert_eq!(&*trace.objects()[0].name, "x.example/a");
+    }
+
+    #[test]
+    fn times_never_run_backwards() {
+        let times = since_first([10.0, 12.0, 11.0, f64::MAX, 5.0].into_iter());
+        assert!(times.is_sorted());
+        assert_eq!(times[2], Timestamp::from_secs(2));
+    }
+}
