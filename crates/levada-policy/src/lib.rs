@@ -27,6 +27,7 @@ mod cap;
 mod dynamic;
 mod first;
 mod lard;
+mod lb;
 mod least_conn;
 mod maglev;
 mod modulo;
@@ -36,6 +37,7 @@ mod random;
 mod replicas;
 mod round_robin;
 mod weighted_round_robin;
+mod wrr;
 
 pub use cluster::{Cluster, Node, NodeIndex};
 pub use lard::lard_admission_limit;
@@ -61,6 +63,8 @@ pub const POLICIES: &[&[Entry]] = &[
     replicas::ENTRIES,
     dynamic::ENTRIES,
     // ASPLOS'98
+    wrr::ENTRIES,
+    lb::ENTRIES,
     lard::ENTRIES,
     // WWW10
     cap::ENTRIES,

@@ -17,7 +17,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
 }];
 
 #[derive(Clone)]
-struct Modulo;
+pub(crate) struct Modulo;
 
 impl Policy for Modulo {
     fn pick(

@@ -28,18 +28,28 @@ impl Rotation {
         let first = self.position(nodes)?;
         let mut node = nodes[first];
         if cluster.ramping() {
-            let round = nodes[first..].iter().chain(&nodes[..first]);
-            node = round.copied().find(|&n| takes_turn(n, cluster, rng)).unwrap_or(node);
+            node = self.round(nodes).find(|&n| takes_turn(n, cluster, rng)).unwrap_or(node);
         }
-        self.place = node.0 + 1;
+        self.pass(node);
         Some(node)
+    }
+
+    /// `nodes`, which ascend, once round from the pointer's place.
+    #[inline]
+    pub(crate) fn round(self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
+        let (later, first) = nodes.split_at(self.position(nodes).unwrap_or(0));
+        first.iter().chain(later).copied()
+    }
+
+    /// Moves the pointer past `node`, whose turn this was.
+    #[inline]
+    pub(crate) fn pass(&mut self, node: NodeIndex) {
+        self.place = node.0 + 1;
     }
 
     /// The nodes in the order in which their turns come.
     pub(crate) fn order(self, nodes: &[NodeIndex]) -> Candidates {
-        let mut order = nodes.to_vec();
-        order.rotate_left(self.position(nodes).unwrap_or(0));
-        Candidates { set_size: order.len(), order }
+        Candidates { order: self.round(nodes).collect(), set_size: nodes.len() }
     }
 
     /// Where in `nodes` the first at or after the pointer's place is.

@@ -1,0 +1,296 @@
+//! The locality-only strategies that LARD is compared with: LB and LB/GC.
+//!
+//! LB divides the targets among the nodes by hash (ASPLOS'98 Sec. 2.2). LB/GC (Sec. 4) is the ideal: the
+//! front-end foretells every node's cache and makes of them one global cache with one replacement
+//! order. A target that is cached goes to the node that caches it; any other replaces the globally
+//! oldest, at the node that has it. Neither looks at load.
+
+use levada_types::{Key, Request};
+
+use crate::lard::TARGETS;
+use crate::modulo::Modulo;
+use crate::per_node::Roster;
+use crate::table::Table;
+use crate::{
+    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    Policy, Reason, Setting, Surroundings, Tracked,
+};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "lb",
+        paper: "ASPLOS'98 Sec. 2.2",
+        summary: "objects divided among the nodes by hash, whatever the load (as modulo)",
+        keyed: true,
+        needs: &[],
+        parameters: &[],
+        build: |_: &Parameters, _: &Surroundings| Box::new(Modulo),
+    },
+    Entry {
+        name: "lb/gc",
+        paper: "ASPLOS'98 Sec. 4",
+        summary: "the node that caches the object, as foretold; else the one with the oldest object",
+        keyed: false,
+        needs: &[Need::GlobalCache, Need::Size],
+        parameters: &[
+            Parameter {
+                name: "cache_bytes",
+                kind: Kind::Integer(1, 1 << 50),
+                default: Setting::Integer(32 << 20),
+                unit: "bytes",
+                help: "What one node caches in memory (ASPLOS'98 Sec. 3.2: 32 MB).",
+            },
+            TARGETS,
+        ],
+        build: |parameters: &Parameters, _: &Surroundings| {
+            let integer = |name| parameters.integer(name).expect("it has a default");
+            Box::new(GlobalCache {
+                cache_bytes: integer("cache_bytes"),
+                roster: Roster::default(),
+                clock: 0,
+                nodes: Vec::new(),
+                slots: Table::new(integer(TARGETS.name) as usize),
+                objects: Vec::new(),
+                free: Vec::new(),
+                base: Modulo,
+            })
+        },
+    },
+];
+
+/// The foretold content of all caches: per node a list of objects from the oldest to the newest use.
+#[derive(Clone)]
+struct GlobalCache {
+    cache_bytes: u64,
+    roster: Roster,
+    /// Counts uses: the age of an object.
+    clock: u64,
+    nodes: Vec<NodeCache>,
+    /// Where in `objects` a target is.
+    slots: Table<u32>,
+    objects: Vec<Object>,
+    /// Places in `objects` that are free.
+    free: Vec<u32>,
+    /// Serves what cannot be cached: objects of unknown size or larger than a cache.
+    base: Modulo,
+}
+
+#[derive(Clone, Copy)]
+struct NodeCache {
+    bytes: u64,
+    oldest: u32,
+    newest: u32,
+    /// When the oldest was last used. Here, because every miss looks at all of them.
+    oldest_use: u64,
+}
+
+impl NodeCache {
+    const EMPTY: Self = Self { bytes: 0, oldest: NONE, newest: NONE, oldest_use: u64::MAX };
+}
+
+#[derive(Clone, Copy)]
+struct Object {
+    key: Key,
+    node: NodeIndex,
+    size: u64,
+    last_use: u64,
+    older: u32,
+    newer: u32,
+}
+
+/// No object.
+const NONE: u32 = u32::MAX;
+
+impl Policy for GlobalCache {
+    fn pick(
+        &mut self,
+        request: &Request,
+        cluster: &Cluster,
+        context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        if self.roster.follow(cluster).is_some() {
+            self.forget_all(cluster);
+        }
+        let Some(size) = request.size.filter(|size| *size <= self.cache_bytes) else {
+            return self.base.pick(request, cluster, context);
+        };
+        self.clock += 1;
+        let known = self.slots.ask(request.key).map(|slot| *slot);
+        let cached = known.map(|slot| self.remove(slot).node).filter(|node| cluster.is_up(*node));
+        let (node, reason) = match cached {
+            Some(node) => (node, Reason::Hash),
+            None => (self.with_room_or_oldest(size, cluster)?, Reason::Least),
+        };
+        self.store(request.key, size, node);
+        Some(Pick { node, reason, set_size: 1 })
+    }
+
+    fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
+        let known = if self.roster.knows(cluster) { self.slots.peek(request.key) } else { None };
+        let cached = known.map(|slot| self.objects[*slot as usize].node);
+        let Some(node) = cached.filter(|node| cluster.is_up(*node)) else {
+            return Candidates { set_size: 0, ..self.base.candidates(request, cluster) };
+        };
+        let others = cluster.up().iter().copied().filter(|other| *other != node);
+        Candidates { order: std::iter::once(node).chain(others).collect(), set_size: 1 }
+    }
+
+    fn tracked(&self) -> Tracked {
+        Tracked {
+            objects: self.slots.len(),
+            limit: self.slots.limit(),
+            bytes: self.slots.bytes()
+                + self.objects.capacity() * size_of::<Object>()
+                + self.free.capacity() * size_of::<u32>(),
+        }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+impl GlobalCache {
+    /// Nodes of a simulation stay; if they change after all, the foretold caches begin empty.
+    fn forget_all(&mut self, cluster: &Cluster) {
+        self.nodes = vec![NodeCache::EMPTY; cluster.len()];
+        self.slots = Table::new(self.slots.limit());
+        self.objects.clear();
+        self.free.clear();
+    }
+
+    /// The emptiest node if `size` still fits there, else the one with the globally oldest object.
+    fn with_room_or_oldest(&self, size: u64, cluster: &Cluster) -> Option<NodeIndex> {
+        let up = || cluster.up().iter().copied();
+        let emptiest = up().min_by_key(|node| self.nodes[node.get()].bytes)?;
+        if self.nodes[emptiest.get()].bytes + size <= self.cache_bytes {
+            return Some(emptiest);
+        }
+        up().min_by_key(|node| self.nodes[node.get()].oldest_use)
+    }
+
+    /// Makes the object the newest of `node`, in place of as many of the oldest as it takes.
+    fn store(&mut self, key: Key, size: u64, node: NodeIndex) {
+        while self.nodes[node.get()].bytes + size > self.cache_bytes {
+            self.remove(self.nodes[node.get()].oldest);
+        }
+        if self.slots.len() == self.slots.limit() {
+            let oldest = self.nodes.iter().min_by_key(|node| node.oldest_use);
+            self.remove(oldest.expect("objects are on nodes").oldest);
+        }
+        let cache = &mut self.nodes[node.get()];
+        let (last_use, older) = (self.clock, cache.newest);
+        let object = Object { key, node, size, last_use, older, newer: NONE };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.objects[slot as usize] = object;
+                slot
+            }
+            None => {
+                self.objects.push(object);
+                self.objects.len() as u32 - 1
+            }
+        };
+        cache.bytes += size;
+        cache.newest = slot;
+        match older {
+            NONE => (cache.oldest, cache.oldest_use) = (slot, last_use),
+            older => self.objects[older as usize].newer = slot,
+        }
+        self.slots.insert(key, slot);
+    }
+
+    fn remove(&mut self, slot: u32) -> Object {
+        let object = self.objects[slot as usize];
+        let cache = &mut self.nodes[object.node.get()];
+        cache.bytes -= object.size;
+        match object.newer {
+            NONE => cache.newest = object.older,
+            newer => self.objects[newer as usize].older = object.older,
+        }
+        match (object.older, object.newer) {
+            (NONE, NONE) => (cache.oldest, cache.oldest_use) = (NONE, u64::MAX),
+            (NONE, newer) => {
+                (cache.oldest, cache.oldest_use) = (newer, self.objects[newer as usize].last_use);
+            }
+            (older, newer) => self.objects[older as usize].newer = newer,
+        }
+        self.slots.remove(object.key);
+        self.free.push(slot);
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+    use crate::testing::{World, cluster, nodes};
+    use levada_types::Rng;
+
+    fn global(cache_bytes: i64, targets: i64) -> World {
+        World::new(
+            "lb/gc",
+            &[("cache_bytes", Value::Integer(cache_bytes)), ("targets", Value::Integer(targets))],
+        )
+    }
+
+    fn pick(world: &mut World, (key, size): (u64, u64), cluster: &Cluster) -> (u32, Reason) {
+        let request = Request { size: Some(size), ..Request::new(Key(key)) };
+        let pick = world.pick(&request, cluster).unwrap();
+        (pick.node.0, pick.reason)
+    }
+
+    #[test]
+    fn a_miss_replaces_the_globally_oldest() {
+        use Reason::{Hash, Least};
+        let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
+        // Objects as (key, size) in the order of requests, two nodes of 100 bytes.
+        let steps = [
+            ((1, 60), (0, Least)), // empty
+            ((2, 60), (1, Least)), // emptier
+            ((3, 40), (0, Least)), // fits: 0 = 1 3, 1 = 2
+            ((1, 60), (0, Hash)),  // 0 = 3 1, 1 = 2
+            ((4, 50), (1, Least)), // 2 is the oldest of all: 1 = 4
+            ((5, 60), (0, Least)), // 3 is, and 1 must go as well: 0 = 5
+            ((4, 50), (1, Hash)),
+            ((1, 60), (0, Least)), // 5 is older than 4
+        ];
+        for (object, expected) in steps {
+            assert_eq!(pick(&mut world, object, &two), expected, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cached_is_divided_by_hash() {
+        let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
+        assert_eq!(
+            [pick(&mut world, (4, 101), &two).0, pick(&mut world, (5, 101), &two).0],
+            [0, 1]
+        );
+        assert_eq!(world.spread(10, &two), [5, 5]);
+        assert_eq!(world.policy.tracked().objects, 0);
+    }
+
+    #[test]
+    fn an_object_on_a_node_that_is_down_is_placed_anew() {
+        let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
+        assert_eq!(pick(&mut world, (1, 50), &two), (0, Reason::Least));
+        let rest = two.without(&[NodeIndex(0)]);
+        assert_eq!(pick(&mut world, (1, 50), &rest), (1, Reason::Least));
+        assert_eq!(pick(&mut world, (1, 50), &two), (1, Reason::Hash));
+    }
+
+    #[test]
+    fn bytes_and_objects_stay_within_their_limits() {
+        let (mut world, three, mut rng) = (global(1_000, 50), cluster(nodes(3)), Rng::new(1));
+        let mut hits = 0;
+        for _ in 0..20_000 {
+            let key = rng.below(60) as u64;
+            hits += u32::from(pick(&mut world, (key, key), &three).1 == Reason::Hash);
+            assert!(world.policy.tracked().objects <= 50);
+        }
+        // 50 of 60 equally likely objects are remembered.
+        assert!((16_000..17_300).contains(&hits), "{hits}");
+    }
+}

@@ -1,0 +1,106 @@
+//! WRR, the balanced strategy that LARD is compared with (ASPLOS'98 Sec. 2.1): the node with the fewest
+//! active connections, those level with each other in turn.
+//!
+//! It is what front-ends of the day did, hence the paper's name for it; `weighted_round_robin` is what the
+//! words mean in proxies and in the CAP paper.
+
+use levada_types::Request;
+
+use crate::burden::{Burden, ascending};
+use crate::rotation::Rotation;
+use crate::{
+    Candidates, Cluster, Context, Entry, Need, NodeIndex, Parameters, Pick, Policy, Reason,
+    Surroundings,
+};
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "wrr",
+        paper: "ASPLOS'98 Sec. 2.1",
+        summary: "the node with the fewest outstanding requests; level ones in turn",
+        needs: &[],
+        ..WRR_GMS
+    },
+    WRR_GMS,
+];
+
+/// The choice is that of `wrr`. What differs is the cluster: with a global memory system a node
+/// fetches from another's memory what it does not have, which the simulator's servers do when a
+/// policy needs the global cache.
+const WRR_GMS: Entry = Entry {
+    name: "wrr/gms",
+    paper: "ASPLOS'98 Sec. 4",
+    summary: "as wrr, over servers that fetch from each other's memory before they read a disk",
+    keyed: false,
+    needs: &[Need::GlobalCache],
+    parameters: &[],
+    build: |_: &Parameters, _: &Surroundings| Box::new(Wrr::default()),
+};
+
+#[derive(Clone, Default)]
+struct Wrr {
+    rotation: Rotation,
+}
+
+impl Policy for Wrr {
+    fn pick(
+        &mut self,
+        _request: &Request,
+        cluster: &Cluster,
+        _context: &mut Context<'_>,
+    ) -> Option<Pick> {
+        let round = self.rotation.round(cluster.up());
+        let node = if cluster.even() && !cluster.ramping() {
+            first_least(round, |node| cluster.load(node))
+        } else {
+            first_least(round, |node| Burden::of(node, 1.0, cluster))
+        }?;
+        self.rotation.pass(node);
+        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+    }
+
+    fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
+        let order = ascending(cluster);
+        Candidates { set_size: order.len(), order }
+    }
+
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+/// The one with the lowest score, of level ones the first.
+#[inline]
+fn first_least<S: PartialOrd>(
+    mut nodes: impl Iterator<Item = NodeIndex>,
+    score: impl Fn(NodeIndex) -> S,
+) -> Option<NodeIndex> {
+    let first = nodes.next()?;
+    let (least, _) = nodes.fold((first, score(first)), |(least, lowest), node| {
+        let s = score(node);
+        if s < lowest { (node, s) } else { (least, lowest) }
+    });
+    Some(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{World, loaded, set_loads};
+    use crate::{Need, find};
+
+    #[test]
+    fn level_nodes_take_turns_and_the_least_loaded_comes_first() {
+        let (mut world, three) = (World::new("wrr", &[]), loaded(&[1, 1, 1]));
+        assert_eq!([world.node(0, &three), world.node(0, &three)], [0, 1]);
+        set_loads(&three, &[1, 0, 1]);
+        assert_eq!(world.node(0, &three), 1);
+        set_loads(&three, &[1, 1, 1]);
+        assert_eq!([world.node(0, &three), world.node(0, &three)], [2, 0]);
+    }
+
+    #[test]
+    fn only_the_global_memory_system_needs_the_simulator() {
+        assert!(find("wrr").unwrap().runs_on_an_edge());
+        assert_eq!(find("wrr/gms").unwrap().needs, [Need::GlobalCache]);
+    }
+}
