@@ -163,3 +163,53 @@ fn write_string(content: &str, text: &mut Vec<u8>) {
     }
     text.push(b'"');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::headers;
+    use proptest::prelude::*;
+
+    #[test]
+    fn hit_and_miss_are_written_as_the_rfc_writes_them() {
+        let node = NodeName::new("edge-1.example");
+        let hit = CacheStatus { ttl: Some(376), ..CacheStatus::default() };
+        assert_eq!(hit.value(&node), "edge-1.example; hit; ttl=376");
+        let miss = CacheStatus {
+            forwarded: Some(Forwarded::Stale),
+            forwarded_status: Some(304),
+            ttl: Some(-412),
+            stored: true,
+            collapsed: true,
+            key: Some("http://a/\"b\""),
+            detail: Some("private"),
+        };
+        assert_eq!(
+            miss.value(&node),
+            r#"edge-1.example; fwd=stale; fwd-status=304; ttl=-412; stored; collapsed; key="http://a/\"b\""; detail=private"#
+        );
+    }
+
+    #[test]
+    fn name_that_is_no_token_is_quoted() {
+        let hit = CacheStatus::default();
+        assert_eq!(hit.value(&NodeName::new("1 edge")), "\"1 edge\"; hit");
+        assert_eq!(hit.value(&NodeName::new("Br\u{fc}cke")), "\"Br??cke\"; hit");
+    }
+
+    #[test]
+    fn this_cache_stands_behind_those_nearer_to_the_origin() {
+        let mut all = headers(&[("cache-status", "shield; hit"), ("cache-status", "x; fwd=miss")]);
+        CacheStatus::default().append_to(&mut all, &NodeName::new("edge"));
+        assert_eq!(all["cache-status"], "shield; hit, x; fwd=miss, edge; hit");
+        assert_eq!(all.get_all(CACHE_STATUS).iter().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_gives_a_field_value(node in ".{0,20}", key in ".{0,20}", detail in ".{0,20}") {
+            let status = CacheStatus { key: Some(&key), detail: Some(&detail), ..CacheStatus::default() };
+            prop_assert!(status.value(&NodeName::new(&node)) != "levada");
+        }
+    }
+}

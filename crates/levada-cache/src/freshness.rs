@@ -340,3 +340,191 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_millis().min(u128::from(FAR - 1)) as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Got, NOW, http_date, time};
+    use proptest::prelude::*;
+
+    fn freshness_by(got: &Got, rules: &Rules) -> Freshness {
+        let exchange = got.exchange();
+        Freshness::of(&exchange, &Effective::of(exchange.response), rules)
+    }
+
+    fn freshness(status: u16, response: &[(&'static str, &str)]) -> Freshness {
+        freshness_by(&Got::new(status, response), &Rules::default())
+    }
+
+    fn lifetime(status: u16, response: &[(&'static str, &str)]) -> (u64, Source) {
+        let read = freshness(status, response);
+        (read.lifetime().as_secs(), read.source())
+    }
+
+    #[test]
+    fn s_maxage_counts_before_max_age_before_expires() {
+        let (date, expires) = (http_date(NOW), http_date(NOW + 30));
+        let dates = [("date", &*date), ("expires", &*expires)];
+        assert_eq!(lifetime(200, &dates), (30, Source::Expires));
+        let both = [dates[0], dates[1], ("cache-control", "max-age=20")];
+        assert_eq!(lifetime(200, &both), (20, Source::Directive));
+        let all = [dates[0], dates[1], ("cache-control", "max-age=20, s-maxage=10")];
+        assert_eq!(lifetime(200, &all), (10, Source::Directive));
+    }
+
+    #[test]
+    fn expires_is_measured_by_the_origins_own_clock() {
+        let (fast, soon) = (http_date(NOW + 400), http_date(NOW + 300));
+        assert_eq!(lifetime(200, &[("date", &fast), ("expires", &soon)]), (0, Source::Expires));
+        let (slow, now) = (http_date(NOW - 400), http_date(NOW));
+        assert_eq!(lifetime(200, &[("date", &slow), ("expires", &now)]), (400, Source::Expires));
+        assert_eq!(lifetime(200, &[("date", "foo"), ("expires", &soon)]), (300, Source::Expires));
+        assert_eq!(lifetime(200, &[("expires", &soon)]), (300, Source::Expires));
+    }
+
+    #[test]
+    fn expires_that_is_no_date_is_past() {
+        let date = http_date(NOW);
+        for text in ["0", "-1", "", "never", "Thu, 18 Aug 2050 2:01:18 GMT"] {
+            assert_eq!(lifetime(200, &[("date", &date), ("expires", text)]).0, 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn targeted_lifetime_replaces_expires() {
+        let expires = http_date(NOW + 9000);
+        let given = lifetime(200, &[("cdn-cache-control", "max-age=0"), ("expires", &expires)]);
+        assert_eq!(given, (0, Source::Directive));
+        let none = lifetime(200, &[("cdn-cache-control", "foo"), ("expires", &expires)]);
+        assert_eq!(none, (0, Source::None));
+    }
+
+    #[test]
+    fn tenth_of_the_time_since_the_last_change_is_guessed() {
+        let (date, changed) = (http_date(NOW), http_date(NOW - 1000));
+        let lines = [("date", &*date), ("last-modified", &*changed)];
+        assert_eq!(lifetime(200, &lines), (100, Source::Heuristic));
+        assert_eq!(lifetime(404, &lines), (100, Source::Heuristic));
+        for status in [201, 302, 307, 403, 500, 503, 599] {
+            assert_eq!(lifetime(status, &lines), (0, Source::None), "{status}");
+            let public = [lines[0], lines[1], ("cache-control", "public")];
+            assert_eq!(lifetime(status, &public), (100, Source::Heuristic), "{status}");
+        }
+        let ancient = http_date(0);
+        assert_eq!(lifetime(200, &[lines[0], ("last-modified", &ancient)]).0, 24 * 3600);
+        let future = http_date(NOW + 1000);
+        assert_eq!(lifetime(200, &[lines[0], ("last-modified", &future)]).1, Source::None);
+    }
+
+    #[test]
+    fn site_speaks_where_the_origin_is_silent() {
+        let rules = Rules {
+            default_ttl: Some(Duration::from_secs(60)),
+            negative_ttl: Some(Duration::from_secs(5)),
+            ..Rules::default()
+        };
+        let by = |status, lines: &[(&'static str, &str)]| {
+            let read = freshness_by(&Got::new(status, lines), &rules);
+            (read.lifetime().as_secs(), read.source())
+        };
+        assert_eq!(by(200, &[]), (60, Source::Default));
+        assert_eq!(by(404, &[]), (5, Source::Negative));
+        assert_eq!(by(404, &[("cache-control", "max-age=9")]), (9, Source::Directive));
+        assert_eq!(by(503, &[]), (0, Source::None));
+    }
+
+    #[test]
+    fn age_is_what_was_told_plus_delay_plus_time_in_store() {
+        let mut got = Got::new(200, &[("age", "100"), ("cache-control", "max-age=200")]);
+        got.delay = 3;
+        let read = freshness_by(&got, &Rules::default());
+        assert_eq!(read.age(time(NOW)), 103);
+        assert_eq!(read.age(time(NOW + 50)), 153);
+        assert_eq!(read.ttl(time(NOW + 50)), 47);
+        assert_eq!(read.ttl(time(NOW + 100)), -3);
+        assert!(read.is_fresh(time(NOW + 96)) && !read.is_fresh(time(NOW + 97)));
+    }
+
+    #[test]
+    fn first_age_counts_and_nonsense_is_no_age() {
+        for (text, age) in [
+            ("7200", 7200),
+            ("7200, 0", 7200),
+            ("0, 7200", 0),
+            ("abc", 0),
+            ("-7200", 0),
+            ("7200.0", 0),
+            ("7200;a=b", 0),
+            ("99999999999999999999", MAX_SECONDS),
+        ] {
+            assert_eq!(freshness(200, &[("age", text)]).age(time(NOW)), age, "{text}");
+        }
+        assert_eq!(freshness(200, &[("age", "7200"), ("age", "0")]).age(time(NOW)), 7200);
+    }
+
+    #[test]
+    fn old_date_makes_old_but_a_slow_clock_does_not() {
+        let age = |date| freshness(200, &[("date", &http_date(date))]).age(time(NOW));
+        assert_eq!(age(NOW - 7200), 7200);
+        assert_eq!(age(NOW - 5), 0);
+        assert_eq!(age(NOW - 6), 6);
+        assert_eq!(age(NOW + 7200), 0);
+    }
+
+    #[test]
+    fn short_lifetime_ends_neither_early_nor_late() {
+        let read = freshness(200, &[("cache-control", "max-age=1")]);
+        assert!(read.is_fresh(time(NOW) + Duration::from_millis(999)));
+        assert!(!read.is_fresh(time(NOW) + Duration::from_millis(1000)));
+        assert_eq!(read.ttl(time(NOW) + Duration::from_millis(1)), 0);
+        assert_eq!(read.ttl(time(NOW) + Duration::from_millis(1001)), -1);
+    }
+
+    #[test]
+    fn clock_set_back_makes_nothing_younger() {
+        let read = freshness(200, &[("age", "10"), ("cache-control", "max-age=60")]);
+        assert_eq!(read.age(time(NOW - 1000)), 10);
+        assert_eq!(read.age(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), 10);
+    }
+
+    #[test]
+    fn soft_purge_makes_stale_at_once_and_forgets_nothing() {
+        let lines = [("cache-control", "max-age=60, stale-while-revalidate=30")];
+        let read = freshness(200, &lines).expired(time(NOW + 10));
+        assert!(!read.is_fresh(time(NOW + 10)));
+        assert_eq!((read.age(time(NOW + 10)), read.ttl(time(NOW + 12))), (10, -2));
+        assert_eq!(read.stale_while_revalidate(), 30);
+        let already = freshness(200, &lines).expired(time(NOW + 100));
+        assert_eq!(already.ttl(time(NOW + 100)), -40);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_survive_as_bytes(age in 0u32.., max_age in 0u32.., swr in 0u32.., cc in "(no-cache|immutable|s-maxage=1|x)") {
+            let cc = format!("max-age={max_age}, stale-while-revalidate={swr}, {cc}");
+            let read = freshness(200, &[("age", &age.to_string()), ("cache-control", &cc)]);
+            prop_assert_eq!(Freshness::from_bytes(&read.to_bytes()), Some(read));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes: [u8; Freshness::BYTES], now in 0u64..1 << 40, plain: bool) {
+            let mut bytes = bytes;
+            if plain {
+                for high in [6, 7, 14, 15, 22, 23] { bytes[high] = 0; }
+                (bytes[32], bytes[33]) = (bytes[32] & 7, bytes[33] % 6);
+            }
+            if let Some(read) = Freshness::from_bytes(&bytes) {
+                let _ = (read.age(time(now)), read.ttl(time(now)), read.expired(time(now)), read.received());
+            } else {
+                prop_assert!(!plain);
+            }
+        }
+
+        #[test]
+        fn any_dates_give_bounded_numbers(a in 0u64..253_402_300_799, b in 0u64..253_402_300_799, c in 0u64..253_402_300_799) {
+            let read = freshness(200, &[("date", &http_date(a)), ("expires", &http_date(b)), ("last-modified", &http_date(c))]);
+            prop_assert!(read.lifetime().as_secs() <= u64::from(MAX_SECONDS));
+            prop_assert!(read.age(time(NOW)) <= MAX_SECONDS);
+        }
+    }
+}

@@ -78,3 +78,53 @@ fn is_end_to_end(name: &HeaderName) -> bool {
     ];
     KEPT.contains(name) || name.as_str().starts_with("x-forwarded-")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::headers;
+
+    #[test]
+    fn fields_of_the_connection_end_with_it() {
+        let mut all = headers(&[
+            ("connection", "a, B ,,close"),
+            ("connection", "c"),
+            ("a", "1"),
+            ("b", "1"),
+            ("c", "1"),
+            ("d", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("te", "trailers"),
+            ("proxy-authorization", "x"),
+            ("close", "1"),
+        ]);
+        strip_response(&mut all);
+        assert_eq!(all, headers(&[("d", "1")]));
+    }
+
+    #[test]
+    fn connection_cannot_take_away_what_a_message_means() {
+        let kept = [
+            ("host", "a"),
+            ("content-length", "1"),
+            ("authorization", "x"),
+            ("cookie", "x"),
+            ("x-forwarded-for", "::1"),
+            ("cdn-loop", "x"),
+        ];
+        let mut all = headers(&kept);
+        let named = kept.map(|(name, _)| name).join(",");
+        all.insert(header::CONNECTION, named.parse().unwrap());
+        strip_request(&mut all);
+        assert_eq!(all, headers(&kept));
+    }
+
+    #[test]
+    fn nonsense_in_connection_is_passed_over() {
+        let mut all = headers(&[("connection", "\"a b\", \u{fc}, x"), ("x", "1"), ("y", "1")]);
+        strip_request(&mut all);
+        assert_eq!(all, headers(&[("y", "1")]));
+    }
+}

@@ -111,3 +111,75 @@ fn normalised(uri: Uri) -> Option<Uri> {
     parts.path_and_query = Some(path.parse().ok()?);
     Uri::from_parts(parts).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::headers;
+    use proptest::prelude::*;
+
+    fn dropped(method: &Method, status: u16, lines: &[(&'static str, &str)]) -> Vec<String> {
+        let target = "http://a.example/dir/page?q=1".parse().unwrap();
+        let status = StatusCode::from_u16(status).unwrap();
+        let uris = invalidated(method, status, &target, &headers(lines));
+        uris.iter().skip(1).map(Uri::to_string).collect()
+    }
+
+    #[test]
+    fn success_of_an_unsafe_method_drops_its_target() {
+        let target: Uri = "http://a.example/".parse().unwrap();
+        let count = |method: &str, status| {
+            let method = method.parse().unwrap();
+            invalidated(&method, StatusCode::from_u16(status).unwrap(), &target, &HeaderMap::new())
+                .len()
+        };
+        for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
+            assert_eq!((count(method, 200), count(method, 303), count(method, 500)), (1, 1, 0));
+        }
+        assert_eq!((count("GET", 200), count("HEAD", 200), count("OPTIONS", 200)), (0, 0, 0));
+    }
+
+    #[test]
+    fn named_locations_are_dropped_too() {
+        for (location, resolved) in [
+            ("other", "http://a.example/dir/other"),
+            ("/x#f", "http://a.example/x"),
+            ("../y/./z", "http://a.example/y/z"),
+            ("../../..", "http://a.example/"),
+            ("?q=2", "http://a.example/dir/page?q=2"),
+            ("http://A.example:80/x", "http://A.example:80/x"),
+            ("//a.example/x", "http://a.example/x"),
+        ] {
+            assert_eq!(dropped(&Method::POST, 201, &[("location", location)]), [resolved]);
+        }
+        let both = [("location", "/x"), ("content-location", "/y")];
+        assert_eq!(dropped(&Method::PUT, 200, &both).len(), 2);
+    }
+
+    #[test]
+    fn other_origins_are_left_alone() {
+        for location in [
+            "https://a.example/x",
+            "http://b.example/x",
+            "http://a.example:81/x",
+            "//b.example/x",
+            "mailto:x",
+            "http://",
+            "",
+            ":",
+        ] {
+            let uris = dropped(&Method::POST, 200, &[("location", location)]);
+            assert!(
+                uris.iter().all(|uri| uri.starts_with("http://a.example/")),
+                "{location}: {uris:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_reference_panics(location in "[a-z:/?#.@%\\[\\] -]{0,24}") {
+            let _ = dropped(&Method::POST, 200, &[("location", &location)]);
+        }
+    }
+}

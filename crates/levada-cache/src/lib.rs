@@ -51,6 +51,8 @@ mod rules;
 mod serve;
 mod storable;
 mod targeted;
+#[cfg(test)]
+mod testing;
 mod validate;
 mod vary;
 

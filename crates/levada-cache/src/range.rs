@@ -265,3 +265,163 @@ impl Multipart<'_> {
         parts.as_slice().iter().map(one).fold(self.end().len() as u64, u64::saturating_add)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::headers;
+    use proptest::prelude::*;
+
+    fn parts(range: &str, length: u64) -> Option<Vec<(u64, u64)>> {
+        let parts = RangeSet::parse(range.as_bytes())?.resolve(length);
+        Some(parts.as_slice().iter().map(|part| (part.start, part.end)).collect())
+    }
+
+    #[test]
+    fn ranges_are_read_and_cut_to_the_length() {
+        for (range, expected) in [
+            ("bytes=0-4", vec![(0, 5)]),
+            ("Bytes=5-", vec![(5, 10)]),
+            ("bytes=-3", vec![(7, 10)]),
+            ("bytes=-99", vec![(0, 10)]),
+            ("bytes=8-99", vec![(8, 10)]),
+            ("bytes= 0-0 ,, 2-3 ,\t-1", vec![(0, 1), (2, 4), (9, 10)]),
+            ("bytes=6-7, 0-1", vec![(6, 8), (0, 2)]),
+            ("bytes=0-99999999999999999999999", vec![(0, 10)]),
+        ] {
+            assert_eq!(parts(range, 10), Some(expected), "{range}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_touch_become_one() {
+        for (range, expected) in [
+            ("bytes=0-4,2-6", vec![(0, 7)]),
+            ("bytes=0-1,2-3", vec![(0, 4)]),
+            ("bytes=8-9,0-1,4-5,1-4", vec![(8, 10), (0, 6)]),
+            ("bytes=0-1,4-5,8-9,0-", vec![(0, 10)]),
+            ("bytes=0-,0-,0-,0-", vec![(0, 10)]),
+        ] {
+            assert_eq!(parts(range, 10), Some(expected), "{range}");
+        }
+    }
+
+    #[test]
+    fn range_past_the_end_is_not_satisfiable() {
+        for range in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999999-"] {
+            assert_eq!(parts(range, 10), Some(vec![]), "{range}");
+        }
+        assert_eq!(parts("bytes=0-", 0), Some(vec![]));
+        assert_eq!(parts("bytes=-5", 0), Some(vec![]));
+        assert_eq!(parts("bytes=20-30, 1-2", 10), Some(vec![(1, 3)]));
+    }
+
+    #[test]
+    fn what_is_no_range_is_ignored() {
+        for range in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes=-",
+            "bytes=5-4",
+            "bytes=a-b",
+            "bytes=1-2x",
+            "bytes=1 -2",
+            "bytes =1-2",
+            "lines=1-2",
+            "bytes=1-2-3",
+            "bytes=+1-2",
+            "bytes:0-1",
+            "bytes=0-1, x",
+        ] {
+            assert_eq!(parts(range, 10), None, "{range}");
+        }
+        let many = vec!["0-0"; MAX_RANGES + 1].join(",");
+        assert_eq!(parts(&format!("bytes={many}"), 10), None);
+        assert!(
+            RangeSet::of(&headers(&[("range", "bytes=0-1"), ("range", "bytes=2-3")])).is_none()
+        );
+        assert!(RangeSet::of(&headers(&[("range", "bytes=0-1")])).unwrap().single().is_some());
+    }
+
+    #[test]
+    fn content_range_is_read_as_it_is_written() {
+        for (text, range, length) in [
+            ("bytes 0-4/10", Some(0..5), Some(10)),
+            ("bytes 0-4/*", Some(0..5), None),
+            ("bytes */10", None, Some(10)),
+        ] {
+            let read = ContentRange::parse(&HeaderValue::from_static(text)).unwrap();
+            assert_eq!(read, ContentRange { range, length });
+            assert_eq!(read.to_value(), text);
+        }
+        for wrong in [
+            "bytes 0-10/10",
+            "bytes 5-4/10",
+            "bytes */*",
+            "bytes=0-4/10",
+            "bytes 0-4",
+            "bytes -4/10",
+            "bytes 0-18446744073709551615/*",
+            "bytes 0-4/99999999999999999999",
+        ] {
+            assert_eq!(ContentRange::parse(&HeaderValue::from_static(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn multipart_body_is_as_long_as_announced() {
+        let content: Vec<u8> = (0..100).collect();
+        let parts = RangeSet::parse(b"bytes=90-, 0-4, 20-29").unwrap().resolve(100);
+        let content_type = HeaderValue::from_static("a/b");
+        let multipart = Multipart { boundary: "b", content_type: Some(&content_type), length: 100 };
+        let mut body = Vec::new();
+        for part in parts.as_slice() {
+            body.extend(multipart.part_head(part));
+            body.extend(&content[part.start as usize..part.end as usize]);
+        }
+        body.extend(multipart.end());
+        assert_eq!(body.len() as u64, multipart.body_length(&parts));
+        assert!(body.starts_with(
+            b"\r\n--b\r\nContent-Type: a/b\r\nContent-Range: bytes 90-99/100\r\n\r\nZ"
+        ));
+        assert_eq!(multipart.content_type_value().unwrap(), "multipart/byteranges; boundary=b");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), length: u64) {
+            let mut value = b"bytes=".to_vec();
+            value.extend(&bytes);
+            let _ = RangeSet::parse(&bytes);
+            let _ = RangeSet::parse(&value).map(|set| set.resolve(length));
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                let _ = ContentRange::parse(&value);
+            }
+        }
+
+        #[test]
+        fn parts_are_what_was_asked_for_each_byte_once(
+            specs in prop::collection::vec((0u64..40, 0u64..40, 0u8..3), 1..MAX_RANGES),
+            length in 0u64..40,
+        ) {
+            let text: Vec<String> = specs.iter().map(|&(a, b, kind)| match kind {
+                0 => format!("{}-{}", a.min(b), a.max(b)),
+                1 => format!("{a}-"),
+                _ => format!("-{b}"),
+            }).collect();
+            let asked = |at: u64| specs.iter().any(|&(a, b, kind)| match kind {
+                0 => (a.min(b)..=a.max(b)).contains(&at),
+                1 => at >= a,
+                _ => at >= length.saturating_sub(b),
+            });
+            let parts = parts(&format!("bytes={}", text.join(",")), length).unwrap();
+            for at in 0..length {
+                let times = parts.iter().filter(|(start, end)| (*start..*end).contains(&at)).count();
+                prop_assert_eq!(times, usize::from(asked(at)), "byte {}", at);
+            }
+            prop_assert!(parts.iter().all(|(start, end)| start < end && *end <= length));
+        }
+    }
+}

@@ -131,3 +131,133 @@ fn stale_use(freshness: &Freshness, request: &RequestDirectives, ttl: i64) -> Op
 fn within(ttl: i64, window: u32) -> bool {
     window > 0 && -ttl <= i64::from(window) * 1000
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Effective, Rules,
+        testing::{Got, NOW, headers, time},
+    };
+
+    fn freshness(cache_control: &str) -> Freshness {
+        let got = Got::new(200, &[("cache-control", cache_control)]);
+        let exchange = got.exchange();
+        Freshness::of(&exchange, &Effective::of(exchange.response), &Rules::default())
+    }
+
+    fn asking(directives: &str) -> RequestDirectives {
+        RequestDirectives::of(&headers(&[("cache-control", directives)]))
+    }
+
+    /// What becomes of a response with `stored` directives, `after` seconds, for `asked` ones.
+    fn served(stored: &str, after: u64, asked: &str) -> Serve {
+        serve(&freshness(stored), &asking(asked), time(NOW + after))
+    }
+
+    fn instead_of_error(stored: &str, after: u64, asked: &str) -> Option<Serve> {
+        serve_instead_of_error(&freshness(stored), &asking(asked), time(NOW + after))
+    }
+
+    const fn stale(age: u32, ttl: i64, why: Staleness) -> Serve {
+        Serve::Stale { age, ttl, why }
+    }
+
+    #[test]
+    fn fresh_is_served_until_its_lifetime_ends() {
+        assert_eq!(served("max-age=60", 59, "x"), Serve::Fresh { age: 59, ttl: 1 });
+        assert_eq!(served("max-age=60", 60, "x"), Serve::Validate);
+        assert_eq!(
+            served("max-age=60, must-revalidate", 59, "x"),
+            Serve::Fresh { age: 59, ttl: 1 }
+        );
+    }
+
+    #[test]
+    fn no_cache_of_either_side_means_validation() {
+        assert_eq!(served("max-age=60, no-cache", 1, "x"), Serve::Validate);
+        assert_eq!(served("max-age=60", 1, "no-cache"), Serve::Validate);
+        assert_eq!(served("max-age=60, no-cache=\"a\"", 1, "x"), Serve::Fresh { age: 1, ttl: 59 });
+    }
+
+    #[test]
+    fn client_may_ask_for_younger_or_longer_lasting() {
+        assert_eq!(served("max-age=60", 10, "max-age=9"), Serve::Validate);
+        assert_eq!(served("max-age=60", 10, "max-age=10"), Serve::Fresh { age: 10, ttl: 50 });
+        assert_eq!(served("max-age=60", 10, "min-fresh=51"), Serve::Validate);
+        assert_eq!(served("max-age=60", 10, "min-fresh=50"), Serve::Fresh { age: 10, ttl: 50 });
+    }
+
+    #[test]
+    fn reload_does_not_disturb_what_is_immutable() {
+        assert_eq!(
+            served("max-age=60, immutable", 10, "max-age=0"),
+            Serve::Fresh { age: 10, ttl: 50 }
+        );
+        assert_eq!(served("max-age=60, immutable", 10, "no-cache"), Serve::Validate);
+        assert_eq!(served("max-age=60, immutable", 60, "max-age=0"), Serve::Validate);
+    }
+
+    #[test]
+    fn client_may_accept_stale() {
+        assert_eq!(served("max-age=60", 70, "max-stale=10"), stale(70, -10, Staleness::MaxStale));
+        assert_eq!(served("max-age=60", 71, "max-stale=10"), Serve::Validate);
+        assert_eq!(
+            served("max-age=60", 9999, "max-stale"),
+            stale(9999, -9939, Staleness::MaxStale)
+        );
+        assert_eq!(served("max-age=60", 70, "max-stale, max-age=65"), Serve::Validate);
+    }
+
+    #[test]
+    fn stale_is_served_while_it_is_revalidated_within_the_window() {
+        let stored = "max-age=60, stale-while-revalidate=30";
+        assert_eq!(served(stored, 90, "x"), stale(90, -30, Staleness::WhileRevalidate));
+        assert_eq!(served(stored, 91, "x"), Serve::Validate);
+        assert_eq!(served(stored, 90, "max-age=100"), Serve::Validate);
+    }
+
+    #[test]
+    fn nothing_stale_where_the_origin_forbids_it() {
+        for forbids in ["must-revalidate", "proxy-revalidate", "s-maxage=60", "no-cache"] {
+            let stored =
+                format!("max-age=60, stale-while-revalidate=99, stale-if-error=99, {forbids}");
+            assert_eq!(served(&stored, 70, "max-stale"), Serve::Validate, "{forbids}");
+            assert_eq!(instead_of_error(&stored, 70, "stale-if-error=99"), None, "{forbids}");
+        }
+    }
+
+    #[test]
+    fn site_may_let_s_maxage_leave_the_windows() {
+        let got = Got::new(200, &[("cache-control", "s-maxage=60, stale-while-revalidate=9")]);
+        let exchange = got.exchange();
+        let rules = Rules { s_maxage_allows_stale: true, ..Rules::default() };
+        let read = Freshness::of(&exchange, &Effective::of(exchange.response), &rules);
+        let served = serve(&read, &RequestDirectives::NONE, time(NOW + 65));
+        assert_eq!(served, stale(65, -5, Staleness::WhileRevalidate));
+    }
+
+    #[test]
+    fn error_is_replaced_within_either_sides_window() {
+        let stored = "max-age=60, stale-if-error=30";
+        assert_eq!(instead_of_error(stored, 90, "x"), Some(stale(90, -30, Staleness::IfError)));
+        assert_eq!(instead_of_error(stored, 91, "x"), None);
+        assert_eq!(
+            instead_of_error(stored, 91, "stale-if-error=31"),
+            Some(stale(91, -31, Staleness::IfError))
+        );
+        assert_eq!(
+            instead_of_error(stored, 10, "no-cache"),
+            Some(Serve::Fresh { age: 10, ttl: 50 })
+        );
+        assert_eq!(instead_of_error("max-age=60", 61, "x"), None);
+    }
+
+    #[test]
+    fn only_if_cached_never_reaches_the_origin() {
+        assert_eq!(served("max-age=60", 60, "only-if-cached"), Serve::GatewayTimeout);
+        assert_eq!(served("max-age=60", 6, "only-if-cached"), Serve::Fresh { age: 6, ttl: 54 });
+        assert_eq!(serve_missing(&asking("only-if-cached")), Serve::GatewayTimeout);
+        assert_eq!(serve_missing(&asking("x")), Serve::Validate);
+    }
+}

@@ -3,7 +3,7 @@
 use crate::{
     cache_control::{RequestDirectives, ResponseDirectives, Scope},
     exchange::Exchange,
-    freshness::{Freshness, is_heuristically_cacheable},
+    freshness::{Freshness, Source, is_heuristically_cacheable},
     range::ContentRange,
     rules::{Cookies, Rules},
     targeted::Effective,
@@ -97,7 +97,8 @@ pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoS
 /// # Errors
 /// The reason why it may not, [`NoStore::Partial`] for anything but one range of bytes.
 pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
-    let range = exchange.response.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+    let content_range = exchange.response.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+    let range = content_range.and_then(|told| told.range);
     if exchange.status != StatusCode::PARTIAL_CONTENT || range.is_none() {
         return Err(NoStore::Partial);
     }
@@ -159,7 +160,6 @@ fn useful(
     directives: &ResponseDirectives,
     freshness: &Freshness,
 ) -> Result<(), NoStore> {
-    use crate::freshness::Source;
     if freshness.source() == Source::None
         && !directives.public
         && !is_heuristically_cacheable(exchange.status)
@@ -200,4 +200,147 @@ fn is_understood(status: StatusCode) -> bool {
         status.as_u16(),
         200..=206 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 451 | 500..=505
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Got, NOW, http_date};
+    use std::time::Duration;
+
+    fn judged(got: &Got) -> Result<Storable, NoStore> {
+        may_store(&got.exchange(), &Rules::default())
+    }
+
+    fn refused(status: u16, response: &[(&'static str, &str)]) -> Option<NoStore> {
+        judged(&Got::new(status, response)).err()
+    }
+
+    fn refused_when(asked: &[(&'static str, &str)], cache_control: &str) -> Option<NoStore> {
+        judged(&Got::new(200, &[("cache-control", cache_control)]).asking(asked)).err()
+    }
+
+    #[test]
+    fn explicit_lifetime_makes_any_final_status_storable() {
+        for status in [200, 203, 204, 299, 301, 302, 303, 307, 400, 404, 410, 499, 500, 504, 599] {
+            assert_eq!(refused(status, &[("cache-control", "max-age=60")]), None, "{status}");
+        }
+        assert_eq!(refused(206, &[("cache-control", "max-age=60")]), Some(NoStore::Partial));
+        assert_eq!(refused(304, &[("cache-control", "max-age=60")]), Some(NoStore::NotModified));
+        assert_eq!(refused(103, &[("cache-control", "max-age=60")]), Some(NoStore::Interim));
+    }
+
+    #[test]
+    fn only_answers_to_get_are_stored() {
+        for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
+            let mut got = Got::new(200, &[("cache-control", "max-age=60")]);
+            got.method = method;
+            assert_eq!(judged(&got).err(), Some(NoStore::Method));
+        }
+    }
+
+    #[test]
+    fn what_forbids_storing_is_heard() {
+        for (directives, why) in [
+            ("max-age=60, no-store", NoStore::NoStore),
+            ("max-age=60, private", NoStore::Private),
+            ("max-age=60, private=\"a b\"", NoStore::Private),
+        ] {
+            assert_eq!(refused(200, &[("cache-control", directives)]), Some(why), "{directives}");
+        }
+        assert_eq!(
+            refused_when(&[("cache-control", "no-store")], "max-age=60"),
+            Some(NoStore::RequestNoStore)
+        );
+    }
+
+    #[test]
+    fn understood_status_outweighs_no_store() {
+        let directives = [("cache-control", "max-age=60, no-store, must-understand")];
+        assert_eq!(refused(200, &directives), None);
+        assert_eq!(refused(599, &directives), Some(NoStore::NotUnderstood));
+    }
+
+    #[test]
+    fn authorised_answer_needs_leave_to_be_shared() {
+        let asked = [("authorization", "Basic x")];
+        assert_eq!(refused_when(&asked, "max-age=60"), Some(NoStore::Authorization));
+        for leave in ["public", "s-maxage=60", "must-revalidate"] {
+            assert_eq!(refused_when(&asked, &format!("max-age=60, {leave}")), None, "{leave}");
+        }
+    }
+
+    #[test]
+    fn targeted_directives_decide_instead() {
+        let lines = |cdn| [("cache-control", "no-store"), ("cdn-cache-control", cdn)];
+        assert_eq!(refused(200, &lines("max-age=60")), None);
+        assert_eq!(refused(200, &lines("max-age=60, &&&")), Some(NoStore::NoStore));
+        let reversed = [("cache-control", "max-age=60"), ("cdn-cache-control", "private")];
+        assert_eq!(refused(200, &reversed), Some(NoStore::Private));
+    }
+
+    #[test]
+    fn response_without_use_is_not_stored() {
+        assert_eq!(refused(200, &[]), Some(NoStore::NoUse));
+        assert_eq!(refused(200, &[("cache-control", "max-age=0")]), Some(NoStore::NoUse));
+        assert_eq!(
+            refused(200, &[("cache-control", "max-age=60, no-cache")]),
+            Some(NoStore::NoUse)
+        );
+        assert_eq!(refused(201, &[("etag", "\"a\"")]), Some(NoStore::NoLifetime));
+        assert_eq!(refused(200, &[("etag", "\"a\"")]), None);
+        assert_eq!(refused(200, &[("cache-control", "no-cache"), ("etag", "\"a\"")]), None);
+        assert_eq!(refused(200, &[("cache-control", "max-age=0, stale-if-error=60")]), None);
+    }
+
+    #[test]
+    fn response_that_varies_on_all_is_not_stored() {
+        assert_eq!(
+            refused(200, &[("cache-control", "max-age=60"), ("vary", "a, *")]),
+            Some(NoStore::VaryAny)
+        );
+        let stored =
+            judged(&Got::new(200, &[("cache-control", "max-age=60"), ("vary", "A")])).unwrap();
+        assert_eq!(stored.vary.fields(), ["a"]);
+    }
+
+    #[test]
+    fn cookie_is_stored_only_where_the_origin_meant_it() {
+        let cookie = ("set-cookie", "s=1");
+        let (date, changed) = (http_date(NOW), http_date(NOW - 9000));
+        let guess = [cookie, ("date", &*date), ("last-modified", &*changed)];
+        assert_eq!(refused(200, &guess), Some(NoStore::SetCookie));
+        assert_eq!(refused(200, &[cookie, ("cache-control", "max-age=60")]), None);
+        let rules = Rules { cookies: Cookies::Refuse, ..Rules::default() };
+        let got = Got::new(200, &[cookie, ("cache-control", "max-age=60")]);
+        assert_eq!(may_store(&got.exchange(), &rules), Err(NoStore::SetCookie));
+        let kept_out =
+            Got::new(200, &[cookie, ("cache-control", "max-age=60, no-cache=\"set-cookie\"")]);
+        assert_eq!(may_store(&kept_out.exchange(), &rules).unwrap().strip, [header::SET_COOKIE]);
+    }
+
+    #[test]
+    fn part_is_judged_only_as_a_part() {
+        let got =
+            Got::new(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-4/10")]);
+        assert!(may_store_part(&got.exchange(), &Rules::default()).is_ok());
+        for (status, range) in [
+            (206, "bytes */10"),
+            (206, "bytes 5-4/10"),
+            (206, "lines 0-4/10"),
+            (200, "bytes 0-4/10"),
+        ] {
+            let got =
+                Got::new(status, &[("cache-control", "max-age=60"), ("content-range", range)]);
+            let judged = may_store_part(&got.exchange(), &Rules::default());
+            assert_eq!(judged.err(), Some(NoStore::Partial), "{status} {range}");
+        }
+    }
+
+    #[test]
+    fn errors_are_stored_as_the_site_says() {
+        let rules = Rules { negative_ttl: Some(Duration::from_secs(5)), ..Rules::default() };
+        let by = |status| may_store(&Got::new(status, &[]).exchange(), &rules).err();
+        assert_eq!((by(404), by(503)), (None, Some(NoStore::NoLifetime)));
+    }
 }

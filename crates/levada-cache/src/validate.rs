@@ -280,9 +280,12 @@ pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
             stored.append(name.clone(), value.clone());
         }
     }
-    // The age is counted from this answer, so one that came with an earlier answer is void.
-    if !answer.contains_key(header::AGE) {
-        stored.remove(header::AGE);
+    // Age is counted from this answer, so what an earlier one said about the time is void. A caller
+    // that sends the response on adds the `Date` of arrival (RFC 9110, Sec. 6.6.1).
+    for name in [header::AGE, header::DATE] {
+        if !answer.contains_key(&name) {
+            stored.remove(name);
+        }
     }
 }
 
@@ -313,11 +316,236 @@ pub fn not_modified_fields(stored: &HeaderMap) -> HeaderMap {
 /// Whether a stored field is sent with a 304. `Last-Modified` is, beside `ETag` too: it does no
 /// harm and helps caches that know only dates.
 pub fn belongs_in_304(name: &HeaderName) -> bool {
-    let describes = name.as_str().starts_with("content-") && *name != header::CONTENT_LOCATION;
-    !describes && !is_hop_by_hop(name)
+    const DESCRIBE_CONTENT: [HeaderName; 6] = [
+        header::CONTENT_TYPE,
+        header::CONTENT_LENGTH,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LANGUAGE,
+        header::CONTENT_RANGE,
+        HeaderName::from_static("content-md5"),
+    ];
+    !DESCRIBE_CONTENT.contains(name) && !is_hop_by_hop(name)
 }
 
 /// Whether a request can be answered from the store at all, by its method (RFC 9111, Sec. 4).
 pub fn is_cache_method(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, headers, http_date, time};
+    use proptest::prelude::*;
+
+    fn validators(lines: &[(&'static str, &str)]) -> Validators {
+        Validators::of(&headers(lines), time(NOW))
+    }
+
+    fn condition(stored: &[(&'static str, &str)], asked: &[(&'static str, &str)]) -> Condition {
+        validators(stored).evaluate(&headers(asked))
+    }
+
+    #[test]
+    fn listed_tag_gives_304_by_weak_comparison() {
+        use Condition::{NotModified, Send};
+        for (ours, theirs, expected) in [
+            ("\"a\"", "\"a\"", NotModified),
+            ("\"a\"", "W/\"a\"", NotModified),
+            ("W/\"a\"", "\"a\"", NotModified),
+            ("\"a\"", "\"x,y\", \"a\" ,\"z\"", NotModified),
+            ("\"x,y\"", "\"x,y\"", NotModified),
+            ("\"a\"", "*", NotModified),
+            ("\"a\"", "\"b\"", Send),
+            ("\"a\"", "a", Send),
+            ("\"a\"", "\"A\"", Send),
+            ("\"a\"", "", Send),
+            ("\"a\"", "w/\"a\"", Send),
+            ("a", "\"a\"", Send),
+        ] {
+            let asked = condition(&[("etag", ours)], &[("if-none-match", theirs)]);
+            assert_eq!(asked, expected, "{ours} against {theirs}");
+        }
+    }
+
+    #[test]
+    fn tags_count_before_dates() {
+        let stored = [("etag", "\"a\""), ("last-modified", &http_date(NOW - 100))];
+        let later = http_date(NOW);
+        let earlier = http_date(NOW - 1000);
+        let both = |tag, date: &str| {
+            condition(&stored, &[("if-none-match", tag), ("if-modified-since", date)])
+        };
+        assert_eq!(both("\"b\"", &later), Condition::Send);
+        assert_eq!(both("\"a\"", &earlier), Condition::NotModified);
+    }
+
+    #[test]
+    fn date_is_compared_with_last_modified_else_date_else_arrival() {
+        let (earlier, later) = (http_date(NOW - 100), http_date(NOW + 100));
+        let since = |stored: &[(&'static str, &str)], date: &str| {
+            condition(stored, &[("if-modified-since", date)]) == Condition::NotModified
+        };
+        let rfc850 = "Sunday, 06-Nov-94 08:49:37 GMT";
+        assert!(since(&[("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")], rfc850));
+        assert!(!since(&[("last-modified", &later)], &earlier));
+        assert!(since(&[("date", &earlier)], &earlier) && !since(&[("date", &later)], &earlier));
+        assert!(since(&[], &later) && !since(&[], &earlier));
+        assert!(!since(&[("last-modified", &earlier)], "yesterday"));
+    }
+
+    #[test]
+    fn conditions_on_the_current_state_go_to_the_origin() {
+        for name in ["if-match", "if-unmodified-since"] {
+            assert_eq!(condition(&[("etag", "\"a\"")], &[(name, "\"a\"")]), Condition::ForOrigin);
+        }
+    }
+
+    #[test]
+    fn if_range_needs_a_strong_match() {
+        let old = http_date(NOW - 100);
+        let now = http_date(NOW);
+        let honoured = |stored: &[(&'static str, &str)], value: &str| {
+            validators(stored).if_range(&headers(&[("if-range", value)]))
+        };
+        assert!(validators(&[]).if_range(&HeaderMap::new()));
+        assert!(honoured(&[("etag", "\"a\"")], "\"a\""));
+        assert!(!honoured(&[("etag", "\"a\"")], "\"b\""));
+        assert!(!honoured(&[("etag", "W/\"a\"")], "W/\"a\""));
+        assert!(honoured(&[("last-modified", &old), ("date", &now)], &old));
+        assert!(!honoured(&[("last-modified", &now), ("date", &now)], &now));
+        assert!(!honoured(&[("last-modified", &old), ("date", &now)], &now));
+        assert!(!honoured(&[], "junk"));
+    }
+
+    #[test]
+    fn parts_join_only_under_one_strong_validator() {
+        let (old, now) = (http_date(NOW - 100), http_date(NOW));
+        let same = |a: &[(&'static str, &str)], b: &[(&'static str, &str)]| {
+            validators(a).same_representation(&validators(b))
+        };
+        assert!(same(&[("etag", "\"a\"")], &[("etag", "\"a\"")]));
+        assert!(!same(&[("etag", "W/\"a\"")], &[("etag", "W/\"a\"")]));
+        assert!(!same(&[("etag", "\"a\"")], &[]) && !same(&[], &[]));
+        let dated = [("last-modified", &*old), ("date", &*now)];
+        assert!(same(&dated, &dated));
+        assert!(!same(&[("last-modified", &old)], &[("last-modified", &old)]));
+    }
+
+    #[test]
+    fn validating_request_carries_stored_validators_only() {
+        let mut request = headers(&[
+            ("if-none-match", "\"client\""),
+            ("if-modified-since", "x"),
+            ("range", "bytes=0-1"),
+            ("if-range", "\"client\""),
+            ("accept", "*/*"),
+        ]);
+        assert!(make_conditional(&mut request, &headers(&[("etag", "\"ours\"")])));
+        assert_eq!(request, headers(&[("accept", "*/*"), ("if-none-match", "\"ours\"")]));
+        assert!(!make_conditional(&mut request, &HeaderMap::new()));
+        assert_eq!(request, headers(&[("accept", "*/*")]));
+    }
+
+    #[test]
+    fn variants_are_offered_together() {
+        let all =
+            [validators(&[("etag", "\"a\"")]), validators(&[]), validators(&[("etag", "W/\"b\"")])];
+        let mut request = HeaderMap::new();
+        assert!(make_conditional_on_any(&mut request, &all));
+        assert_eq!(request["if-none-match"], "\"a\", W/\"b\"");
+        assert!(!make_conditional_on_any(&mut request, &all[1..2]));
+    }
+
+    #[test]
+    fn answer_304_selects_what_has_its_validator() {
+        let old = http_date(NOW - 100);
+        let tagged = validators(&[("etag", "\"a\""), ("last-modified", &old)]);
+        let selected = |lines: &[(&'static str, &str)]| tagged.selected_by(&headers(lines), true);
+        assert!(selected(&[("etag", "\"a\"")]) && selected(&[("etag", "W/\"a\"")]));
+        assert!(!selected(&[("etag", "\"b\""), ("last-modified", &old)]));
+        assert!(selected(&[("last-modified", &old)]));
+        assert!(!selected(&[("last-modified", &http_date(NOW))]));
+        assert!(tagged.selected_by(&HeaderMap::new(), true));
+        assert!(!tagged.selected_by(&HeaderMap::new(), false));
+        let weak = validators(&[("etag", "W/\"a\"")]);
+        assert!(!weak.selected_by(&headers(&[("etag", "\"a\"")]), true));
+    }
+
+    #[test]
+    fn answer_304_replaces_fields_but_not_what_describes_the_stored_bytes() {
+        let mut stored = headers(&[
+            ("content-length", "10"),
+            ("content-encoding", "br"),
+            ("content-type", "a/b"),
+            ("x-a", "1"),
+            ("x-a", "2"),
+            ("x-kept", "1"),
+            ("age", "50"),
+            ("date", "then"),
+        ]);
+        let answer = headers(&[
+            ("content-length", "0"),
+            ("content-encoding", "gzip"),
+            ("content-range", "bytes 0-1/2"),
+            ("content-type", "c/d"),
+            ("x-a", "3"),
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "5"),
+        ]);
+        update_stored(&mut stored, &answer);
+        let expected = headers(&[
+            ("content-length", "10"),
+            ("content-encoding", "br"),
+            ("content-type", "c/d"),
+            ("x-a", "3"),
+            ("x-kept", "1"),
+        ]);
+        assert_eq!(stored, expected);
+    }
+
+    #[test]
+    fn head_confirms_only_what_has_not_changed() {
+        let stored = headers(&[("etag", "\"a\""), ("content-length", "10")]);
+        assert!(head_confirms(&stored, &headers(&[("content-length", "10"), ("x", "y")])));
+        assert!(!head_confirms(&stored, &headers(&[("content-length", "11")])));
+        assert!(!head_confirms(&stored, &headers(&[("etag", "\"b\"")])));
+    }
+
+    #[test]
+    fn answer_304_to_a_client_does_not_describe_content() {
+        let stored = headers(&[
+            ("etag", "\"a\""),
+            ("content-type", "a/b"),
+            ("content-length", "5"),
+            ("content-location", "/x"),
+            ("vary", "foo"),
+        ]);
+        let sent = not_modified_fields(&stored);
+        assert_eq!(
+            sent,
+            headers(&[("etag", "\"a\""), ("content-location", "/x"), ("vary", "foo")])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(ours in field(), theirs in field()) {
+            let validators = Validators::of(
+                &[(header::ETAG, ours.clone()), (header::LAST_MODIFIED, ours)].into_iter().collect(),
+                time(NOW),
+            );
+            for name in CONDITIONAL {
+                let request = [(name, theirs.clone())].into_iter().collect();
+                let _ = validators.evaluate(&request);
+                let _ = validators.if_range(&request);
+            }
+        }
+    }
+
+    fn field() -> impl Strategy<Value = HeaderValue> {
+        r#"[W/"a, *\x80-\xff]{0,12}"#
+            .prop_filter_map("a field value", |text| HeaderValue::from_bytes(text.as_bytes()).ok())
+    }
 }
