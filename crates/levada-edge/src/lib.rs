@@ -1,3 +1,49 @@
 //! A Levada node: sockets around the policies and the cache.
+//!
+//! Start with `pipeline.rs`: the life of a request, top to bottom. What it calls, in order:
+//!
+//! ```text
+//! listener ─ connection ─ guard        a socket becomes well-formed requests
+//! identify                             site, object, key
+//! redirect ─ peers                     which node serves it (levada-policy decides)
+//! lookup ─ store                       what is stored and may be used (levada-cache decides)
+//! fill ─ fetch ─ forward ─ upstream    one fetch per object, from origins that are watched
+//! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
+//! ```
 
+mod admin;
+mod admission;
+mod body;
+mod clock;
+mod connection;
+mod explain;
+mod failure;
+mod fetch;
+mod fill;
+mod forward;
+mod guard;
+mod identify;
+mod listener;
+mod log;
+mod lookup;
+mod metrics;
+mod node;
+mod pace;
+mod passage;
+mod peers;
+mod pipeline;
+mod redirect;
+mod respond;
+mod run;
 pub mod settings;
+mod sites;
+mod sizes;
+mod stop;
+mod store;
+mod tls;
+mod upstream;
+
+pub use explain::{Candidate, ExplainError, Explanation, offline as explain};
+pub use node::StartError;
+pub use run::{Addresses, Counts, Running, run};
+pub use tls::TlsError;

@@ -128,6 +128,8 @@ pub struct Site {
     pub default_ttl: Option<Duration>,
     /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
     pub debug: bool,
+    /// Whether responses are stored at all; off, the site is only distributed.
+    pub cache: bool,
 }
 
 /// A policy with its parameters, checked against its declaration.

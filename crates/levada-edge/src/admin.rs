@@ -1,0 +1,194 @@
+//! Where operators come in: metrics, health, status, explain. Plain HTTP on an address that is never
+//! public.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use crate::{explain, node::Node, passage::CacheResult, stop::Stop, upstream::Server};
+
+/// Serves operators until the node stops.
+pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.begun() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let node = node.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let response = answer(&node, &request);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(30))
+                .serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = served.await {
+                tracing::debug!(%error, "admin connection");
+            }
+        });
+    }
+}
+
+fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+    }
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, "/metrics /healthz /readyz /status /explain?url=URL\n"),
+        "/healthz" => text(StatusCode::OK, "alive\n"),
+        "/readyz" => ready(node),
+        "/metrics" => metrics(node),
+        "/status" => json(StatusCode::OK, &status(node)),
+        "/explain" => explained(node, request),
+        _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
+    }
+}
+
+/// Ready to serve: some origin of every site is up.
+fn ready(node: &Node) -> Response<Full<Bytes>> {
+    let cut_off = node.sites.iter().find(|site| {
+        !site.origins.is_empty() && site.origins.iter().all(|o| !o.server.health.is_up())
+    });
+    match cut_off {
+        None => text(StatusCode::OK, "ready\n"),
+        Some(site) => {
+            let hosts = site.settings.hosts.join(", ");
+            text(StatusCode::SERVICE_UNAVAILABLE, &format!("every origin of {hosts} is down\n"))
+        }
+    }
+}
+
+fn metrics(node: &Node) -> Response<Full<Bytes>> {
+    let metrics = &node.metrics;
+    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    metrics.cache_bytes.set(whole(node.store.bytes()));
+    metrics.cache_objects.set(whole(node.store.len() as u64));
+    metrics.filling_bytes.set(whole(node.fills.bytes()));
+    let tracked = node.sites.iter().map(|site| site.decider.tracked());
+    let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
+    metrics.tracked_objects.set(whole(objects as u64));
+    metrics.tracked_bytes.set(whole(bytes as u64));
+    let mut response = text(StatusCode::OK, &metrics.page());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let query = request.uri().query().unwrap_or_default();
+    let url = query.strip_prefix("url=").map(decode).unwrap_or_default();
+    match explain::live(node, &url) {
+        Ok(explanation) => json(StatusCode::OK, &explanation),
+        Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
+    }
+}
+
+/// A node's state in one page: what `levada demo` and scripts read.
+#[derive(Serialize)]
+struct Status {
+    name: String,
+    uptime_seconds: f64,
+    in_flight: i64,
+    in_service: u32,
+    capacity: u32,
+    hits: u64,
+    misses: u64,
+    collapsed: u64,
+    relayed: u64,
+    bytes_sent: u64,
+    origin_bytes: u64,
+    cache_bytes: u64,
+    cache_objects: usize,
+    peers: Vec<ServerStatus>,
+    origins: Vec<ServerStatus>,
+}
+
+#[derive(Serialize)]
+struct ServerStatus {
+    name: String,
+    address: String,
+    up: bool,
+    /// Requests sent and not finished, by the policies' count.
+    outstanding: Option<u32>,
+    connections: usize,
+    waiting: usize,
+}
+
+fn status(node: &Node) -> Status {
+    let count = |result| node.metrics.count(false, result) + node.metrics.count(true, result);
+    let peers = node.peers.iter().flat_map(|peers| {
+        peers.servers().map(|(n, s)| server_status(s, Some(peers.loads().of(n))))
+    });
+    let origins = node.sites.iter().flat_map(|site| &site.origins);
+    Status {
+        name: node.settings.name.clone(),
+        uptime_seconds: node.clock.uptime().as_secs_f64(),
+        in_flight: node.metrics.in_flight.get(),
+        in_service: node.capacity.held(),
+        capacity: node.settings.limits.capacity,
+        hits: count(CacheResult::Hit),
+        misses: [CacheResult::Miss, CacheResult::Expired, CacheResult::Revalidated]
+            .into_iter()
+            .map(count)
+            .sum(),
+        collapsed: count(CacheResult::Collapsed),
+        relayed: count(CacheResult::Relayed),
+        bytes_sent: node.metrics.bytes_sent(),
+        origin_bytes: node.metrics.origin_bytes.get(),
+        cache_bytes: node.store.bytes(),
+        cache_objects: node.store.len(),
+        peers: peers.collect(),
+        origins: origins.map(|o| server_status(&o.server, None)).collect(),
+    }
+}
+
+fn server_status(server: &Server, outstanding: Option<u32>) -> ServerStatus {
+    ServerStatus {
+        name: server.name.to_string(),
+        address: server.address.to_string(),
+        up: server.health.is_up(),
+        outstanding,
+        connections: server.busy(),
+        waiting: server.waiting(),
+    }
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
+    let text_body = serde_json::to_string_pretty(body).unwrap_or_default() + "\n";
+    let mut response = text(status, &text_body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let hex = (first == b'%').then(|| after.get(..2)).flatten();
+        let byte = hex.and_then(|h| u8::from_str_radix(std::str::from_utf8(h).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

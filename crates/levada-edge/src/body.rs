@@ -1,0 +1,279 @@
+//! The bodies that pass through a node, and what must happen when one ends.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use crate::{
+    fill::Reader, guard::Exchange, pace::Paced, passage::Passage, store::Object, upstream::Lease,
+};
+
+/// An error that ends a body early: hyper then cuts the connection, so that the client can tell.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the server's body broke off: {0}")]
+    Upstream(#[from] hyper::Error),
+    #[error("the server sent nothing for too long")]
+    Stalled,
+    #[error("the fill of this object failed")]
+    Fill,
+}
+
+/// The body of a request on its way to a server.
+pub(crate) enum RequestBody {
+    None,
+    Client(Incoming),
+}
+
+impl RequestBody {
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::None => Poll::Ready(None),
+            Self::Client(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Client(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::None => SizeHint::with_exact(0),
+            Self::Client(body) => body.size_hint(),
+        }
+    }
+}
+
+/// The body of a response on its way to a client.
+pub(crate) struct ResponseBody {
+    source: Source,
+    pace: Option<Box<Paced>>,
+    /// Drops when the body has ended or was given up.
+    passage: Option<Box<Passage>>,
+    exchange: Option<Exchange>,
+}
+
+/// Where a response body comes from.
+pub(crate) enum Source {
+    Empty,
+    /// A short text of this node's own.
+    Text(Bytes),
+    /// A stored object: its segments from `next` on.
+    Stored { object: Arc<Object>, next: usize },
+    /// An object that is being fetched.
+    Filling(Reader),
+    /// A server's body, passed through.
+    Upstream(Relay),
+}
+
+/// A server's body with the connection that it arrives on.
+pub(crate) struct Relay {
+    body: Incoming,
+    lease: Lease,
+    /// Fires when the server has sent nothing for too long. Made when there is something to wait
+    /// for: most bodies arrive with their heads.
+    stall: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
+    /// A frame came in since the stall timer was set: it is set anew only when it fires, which costs
+    /// nothing per frame.
+    moved: bool,
+}
+
+impl ResponseBody {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, pace: None, passage: None, exchange: None }
+    }
+
+    pub(crate) fn text(text: impl Into<Bytes>) -> Self {
+        Self::new(Source::Text(text.into()))
+    }
+
+    /// Slows the body down to the node's serving rate, if it has one.
+    pub(crate) fn paced(mut self, pace: Option<Paced>) -> Self {
+        self.pace = pace.map(Box::new);
+        self
+    }
+
+    /// Takes along what is counted until the body ends.
+    pub(crate) fn with(mut self, passage: Box<Passage>) -> Self {
+        self.passage = Some(passage);
+        self
+    }
+
+    /// Holds the connection's count of requests being answered.
+    pub(crate) fn of_exchange(mut self, exchange: Exchange) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
+}
+
+impl Relay {
+    pub(crate) fn new(body: Incoming, lease: Lease, patience: Duration) -> Self {
+        let mut relay = Self { body, lease, stall: None, patience, moved: false };
+        if relay.body.is_end_stream() {
+            relay.lease.give_back();
+        }
+        relay
+    }
+
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.moved = true;
+                if self.body.is_end_stream() {
+                    self.lease.give_back();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.lease.give_back();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Pending => self.poll_stall(cx),
+        }
+    }
+
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let patience = self.patience;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        while stall.as_mut().poll(cx).is_ready() {
+            if !std::mem::take(&mut self.moved) {
+                return Poll::Ready(Some(Err(BodyError::Stalled)));
+            }
+            stall.as_mut().reset(tokio::time::Instant::now() + patience);
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// The next piece, for callers that are not bodies themselves.
+    pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+}
+
+impl Source {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Empty => Poll::Ready(None),
+            Self::Text(text) => {
+                let text = std::mem::take(text);
+                *self = Self::Empty;
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+            Self::Stored { object, next } => {
+                let segment = object.body().get(*next).cloned();
+                *next += 1;
+                Poll::Ready(segment.map(|s| Ok(Frame::data(s))))
+            }
+            Self::Filling(reader) => reader.poll(cx).map(|piece| piece.map(|p| p.map(Frame::data))),
+            Self::Upstream(relay) => relay.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Text(text) => text.is_empty(),
+            Self::Stored { object, next } => *next >= object.body().len(),
+            Self::Filling(_) => false,
+            Self::Upstream(relay) => relay.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Self::Stored { object, next: 0 } => SizeHint::with_exact(object.len()),
+            Self::Stored { .. } => SizeHint::default(),
+            Self::Filling(reader) => reader.size_hint(),
+            Self::Upstream(relay) => relay.size_hint(),
+        }
+    }
+}
+
+impl ResponseBody {
+    fn ended(&self) -> bool {
+        self.source.is_end_stream() && self.pace.as_ref().is_none_or(|pace| pace.is_empty())
+    }
+
+    fn note(&mut self, item: &Option<Result<Frame<Bytes>, BodyError>>) {
+        // hyper does not poll again past an end that it can foresee.
+        let ended = item.is_none() || self.ended();
+        let Some(passage) = &mut self.passage else { return };
+        match item {
+            Some(Ok(frame)) => passage.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(error)) => return passage.cut(error),
+            None => {}
+        }
+        if ended {
+            passage.finished();
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if let Some(pace) = &mut this.pace {
+            std::task::ready!(pace.poll_ready(cx));
+        }
+        let polled = match &mut this.pace {
+            Some(pace) => pace.cut(cx, |cx| this.source.poll(cx)),
+            None => this.source.poll(cx),
+        };
+        let item = std::task::ready!(polled);
+        this.note(&item);
+        Poll::Ready(item)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.source.size_hint()
+    }
+}

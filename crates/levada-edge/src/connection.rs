@@ -1,0 +1,194 @@
+//! One connection: TLS if any, then HTTP/1.1 or HTTP/2, until it ends.
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    body::ResponseBody,
+    guard::{Ending, Guarded, Ledger},
+    node::Node,
+    pipeline,
+    stop::Stop,
+};
+
+/// Which door a request came in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// A listener for clients.
+    Client {
+        /// Whether over TLS.
+        tls: bool,
+    },
+    /// The listener for peers.
+    Peer,
+}
+
+/// Who asks, and by which door.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) door: Door,
+    pub(crate) client: IpAddr,
+}
+
+/// What a listener is for and what it speaks.
+pub(crate) struct Entrance {
+    pub(crate) door: Door,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// HTTP/2 without TLS, by prior knowledge.
+    pub(crate) h2c: bool,
+}
+
+/// Streams of one HTTP/2 connection at once: a browser's worth.
+const STREAMS: u32 = 128;
+/// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
+const RESET_STREAMS: usize = 64;
+/// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(
+    node: Arc<Node>,
+    entrance: &Entrance,
+    stream: TcpStream,
+    client: IpAddr,
+    stop: Stop,
+) {
+    node.metrics.connections.inc();
+    let visit = Visit { door: entrance.door, client };
+    let ending = match &entrance.tls {
+        Some(tls) => encrypted(&node, visit, tls, stream, stop).await,
+        None if entrance.h2c && speaks_h2(&node, &stream).await => {
+            http2(&node, visit, stream, stop).await
+        }
+        None => http1(&node, visit, stream, stop).await,
+    };
+    node.metrics.connections.dec();
+    node.metrics.ended(ending);
+    match ending {
+        Ending::Finished | Ending::Closed | Ending::IdleTimeout => {}
+        other => tracing::info!(%client, reason = other.as_str(), "connection ended"),
+    }
+}
+
+async fn encrypted(
+    node: &Arc<Node>,
+    visit: Visit,
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    stop: Stop,
+) -> Ending {
+    let handshake = tokio::time::timeout(node.settings.limits.head_timeout, tls.accept(stream));
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::info!(client = %visit.client, %error, "TLS handshake failed");
+            return Ending::Broken;
+        }
+        Err(_) => return Ending::HeadTimeout,
+    };
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        http2(node, visit, stream, stop).await
+    } else {
+        http1(node, visit, stream, stop).await
+    }
+}
+
+async fn http1<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Ending
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &node.settings.limits;
+    let ledger = Arc::new(Ledger::default());
+    let guarded = Guarded::new(stream, ledger.clone(), limits);
+    let service = service_fn(|request: Request<Incoming>| {
+        let exchange = ledger.begin();
+        async move {
+            let response = pipeline::serve(node, visit, request).await;
+            Ok::<_, Infallible>(response.map(|body| body.of_exchange(exchange)))
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .max_headers(limits.header_count + 1)
+        .max_buf_size((limits.head_size * 2).max(64 << 10))
+        .half_close(true)
+        .serve_connection(TokioIo::new(guarded), service);
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.begun() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(client = %visit.client, %error, "connection");
+    }
+    ledger.ending()
+}
+
+async fn http2<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Ending
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &node.settings.limits;
+    let service = service_fn(|request: Request<Incoming>| {
+        let node = node.clone();
+        async move {
+            Ok::<Response<ResponseBody>, Infallible>(
+                pipeline::serve(&node, visit, request).await,
+            )
+        }
+    });
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_local_error_reset_streams(Some(RESET_STREAMS * 4))
+        .max_pending_accept_reset_streams(RESET_STREAMS)
+        .max_header_list_size(u32::try_from(limits.head_size).unwrap_or(u32::MAX))
+        .adaptive_window(true)
+        // A connection whose pings go unanswered is gone, whatever its streams are doing.
+        .keep_alive_interval(limits.idle_timeout / 2)
+        .keep_alive_timeout(Duration::from_secs(10))
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.begun() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    match result {
+        Ok(()) => Ending::Finished,
+        Err(error) => {
+            tracing::debug!(client = %visit.client, %error, "connection");
+            Ending::Broken
+        }
+    }
+}
+
+/// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
+async fn speaks_h2(node: &Node, stream: &TcpStream) -> bool {
+    let look = async {
+        let mut bytes = [0; PREFACE.len()];
+        loop {
+            let seen = stream.peek(&mut bytes).await.unwrap_or(0);
+            if seen == 0 || bytes[..seen] != PREFACE[..seen] {
+                return false;
+            }
+            if seen == PREFACE.len() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(node.settings.limits.head_timeout, look).await.unwrap_or(false)
+}

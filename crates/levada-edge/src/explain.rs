@@ -1,0 +1,157 @@
+//! Which node would serve a URL, and why: the answer to "which backend, and why?".
+
+use http::Uri;
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_types::{Key, Request, Timestamp};
+use serde::Serialize;
+
+use crate::{identify, node::Node, redirect::Decider, settings::Settings};
+
+/// Why a node would be chosen, with everything that the decision rests upon.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// The effective request URI: what is hashed.
+    pub url: String,
+    /// Its hash, in hexadecimal.
+    pub key: String,
+    /// The site's policy.
+    pub policy: String,
+    /// The node that decides.
+    pub redirector: String,
+    /// The node that would serve; `None` when none is up.
+    pub node: Option<String>,
+    /// Why: hash, replica, spill, least, class, chance.
+    pub reason: Option<&'static str>,
+    /// How many nodes are responsible for the object after this decision.
+    pub set_size: u32,
+    /// The nodes that are responsible now.
+    pub set: Vec<String>,
+    /// All candidates in the policy's order, with what was known of each.
+    pub candidates: Vec<Candidate>,
+    /// The size of the object, where a response has told it.
+    pub size: Option<u64>,
+}
+
+/// One node as the decision saw it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    /// Its name.
+    pub node: String,
+    /// Requests this redirector has sent to it that are not finished.
+    pub outstanding: u32,
+    /// Its weight.
+    pub weight: f64,
+    /// Its distance relative to the nearest node.
+    pub distance: f64,
+    /// Whether it is up.
+    pub up: bool,
+    /// How far its slow start has got; 1 when it is warm.
+    pub ramp: f64,
+}
+
+/// Why a URL cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// It is no absolute URL.
+    #[error("`{0}` is no absolute URL: write it as in http://www.example.com/path")]
+    NotAbsolute(String),
+    /// No site has this host.
+    #[error("no site answers to the host `{0}`; look at `hosts` of each [[site]]")]
+    UnknownHost(String),
+    /// The site's policy cannot be built.
+    #[error(transparent)]
+    Policy(#[from] levada_policy::BuildError),
+}
+
+/// What a running node would do now. Changes nothing.
+pub(crate) fn live(node: &Node, url: &str) -> Result<Explanation, ExplainError> {
+    let (identity, host) = split(url)?;
+    let site = node
+        .sites
+        .find(identify::without_port(&host))
+        .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
+    let now = node.clock.now();
+    let Some(peers) = &node.peers else {
+        let own = ClusterNode::new(&node.settings.name);
+        let cluster = Cluster::new(vec![own], LoadTable::new(1));
+        return Ok(explain(&site.decider, &cluster, identity, &node.settings.name, None, now));
+    };
+    let size = node.sizes.get(Key::of(identity.as_bytes()));
+    Ok(explain(&site.decider, &peers.cluster(), identity, &node.settings.name, size, now))
+}
+
+/// What a node with these settings would do when it has just started and every node is up and idle.
+///
+/// # Errors
+/// When the URL is not absolute or no site has its host.
+pub fn offline(settings: &Settings, url: &str) -> Result<Explanation, ExplainError> {
+    let (identity, host) = split(url)?;
+    let wanted = identify::without_port(&host);
+    let site = settings
+        .sites
+        .iter()
+        .find(|site| site.hosts.iter().any(|pattern| matches(pattern, wanted)))
+        .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
+    let nodes: Vec<ClusterNode> = match &settings.peering {
+        Some(peering) => crate::peers::nodes(peering),
+        None => vec![ClusterNode::new(&settings.name)],
+    };
+    let seed = settings.seed.unwrap_or_default();
+    let redirectors = nodes.len() as u32;
+    let decider = Decider::new(&site.policy, redirectors, settings.limits.capacity, seed)?;
+    let loads = LoadTable::new(nodes.len());
+    let cluster = Cluster::new(nodes, loads);
+    Ok(explain(&decider, &cluster, identity, &settings.name, None, Timestamp::ZERO))
+}
+
+fn explain(
+    decider: &Decider,
+    cluster: &Cluster,
+    identity: String,
+    redirector: &str,
+    size: Option<u64>,
+    now: Timestamp,
+) -> Explanation {
+    let key = Key::of(identity.as_bytes());
+    let request = Request { size, ..Request::new(key) };
+    let (pick, candidates) = decider.foretell(&request, cluster, now);
+    let name = |node: NodeIndex| cluster.node(node).name.to_string();
+    Explanation {
+        url: identity,
+        key: format!("{:016x}", key.0),
+        policy: decider.name().to_owned(),
+        redirector: redirector.to_owned(),
+        node: pick.map(|p| name(p.node)),
+        reason: pick.map(|p| p.reason.as_str()),
+        set_size: pick.map_or(0, |p| p.set_size),
+        set: candidates.order.iter().take(candidates.set_size).map(|n| name(*n)).collect(),
+        candidates: candidates.order.iter().map(|n| candidate(cluster, *n)).collect(),
+        size,
+    }
+}
+
+fn candidate(cluster: &Cluster, node: NodeIndex) -> Candidate {
+    let seen = cluster.node(node);
+    Candidate {
+        node: seen.name.to_string(),
+        outstanding: cluster.load(node),
+        weight: seen.weight,
+        distance: seen.distance,
+        up: seen.up,
+        ramp: seen.ramp,
+    }
+}
+
+fn split(url: &str) -> Result<(String, String), ExplainError> {
+    url.parse::<Uri>()
+        .ok()
+        .and_then(|uri| identify::identity_of(&uri))
+        .ok_or_else(|| ExplainError::NotAbsolute(url.to_owned()))
+}
+
+fn matches(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(suffix) => host.ends_with(&suffix.to_ascii_lowercase()) && host.len() > suffix.len(),
+        None => pattern.eq_ignore_ascii_case(host),
+    }
+}

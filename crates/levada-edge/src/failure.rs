@@ -1,0 +1,168 @@
+//! What can go wrong with one request: whose fault it is, what the client is told, whether another
+//! server may be tried.
+
+use http::StatusCode;
+
+/// Why a request could not be served as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    // The client's.
+    /// The request names no host, or one that cannot be.
+    BadHost,
+    /// No site answers to the host.
+    UnknownHost,
+    /// The method is not one that passes a proxy.
+    Method,
+    /// `Expect` asks for something unknown (RFC 9110 Sec. 10.1.1).
+    Expectation,
+    /// The request has passed this CDN too often (RFC 8586).
+    Loop,
+    /// The sender on the peer listener is no peer.
+    NoPeer,
+    /// The client wants a stored response only, and there is none (RFC 9111 Sec. 5.2.1.7).
+    OnlyIfCached,
+    /// The request body ended early or too late.
+    RequestBody,
+    // The server's: an origin or a peer.
+    /// Its name does not resolve.
+    Dns,
+    /// It refuses connections, or cannot be reached.
+    Connect,
+    /// It did not accept a connection in time.
+    ConnectTimeout,
+    /// TLS with it failed.
+    Tls,
+    /// It closed the connection without a response.
+    NoResponse,
+    /// It did not answer in time.
+    ResponseTimeout,
+    /// It answered something that is not HTTP, or not as HTTP wants it.
+    BadResponse,
+    /// A peer is full and said so.
+    PeerFull,
+    // This node's.
+    /// Every server is down.
+    AllDown,
+    /// Too many requests wait for a connection to the server.
+    QueueFull,
+    /// No connection to the server became free in time.
+    QueueTimeout,
+    /// This node holds as many requests as it can.
+    Overload,
+}
+
+impl Failure {
+    /// What the client is told.
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::BadHost | Self::RequestBody => StatusCode::BAD_REQUEST,
+            Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
+            Self::Method => StatusCode::NOT_IMPLEMENTED,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::NoPeer => StatusCode::FORBIDDEN,
+            Self::OnlyIfCached | Self::ConnectTimeout | Self::ResponseTimeout => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::Dns | Self::Connect | Self::Tls | Self::NoResponse | Self::BadResponse => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::PeerFull
+            | Self::AllDown
+            | Self::QueueFull
+            | Self::QueueTimeout
+            | Self::Overload => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// One sentence for the client and the log.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::BadHost => "the request names no valid host",
+            Self::UnknownHost => "no site here answers to this host",
+            Self::Method => "this method does not pass a cache",
+            Self::Expectation => "only 100-continue can be expected",
+            Self::Loop => "the request has passed this CDN too often",
+            Self::NoPeer => "only peers may speak here",
+            Self::OnlyIfCached => "nothing stored that could be served",
+            Self::RequestBody => "the request body broke off",
+            Self::Dns => "the server's name does not resolve",
+            Self::Connect => "the server refuses connections",
+            Self::ConnectTimeout => "the server did not accept a connection in time",
+            Self::Tls => "the server's TLS failed",
+            Self::NoResponse => "the server closed without a response",
+            Self::ResponseTimeout => "the server did not answer in time",
+            Self::BadResponse => "the server's answer is not HTTP",
+            Self::PeerFull => "the peer is full",
+            Self::AllDown => "every server is down",
+            Self::QueueFull => "too many requests wait for the server",
+            Self::QueueTimeout => "no connection to the server became free in time",
+            Self::Overload => "this node is full",
+        }
+    }
+
+    /// The error type of `Proxy-Status` (RFC 9209 Sec. 2.3).
+    pub(crate) const fn proxy_error(self) -> &'static str {
+        match self {
+            Self::BadHost
+            | Self::UnknownHost
+            | Self::Method
+            | Self::Expectation
+            | Self::RequestBody => "http_request_error",
+            Self::NoPeer => "http_request_denied",
+            Self::Loop => "proxy_loop_detected",
+            Self::OnlyIfCached => "destination_unavailable",
+            Self::Dns => "dns_error",
+            Self::Connect => "connection_refused",
+            Self::ConnectTimeout => "connection_timeout",
+            Self::Tls => "tls_protocol_error",
+            Self::NoResponse => "connection_terminated",
+            Self::ResponseTimeout => "http_response_timeout",
+            Self::BadResponse => "http_protocol_error",
+            Self::PeerFull | Self::AllDown => "destination_unavailable",
+            Self::QueueFull | Self::QueueTimeout | Self::Overload => "connection_limit_reached",
+        }
+    }
+
+    /// Whether the server that was asked is to blame: it counts against its health.
+    pub(crate) const fn blames_server(self) -> bool {
+        matches!(
+            self,
+            Self::Dns
+                | Self::Connect
+                | Self::ConnectTimeout
+                | Self::Tls
+                | Self::NoResponse
+                | Self::ResponseTimeout
+                | Self::BadResponse
+        )
+    }
+
+    /// Whether another server might do better.
+    pub(crate) const fn worth_retrying(self) -> bool {
+        self.blames_server() || matches!(self, Self::PeerFull | Self::QueueFull | Self::QueueTimeout)
+    }
+
+    /// Whether the client should come back soon.
+    pub(crate) const fn retry_after(self) -> Option<u64> {
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => Some(1),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_never_blamed_on_servers() {
+        for failure in [Failure::BadHost, Failure::Loop, Failure::RequestBody] {
+            assert!(failure.status().is_client_error() || failure == Failure::Loop);
+            assert!(!failure.blames_server() && !failure.worth_retrying());
+        }
+        assert_eq!(Failure::Overload.retry_after(), Some(1));
+        assert_eq!(Failure::Connect.retry_after(), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Fetching an object from the origin into the store, for everyone who waits for it.
+
+use std::{
+    sync::Arc,
+    time::SystemTime,
+};
+
+use http::{HeaderMap, Method, StatusCode, header, response};
+use levada_cache::{
+    Exchange as Judged, Rules, Storable, Validators, make_conditional, may_store, strip_fields,
+    strip_response, update_stored,
+};
+use levada_types::Key;
+
+use crate::{
+    body::{Relay, RequestBody},
+    clock,
+    fill::{Passed, Writer},
+    forward,
+    identify::Asked,
+    node::Node,
+    sites::Site,
+    store::{Object, StoredHead},
+    upstream::{Exchange, Head},
+};
+
+/// One fetch, with everything that its task needs to own.
+pub(crate) struct Fetch {
+    pub(crate) node: Arc<Node>,
+    pub(crate) site: Arc<Site>,
+    /// The key of the URI.
+    pub(crate) key: Key,
+    pub(crate) identity: String,
+    /// What goes to the origin.
+    pub(crate) head: Head,
+    /// The client's fields, by which a variant is selected.
+    pub(crate) asked: HeaderMap,
+    /// What is stored and needs validation.
+    pub(crate) stored: Option<Arc<Object>>,
+}
+
+impl Fetch {
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        asked: &Asked,
+        mut head: Head,
+        fields: HeaderMap,
+        stored: Option<Arc<Object>>,
+    ) -> Self {
+        let none = HeaderMap::new();
+        let validators = stored.as_ref().map_or(&none, |object| &object.head.headers);
+        make_conditional(&mut head.headers, validators);
+        head.headers.remove(header::RANGE);
+        head.method = Method::GET;
+        Self {
+            node: node.clone(),
+            site: asked.site.clone(),
+            key: asked.key,
+            identity: asked.identity.clone(),
+            head,
+            asked: fields,
+            stored,
+        }
+    }
+
+    /// Fetches. Runs in a task of its own, so that no client's abort ends it.
+    pub(crate) async fn run(mut self, writer: Writer) {
+        let requested = clock::wall();
+        let sent =
+            forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
+        let Exchange { response, lease } = match sent {
+            Ok(exchange) => exchange,
+            Err(failed) => return writer.fail(failed.failure),
+        };
+        let received = clock::wall();
+        let (mut head, body) = response.into_parts();
+        let patience = self.node.settings.limits.response_body_timeout;
+        let relay = Relay::new(body, lease, patience);
+        if head.status == StatusCode::NOT_MODIFIED
+            && let Some(stored) = self.stored.take()
+        {
+            return self.renew(&stored, &head, requested, received, writer);
+        }
+        let verdict = self.judge(head.status, &head.headers, requested, received);
+        strip_response(&mut head.headers);
+        match verdict {
+            Ok(storable) => {
+                let head = self.stored_head(head, storable, received);
+                self.store(head, relay, writer).await;
+            }
+            Err(reason) => {
+                // Whatever was stored for this URI has been superseded.
+                self.node.store.remove(self.key);
+                writer.pass(Passed { head, relay, reason });
+            }
+        }
+    }
+
+    fn judge(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        requested: SystemTime,
+        received: SystemTime,
+    ) -> Result<Storable, &'static str> {
+        let rules = Rules { default_ttl: self.site.settings.default_ttl, ..Rules::default() };
+        let exchange = Judged {
+            method: &Method::GET,
+            request: &self.asked,
+            status,
+            response: headers,
+            requested,
+            received,
+        };
+        let storable = may_store(&exchange, &rules).map_err(levada_cache::NoStore::as_str)?;
+        match content_length(headers) {
+            Some(length) if length > self.node.settings.cache.max_object => Err("too-large"),
+            _ => Ok(storable),
+        }
+    }
+
+    fn stored_head(
+        &self,
+        head: response::Parts,
+        storable: Storable,
+        received: SystemTime,
+    ) -> StoredHead {
+        let mut headers = head.headers;
+        let validators = Validators::of(&headers, received);
+        strip_fields(&mut headers, &storable.strip);
+        headers.remove(header::AGE);
+        StoredHead {
+            status: head.status,
+            headers,
+            freshness: storable.freshness,
+            validators,
+            variant: storable.vary.key(&self.asked),
+            vary: storable.vary,
+        }
+    }
+
+    /// Lets the object grow under the eyes of its readers, then keeps it.
+    async fn store(self, head: StoredHead, mut relay: Relay, mut writer: Writer) {
+        let length = content_length(&head.headers);
+        let head = Arc::new(head);
+        writer.share(head.clone(), length);
+        while let Some(frame) = relay.next().await {
+            // Dropping the writer says that the fetch has failed.
+            let Ok(frame) = frame else {
+                tracing::info!(uri = self.identity, "the origin's body broke off");
+                return;
+            };
+            let Ok(piece) = frame.into_data() else { continue };
+            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            if !writer.push(piece).await {
+                return;
+            }
+        }
+        if let Some((pieces, bytes)) = writer.complete() {
+            let head = StoredHead::clone(&head);
+            let object = Object::new(&self.identity, head, pieces.iter(), bytes);
+            self.node.store.put(self.key, Arc::new(object));
+        }
+    }
+
+    /// A 304: the stored response lives on under renewed fields (RFC 9111 Sec. 4.3.4).
+    fn renew(
+        self,
+        stored: &Object,
+        answer: &response::Parts,
+        requested: SystemTime,
+        received: SystemTime,
+        writer: Writer,
+    ) {
+        let mut headers = stored.head.headers.clone();
+        update_stored(&mut headers, &answer.headers);
+        let verdict = self.judge(stored.head.status, &headers, requested, received);
+        let mut head = StoredHead { headers, ..stored.head.clone() };
+        head.headers.remove(header::AGE);
+        match verdict {
+            Ok(storable) => {
+                head.validators = Validators::of(&head.headers, received);
+                head.freshness = storable.freshness;
+                let renewed = Arc::new(stored.renewed(head));
+                self.node.store.put(self.key, renewed.clone());
+                writer.renewed(renewed);
+            }
+            // It may be used this once, but no longer be kept.
+            Err(_) => {
+                self.node.store.remove(self.key);
+                writer.renewed(Arc::new(stored.renewed(head)));
+            }
+        }
+    }
+}
+
+/// The length that a head tells.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,183 @@
+//! Requests to other servers: what they carry, and the tries until one has answered.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Version,
+    header::{self, HOST, VIA},
+    request::Parts,
+};
+use levada_cache::strip_request;
+use levada_policy::{NodeIndex, Pick};
+use levada_types::Request as PolicyRequest;
+
+use crate::{
+    body::RequestBody,
+    connection::{Door, Visit},
+    failure::Failure,
+    identify::{Asked, CDN_ID, CDN_LOOP, FORWARDED_PROTO},
+    node::Node,
+    passage::Passage,
+    peers::{PEER, Peers, REFUSED},
+    redirect::retried,
+    respond::append_member,
+    sites::Site,
+    upstream::{Exchange, Head},
+};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// A request that no server has answered, and the last one that was asked.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    pub(crate) next_hop: Option<Arc<str>>,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, next_hop: None }
+    }
+}
+
+/// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
+pub(crate) fn onward(node: &Node, asked: &Asked, parts: Parts, visit: Visit) -> Head {
+    let Parts { method, mut headers, .. } = parts;
+    strip_request(&mut headers);
+    headers.remove(PEER);
+    headers.remove(header::EXPECT);
+    if visit.door != Door::Peer {
+        forwarded(&mut headers, asked, visit.client);
+    }
+    append_member(&mut headers, CDN_LOOP, &HeaderValue::from_static(CDN_ID));
+    append_member(&mut headers, VIA, &node.via);
+    if let Ok(host) = HeaderValue::from_str(&asked.host) {
+        headers.insert(HOST, host);
+    }
+    let uri = asked.target().parse().unwrap_or_default();
+    Head { method, uri, headers, version: Version::HTTP_11 }
+}
+
+/// Who asked, by which name and protocol: a client's own claims are replaced where they would be
+/// believed, and kept as history in `X-Forwarded-For`.
+fn forwarded(headers: &mut HeaderMap, asked: &Asked, client: IpAddr) {
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(asked.scheme));
+    if let Ok(host) = HeaderValue::from_str(&asked.host) {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    if let Ok(client) = HeaderValue::from_str(&client.to_string()) {
+        append_member(headers, FORWARDED_FOR, &client);
+    }
+}
+
+/// Asks the site's origins, one after another where that is safe, until one answers.
+pub(crate) async fn to_origin(
+    node: &Node,
+    site: &Site,
+    head: &mut Head,
+    mut body: RequestBody,
+) -> Result<Exchange, Failed> {
+    let safe = head.method.is_safe() && body.is_none();
+    if let Some(host) = &site.origin_host {
+        head.headers.insert(HOST, host.clone());
+    }
+    let mut failed = Failed::from(Failure::AllDown);
+    for (tried, origin) in site.origins_in_order().take(node.settings.limits.tries as usize).enumerate()
+    {
+        if tried > 0 && !site.may_retry(&node.clock) {
+            break;
+        }
+        let sending = std::mem::replace(&mut body, RequestBody::None);
+        match origin.server.exchange(head, sending).await {
+            Ok(exchange) => {
+                origin.met(None);
+                node.metrics.upstream("origin", exchange.response.status());
+                return Ok(exchange);
+            }
+            Err(failure) => {
+                origin.met(Some(failure));
+                node.metrics.upstream_failure("origin", failure);
+                let origin = &origin.server.name;
+                tracing::info!(%origin, reason = failure.as_str(), "origin failed");
+                failed = Failed { failure, next_hop: Some(origin.clone()) };
+            }
+        }
+        if !safe || !failed.failure.worth_retrying() {
+            break;
+        }
+    }
+    Err(failed)
+}
+
+/// What became of a request that the policy sent to a peer.
+pub(crate) enum Forwarded {
+    /// A peer answered.
+    Answered(Exchange, Pick),
+    /// It is this node's to serve: by choice, or because the peers that were tried failed.
+    Here,
+}
+
+/// Asks the chosen peer, and those that the policy chooses after it, until one answers.
+///
+/// Only requests without a body that are safe to repeat come here, and only until the first byte of an
+/// answer's head. The passage counts as outstanding at the peer that is being asked.
+pub(crate) async fn to_peer(
+    node: &Arc<Node>,
+    peers: &Arc<Peers>,
+    asked: &Asked,
+    parts: &Parts,
+    visit: Visit,
+    first: Pick,
+    passage: &mut Passage,
+) -> Forwarded {
+    let mut pick = first;
+    if pick.node == peers.me() {
+        return Forwarded::Here;
+    }
+    let head = onward(node, asked, parts.clone(), visit);
+    let mut tried: Vec<NodeIndex> = Vec::new();
+    while pick.node != peers.me() {
+        passage.outstanding = Some(peers.loads().begin(pick.node));
+        let failure = match ask(peers, pick.node, &head).await {
+            Ok(exchange) => {
+                peers.met(pick.node, None);
+                node.metrics.upstream("peer", exchange.response.status());
+                return Forwarded::Answered(exchange, pick);
+            }
+            Err(failure) => failure,
+        };
+        passage.outstanding = None;
+        peers.met(pick.node, Some(failure));
+        node.metrics.upstream_failure("peer", failure);
+        let peer = &peers.server(pick.node).name;
+        tracing::info!(%peer, reason = failure.as_str(), "peer failed");
+        tried.push(pick.node);
+        pick = next(node, peers, asked, &tried);
+        passage.decided(&asked.site.decider, pick);
+    }
+    Forwarded::Here
+}
+
+async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Failure> {
+    let server = peers.server(peer);
+    let exchange = server.exchange(&peers.address_to(server, head), RequestBody::None).await?;
+    match exchange.response.headers().contains_key(REFUSED) {
+        true => Err(Failure::PeerFull),
+        false => Ok(exchange),
+    }
+}
+
+/// The policy's choice among the nodes that have not been tried; this node when the tries or the
+/// budget are used up: it can always ask the origin itself.
+fn next(node: &Node, peers: &Peers, asked: &Asked, tried: &[NodeIndex]) -> Pick {
+    let here =
+        Pick { node: peers.me(), reason: levada_policy::Reason::Retry, set_size: tried.len() as u32 };
+    let last = tried.len() + 1 >= node.settings.limits.tries as usize;
+    if last || !asked.site.may_retry(&node.clock) {
+        return here;
+    }
+    let rest = peers.cluster().without(tried);
+    let request = PolicyRequest::new(asked.key);
+    asked.site.decider.pick(&request, &rest, node.clock.now()).map_or(here, retried)
+}

@@ -1,0 +1,379 @@
+//! Where requests begin and end in the bytes of a connection (RFC 9112), strictly.
+//!
+//! ```text
+//!              +-------------------- no body --------------------+
+//!              v                                                 |
+//!   +------> Head ---- Content-Length: n ----> Counted(n) -------+
+//!   |          |                                                 ^
+//!   |          +---- Transfer-Encoding: chunked                  |
+//!   |                     v                                      |
+//!   |                 ChunkSize ---- 0 ---> Trailers --- empty line
+//!   |                  |     ^
+//!   |             ChunkData -> ChunkEnd
+//! ```
+//!
+//! The scanner runs in front of a lenient parser. It changes no byte; it only says how many of them
+//! may pass. A head passes as a whole or not at all, and so does a line of chunk framing: what a
+//! fault is found in has not been seen by anybody behind.
+//!
+//! Deliberately absent: what a request means. Methods, hosts and fields are judged by their syntax
+//! and their effect on framing only.
+
+use memchr::memchr;
+
+use super::{
+    fault::Fault,
+    syntax::{self, Version},
+};
+
+/// What a head may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Bytes of a head, its request line included.
+    pub(crate) head: usize,
+    /// Fields of a head.
+    pub(crate) fields: usize,
+}
+
+/// The state of one connection's request stream.
+#[derive(Debug)]
+pub(crate) struct Framing {
+    bounds: Bounds,
+    place: Place,
+    head: Head,
+    /// In what was not accepted yet: where the first line that has not been judged begins.
+    judged: usize,
+    /// In what was not accepted yet: where the search for the end of that line goes on.
+    searched: usize,
+    /// Bytes of chunk extensions and trailers that this body has cost.
+    overhead: usize,
+    heads: u64,
+}
+
+/// What a call of [`Framing::feed`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fed {
+    /// How many bytes may pass.
+    pub(crate) accepted: usize,
+    /// What is wrong with the byte after them, or with the head or line that begins there.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Which part of a request is awaited, as far as deadlines are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// No byte of a request has come.
+    Between,
+    /// A head has begun.
+    Head,
+    /// A head is complete, its body is not.
+    Body,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Head,
+    Counted(u64),
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailers,
+}
+
+/// What has been learnt of the head that is being read.
+#[derive(Debug, Default)]
+struct Head {
+    /// One empty line was skipped.
+    skipped: bool,
+    version: Option<Version>,
+    fields: usize,
+    host: bool,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Framing {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            place: Place::Head,
+            head: Head::default(),
+            judged: 0,
+            searched: 0,
+            overhead: 0,
+            heads: 0,
+        }
+    }
+
+    /// Judges bytes in the order of their arrival.
+    ///
+    /// `pending` begins with the first byte that no earlier call accepted; the caller keeps what was
+    /// not accepted and presents it again with more behind it. Bytes that were judged before are not
+    /// looked at twice. After a fault there is nothing more to feed.
+    pub(crate) fn feed(&mut self, pending: &[u8]) -> Fed {
+        let mut accepted = 0;
+        loop {
+            match self.step(&pending[accepted..]) {
+                Ok(0) => return Fed { accepted, fault: None },
+                Ok(taken) => accepted += taken,
+                Err(fault) => return Fed { accepted, fault: Some(fault) },
+            }
+        }
+    }
+
+    /// Which part of a request the next byte belongs to.
+    pub(crate) fn part(&self) -> Part {
+        match self.place {
+            // The tolerated empty line is the end of the request before rather than a beginning.
+            Place::Head if self.searched == 2 * usize::from(self.head.skipped) => Part::Between,
+            Place::Head => Part::Head,
+            _ => Part::Body,
+        }
+    }
+
+    /// How many heads were accepted.
+    pub(crate) fn heads(&self) -> u64 {
+        self.heads
+    }
+
+    /// Takes one head, one line or one run of body bytes; 0 when more bytes are needed.
+    fn step(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        match self.place {
+            Place::Head => self.head(bytes),
+            Place::Counted(left) => Ok(self.run(bytes, left, Place::Counted, Place::Head)),
+            Place::ChunkSize => self.chunk_size(bytes),
+            Place::ChunkData(left) => Ok(self.run(bytes, left, Place::ChunkData, Place::ChunkEnd)),
+            Place::ChunkEnd => self.chunk_end(bytes),
+            Place::Trailers => self.trailer(bytes),
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        if self.heads == 0 && bytes[0] == HANDSHAKE {
+            return Err(Fault::TlsHello);
+        }
+        loop {
+            let (limit, over) = match self.head.version {
+                None => (self.bounds.head.min(REQUEST_LINE), Fault::RequestLineTooLong),
+                Some(_) => (self.bounds.head, Fault::HeadTooLarge),
+            };
+            let Some(line) = self.line(bytes, limit, over)? else {
+                return Ok(0);
+            };
+            match (self.head.version, line) {
+                (None, []) => self.head.skip()?,
+                (None, line) => self.head.version = Some(syntax::request_line(line)?),
+                (Some(version), []) => return self.head_end(version),
+                (Some(_), line) => self.head.field(line, self.bounds.fields)?,
+            }
+        }
+    }
+
+    fn head_end(&mut self, version: Version) -> Result<usize, Fault> {
+        self.place = self.head.body(version)?;
+        self.head = Head::default();
+        self.overhead = 0;
+        self.heads += 1;
+        Ok(self.take_line())
+    }
+
+    /// Takes a run of body bytes of which `left` are to come.
+    fn run(&mut self, bytes: &[u8], left: u64, more: fn(u64) -> Place, then: Place) -> usize {
+        let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        self.place = match left - taken as u64 {
+            0 => then,
+            left => more(left),
+        };
+        taken
+    }
+
+    /// RFC 9112 section 7.1: `chunk-size [ chunk-ext ] CRLF`.
+    fn chunk_size(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let Some(line) = self.line(bytes, CHUNK_LINE, Fault::ChunkExtensionsTooLong)? else {
+            return Ok(0);
+        };
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (size, extension) = line.split_at(digits);
+        // Recipients ought to bound what the extensions of a whole body cost (section 7.1.1).
+        self.overhead += extension.len();
+        if self.overhead > OVERHEAD {
+            return Err(Fault::ChunkExtensionsTooLong);
+        }
+        self.place = match chunk_length(size).ok_or_else(|| syntax::or_bare_cr(line, Fault::ChunkSize))? {
+            0 => Place::Trailers,
+            length => Place::ChunkData(length),
+        };
+        check_extension(extension)?;
+        Ok(self.take_line())
+    }
+
+    fn chunk_end(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        match bytes {
+            [b'\r', b'\n', ..] => {
+                self.place = Place::ChunkSize;
+                Ok(2)
+            }
+            [b'\r'] => Ok(0),
+            [b'\r', ..] => Err(Fault::BareCr),
+            [b'\n', ..] => Err(Fault::BareLf),
+            _ => Err(Fault::ChunkEnd),
+        }
+    }
+
+    /// RFC 9112 section 7.1.2. The empty line at the end is what makes a body complete, so nobody
+    /// behind sees it when a trailer before it is at fault.
+    fn trailer(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let left = OVERHEAD.saturating_sub(self.overhead);
+        let Some(line) = self.line(bytes, left, Fault::TrailersTooLarge)? else {
+            return Ok(0);
+        };
+        if line.is_empty() {
+            self.place = Place::Head;
+        } else {
+            let (name, _) = syntax::field(line)?;
+            if FRAMING_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field)) {
+                return Err(Fault::TrailerForbidden);
+            }
+        }
+        let taken = self.take_line();
+        self.overhead += taken;
+        Ok(taken)
+    }
+
+    /// The next line without its CRLF, or `None` when it has not come as a whole; `over` when `limit`
+    /// bytes from the start have come without its end.
+    fn line<'a>(&mut self, bytes: &'a [u8], limit: usize, over: Fault) -> Result<Option<&'a [u8]>, Fault> {
+        let rest = bytes.get(self.searched..).unwrap_or_default();
+        let Some(found) = memchr(b'\n', rest) else {
+            self.searched = bytes.len();
+            return if bytes.len() > limit { Err(over) } else { Ok(None) };
+        };
+        let end = self.searched + found;
+        if end >= limit {
+            return Err(over);
+        }
+        let line = &bytes[self.judged..end];
+        self.judged = end + 1;
+        self.searched = end + 1;
+        line.strip_suffix(b"\r").map(Some).ok_or(Fault::BareLf)
+    }
+
+    /// Accepts the lines judged so far.
+    fn take_line(&mut self) -> usize {
+        self.searched = 0;
+        std::mem::take(&mut self.judged)
+    }
+}
+
+impl Head {
+    /// A server ought to ignore at least one empty line before a request line (RFC 9112 section 2.2).
+    fn skip(&mut self) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.skipped, true) { Err(Fault::EmptyLine) } else { Ok(()) }
+    }
+
+    fn field(&mut self, line: &[u8], limit: usize) -> Result<(), Fault> {
+        let (name, value) = syntax::field(line)?;
+        self.fields += 1;
+        if self.fields > limit {
+            return Err(Fault::TooManyFields);
+        }
+        // The length first: most fields are told apart without looking at a byte.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(HOST) => self.host(syntax::trimmed(value)),
+            14 if name.eq_ignore_ascii_case(LENGTH) => self.length(syntax::trimmed(value)),
+            17 if name.eq_ignore_ascii_case(ENCODING) => self.encoding(syntax::trimmed(value)),
+            _ => Ok(()),
+        }
+    }
+
+    fn host(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.host, true) {
+            return Err(Fault::HostRepeated);
+        }
+        if syntax::names_host(value) { Ok(()) } else { Err(Fault::HostInvalid) }
+    }
+
+    /// RFC 9112 section 6.3 lets a recipient accept repeated equal lengths; it need not.
+    fn length(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if self.length.is_some() {
+            return Err(Fault::LengthRepeated);
+        }
+        self.length = Some(body_length(value).ok_or(Fault::LengthInvalid)?);
+        Ok(())
+    }
+
+    fn encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if self.chunked {
+            return Err(Fault::EncodingRepeated);
+        }
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(Fault::EncodingUnknown);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.3, for requests.
+    fn body(&self, version: Version) -> Result<Place, Fault> {
+        match (self.length, self.chunked) {
+            (Some(_), true) => Err(Fault::LengthWithEncoding),
+            (_, true) if version == Version::Http10 => Err(Fault::EncodingInOldVersion),
+            _ if version == Version::Http11 && !self.host => Err(Fault::HostMissing),
+            (None, true) => Ok(Place::ChunkSize),
+            (None | Some(0), false) => Ok(Place::Head),
+            (Some(length), false) => Ok(Place::Counted(length)),
+        }
+    }
+}
+
+/// Digits only: no sign, no list, nothing empty (RFC 9110 section 8.6).
+fn body_length(value: &[u8]) -> Option<u64> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    let first = digit(*value.first()?)?;
+    let number =
+        value[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))?;
+    (number <= LONGEST).then_some(number)
+}
+
+fn chunk_length(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    let digits = std::str::from_utf8(digits).ok()?;
+    u64::from_str_radix(digits, 16).ok().filter(|&length| length <= LONGEST)
+}
+
+/// RFC 9112 section 7.1.1: nothing, or `;` after optional white space.
+fn check_extension(extension: &[u8]) -> Result<(), Fault> {
+    let begins_well = match syntax::trimmed(extension) {
+        [] => extension.is_empty(),
+        [first, ..] => *first == b';',
+    };
+    match (begins_well, syntax::is_clean(extension)) {
+        (true, true) => Ok(()),
+        (false, true) => Err(Fault::ChunkSize),
+        (_, false) => Err(syntax::or_bare_cr(extension, Fault::ChunkExtension)),
+    }
+}
+
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1); no method begins with it.
+const HANDSHAKE: u8 = 0x16;
+/// Bytes of a request line. RFC 9112 section 3 wants at least 8000.
+const REQUEST_LINE: usize = 16 << 10;
+/// Bytes of a chunk's size and extensions.
+const CHUNK_LINE: usize = 1 << 10;
+/// Bytes of all chunk extensions and trailers of one body: less than what the parser behind allows.
+const OVERHEAD: usize = 8 << 10;
+/// The longest body or chunk: what a file offset can hold.
+const LONGEST: u64 = i64::MAX as u64;
+
+const HOST: &[u8] = b"host";
+const LENGTH: &[u8] = b"content-length";
+const ENCODING: &[u8] = b"transfer-encoding";
+const FRAMING_FIELDS: [&[u8]; 3] = [HOST, LENGTH, ENCODING];
+
+#[cfg(test)]
+mod tests;

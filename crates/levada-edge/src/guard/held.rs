@@ -1,0 +1,54 @@
+//! Bytes of a head or line that is not complete, kept from whoever reads until it is.
+
+use tokio::io::ReadBuf;
+
+/// Empty, and without memory of its own, as long as heads arrive whole.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    bytes: Vec<u8>,
+    /// How many of them may be read.
+    ready: usize,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Lets the first `count` bytes be read.
+    pub(super) fn release(&mut self, count: usize) {
+        self.ready = count;
+    }
+
+    pub(super) fn release_all(&mut self) {
+        self.ready = self.bytes.len();
+    }
+
+    /// Forgets what may not be read.
+    pub(super) fn forget_rest(&mut self) {
+        self.bytes.truncate(self.ready);
+    }
+
+    /// Hands out what may be read, as much as fits; false when that is nothing.
+    pub(super) fn read(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let count = self.ready.min(buf.remaining());
+        if count == 0 {
+            return false;
+        }
+        buf.put_slice(&self.bytes[..count]);
+        self.ready -= count;
+        self.bytes.drain(..count);
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+        true
+    }
+}

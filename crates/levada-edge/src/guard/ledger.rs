@@ -1,0 +1,171 @@
+//! What the three parties of a connection tell each other: the service, the guard under the HTTP
+//! implementation, and the task that logs the connection's end.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use http::StatusCode;
+
+use super::fault::Fault;
+
+/// One connection's shared state. A request costs two additions.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    begun: AtomicU64,
+    finished: AtomicU64,
+    tunnel: AtomicBool,
+    ending: OnceLock<Ending>,
+}
+
+/// One request being answered; ends when it is dropped.
+///
+/// It must live as long as the response's body: the guard takes its end as the moment from which
+/// the next words on the connection may be its own.
+#[derive(Debug)]
+pub(crate) struct Exchange(Arc<Ledger>);
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ending {
+    /// This side closed it: after `Connection: close`, at the end of a drain.
+    Finished,
+    /// The client closed it between two requests.
+    Closed,
+    /// The client closed it within a request, or before its response was complete.
+    Cut,
+    /// Reading or writing failed.
+    Broken,
+    /// No request came in time.
+    IdleTimeout,
+    /// A head was not complete in time.
+    HeadTimeout,
+    /// The next piece of a body did not come in time.
+    BodyTimeout,
+    /// The client did not take what was sent in time.
+    SendTimeout,
+    /// The client broke the protocol.
+    Violation(Fault),
+}
+
+impl Ledger {
+    /// Notes that a request is being answered. To be called when the service is called, not when its
+    /// future is first polled.
+    pub(crate) fn begin(self: &Arc<Self>) -> Exchange {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Exchange(Arc::clone(self))
+    }
+
+    /// How many requests were begun on this connection.
+    pub(crate) fn requests(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request is being answered.
+    pub(crate) fn in_flight(&self) -> bool {
+        self.requests() != self.finished()
+    }
+
+    /// Makes the guard let everything pass, from the next read on: the connection speaks another
+    /// protocol now. To be called before the response that says so (101, or 2xx to CONNECT).
+    pub(crate) fn open_tunnel(&self) {
+        self.tunnel.store(true, Ordering::Release);
+    }
+
+    /// Why the connection ended, as far as the guard knows.
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending.get().copied().unwrap_or(Ending::Finished)
+    }
+
+    pub(super) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.tunnel.load(Ordering::Acquire)
+    }
+
+    /// Notes why the connection ends; the first reason stays, those that follow from it do not count.
+    pub(super) fn end(&self, ending: Ending) {
+        let _ = self.ending.set(ending);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.0.finished.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Ending {
+    /// The name used in logs and metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Closed => "closed",
+            Self::Cut => "cut",
+            Self::Broken => "broken",
+            Self::IdleTimeout => "idle-timeout",
+            Self::HeadTimeout => "head-timeout",
+            Self::BodyTimeout => "body-timeout",
+            Self::SendTimeout => "send-timeout",
+            Self::Violation(fault) => fault.as_str(),
+        }
+    }
+
+    /// The whole response that tells the client, when there is one to tell.
+    pub(super) fn response(self) -> Option<Vec<u8>> {
+        let (status, sentence) = match self {
+            Self::Violation(fault) => (fault.status()?, fault.sentence()),
+            Self::HeadTimeout => (LATE, "The request head took too long (RFC 9110 section 15.5.9)."),
+            Self::BodyTimeout => (LATE, "The request body took too long (RFC 9110 section 15.5.9)."),
+            _ => return None,
+        };
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        Some(
+            format!(
+                "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+                 Content-Length: {}\r\n\r\n{sentence}\n",
+                sentence.len() + 1,
+            )
+            .into_bytes(),
+        )
+    }
+}
+
+const LATE: StatusCode = StatusCode::REQUEST_TIMEOUT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exchange_lasts_until_it_is_dropped() {
+        let ledger = Arc::new(Ledger::default());
+        let exchange = ledger.begin();
+        assert!(ledger.in_flight());
+        drop(exchange);
+        assert!(!ledger.in_flight());
+        assert_eq!(ledger.requests(), 1);
+    }
+
+    #[test]
+    fn the_first_reason_for_an_ending_stays() {
+        let ledger = Ledger::default();
+        assert_eq!(ledger.ending(), Ending::Finished);
+        ledger.end(Ending::HeadTimeout);
+        ledger.end(Ending::Broken);
+        assert_eq!(ledger.ending().as_str(), "head-timeout");
+    }
+
+    #[test]
+    fn a_refusal_is_a_complete_response() {
+        let response = Ending::Violation(Fault::HostMissing).response().unwrap();
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{response}");
+        assert_eq!(body, "The Host field is missing (RFC 9112 section 3.2).\n");
+    }
+}

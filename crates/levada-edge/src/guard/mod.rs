@@ -1,0 +1,470 @@
+//! What stands between a client's socket and the HTTP/1.1 implementation.
+//!
+//! ```text
+//!   socket or TLS stream  <--->  Guarded  <--->  HTTP implementation  <--->  service
+//!                                   |                                           |
+//!                                   +----------------- Ledger ------------------+
+//! ```
+//!
+//! hyper parses leniently and leaves deadlines to its user. The guard adds both without a second
+//! parser's opinion ever being acted upon: it reads along ([`framing`]), lets pass what is right, and
+//! ends the connection at the first byte that is not. It answers such a request itself, since the
+//! implementation behind never learns of it. It also ends connections on which nothing moves.
+//!
+//! No deadline runs while the service works: a slow origin is not the client's fault.
+
+mod alarm;
+mod fault;
+mod framing;
+mod held;
+pub(crate) mod judgement;
+mod ledger;
+mod syntax;
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+
+use self::{
+    alarm::{Alarm, after},
+    framing::{Bounds, Framing, Part},
+    held::Held,
+};
+pub(crate) use self::{
+    fault::Fault,
+    ledger::{Ending, Exchange, Ledger},
+};
+use crate::settings::Limits;
+
+/// A client's connection whose requests are well-formed and come in time.
+///
+/// To be given to a server connection that speaks HTTP/1.1 only, keeps to the order of requests, does
+/// not wait with flushing for more requests, and runs no deadline of its own. `S` is Unpin, as sockets
+/// and TLS streams are.
+#[derive(Debug)]
+pub(crate) struct Guarded<S> {
+    inner: S,
+    framing: Framing,
+    held: Held,
+    ledger: Arc<Ledger>,
+    timeouts: Timeouts,
+    course: Course,
+    alarm: Alarm,
+    /// What the client owes, and until when.
+    awaited: Option<(Part, Instant)>,
+    /// Until when the client has to take something; `None` while writes succeed.
+    stalled: Option<Instant>,
+    /// How many exchanges had finished when everything written was last flushed.
+    settled: u64,
+    /// Whether a part of a response has been written since.
+    responding: bool,
+    /// Who waits for an earlier response to be complete before a refusal is written.
+    parked: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timeouts {
+    idle: Duration,
+    head: Duration,
+    body: Duration,
+    send: Duration,
+}
+
+/// How a connection's reading side goes on.
+#[derive(Debug)]
+enum Course {
+    /// Requests are read.
+    Open,
+    /// A request is refused, and its refusal waits for the responses before it.
+    Refused { ending: Ending, part: Part },
+    /// The refusal is written.
+    Answering { response: Vec<u8>, written: usize },
+    /// Nothing more will be written; the client is told so.
+    Closing,
+    /// What the client still sends is thrown away, so that it can read what it was told: a close with
+    /// unread bytes becomes a reset, which may overtake the response (RFC 9112 section 9.6).
+    Lingering { until: Instant, left: usize },
+    /// Whoever reads gets this error, or the end of the stream.
+    Ended(Option<io::ErrorKind>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
+    pub(crate) fn new(inner: S, ledger: Arc<Ledger>, limits: &Limits) -> Self {
+        Self {
+            inner,
+            framing: Framing::new(Bounds { head: limits.head_size, fields: limits.header_count }),
+            held: Held::default(),
+            ledger,
+            timeouts: Timeouts {
+                idle: limits.idle_timeout,
+                head: limits.head_timeout,
+                body: limits.body_timeout,
+                send: limits.send_timeout,
+            },
+            course: Course::Open,
+            alarm: Alarm::default(),
+            awaited: None,
+            stalled: None,
+            settled: 0,
+            responding: false,
+            parked: None,
+        }
+    }
+
+    /// Reads from the client until something may pass, or the course changes.
+    fn poll_open(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let start = buf.filled().len();
+        loop {
+            match Pin::new(&mut self.inner).poll_read(cx, buf) {
+                Poll::Pending => {
+                    ready!(self.poll_awaited(cx));
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Err(error)) => {
+                    self.ledger.end(Ending::Broken);
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Ready(Ok(())) if buf.filled().len() == start => {
+                    self.ledger.end(if self.is_quiet() && self.framing.part() == Part::Between {
+                        Ending::Closed
+                    } else {
+                        Ending::Cut
+                    });
+                    self.course = Course::Ended(None);
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(())) => self.judge(buf, start),
+            }
+            let may_pass = buf.filled().len() > start || self.held.read(buf);
+            if may_pass || !matches!(self.course, Course::Open) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Cuts what was read from `start` on back to what may pass, and holds what has to wait.
+    fn judge(&mut self, buf: &mut ReadBuf<'_>, start: usize) {
+        if self.ledger.is_tunnel() {
+            return;
+        }
+        let fed = if self.held.is_empty() {
+            let read = &buf.filled()[start..];
+            let fed = self.framing.feed(read);
+            if fed.fault.is_none() {
+                self.held.push(&read[fed.accepted..]);
+            }
+            buf.set_filled(start + fed.accepted);
+            fed
+        } else {
+            self.held.push(&buf.filled()[start..]);
+            buf.set_filled(start);
+            let fed = self.framing.feed(self.held.bytes());
+            self.held.release(fed.accepted);
+            if fed.fault.is_some() {
+                self.held.forget_rest();
+            }
+            fed
+        };
+        if fed.accepted > 0 {
+            self.awaited = None;
+        }
+        if let Some(fault) = fed.fault {
+            self.refuse(Ending::Violation(fault));
+        }
+    }
+
+    /// Ready when the client has let a deadline pass; the course has changed then.
+    fn poll_awaited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let part = self.framing.part();
+        if self.ledger.is_tunnel() || (part != Part::Body && !self.is_quiet()) {
+            self.awaited = None;
+            return Poll::Pending;
+        }
+        let deadline = match self.awaited {
+            Some((awaited, deadline)) if awaited == part => deadline,
+            _ => after(self.timeouts.of(part)),
+        };
+        self.awaited = Some((part, deadline));
+        ready!(self.alarm.poll(cx, deadline));
+        match part {
+            Part::Between => {
+                self.ledger.end(Ending::IdleTimeout);
+                self.course = Course::Ended(None);
+            }
+            Part::Head => self.refuse(Ending::HeadTimeout),
+            Part::Body => self.refuse(Ending::BodyTimeout),
+        }
+        Poll::Ready(())
+    }
+
+    fn refuse(&mut self, ending: Ending) {
+        self.ledger.end(ending);
+        self.course = Course::Refused { ending, part: self.framing.part() };
+    }
+
+    /// Whether every request that passed was answered, and every answer written.
+    fn is_quiet(&self) -> bool {
+        self.ledger.finished() >= self.framing.heads() && self.is_settled()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settled == self.ledger.finished()
+    }
+
+    /// Whether responses to requests before the refused one are still to be written.
+    fn waits_for_earlier(&self, part: Part) -> bool {
+        // A refused body belongs to the last head that passed, a refused head comes after it.
+        let earlier = self.framing.heads() - u64::from(part == Part::Body);
+        self.ledger.finished() < earlier || (self.ledger.finished() == earlier && !self.is_settled())
+    }
+
+    /// Brings a connection that takes no more requests to its end.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.course {
+                Course::Open | Course::Ended(None) => return Poll::Ready(Ok(())),
+                Course::Ended(Some(kind)) => return Poll::Ready(Err((*kind).into())),
+                Course::Refused { ending, part } => {
+                    let (ending, part) = (*ending, *part);
+                    if self.waits_for_earlier(part) {
+                        self.parked = Some(cx.waker().clone());
+                        return Poll::Pending;
+                    }
+                    self.course = self.answer(ending, part);
+                }
+                Course::Answering { .. } => ready!(self.poll_answer(cx)),
+                Course::Closing => ready!(self.poll_close(cx)),
+                Course::Lingering { .. } => {
+                    ready!(self.poll_linger(cx));
+                    self.course = Course::Ended(Some(io::ErrorKind::InvalidData));
+                }
+            }
+        }
+    }
+
+    /// A response that has begun, or is over, cannot be replaced by another; the connection just ends.
+    fn answer(&self, ending: Ending, part: Part) -> Course {
+        let is_unanswered =
+            part != Part::Body || (self.ledger.finished() < self.framing.heads() && !self.responding);
+        match ending.response() {
+            Some(response) if is_unanswered => Course::Answering { response, written: 0 },
+            _ => Course::Ended(Some(io::ErrorKind::InvalidData)),
+        }
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Course::Answering { response, written } = &mut self.course else {
+            return Poll::Ready(());
+        };
+        let progress = if *written < response.len() {
+            Pin::new(&mut self.inner).poll_write(cx, &response[*written..])
+        } else {
+            Pin::new(&mut self.inner).poll_flush(cx).map_ok(|()| 0)
+        };
+        match progress {
+            Poll::Ready(Ok(0)) => self.course = Course::Closing,
+            Poll::Ready(Ok(count)) => *written += count,
+            Poll::Ready(Err(_)) => self.course = Course::Ended(Some(io::ErrorKind::InvalidData)),
+            Poll::Pending => return self.poll_stalled(cx),
+        }
+        self.stalled = None;
+        Poll::Ready(())
+    }
+
+    /// Ends this side, then lingers.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.course = match Pin::new(&mut self.inner).poll_shutdown(cx) {
+            Poll::Ready(Ok(())) => Course::Lingering { until: after(LINGER), left: LINGER_BYTES },
+            Poll::Ready(Err(_)) => Course::Ended(Some(io::ErrorKind::InvalidData)),
+            Poll::Pending => return self.poll_stalled(cx),
+        };
+        Poll::Ready(())
+    }
+
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut scratch = [0; 4096];
+        while let Course::Lingering { until, left } = &mut self.course {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.inner).poll_read(cx, &mut buf) {
+                Poll::Pending => return self.alarm.poll(cx, *until),
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() && *left > 0 => {
+                    *left = left.saturating_sub(buf.filled().len());
+                }
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Ready when the client has not taken anything in time; the course has changed then.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let send = self.timeouts.send;
+        let deadline = *self.stalled.get_or_insert_with(|| after(send));
+        ready!(self.alarm.poll(cx, deadline));
+        self.ledger.end(Ending::SendTimeout);
+        self.course = Course::Ended(Some(io::ErrorKind::TimedOut));
+        Poll::Ready(())
+    }
+
+    /// Whether responses may be written; not once the guard has had the last word.
+    fn check_writable(&self) -> io::Result<()> {
+        match self.course {
+            Course::Open | Course::Refused { .. } | Course::Ended(None) => Ok(()),
+            Course::Ended(Some(kind)) => Err(kind.into()),
+            Course::Answering { .. } | Course::Closing | Course::Lingering { .. } => {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    /// Keeps account of an attempt to write; `is_interim` tells whether it was a 1xx response.
+    fn after_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        progress: Poll<io::Result<usize>>,
+        is_interim: bool,
+    ) -> Poll<io::Result<usize>> {
+        match progress {
+            Poll::Ready(Ok(_)) => {
+                self.stalled = None;
+                self.responding |= !is_interim;
+            }
+            Poll::Ready(Err(_)) => self.ledger.end(Ending::Broken),
+            Poll::Pending => {
+                return self.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        progress
+    }
+
+    /// Everything written has been taken: what was finished before is settled now.
+    fn settle(&mut self) {
+        self.stalled = None;
+        let finished = self.ledger.finished();
+        if self.settled != finished {
+            self.settled = finished;
+            self.responding = false;
+        }
+        let Course::Refused { part, .. } = self.course else {
+            return;
+        };
+        if !self.waits_for_earlier(part) {
+            if let Some(parked) = self.parked.take() {
+                parked.wake();
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ledger.is_tunnel() {
+            this.held.release_all();
+        }
+        if buf.remaining() == 0 || this.held.read(buf) {
+            return Poll::Ready(Ok(()));
+        }
+        let start = buf.filled().len();
+        if matches!(this.course, Course::Open) {
+            ready!(this.poll_open(cx, buf))?;
+        }
+        // Good bytes pass before it is told what came after them.
+        if buf.filled().len() > start { Poll::Ready(Ok(())) } else { this.poll_end(cx) }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.check_writable()?;
+        let progress = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        this.after_write(cx, progress, bytes == CONTINUE)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.check_writable()?;
+        let progress = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        let is_interim = matches!(slices, [only] if **only == *CONTINUE);
+        this.after_write(cx, progress, is_interim)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.inner).poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                this.settle();
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => {
+                this.ledger.end(Ending::Broken);
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Also lingers when a request's body is left unread, as after an early refusal by the service.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if matches!(this.course, Course::Open) && this.framing.part() == Part::Body {
+            this.course = Course::Closing;
+        }
+        match this.course {
+            Course::Closing | Course::Lingering { .. } => {
+                let _ = ready!(this.poll_end(cx));
+                Poll::Ready(Ok(()))
+            }
+            _ => match Pin::new(&mut this.inner).poll_shutdown(cx) {
+                Poll::Pending => this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+                done => done,
+            },
+        }
+    }
+}
+
+impl Timeouts {
+    fn of(&self, part: Part) -> Duration {
+        match part {
+            Part::Between => self.idle,
+            Part::Head => self.head,
+            Part::Body => self.body,
+        }
+    }
+}
+
+/// What hyper writes to ask for a body (RFC 9110 section 15.2.1): a response that is not the last one.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// How long a client may take to notice that it was refused.
+const LINGER: Duration = Duration::from_secs(2);
+/// How much it may send meanwhile.
+const LINGER_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Who is asked for what: the site, the object's identity, and whether the request may pass at all.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, uri::Authority};
+use hyper::body::Incoming;
+use levada_types::Key;
+use std::sync::Arc;
+
+use crate::{
+    connection::Door, failure::Failure, node::Node, peers::pass, sites::Site,
+};
+
+/// RFC 8586.
+pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+/// This CDN in `CDN-Loop`.
+pub(crate) const CDN_ID: &str = "levada";
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A request that has been understood.
+pub(crate) struct Asked {
+    pub(crate) site: Arc<Site>,
+    pub(crate) scheme: &'static str,
+    /// Host and port as the client named them, in lower case.
+    pub(crate) host: String,
+    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text.
+    pub(crate) identity: String,
+    /// Where in `identity` the path begins.
+    path_at: usize,
+    pub(crate) key: Key,
+    /// A redirect of a peer brought the client here: serve it, whatever the policy says.
+    pub(crate) passed: bool,
+}
+
+impl Asked {
+    /// Path and query.
+    pub(crate) fn target(&self) -> &str {
+        &self.identity[self.path_at..]
+    }
+}
+
+/// Reads the request's host, finds its site and names the object.
+pub(crate) fn identify(
+    node: &Node,
+    door: Door,
+    request: &Request<Incoming>,
+) -> Result<Asked, Failure> {
+    check_method(request.method())?;
+    check_expectation(request.headers())?;
+    check_loop(request.headers(), node.settings.limits.max_hops)?;
+    let authority = authority(request)?;
+    let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
+    let target = if target == "*" { "/" } else { target };
+    if let Some((host, original)) = redirected_here(node, door, target) {
+        return name(node, door, request, &host, &original, true);
+    }
+    name(node, door, request, authority.as_str(), target, false)
+}
+
+fn name(
+    node: &Node,
+    door: Door,
+    request: &Request<Incoming>,
+    host: &str,
+    target: &str,
+    passed: bool,
+) -> Result<Asked, Failure> {
+    let mut host = host.to_owned();
+    host.make_ascii_lowercase();
+    let site = node.sites.find(without_port(&host)).ok_or(Failure::UnknownHost)?.clone();
+    let scheme = scheme(door, request.headers());
+    let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
+    for part in [scheme, "://", &host, target] {
+        identity.push_str(part);
+    }
+    let path_at = identity.len() - target.len();
+    let key = Key::of(identity.as_bytes());
+    Ok(Asked { site, scheme, host, identity, path_at, key, passed })
+}
+
+/// The identity of the URL of an `explain`: the same text that a request for it would get.
+pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
+    let host = uri.authority()?.as_str().to_ascii_lowercase();
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let target = uri.path_and_query().map_or("/", |t| t.as_str());
+    Some((format!("{scheme}://{host}{target}"), host))
+}
+
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(at) if !host[at..].contains(']') => &host[..at],
+        _ => host,
+    }
+}
+
+/// CONNECT and TRACE have no business with a cache that faces the public.
+fn check_method(method: &Method) -> Result<(), Failure> {
+    match *method {
+        Method::CONNECT | Method::TRACE => Err(Failure::Method),
+        _ => Ok(()),
+    }
+}
+
+fn check_expectation(headers: &HeaderMap) -> Result<(), Failure> {
+    match headers.get(header::EXPECT) {
+        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+            Err(Failure::Expectation)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Counts this CDN's entries in `CDN-Loop` (RFC 8586 Sec. 2). Peers share one identifier and pass
+/// requests to each other once, so some are right and too many are a loop.
+fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
+    let hops = headers
+        .get_all(CDN_LOOP)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+        .filter(|entry| {
+            let id = entry.split(|b| *b == b';').next().unwrap_or_default();
+            id.trim_ascii().eq_ignore_ascii_case(CDN_ID.as_bytes())
+        })
+        .count();
+    if hops > bound { Err(Failure::Loop) } else { Ok(()) }
+}
+
+/// The authority of an absolute-form or HTTP/2 request, else the one `Host` (RFC 9112 Sec. 3.2).
+fn authority(request: &Request<Incoming>) -> Result<Authority, Failure> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(authority.clone());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => {
+            Authority::try_from(host.as_bytes()).map_err(|_| Failure::BadHost)
+        }
+        _ => Err(Failure::BadHost),
+    }
+}
+
+fn scheme(door: Door, headers: &HeaderMap) -> &'static str {
+    match door {
+        Door::Client { tls: true } => "https",
+        Door::Client { tls: false } => "http",
+        Door::Peer => match headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes) {
+            Some(b"https") => "https",
+            _ => "http",
+        },
+    }
+}
+
+fn redirected_here(node: &Node, door: Door, target: &str) -> Option<(String, String)> {
+    if matches!(door, Door::Peer) || !target.contains(pass::ARGUMENT) {
+        return None;
+    }
+    let secret = node.peers.as_ref()?.secret()?;
+    pass::check(secret, &node.settings.name, target, node.unix_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_passes_are_a_loop() {
+        let mut headers = HeaderMap::new();
+        headers.append(CDN_LOOP, HeaderValue::from_static("levada, other;x=levada, Levada;v=1"));
+        assert_eq!(check_loop(&headers, 2), Ok(()));
+        headers.append(CDN_LOOP, HeaderValue::from_static("levada"));
+        assert_eq!(check_loop(&headers, 2), Err(Failure::Loop));
+    }
+
+    #[test]
+    fn ports_are_cut_off_hosts_but_not_off_addresses() {
+        assert_eq!(without_port("a.example:80"), "a.example");
+        assert_eq!(without_port("[::1]:80"), "[::1]");
+        assert_eq!(without_port("[::1]"), "[::1]");
+    }
+}

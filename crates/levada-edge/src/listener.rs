@@ -1,0 +1,74 @@
+//! Listening sockets: how they are opened and how connections are taken from them.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+
+use crate::{
+    connection::{self, Entrance},
+    node::{Node, StartError},
+    stop::Stop,
+};
+
+/// Connections that the kernel completes before they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// Opens a listening socket. With `share`, several sockets may listen on one address, one per worker,
+/// and the kernel spreads the connections over them.
+pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpListener, StartError> {
+    let bind = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if share {
+            socket.set_reuse_port(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    bind().map_err(|why| StartError::Listen { address, why })
+}
+
+/// Takes connections until the node stops.
+pub(crate) async fn accept(
+    node: Arc<Node>,
+    listener: TcpListener,
+    entrance: Arc<Entrance>,
+    places: Arc<Semaphore>,
+    stop: Stop,
+) {
+    loop {
+        // At the bound, connections wait in the kernel's queue, where they cost nothing here.
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.begun() => return,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                let (node, entrance, stop) = (node.clone(), entrance.clone(), stop.clone());
+                tokio::spawn(async move {
+                    tune(&stream);
+                    connection::serve(node, &entrance, stream, client.ip(), stop).await;
+                    drop(place);
+                });
+            }
+            // Out of file descriptors, mostly: it passes when connections end.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn tune(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+}

@@ -1,0 +1,172 @@
+//! The access log: one line per request, in the form that log tools already read.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderValue, StatusCode};
+use parking_lot::Mutex;
+
+use crate::{
+    passage::Line,
+    settings::{AccessLog, LogFormat},
+};
+
+/// An open access log.
+pub(crate) struct Log {
+    out: Mutex<BufWriter<Box<dyn Write + Send>>>,
+    format: LogFormat,
+}
+
+impl Log {
+    pub(crate) fn open(settings: &AccessLog) -> io::Result<Self> {
+        let out: Box<dyn Write + Send> = match &settings.path {
+            Some(path) => Box::new(append(path)?),
+            None => Box::new(io::stdout()),
+        };
+        Ok(Self { out: Mutex::new(BufWriter::with_capacity(64 << 10, out)), format: settings.format })
+    }
+
+    pub(crate) fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    pub(crate) fn write(&self, line: &str) {
+        let mut out = self.out.lock();
+        if let Err(error) = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")) {
+            tracing::error!(%error, "the access log cannot be written");
+        }
+    }
+
+    /// Brings out what is buffered: called every second and at the end.
+    pub(crate) fn flush(&self) {
+        if let Err(error) = self.out.lock().flush() {
+            tracing::error!(%error, "the access log cannot be written");
+        }
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}
+
+/// What a line says.
+pub(crate) struct Entry<'a> {
+    pub(crate) line: &'a Line,
+    pub(crate) status: StatusCode,
+    pub(crate) bytes: u64,
+    pub(crate) request_time: Duration,
+    pub(crate) cache: &'static str,
+    pub(crate) decision: &'static str,
+    pub(crate) candidates: u32,
+    pub(crate) complete: bool,
+}
+
+impl Entry<'_> {
+    /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy,
+    /// decision and size of the set.
+    pub(crate) fn combined(&self) -> String {
+        let line = self.line;
+        format!(
+            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}",
+            line.client,
+            clf_time(SystemTime::now()),
+            line.method,
+            escaped(line.target.as_bytes()),
+            line.version,
+            self.status.as_u16(),
+            self.bytes,
+            quoted(line.referer.as_ref()),
+            quoted(line.user_agent.as_ref()),
+            self.request_time.as_secs_f64(),
+            self.cache,
+            line.upstream.as_deref().unwrap_or("-"),
+            line.policy,
+            self.decision,
+            self.candidates,
+        )
+    }
+
+    /// One JSON object, with nginx's variable names where they exist.
+    pub(crate) fn json(&self) -> String {
+        let line = self.line;
+        let text = |value: &Option<HeaderValue>| {
+            value.as_ref().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
+        };
+        serde_json::json!({
+            "time_iso8601": iso_time(SystemTime::now()),
+            "remote_addr": line.client.to_string(),
+            "request_method": line.method.as_str(),
+            "scheme": line.scheme,
+            "host": line.host,
+            "request_uri": line.target,
+            "server_protocol": format!("{:?}", line.version),
+            "status": self.status.as_u16(),
+            "body_bytes_sent": self.bytes,
+            "request_time": (self.request_time.as_secs_f64() * 1e6).round() / 1e6,
+            "http_referer": text(&line.referer),
+            "http_user_agent": text(&line.user_agent),
+            "upstream_addr": line.upstream.as_deref(),
+            "upstream_cache_status": self.cache,
+            "policy": line.policy,
+            "decision": self.decision,
+            "candidates": self.candidates,
+            "complete": self.complete,
+            "error": line.failure,
+        })
+        .to_string()
+    }
+}
+
+fn quoted(value: Option<&HeaderValue>) -> String {
+    format!("\"{}\"", value.map_or_else(|| "-".to_owned(), |v| escaped(v.as_bytes())))
+}
+
+/// Escapes what would end a field or a line, as Apache does: `\"`, `\\` and `\xHH`.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
+            0x20..=0x7e => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
+}
+
+/// `17/May/2015:10:05:03 +0000`, in UTC.
+fn clf_time(time: SystemTime) -> String {
+    // An IMF-fixdate reads "Sun, 17 May 2015 10:05:03 GMT".
+    let date = httpdate::fmt_http_date(time);
+    format!("{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
+}
+
+/// `2015-05-17T10:05:03+00:00`.
+fn iso_time(time: SystemTime) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let date = httpdate::fmt_http_date(time);
+    let month = MONTHS.iter().position(|m| *m == &date[8..11]).map_or(0, |m| m + 1);
+    format!("{}-{month:02}-{}T{}+00:00", &date[12..16], &date[5..7], &date[17..25])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_formats() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_431_857_103);
+        assert_eq!(clf_time(time), "17/May/2015:10:05:03 +0000");
+        assert_eq!(iso_time(time), "2015-05-17T10:05:03+00:00");
+    }
+
+    #[test]
+    fn nothing_a_client_sends_ends_a_field_or_a_line() {
+        assert_eq!(escaped(b"a\"b\\c\nd\xff"), "a\\\"b\\\\c\\x0ad\\xff");
+    }
+}

@@ -1,0 +1,77 @@
+//! What the store has for a request, and whether it may be used.
+
+use std::sync::Arc;
+
+use http::{Method, header, request::Parts};
+use levada_cache::{Forwarded, RequestDirectives, Serve, serve, serve_missing};
+use levada_types::Key;
+
+use crate::{clock, identify::Asked, node::Node, store::Object};
+
+/// What a lookup found.
+pub(crate) enum Found {
+    /// A stored response that may be used as it is.
+    Stored {
+        object: Arc<Object>,
+        age: u32,
+        ttl: i64,
+        /// It is stale, and is to be fetched anew for those who come later.
+        refresh: Option<Order>,
+    },
+    /// It has to be fetched; the result may be shared.
+    Fetch(Order),
+    /// The cache is not for this request; the reason, in words for `Cache-Status`.
+    Bypass(Forwarded, &'static str),
+    /// The client wants a stored response or none, and there is none.
+    Nothing,
+}
+
+/// A fetch to be made.
+pub(crate) struct Order {
+    /// The key to fetch under: of the URI, or of the variant.
+    pub(crate) key: Key,
+    /// What is stored and needs validation.
+    pub(crate) stored: Option<Arc<Object>>,
+    pub(crate) why: Forwarded,
+    pub(crate) directives: RequestDirectives,
+}
+
+/// Looks a request up. `parts` is the client's head; the request has no body if `bodiless`.
+pub(crate) fn lookup(node: &Node, asked: &Asked, parts: &Parts, bodiless: bool) -> Found {
+    if !asked.site.settings.cache {
+        return Found::Bypass(Forwarded::Bypass, "off");
+    }
+    if !levada_cache::is_cache_method(&parts.method) || !bodiless {
+        return Found::Bypass(Forwarded::Method, "method");
+    }
+    let directives = RequestDirectives::of(&parts.headers);
+    let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
+    let order = |stored, why| Order { key: sought.key, stored, why, directives };
+    let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
+    let ranged = parts.headers.contains_key(header::RANGE);
+    let Some(object) = sought.object else {
+        return match serve_missing(&directives) {
+            Serve::GatewayTimeout => Found::Nothing,
+            _ if ranged => Found::Bypass(missing, "range"),
+            _ if parts.method == Method::HEAD => Found::Bypass(missing, "head"),
+            _ => Found::Fetch(order(None, missing)),
+        };
+    };
+    if ranged {
+        return Found::Bypass(Forwarded::Bypass, "range");
+    }
+    match serve(&object.head.freshness, &directives, clock::wall()) {
+        Serve::Fresh { age, ttl } => Found::Stored { object, age, ttl, refresh: None },
+        Serve::Stale { age, ttl, .. } => {
+            let refresh = Some(order(Some(object.clone()), Forwarded::Stale));
+            Found::Stored { object, age, ttl, refresh }
+        }
+        Serve::GatewayTimeout => Found::Nothing,
+        Serve::Validate if parts.method == Method::HEAD => Found::Bypass(Forwarded::Stale, "head"),
+        Serve::Validate => {
+            let fresh = object.head.freshness.is_fresh(clock::wall());
+            let why = if fresh { Forwarded::Request } else { Forwarded::Stale };
+            Found::Fetch(order(Some(object), why))
+        }
+    }
+}

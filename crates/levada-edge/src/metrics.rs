@@ -1,0 +1,256 @@
+//! What operators watch, in Prometheus' text format: base units, `_total`, never a URL as a label.
+
+use std::{fmt::Write, sync::atomic::AtomicU64, time::Duration};
+
+use http::StatusCode;
+use levada_policy::Pick;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::{failure::Failure, guard::Ending, passage::CacheResult};
+
+/// A label with few values, all known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Word(&'static str);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        encoder.write_str(self.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RequestLabels {
+    listener: Word,
+    code: u16,
+    cache: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct UpstreamLabels {
+    upstream: Word,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct FailureLabels {
+    upstream: Word,
+    error: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DecisionLabels {
+    policy: Word,
+    reason: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ServerLabels {
+    kind: Word,
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct EndingLabels {
+    reason: Word,
+}
+
+/// All counters of a node.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    bytes: Counter,
+    durations: Histogram,
+    pub(crate) in_flight: Gauge,
+    /// Responses whose end the client, or the server, did not live to see.
+    pub(crate) aborted: Counter,
+    upstream: Family<UpstreamLabels, Counter>,
+    upstream_failures: Family<FailureLabels, Counter>,
+    pub(crate) origin_bytes: Counter,
+    decisions: Family<DecisionLabels, Counter>,
+    set_sizes: Histogram,
+    servers: Family<ServerLabels, Gauge>,
+    pub(crate) connections: Gauge,
+    endings: Family<EndingLabels, Counter>,
+    pub(crate) collapsed: Counter,
+    pub(crate) cache_bytes: Gauge<i64>,
+    pub(crate) cache_objects: Gauge<i64>,
+    pub(crate) filling_bytes: Gauge<i64>,
+    pub(crate) tracked_objects: Gauge<i64>,
+    pub(crate) tracked_bytes: Gauge<i64>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("levada");
+        macro_rules! register {
+            ($name:literal, $help:literal, $metric:expr) => {{
+                let metric = $metric;
+                registry.register($name, $help, metric.clone());
+                metric
+            }};
+        }
+        let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
+        build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "The version that runs", build);
+        Self {
+            requests: register!("http_requests", "Requests answered", Family::default()),
+            bytes: register!("http_response_bytes", "Bytes of bodies sent", Counter::default()),
+            durations: register!(
+                "http_request_duration_seconds",
+                "From the request's head to the end of its response",
+                Histogram::new(exponential_buckets(0.0005, 2.0, 17))
+            ),
+            in_flight: register!("http_requests_in_flight", "Requests now", Gauge::default()),
+            aborted: register!(
+                "http_responses_aborted",
+                "Responses that did not reach their end",
+                Counter::default()
+            ),
+            upstream: register!(
+                "upstream_requests",
+                "Answers from origins and peers",
+                Family::default()
+            ),
+            upstream_failures: register!(
+                "upstream_failures",
+                "Requests that an origin or a peer did not answer",
+                Family::default()
+            ),
+            origin_bytes: register!(
+                "origin_response_bytes",
+                "Bytes of bodies received from origins",
+                Counter::default()
+            ),
+            decisions: register!(
+                "policy_decisions",
+                "Choices of a node, by reason",
+                Family::default()
+            ),
+            set_sizes: register!(
+                "policy_server_set_size",
+                "Nodes held responsible for the object, per decision",
+                Histogram::new(exponential_buckets(1.0, 2.0, 8))
+            ),
+            servers: register!(
+                "upstream_healthy",
+                "Whether an origin or a peer is up",
+                Family::default()
+            ),
+            connections: register!("connections", "Client and peer connections", Gauge::default()),
+            endings: register!(
+                "connections_ended",
+                "Connections ended, by reason",
+                Family::default()
+            ),
+            collapsed: register!(
+                "cache_coalesced",
+                "Requests that shared somebody else's fetch",
+                Counter::default()
+            ),
+            cache_bytes: register!("cache_bytes", "Bytes stored in memory", Gauge::default()),
+            cache_objects: register!("cache_objects", "Objects in memory", Gauge::default()),
+            filling_bytes: register!(
+                "cache_filling_bytes",
+                "Bytes of objects that are being fetched",
+                Gauge::default()
+            ),
+            tracked_objects: register!(
+                "policy_tracked_objects",
+                "Objects with state of their own in the policies",
+                Gauge::default()
+            ),
+            tracked_bytes: register!(
+                "policy_tracked_bytes",
+                "Memory of the policies' tables",
+                Gauge::default()
+            ),
+            registry,
+        }
+    }
+
+    pub(crate) fn request(
+        &self,
+        from_peer: bool,
+        status: StatusCode,
+        cache: CacheResult,
+        bytes: u64,
+        elapsed: Duration,
+    ) {
+        let labels = RequestLabels {
+            listener: Word(if from_peer { "peer" } else { "client" }),
+            code: status.as_u16(),
+            cache: Word(cache.as_str()),
+        };
+        self.requests.get_or_create(&labels).inc();
+        self.bytes.inc_by(bytes);
+        self.durations.observe(elapsed.as_secs_f64());
+        if cache == CacheResult::Collapsed {
+            self.collapsed.inc();
+        }
+    }
+
+    pub(crate) fn upstream(&self, kind: &'static str, status: StatusCode) {
+        let labels = UpstreamLabels { upstream: Word(kind), code: status.as_u16() };
+        self.upstream.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn upstream_failure(&self, kind: &'static str, failure: Failure) {
+        let labels =
+            FailureLabels { upstream: Word(kind), error: Word(failure.proxy_error()) };
+        self.upstream_failures.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn decision(&self, policy: &'static str, pick: Pick) {
+        let labels = DecisionLabels { policy: Word(policy), reason: Word(pick.reason.as_str()) };
+        self.decisions.get_or_create(&labels).inc();
+        self.set_sizes.observe(f64::from(pick.set_size));
+    }
+
+    pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {
+        let labels = ServerLabels { kind: Word(kind), server: server.to_owned() };
+        self.servers.get_or_create(&labels).set(i64::from(up));
+    }
+
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.endings.get_or_create(&EndingLabels { reason: Word(ending.as_str()) }).inc();
+    }
+
+    /// Requests answered, by cache result and listener: what `/status` reports.
+    pub(crate) fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
+        let listener = if from_peer { "peer" } else { "client" };
+        let mut sum = 0;
+        for code in 100..=599 {
+            let labels =
+                RequestLabels { listener: Word(listener), code, cache: Word(cache.as_str()) };
+            if let Some(counter) = self.requests.get(&labels) {
+                sum += counter.get();
+            }
+        }
+        sum
+    }
+
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// The page that Prometheus reads.
+    pub(crate) fn page(&self) -> String {
+        let mut page = String::new();
+        if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
+            page.clear();
+        }
+        page
+    }
+}
+
+// The counters are 64 bits wide on every platform that Levada runs on.
+const _: () = assert!(size_of::<AtomicU64>() == 8);

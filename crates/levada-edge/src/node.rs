@@ -1,0 +1,223 @@
+//! A node at work: everything that its connections share, and the tasks that keep it.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::HeaderValue;
+use levada_cache::NodeName;
+use levada_policy::BuildError;
+
+use crate::{
+    admission::Capacity,
+    clock::Clock,
+    fill::Fills,
+    log::Log,
+    metrics::Metrics,
+    pace::{Paced, Pacer},
+    peers::{Peers, WatchedPeer},
+    redirect::Decider,
+    settings::{Origin, Runtime, Settings, Site as SiteSettings},
+    sites::{Site, Sites, WatchedOrigin},
+    sizes::Sizes,
+    store::Memory,
+    tls::{self, TlsError},
+    upstream::{self, Address, Server, Wire},
+};
+
+/// How often a peer in slow start gets more of its keys.
+const RAMP_STEP: Duration = Duration::from_millis(250);
+
+/// A node at work.
+pub(crate) struct Node {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) sites: Sites,
+    pub(crate) peers: Option<Arc<Peers>>,
+    pub(crate) store: Memory,
+    pub(crate) fills: Arc<Fills>,
+    pub(crate) sizes: Sizes,
+    pub(crate) capacity: Arc<Capacity>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access_log: Option<Log>,
+    pacer: Option<Arc<Pacer>>,
+    /// This node as a member of `Via`.
+    pub(crate) via: HeaderValue,
+    /// This node as `Cache-Status` names it.
+    pub(crate) cache_name: NodeName,
+    /// This node as `Proxy-Status` names it.
+    pub(crate) token: String,
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {why}; is another program using it?")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A policy cannot be built.
+    #[error("site {site}: {why}")]
+    Policy {
+        /// The site's first host.
+        site: String,
+        /// What is wrong.
+        why: BuildError,
+    },
+    /// The access log cannot be opened.
+    #[error("the access log cannot be opened: {0}; check the path and its rights")]
+    Log(io::Error),
+    /// The system refuses threads or timers.
+    #[error("the runtime cannot start: {0}")]
+    Runtime(io::Error),
+}
+
+impl Node {
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, StartError> {
+        let clock = Clock::start();
+        let metrics = Arc::new(Metrics::new());
+        let workers = match settings.runtime {
+            Runtime::Shared(_) => 1,
+            Runtime::PerCore(cores) => cores,
+        };
+        let peers = settings
+            .peering
+            .as_ref()
+            .map(|peering| Peers::new(&settings, peering, clock, &metrics, workers))
+            .transpose()?
+            .map(Arc::new);
+        let sites = settings
+            .sites
+            .iter()
+            .map(|site| make_site(&settings, site, clock, &metrics, workers).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        let access_log =
+            settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
+        let via = format!("1.1 {}", settings.name);
+        Ok(Arc::new(Self {
+            clock,
+            sites: Sites::new(sites),
+            peers,
+            store: Memory::new(settings.cache.memory),
+            fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4),
+            sizes: Sizes::default(),
+            capacity: Capacity::new(settings.limits.capacity),
+            metrics,
+            access_log,
+            pacer: settings.limits.serve_rate.map(Pacer::new),
+            via: via.parse().unwrap_or_else(|_| HeaderValue::from_static("1.1 levada")),
+            cache_name: NodeName::new(&settings.name),
+            token: token(&settings.name),
+            settings,
+        }))
+    }
+
+    /// A body's place at the serving rate, if there is one.
+    pub(crate) fn pace(&self) -> Option<Paced> {
+        self.pacer.as_ref().map(Paced::new)
+    }
+
+    pub(crate) fn unix_time(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
+    }
+
+    /// Starts what a node does besides answering: watching servers, ramping peers up, flushing logs.
+    pub(crate) fn tend(self: &Arc<Self>) {
+        for site in self.sites.iter() {
+            for origin in &site.origins {
+                let check = origin.check.clone();
+                tokio::spawn(upstream::watch(origin.clone(), check, self.clock));
+            }
+        }
+        if let Some(peers) = &self.peers {
+            for (node, _) in peers.servers().filter(|(node, _)| *node != peers.me()) {
+                let watched = Arc::new(WatchedPeer { peers: peers.clone(), node });
+                let check = peers.settings().health.clone();
+                tokio::spawn(upstream::watch(watched, check, self.clock));
+            }
+            tokio::spawn(ramp(peers.clone(), self.clock));
+        }
+        if self.access_log.is_some() {
+            tokio::spawn(flush(self.clone()));
+        }
+    }
+}
+
+async fn ramp(peers: Arc<Peers>, clock: Clock) {
+    let mut ticks = tokio::time::interval(RAMP_STEP);
+    loop {
+        ticks.tick().await;
+        if peers.ramping() {
+            peers.refresh(clock.now());
+        }
+    }
+}
+
+async fn flush(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        if let Some(log) = &node.access_log {
+            log.flush();
+        }
+    }
+}
+
+fn make_site(
+    settings: &Settings,
+    site: &SiteSettings,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    workers: usize,
+) -> Result<Site, StartError> {
+    let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
+    let seed = settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()));
+    let decider = Decider::new(&site.policy, redirectors, settings.limits.capacity, seed)
+        .map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+    let host: Option<HeaderValue> = site
+        .origin_host
+        .as_deref()
+        .or_else(|| site.hosts.first().map(String::as_str).filter(|h| !h.contains('*')))
+        .and_then(|h| h.parse().ok());
+    let origins = site
+        .origins
+        .iter()
+        .map(|origin| {
+            Arc::new(WatchedOrigin {
+                server: origin_server(origin, settings, workers),
+                check: site.health.clone(),
+                host: host.clone(),
+                clock,
+                metrics: metrics.clone(),
+            })
+        })
+        .collect();
+    Ok(Site::new(site.clone(), Arc::new(decider), origins, settings.limits.retry_budget))
+}
+
+fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {
+    let address = Address { host: origin.host.clone(), port: origin.port };
+    let name = address.to_string().into();
+    let tls = origin.tls.then(tls::origin_client);
+    Server::new(name, address, Wire { tls, h2: false }, &settings.limits, workers)
+}
+
+/// A name as a structured field's token or string (RFC 8941).
+fn token(name: &str) -> String {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/*".contains(c));
+    if starts && plain {
+        return name.to_owned();
+    }
+    let safe: String = name.chars().filter(|c| matches!(c, ' '..='~')).collect();
+    format!("\"{}\"", safe.replace('\\', "\\\\").replace('"', "\\\""))
+}

@@ -1,0 +1,224 @@
+//! One request from its head to the end of its response: what is counted meanwhile, and the line that
+//! remains of it.
+//!
+//! A `Passage` travels in the response's body. When the body ends, or the client vanishes, it drops,
+//! and with it every count that the request holds: no error path can leak one.
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
+
+use http::{HeaderValue, Method, Request, StatusCode, Version, header};
+use hyper::body::Incoming;
+use levada_policy::{Outcome, Outstanding, Pick};
+
+use crate::{
+    admission::InService, body::BodyError, connection::Visit, forward::Failed, identify::Asked,
+    node::Node, redirect::Decider, settings::LogFormat,
+};
+
+/// What a request's answer came from, in nginx's words for a cache's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CacheResult {
+    /// From memory, fresh.
+    Hit,
+    /// Fetched.
+    Miss,
+    /// Stored, but to be fetched anew.
+    Expired,
+    /// Stored, and confirmed by the origin.
+    Revalidated,
+    /// Not for the cache.
+    Bypass,
+    /// Somebody else's fetch, shared.
+    Collapsed,
+    /// A peer's business.
+    Relayed,
+    /// Answered by this node itself: an error, a redirect.
+    None,
+}
+
+impl CacheResult {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Expired => "expired",
+            Self::Revalidated => "revalidated",
+            Self::Bypass => "bypass",
+            Self::Collapsed => "collapsed",
+            Self::Relayed => "relayed",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What is noted of one request.
+pub(crate) struct Passage {
+    node: Arc<Node>,
+    started: Instant,
+    head_sent: Option<Instant>,
+    pub(crate) status: StatusCode,
+    pub(crate) cache: CacheResult,
+    pub(crate) pick: Option<Pick>,
+    /// Counts as outstanding at the node that the policy chose.
+    pub(crate) outstanding: Option<Outstanding>,
+    /// Counts as held by this node.
+    pub(crate) in_service: Option<InService>,
+    /// Who learns how long the request took.
+    pub(crate) decider: Option<Arc<Decider>>,
+    /// Whether a peer brought the request, not a client.
+    pub(crate) from_peer: bool,
+    bytes: u64,
+    complete: bool,
+    line: Option<Box<Line>>,
+}
+
+/// What only a log line needs.
+pub(crate) struct Line {
+    pub(crate) client: IpAddr,
+    pub(crate) method: Method,
+    pub(crate) scheme: &'static str,
+    pub(crate) host: String,
+    pub(crate) target: String,
+    pub(crate) version: Version,
+    pub(crate) referer: Option<HeaderValue>,
+    pub(crate) user_agent: Option<HeaderValue>,
+    pub(crate) upstream: Option<Arc<str>>,
+    pub(crate) policy: &'static str,
+    pub(crate) failure: Option<&'static str>,
+}
+
+impl Passage {
+    pub(crate) fn begin(node: &Arc<Node>, from_peer: bool) -> Box<Self> {
+        node.metrics.in_flight.inc();
+        Box::new(Self {
+            node: node.clone(),
+            started: Instant::now(),
+            head_sent: None,
+            status: StatusCode::OK,
+            cache: CacheResult::None,
+            pick: None,
+            outstanding: None,
+            in_service: None,
+            decider: None,
+            from_peer,
+            bytes: 0,
+            complete: false,
+            line: None,
+        })
+    }
+
+    /// Notes who asks for what, if there is a log to be written.
+    pub(crate) fn note(&mut self, node: &Node, asked: &Asked, visit: Visit, of: &Request<Incoming>) {
+        if node.access_log.is_none() {
+            return;
+        }
+        let field = |name| of.headers().get(name).cloned();
+        self.line = Some(Box::new(Line {
+            client: visit.client,
+            method: of.method().clone(),
+            scheme: asked.scheme,
+            host: asked.host.clone(),
+            target: asked.target().to_owned(),
+            version: of.version(),
+            referer: field(header::REFERER),
+            user_agent: field(header::USER_AGENT),
+            upstream: None,
+            policy: asked.site.decider.name(),
+            failure: None,
+        }));
+    }
+
+    /// The policy has decided.
+    pub(crate) fn decided(&mut self, decider: &Arc<Decider>, pick: Pick) {
+        self.pick = Some(pick);
+        self.decider = decider.observes().then(|| decider.clone());
+    }
+
+    /// A peer has answered.
+    pub(crate) fn relayed_by(&mut self, peer: Arc<str>, pick: Pick) {
+        self.pick = Some(pick);
+        self.cache = CacheResult::Relayed;
+        if let Some(line) = &mut self.line {
+            line.upstream = Some(peer);
+        }
+    }
+
+    /// The request could not be served.
+    pub(crate) fn failed(&mut self, client: IpAddr, failed: &Failed) {
+        let reason = failed.failure.as_str();
+        tracing::info!(%client, status = failed.failure.status().as_u16(), reason, "refused");
+        if let Some(line) = &mut self.line {
+            line.failure = Some(reason);
+            line.upstream.clone_from(&failed.next_hop);
+        }
+    }
+
+    /// The head is on its way.
+    pub(crate) fn head(&mut self, status: StatusCode) {
+        self.status = status;
+        self.head_sent = Some(Instant::now());
+    }
+
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    pub(crate) fn finished(&mut self) {
+        self.complete = true;
+    }
+
+    /// The body will not be complete: the client's connection is cut.
+    pub(crate) fn cut(&mut self, error: &BodyError) {
+        tracing::info!(%error, "response cut");
+        if let Some(line) = &mut self.line {
+            line.failure = Some("body cut");
+        }
+    }
+
+    fn outcome(&self, pick: Pick) -> Outcome {
+        let service_time = self.started.elapsed();
+        let latency = self.head_sent.map_or(service_time, |at| at - self.started);
+        Outcome {
+            node: pick.node,
+            latency,
+            service_time,
+            ok: self.complete && !self.status.is_server_error(),
+        }
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        let metrics = &self.node.metrics;
+        metrics.in_flight.dec();
+        metrics.request(self.from_peer, self.status, self.cache, self.bytes, self.started.elapsed());
+        if !self.complete {
+            metrics.aborted.inc();
+        }
+        if let (Some(decider), Some(pick)) = (&self.decider, self.pick) {
+            decider.observe(&self.outcome(pick), self.node.clock.now());
+        }
+        if let (Some(log), Some(line)) = (&self.node.access_log, &self.line) {
+            log.write(&self.describe(line, log.format()));
+        }
+    }
+}
+
+impl Passage {
+    fn describe(&self, line: &Line, format: LogFormat) -> String {
+        let entry = crate::log::Entry {
+            line,
+            status: self.status,
+            bytes: self.bytes,
+            request_time: self.started.elapsed(),
+            cache: self.cache.as_str(),
+            decision: self.pick.map_or("-", |p| p.reason.as_str()),
+            candidates: self.pick.map_or(0, |p| p.set_size),
+            complete: self.complete,
+        };
+        match format {
+            LogFormat::Combined => entry.combined(),
+            LogFormat::Json => entry.json(),
+        }
+    }
+}

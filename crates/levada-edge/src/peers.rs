@@ -1,0 +1,317 @@
+//! The cluster as this node sees it: who is there, who is up, how loaded; and how peers know each
+//! other.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderValue, header::HOST};
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_types::Timestamp;
+
+use crate::{
+    clock::Clock,
+    failure::Failure,
+    metrics::Metrics,
+    settings::{Peer, Peering, Settings, Trust},
+    tls,
+    upstream::{Address, Change, Head, Health, Server, Watched, Wire, report},
+};
+
+/// Proves that a request comes from a peer: the sender's name and the secret.
+pub(crate) const PEER: &str = "levada-peer";
+/// A peer's answer when it holds as many requests as it can.
+pub(crate) const REFUSED: &str = "levada-refused";
+/// What a probe of a peer asks for.
+pub(crate) const PROBE: &str = "/.levada/health";
+
+/// The peers, this node among them.
+pub(crate) struct Peers {
+    me: NodeIndex,
+    servers: Vec<Arc<Server>>,
+    client_urls: Vec<Option<String>>,
+    cluster: ArcSwap<Cluster>,
+    loads: Arc<LoadTable>,
+    template: Vec<ClusterNode>,
+    settings: Peering,
+    credential: Option<HeaderValue>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        settings: &Settings,
+        peering: &Peering,
+        clock: Clock,
+        metrics: &Arc<Metrics>,
+        workers: usize,
+    ) -> Result<Self, tls::TlsError> {
+        let template = nodes(peering);
+        let wire = wire(&peering.trust, peering.h2)?;
+        let servers = peering
+            .peers
+            .iter()
+            .map(|peer| {
+                let address = split_address(&peer.address);
+                Server::new(
+                    peer.name.as_str().into(),
+                    address,
+                    wire.clone(),
+                    &settings.limits,
+                    workers,
+                )
+            })
+            .collect();
+        let me = peering.peers.iter().position(|p| p.name == settings.name).unwrap_or(0);
+        let loads = LoadTable::new(template.len());
+        let cluster = Cluster::new(template.clone(), loads.clone());
+        let credential = match &peering.trust {
+            Trust::Secret(secret) => Some(credential(&settings.name, secret)),
+            Trust::Mtls { .. } => None,
+        };
+        Ok(Self {
+            me: NodeIndex(me as u32),
+            servers,
+            client_urls: peering.peers.iter().map(|p| p.client_url.clone()).collect(),
+            cluster: ArcSwap::from_pointee(cluster),
+            loads,
+            template,
+            settings: peering.clone(),
+            credential,
+            clock,
+            metrics: metrics.clone(),
+        })
+    }
+
+    pub(crate) fn me(&self) -> NodeIndex {
+        self.me
+    }
+
+    pub(crate) fn cluster(&self) -> arc_swap::Guard<Arc<Cluster>> {
+        self.cluster.load()
+    }
+
+    pub(crate) fn loads(&self) -> &Arc<LoadTable> {
+        &self.loads
+    }
+
+    pub(crate) fn server(&self, node: NodeIndex) -> &Arc<Server> {
+        &self.servers[node.get()]
+    }
+
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Server>)> {
+        (0..).map(NodeIndex).zip(&self.servers)
+    }
+
+    pub(crate) fn client_url(&self, node: NodeIndex) -> Option<&str> {
+        self.client_urls[node.get()].as_deref()
+    }
+
+    pub(crate) fn settings(&self) -> &Peering {
+        &self.settings
+    }
+
+    /// What signs the redirects of this cluster.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        match &self.settings.trust {
+            Trust::Secret(secret) => Some(secret),
+            Trust::Mtls { secret, .. } => secret.as_deref(),
+        }
+    }
+
+    /// A head as `server` takes it from a peer: with the credential, and over HTTP/2 with an absolute
+    /// URI. A client's own such header never gets here: it is stripped.
+    pub(crate) fn address_to(&self, server: &Server, head: &Head) -> Head {
+        let mut head = head.clone();
+        if let Some(credential) = &self.credential {
+            head.headers.insert(PEER, credential.clone());
+        }
+        if server.speaks_h2() {
+            let host = head.headers.remove(HOST);
+            let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or("peer");
+            let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
+            let uri = http::Uri::builder().scheme("http").authority(authority);
+            head.uri = uri.path_and_query(target).build().unwrap_or_default();
+            head.version = http::Version::HTTP_2;
+        }
+        head
+    }
+
+    /// What a request met at a peer.
+    pub(crate) fn met(self: &Arc<Self>, node: NodeIndex, failure: Option<Failure>) {
+        let health = &self.server(node).health;
+        match failure {
+            None => health.served(),
+            Some(failure) if failure.blames_server() && node != self.me => {
+                let change = health.failed(&self.settings.health, self.clock.now());
+                report(&WatchedPeer { peers: self.clone(), node }, change);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether a request on the peer listener comes from a peer. With mutual TLS the connection has
+    /// proved it already.
+    pub(crate) fn recognises(&self, headers: &HeaderMap) -> bool {
+        let Trust::Secret(secret) = &self.settings.trust else { return true };
+        let Some(shown) = headers.get(PEER).map(HeaderValue::as_bytes) else { return false };
+        let Some(at) = shown.iter().position(|b| *b == b';') else { return false };
+        tls::equal(&shown[at + 1..], secret.as_bytes())
+    }
+
+    /// Makes the view of the cluster anew from the health of its nodes.
+    pub(crate) fn refresh(&self, now: Timestamp) {
+        let nodes = self
+            .servers()
+            .zip(&self.template)
+            .map(|((node, server), template)| ClusterNode {
+                up: node == self.me || server.health.is_up(),
+                ramp: match node == self.me {
+                    true => 1.0,
+                    false => server.health.ramp(self.settings.slow_start, now),
+                },
+                ..template.clone()
+            })
+            .collect();
+        self.cluster.store(Arc::new(Cluster::new(nodes, self.loads.clone())));
+    }
+
+    /// Whether a refresh is due although no health has changed: somebody is in slow start.
+    pub(crate) fn ramping(&self) -> bool {
+        self.cluster.load().ramping()
+    }
+}
+
+/// A peer under watch.
+pub(crate) struct WatchedPeer {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) node: NodeIndex,
+}
+
+impl Watched for WatchedPeer {
+    fn name(&self) -> String {
+        format!("peer {}", self.peers.server(self.node).name)
+    }
+
+    fn health(&self) -> &Health {
+        &self.peers.server(self.node).health
+    }
+
+    async fn probe(&self) -> bool {
+        let server = self.peers.server(self.node);
+        let mut head = Head::get(PROBE);
+        if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
+            head.headers.insert(HOST, host);
+        }
+        server.asked(&self.peers.address_to(server, &head)).await
+    }
+
+    fn changed(&self, _change: Change) {
+        self.peers.refresh(self.peers.clock.now());
+        self.peers.metrics.server_up("peer", &self.peers.server(self.node).name, self.health().is_up());
+    }
+}
+
+/// The nodes of a cluster before anything is known of their health.
+pub(crate) fn nodes(peering: &Peering) -> Vec<ClusterNode> {
+    let nearest = peering.peers.iter().filter_map(|p| p.rtt).min().unwrap_or_default();
+    let distance = |rtt: Option<Duration>| match rtt {
+        Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
+        _ => 1.0,
+    };
+    let node = |peer: &Peer| ClusterNode {
+        weight: peer.weight,
+        distance: distance(peer.rtt),
+        ..ClusterNode::new(&peer.name)
+    };
+    peering.peers.iter().map(node).collect()
+}
+
+/// `host:port`, checked when the configuration was read.
+pub(crate) fn split_address(address: &str) -> Address {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Address { host: host.to_owned(), port: port.parse().unwrap_or(0) }
+}
+
+fn credential(name: &str, secret: &str) -> HeaderValue {
+    let mut value = HeaderValue::from_str(&format!("{name};{secret}"))
+        .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
+    value.set_sensitive(true);
+    value
+}
+
+fn wire(trust: &Trust, h2: bool) -> Result<Wire, tls::TlsError> {
+    let tls = match trust {
+        Trust::Secret(_) => None,
+        Trust::Mtls { identity, authority, .. } => {
+            Some(tls::peer_client(identity, authority, h2)?)
+        }
+    };
+    Ok(Wire { tls, h2 })
+}
+
+/// A redirect to a peer carries this argument: the host that was asked for, until when it is good,
+/// and the cluster's signature. A client can neither make one nor move it to another URL or node.
+pub(crate) mod pass {
+    use super::tls;
+
+    /// The name of the query argument.
+    pub(crate) const ARGUMENT: &str = "levada-pass";
+    /// How long a pass is good, in seconds: long enough to follow a redirect.
+    pub(crate) const GOOD_FOR: u64 = 60;
+
+    /// The target with a pass for `node` appended.
+    pub(crate) fn issue(secret: &str, node: &str, host: &str, target: &str, now: u64) -> String {
+        let until = now + GOOD_FOR;
+        let mark = signature(secret, node, host, target, until);
+        let join = if target.contains('?') { '&' } else { '?' };
+        format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{host}")
+    }
+
+    /// The host and the original target of a pass that is good for `node`; `None` for any other
+    /// request target.
+    pub(crate) fn check(
+        secret: &str,
+        node: &str,
+        target: &str,
+        now: u64,
+    ) -> Option<(String, String)> {
+        let at = target.rfind(ARGUMENT).filter(|at| *at > 0)?;
+        let original = &target[..at - 1];
+        let value = target[at + ARGUMENT.len()..].strip_prefix('=')?;
+        let (until, rest) = value.split_once('.')?;
+        let (mark, host) = rest.split_once('.')?;
+        let until = u64::from_str_radix(until, 16).ok()?;
+        let expected = signature(secret, node, host, original, until);
+        (until >= now && tls::equal(mark.as_bytes(), expected.as_bytes()))
+            .then(|| (host.to_owned(), original.to_owned()))
+    }
+
+    fn signature(secret: &str, node: &str, host: &str, target: &str, until: u64) -> String {
+        let message = format!("{node}\n{host}\n{target}\n{until}");
+        let mark = tls::sign(secret.as_bytes(), message.as_bytes());
+        mark.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_pass_opens_one_door_for_a_while() {
+            for target in ["/a", "/a?b=c"] {
+                let url = issue("secret", "b", "example.com", target, 1000);
+                let checked = check("secret", "b", &url, 1000 + GOOD_FOR);
+                assert_eq!(checked, Some(("example.com".into(), target.into())));
+                assert_eq!(check("secret", "c", &url, 1000), None, "another node");
+                assert_eq!(check("other", "b", &url, 1000), None, "another cluster");
+                assert_eq!(check("secret", "b", &url, 1001 + GOOD_FOR), None, "too late");
+                let moved = url.replacen("/a", "/z", 1);
+                assert_eq!(check("secret", "b", &moved, 1000), None, "another path");
+            }
+            assert_eq!(check("secret", "b", "/plain?x=1", 0), None);
+            assert_eq!(check("secret", "b", "levada-pass=1.2.3", 0), None);
+        }
+    }
+}

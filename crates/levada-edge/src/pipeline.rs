@@ -1,0 +1,386 @@
+//! The life of a request, top to bottom: identify, redirect, look up, fill, respond.
+//!
+//! Read [`serve`] first. Every stage returns a value; this file owns all branching between them.
+
+use std::sync::Arc;
+
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{self, AGE},
+    request::Parts,
+};
+use hyper::body::{Body, Incoming};
+use levada_cache::{CacheStatus, Condition, Forwarded as Why, Serve, not_modified_fields};
+use levada_policy::{NodeIndex, Pick};
+use levada_types::Request as PolicyRequest;
+
+use crate::{
+    body::{Relay, RequestBody, ResponseBody, Source},
+    clock,
+    connection::{Door, Visit},
+    failure::Failure,
+    fetch::{Fetch, content_length},
+    fill::{Reader, Verdict, Writer},
+    forward::{self, Failed, Forwarded},
+    identify::{Asked, identify},
+    lookup::{Found, Order, lookup},
+    node::Node,
+    passage::{CacheResult, Passage},
+    peers::{self, PROBE, Peers},
+    respond,
+    store::Object,
+    upstream::Exchange,
+};
+
+type Answer = Result<Response<ResponseBody>, Failed>;
+
+/// Answers one request.
+pub(crate) async fn serve(
+    node: &Arc<Node>,
+    visit: Visit,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    let mut passage = Passage::begin(node, visit.door == Door::Peer);
+    let answer = match admit(node, visit.door, &request) {
+        Admission::Asked(asked) => {
+            passage.note(node, &asked, visit, &request);
+            route(node, visit, asked, request, &mut passage).await
+        }
+        Admission::Answered(response) => Ok(response),
+        Admission::Refused(failure) => Err(failure.into()),
+    };
+    let response = answer.unwrap_or_else(|failed| {
+        passage.failed(visit.client, &failed);
+        respond::failure(node, &failed)
+    });
+    passage.head(response.status());
+    response.map(|body| body.with(passage))
+}
+
+enum Admission {
+    Asked(Asked),
+    Answered(Response<ResponseBody>),
+    Refused(Failure),
+}
+
+/// Who may ask, and for what.
+fn admit(node: &Node, door: Door, request: &Request<Incoming>) -> Admission {
+    if door == Door::Peer {
+        if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
+            return Admission::Refused(Failure::NoPeer);
+        }
+        if request.uri().path() == PROBE {
+            return Admission::Answered(respond::plain(StatusCode::OK, "well\n".to_owned()));
+        }
+    }
+    match identify(node, door, request) {
+        Ok(asked) => Admission::Asked(asked),
+        Err(failure) => Admission::Refused(failure),
+    }
+}
+
+/// Where the request is served: here, by a peer through this node, or by a peer that the client is
+/// sent to.
+async fn route(
+    node: &Arc<Node>,
+    visit: Visit,
+    asked: Asked,
+    request: Request<Incoming>,
+    passage: &mut Passage,
+) -> Answer {
+    asked.site.count();
+    let (parts, body) = request.into_parts();
+    // A request that was forwarded once is served here; one that changes something is the origin's.
+    let settled = visit.door == Door::Peer || asked.passed;
+    let peers = node.peers.as_ref().filter(|_| {
+        !settled && parts.method.is_safe() && body.is_end_stream()
+    });
+    let Some(peers) = peers else {
+        return here(node, visit, &asked, parts, body, passage).await;
+    };
+    let pick = redirect(node, peers, &asked)?;
+    passage.decided(&asked.site.decider, pick);
+    if asked.site.redirects() && pick.node != peers.me() {
+        return away(node, peers, &asked, pick.node);
+    }
+    let Forwarded::Answered(exchange, pick) =
+        forward::to_peer(node, peers, &asked, &parts, visit, pick, passage).await
+    else {
+        passage.outstanding = Some(peers.loads().begin(peers.me()));
+        return here(node, visit, &asked, parts, body, passage).await;
+    };
+    Ok(relay(node, &asked, exchange, pick, passage))
+}
+
+/// The node that the policy chooses.
+fn redirect(node: &Node, peers: &Peers, asked: &Asked) -> Result<Pick, Failure> {
+    let request =
+        PolicyRequest { size: node.sizes.get(asked.key), ..PolicyRequest::new(asked.key) };
+    let decider = &asked.site.decider;
+    let pick =
+        decider.pick(&request, &peers.cluster(), node.clock.now()).ok_or(Failure::AllDown)?;
+    node.metrics.decision(decider.name(), pick);
+    Ok(pick)
+}
+
+/// Sends the client to the chosen node, with a pass that only this cluster can have made.
+fn away(node: &Node, peers: &Peers, asked: &Asked, chosen: NodeIndex) -> Answer {
+    let (Some(base), Some(secret)) = (peers.client_url(chosen), peers.secret()) else {
+        return Err(Failure::AllDown.into());
+    };
+    let name = &peers.server(chosen).name;
+    let target = peers::pass::issue(secret, name, &asked.host, asked.target(), node.unix_time());
+    let location = format!("{}{target}", base.trim_end_matches('/'));
+    respond::away(&location).ok_or_else(|| Failure::BadHost.into())
+}
+
+/// A peer's answer, as it came.
+fn relay(
+    node: &Node,
+    asked: &Asked,
+    exchange: Exchange,
+    pick: Pick,
+    passage: &mut Passage,
+) -> Response<ResponseBody> {
+    let peer = exchange.lease.server().name.clone();
+    let mut response = passed_on(node, exchange);
+    respond::next_hop(node, response.headers_mut(), &peer, asked, pick);
+    node.sizes.learn(asked.key, response.status(), response.headers());
+    passage.relayed_by(peer, pick);
+    response
+}
+
+/// Served by this node: from its store, by a fetch, or by the origin for this request alone.
+async fn here(
+    node: &Arc<Node>,
+    visit: Visit,
+    asked: &Asked,
+    parts: Parts,
+    body: Incoming,
+    passage: &mut Passage,
+) -> Answer {
+    passage.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
+    let response = match lookup(node, asked, &parts, body.is_end_stream()) {
+        Found::Stored { object, age, ttl, refresh } => {
+            passage.cache = CacheResult::Hit;
+            if let Some(order) = refresh {
+                drop(join(node, visit, asked, &parts, order));
+            }
+            let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
+            stored(node, &parts, &object, Some(age), &status)
+        }
+        Found::Fetch(order) => filled(node, visit, asked, parts, order, passage).await?,
+        Found::Bypass(why, detail) => {
+            passage.cache = CacheResult::Bypass;
+            bypass(node, visit, asked, parts, body, why, detail).await?
+        }
+        Found::Nothing => return Err(Failure::OnlyIfCached.into()),
+    };
+    node.sizes.learn(asked.key, response.status(), response.headers());
+    Ok(response.map(|body| body.paced(node.pace())))
+}
+
+/// A stored response: whole, its head alone, or 304 when the client has it already.
+fn stored(
+    node: &Node,
+    parts: &Parts,
+    object: &Arc<Object>,
+    age: Option<u32>,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let head = &object.head;
+    let unchanged = head.status == StatusCode::OK
+        && head.validators.evaluate(&parts.headers) == Condition::NotModified;
+    let (code, mut headers, source) = if unchanged {
+        (StatusCode::NOT_MODIFIED, not_modified_fields(&head.headers), Source::Empty)
+    } else {
+        let mut headers = head.headers.clone();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(object.len()));
+        let source = match parts.method == Method::HEAD {
+            true => Source::Empty,
+            false => Source::Stored { object: object.clone(), next: 0 },
+        };
+        (head.status, headers, source)
+    };
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(&mut headers, &node.cache_name);
+    respond::via(node, &mut headers);
+    let mut response = Response::new(ResponseBody::new(source));
+    *response.status_mut() = code;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Joins the fetch of an object, or begins it. `None` when another URI is being fetched under the
+/// same key.
+fn join(
+    node: &Arc<Node>,
+    visit: Visit,
+    asked: &Asked,
+    parts: &Parts,
+    order: Order,
+) -> Option<(Reader, bool)> {
+    let part = node.fills.join(order.key, &asked.identity)?;
+    if part.leader {
+        let head = forward::onward(node, asked, parts.clone(), visit);
+        let fetch = Fetch::new(node, asked, head, parts.headers.clone(), order.stored);
+        let writer = Writer::new(part.reader.fill().clone());
+        tokio::spawn(fetch.run(writer));
+    }
+    Some((part.reader, part.leader))
+}
+
+/// From the growing copy of an object that this request, or one before it, had fetched.
+async fn filled(
+    node: &Arc<Node>,
+    visit: Visit,
+    asked: &Asked,
+    parts: Parts,
+    order: Order,
+    passage: &mut Passage,
+) -> Answer {
+    let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
+    passage.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
+    let Some((reader, leader)) = join(node, visit, asked, &parts, order) else {
+        return alone(node, visit, asked, parts, why, "collision").await;
+    };
+    let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
+    if !leader {
+        passage.cache = CacheResult::Collapsed;
+    }
+    match reader.fill().verdict().await {
+        Verdict::Share { head, length } if leader || head.answers(&parts.headers) => {
+            status.forwarded_status = leader.then_some(head.status.as_u16());
+            status.stored = leader;
+            Ok(growing(node, &parts, &head, reader.of_length(length), &status))
+        }
+        Verdict::Renewed(object) if object.head.answers(&parts.headers) => {
+            passage.cache = CacheResult::Revalidated;
+            status.forwarded_status = leader.then_some(304);
+            Ok(stored(node, &parts, &object, None, &status))
+        }
+        Verdict::Failed(failure) => {
+            let instead = stale.and_then(|object| {
+                let now = clock::wall();
+                match levada_cache::serve_instead_of_error(&object.head.freshness, &directives, now)? {
+                    Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => {
+                        let status = CacheStatus { ttl: Some(ttl), ..status };
+                        Some(stored(node, &parts, &object, Some(age), &status))
+                    }
+                    _ => None,
+                }
+            });
+            instead.ok_or_else(|| failure.into())
+        }
+        Verdict::Alone if leader => {
+            let passed = reader.fill().take_alone().ok_or(Failure::NoResponse)?;
+            status.forwarded_status = Some(passed.head.status.as_u16());
+            status.detail = Some(passed.reason);
+            let source = Source::Upstream(passed.relay);
+            let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
+            finish_passed(node, &mut response, &status);
+            Ok(response)
+        }
+        // What was fetched is not for this request after all: it gets a response of its own.
+        _ => alone(node, visit, asked, parts, why, "not-shared").await,
+    }
+}
+
+/// A response whose body is still arriving.
+fn growing(
+    node: &Node,
+    parts: &Parts,
+    head: &crate::store::StoredHead,
+    reader: Reader,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let unchanged = head.status == StatusCode::OK
+        && head.validators.evaluate(&parts.headers) == Condition::NotModified;
+    let (code, mut headers, source) = match unchanged {
+        true => (StatusCode::NOT_MODIFIED, not_modified_fields(&head.headers), Source::Empty),
+        false => (head.status, head.headers.clone(), Source::Filling(reader)),
+    };
+    let age = head.freshness.age(clock::wall());
+    if age > 0 {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(&mut headers, &node.cache_name);
+    respond::via(node, &mut headers);
+    let mut response = Response::new(ResponseBody::new(source));
+    *response.status_mut() = code;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// From the origin for this request alone, which has no body.
+async fn alone(
+    node: &Node,
+    visit: Visit,
+    asked: &Asked,
+    parts: Parts,
+    why: Why,
+    detail: &'static str,
+) -> Answer {
+    let head = forward::onward(node, asked, parts, visit);
+    from_origin(node, asked, head, RequestBody::None, why, detail).await
+}
+
+/// Past the cache, body and all.
+async fn bypass(
+    node: &Node,
+    visit: Visit,
+    asked: &Asked,
+    parts: Parts,
+    body: Incoming,
+    why: Why,
+    detail: &'static str,
+) -> Answer {
+    let changes = !levada_cache::is_safe(&parts.method);
+    let head = forward::onward(node, asked, parts, visit);
+    let body = if body.is_end_stream() { RequestBody::None } else { RequestBody::Client(body) };
+    let response = from_origin(node, asked, head, body, why, detail).await?;
+    // RFC 9111 Sec. 4.4: what an unsafe method has changed must not be served as it was.
+    if changes && !response.status().is_client_error() && !response.status().is_server_error() {
+        node.store.remove(asked.key);
+    }
+    Ok(response)
+}
+
+async fn from_origin(
+    node: &Node,
+    asked: &Asked,
+    mut head: crate::upstream::Head,
+    body: RequestBody,
+    why: Why,
+    detail: &'static str,
+) -> Answer {
+    let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
+    let status = CacheStatus {
+        forwarded: Some(why),
+        forwarded_status: Some(exchange.response.status().as_u16()),
+        detail: Some(detail),
+        ..CacheStatus::default()
+    };
+    if let Some(length) = content_length(exchange.response.headers()) {
+        node.metrics.origin_bytes.inc_by(length);
+    }
+    let mut response = passed_on(node, exchange);
+    status.append_to(response.headers_mut(), &node.cache_name);
+    Ok(response)
+}
+
+/// A server's answer on its way to the client: end-to-end fields only, and this node in `Via`.
+fn passed_on(node: &Node, exchange: Exchange) -> Response<ResponseBody> {
+    let (mut parts, body) = exchange.response.into_parts();
+    levada_cache::strip_response(&mut parts.headers);
+    respond::via(node, &mut parts.headers);
+    let relay = Relay::new(body, exchange.lease, node.settings.limits.response_body_timeout);
+    Response::from_parts(parts, ResponseBody::new(Source::Upstream(relay)))
+}
+
+fn finish_passed(node: &Node, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
+    respond::via(node, response.headers_mut());
+    status.append_to(response.headers_mut(), &node.cache_name);
+}

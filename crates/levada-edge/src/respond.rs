@@ -1,0 +1,86 @@
+//! Responses: what every one of them carries, and those that this node makes itself.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{self, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
+};
+use levada_policy::Pick;
+use std::fmt::Write;
+
+use crate::{body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, node::Node, peers::REFUSED};
+
+pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3).
+pub(crate) fn via(node: &Node, headers: &mut HeaderMap) {
+    append_member(headers, VIA, &node.via);
+}
+
+/// A member of a list field, behind those that earlier hops have put there.
+pub(crate) fn append_member(headers: &mut HeaderMap, name: HeaderName, member: &HeaderValue) {
+    match headers.entry(name) {
+        header::Entry::Vacant(entry) => drop(entry.insert(member.clone())),
+        header::Entry::Occupied(mut entry) => entry.append(member.clone()),
+    }
+}
+
+/// Names the peer that served, and why it was chosen where the site shows that (RFC 9209).
+pub(crate) fn next_hop(node: &Node, headers: &mut HeaderMap, peer: &str, asked: &Asked, pick: Pick) {
+    let mut status = format!("{}; next-hop=\"{peer}\"", node.token);
+    if asked.site.settings.debug {
+        let policy = asked.site.decider.name();
+        let _ = write!(
+            status,
+            "; details=\"policy={policy} reason={} set={}\"",
+            pick.reason.as_str(),
+            pick.set_size
+        );
+    }
+    if let Ok(value) = HeaderValue::try_from(status) {
+        append_member(headers, PROXY_STATUS, &value);
+    }
+}
+
+/// The answer to a request that could not be served, with the reason in words and for machines.
+pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
+    let failure = failed.failure;
+    let text = format!("{}: {}\n", failure.status(), failure.as_str());
+    let mut response = plain(failure.status(), text);
+    let headers = response.headers_mut();
+    let mut status = format!("{}; error={}", node.token, failure.proxy_error());
+    if let Some(next_hop) = &failed.next_hop {
+        // Names and addresses were checked when the configuration was read: no quote is in them.
+        status.push_str(&format!("; next-hop=\"{next_hop}\""));
+    }
+    if let Ok(value) = HeaderValue::try_from(status) {
+        headers.insert(PROXY_STATUS, value);
+    }
+    if let Some(seconds) = failure.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if failure == Failure::Overload {
+        headers.insert(REFUSED, HeaderValue::from_static("full"));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A short text.
+pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> {
+    let length = text.len();
+    let mut response = Response::new(ResponseBody::text(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+/// Sends the client to the node that serves its request.
+pub(crate) fn away(location: &str) -> Option<Response<ResponseBody>> {
+    let location = HeaderValue::from_str(location).ok()?;
+    let mut response = plain(StatusCode::TEMPORARY_REDIRECT, String::new());
+    response.headers_mut().insert(LOCATION, location);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Some(response)
+}

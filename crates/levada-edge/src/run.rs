@@ -1,0 +1,301 @@
+//! Running a node: sockets, threads, signals, and an orderly end.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    admin,
+    connection::{Door, Entrance},
+    listener,
+    node::{Node, StartError},
+    settings::{Runtime, Settings, Trust},
+    stop::{self, Stop, Stopper},
+    tls, upstream,
+};
+
+/// Where a running node can be reached.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// The client listeners, in the order of the settings, with the ports that were taken.
+    pub clients: Vec<SocketAddr>,
+    /// The peer listener.
+    pub peers: Option<SocketAddr>,
+    /// The admin listener.
+    pub admin: Option<SocketAddr>,
+}
+
+/// Runs a node until it is told to stop: by TERM or INT at once when what runs has ended within the
+/// drain timeout. `ready` is called when every address is being listened on.
+///
+/// # Errors
+/// When an address, a certificate, a policy or the log cannot be had. Nothing is left half started.
+pub fn run(settings: Settings, ready: impl FnOnce(&Addresses)) -> Result<(), StartError> {
+    let runtime = settings.runtime;
+    let sockets = Sockets::open(&settings, runtime)?;
+    let main = build_runtime(runtime)?;
+    main.block_on(async move {
+        let node = Node::new(settings)?;
+        let (stopper, stop) = stop::channel();
+        let addresses = sockets.addresses.clone();
+        start(&node, sockets, &stop)?;
+        ready(&addresses);
+        tracing::info!(name = node.settings.name, ?addresses, "ready");
+        until_told().await;
+        end(&node, stopper, stop).await;
+        Ok(())
+    })
+}
+
+/// A node within this process, for tests and for programs that embed one. It stops when dropped.
+pub struct Running {
+    /// Where it can be reached.
+    pub addresses: Addresses,
+    node: Arc<Node>,
+    stopper: Option<Stopper>,
+    stop: Option<Stop>,
+}
+
+impl Running {
+    /// Starts a node on the current runtime.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let sockets = Sockets::open(&settings, Runtime::Shared(1))?;
+        let node = Node::new(settings)?;
+        let (stopper, stop) = stop::channel();
+        let addresses = sockets.addresses.clone();
+        start(&node, sockets, &stop)?;
+        Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
+    }
+
+    /// Requests and connections that are counted at this moment: all zero when nothing is going on.
+    pub fn counts(&self) -> Counts {
+        let outstanding = self.node.peers.as_ref().map_or(0, |peers| {
+            peers.servers().map(|(node, _)| peers.loads().of(node)).sum()
+        });
+        let servers = self.node.sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
+        let (busy, waiting) =
+            servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
+        Counts {
+            in_flight: self.node.metrics.in_flight.get(),
+            in_service: self.node.capacity.held(),
+            outstanding,
+            origin_connections_busy: busy,
+            waiting,
+            fills: self.node.fills.len(),
+            filling_bytes: self.node.fills.bytes(),
+        }
+    }
+
+    /// Ends it in order, as a signal would.
+    pub async fn stop(mut self) {
+        if let (Some(stopper), Some(stop)) = (self.stopper.take(), self.stop.take()) {
+            end(&self.node, stopper, stop).await;
+        }
+    }
+}
+
+/// What a node counts at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests from their heads to the ends of their responses.
+    pub in_flight: i64,
+    /// Requests that this node serves itself.
+    pub in_service: u32,
+    /// Requests counted as outstanding at any node of the cluster.
+    pub outstanding: u32,
+    /// Connections to origins in use.
+    pub origin_connections_busy: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+    /// Objects being fetched.
+    pub fills: usize,
+    /// Their bytes so far.
+    pub filling_bytes: u64,
+}
+
+/// Every socket of a node, opened before anything else so that a taken port is found at once.
+struct Sockets {
+    /// Per worker, per entrance.
+    workers: Vec<Vec<std::net::TcpListener>>,
+    admin: Option<std::net::TcpListener>,
+    addresses: Addresses,
+}
+
+impl Sockets {
+    fn open(settings: &Settings, runtime: Runtime) -> Result<Self, StartError> {
+        let workers = match runtime {
+            Runtime::Shared(_) => 1,
+            Runtime::PerCore(cores) => cores.max(1),
+        };
+        let mut sockets =
+            Self { workers: Vec::new(), admin: None, addresses: Addresses::default() };
+        let clients = settings.listeners.iter().map(|l| l.address);
+        let peers = settings.peering.as_ref().map(|p| p.listen);
+        let mut wanted: Vec<SocketAddr> = clients.chain(peers).collect();
+        for _ in 0..workers {
+            let mut opened = Vec::new();
+            for address in &mut wanted {
+                let listener = listener::open(*address, workers > 1)?;
+                // Where port 0 took a free one, the other workers share it.
+                *address = local(&listener, *address)?;
+                opened.push(listener);
+            }
+            sockets.workers.push(opened);
+        }
+        sockets.addresses.peers = peers.and_then(|_| wanted.pop());
+        sockets.addresses.clients = wanted;
+        if let Some(address) = settings.admin {
+            let listener = listener::open(address, false)?;
+            sockets.addresses.admin = Some(local(&listener, address)?);
+            sockets.admin = Some(listener);
+        }
+        Ok(sockets)
+    }
+}
+
+fn local(
+    listener: &std::net::TcpListener,
+    address: SocketAddr,
+) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|why| StartError::Listen { address, why })
+}
+
+fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
+    let built = match runtime {
+        Runtime::Shared(threads) if threads > 1 => {
+            runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+        }
+        _ => runtime::Builder::new_current_thread().enable_all().build(),
+    };
+    built.map_err(StartError::Runtime)
+}
+
+/// Opens the doors: the first worker's sockets on this runtime, the others' on threads of their own.
+fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartError> {
+    let entrances = entrances(node)?;
+    let places = Arc::new(Semaphore::new(node.settings.limits.connections));
+    let mut workers = sockets.workers.into_iter();
+    if let Some(first) = workers.next() {
+        accept_all(node, first, &entrances, &places, stop)?;
+    }
+    for (index, listeners) in workers.enumerate() {
+        worker(index + 1, node, listeners, &entrances, &places, stop)?;
+    }
+    if let Some(listener) = sockets.admin {
+        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
+        tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
+    }
+    node.tend();
+    Ok(())
+}
+
+fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
+    let mut entrances = Vec::new();
+    for listener in &node.settings.listeners {
+        let tls = match listener.tls.is_empty() {
+            true => None,
+            false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
+        };
+        let door = Door::Client { tls: tls.is_some() };
+        entrances.push(Arc::new(Entrance { door, tls, h2c: listener.h2c }));
+    }
+    if let Some(peering) = &node.settings.peering {
+        let tls = match &peering.trust {
+            Trust::Secret(_) => None,
+            Trust::Mtls { identity, authority, .. } => {
+                Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
+            }
+        };
+        entrances.push(Arc::new(Entrance { door: Door::Peer, tls, h2c: peering.h2 }));
+    }
+    Ok(entrances)
+}
+
+fn accept_all(
+    node: &Arc<Node>,
+    listeners: Vec<std::net::TcpListener>,
+    entrances: &[Arc<Entrance>],
+    places: &Arc<Semaphore>,
+    stop: &Stop,
+) -> Result<(), StartError> {
+    for (listener, entrance) in listeners.into_iter().zip(entrances) {
+        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
+        tokio::spawn(listener::accept(
+            node.clone(),
+            listener,
+            entrance.clone(),
+            places.clone(),
+            stop.clone(),
+        ));
+    }
+    Ok(())
+}
+
+/// A worker with a scheduler, sockets and pools of its own.
+fn worker(
+    index: usize,
+    node: &Arc<Node>,
+    listeners: Vec<std::net::TcpListener>,
+    entrances: &[Arc<Entrance>],
+    places: &Arc<Semaphore>,
+    stop: &Stop,
+) -> Result<(), StartError> {
+    let (node, entrances) = (node.clone(), entrances.to_vec());
+    let (places, stop) = (places.clone(), stop.clone());
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    let work = move || {
+        upstream::set_worker(index);
+        runtime.block_on(async move {
+            if let Err(error) = accept_all(&node, listeners, &entrances, &places, &stop) {
+                tracing::error!(%error, "worker {index} cannot listen");
+                return;
+            }
+            drop(node);
+            stop.begun().await;
+            drop(stop);
+            // The connections of this worker go on until the process ends.
+            std::future::pending::<()>().await;
+        });
+    };
+    std::thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(work)
+        .map(drop)
+        .map_err(StartError::Runtime)
+}
+
+async fn until_told() {
+    let mut signals: Vec<unix::Signal> =
+        [unix::SignalKind::terminate(), unix::SignalKind::interrupt(), unix::SignalKind::quit()]
+            .into_iter()
+            .filter_map(|kind| unix::signal(kind).ok())
+            .collect();
+    std::future::poll_fn(|cx| {
+        match signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+}
+
+/// Lets what is running end, within the drain timeout.
+async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
+    let limit = node.settings.limits.drain_timeout;
+    tracing::info!(?limit, "stopping: no new connections, running requests may end");
+    stopper.begin();
+    drop(stop);
+    if tokio::time::timeout(limit, stopper.done()).await.is_err() {
+        tracing::warn!("the drain timeout is over: the rest is cut");
+    }
+    if let Some(log) = &node.access_log {
+        log.flush();
+    }
+}

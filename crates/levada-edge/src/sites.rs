@@ -1,0 +1,151 @@
+//! Sites by host, and each site's origins.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use http::HeaderValue;
+
+use crate::{
+    clock::Clock,
+    failure::Failure,
+    metrics::Metrics,
+    redirect::SharedDecider,
+    settings::{Delivery, HealthCheck, Site as SiteSettings},
+    upstream::{Change, Health, RetryBudget, Server, Watched, report},
+};
+
+/// A site at work.
+pub(crate) struct Site {
+    pub(crate) settings: SiteSettings,
+    pub(crate) decider: SharedDecider,
+    pub(crate) origins: Vec<Arc<WatchedOrigin>>,
+    pub(crate) origin_host: Option<HeaderValue>,
+    pub(crate) retries: RetryBudget,
+    /// Requests since the retry budget was last asked.
+    requests: AtomicU64,
+}
+
+impl Site {
+    pub(crate) fn new(
+        settings: SiteSettings,
+        decider: SharedDecider,
+        origins: Vec<Arc<WatchedOrigin>>,
+        retry_budget: f64,
+    ) -> Self {
+        let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
+        Self {
+            settings,
+            decider,
+            origins,
+            origin_host,
+            retries: RetryBudget::new(retry_budget),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn redirects(&self) -> bool {
+        self.settings.delivery == Delivery::Redirect
+    }
+
+    /// Counts a request towards the retry budget.
+    pub(crate) fn count(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// Whether one more retry is within the budget.
+    pub(crate) fn may_retry(&self, clock: &Clock) -> bool {
+        self.retries.take(self.requests.swap(0, Relaxed), clock.now())
+    }
+
+    /// The origins to try, in order: those that are up, then, as a last resort, the others.
+    pub(crate) fn origins_in_order(&self) -> impl Iterator<Item = &Arc<WatchedOrigin>> {
+        let up = self.origins.iter().filter(|o| o.health().is_up());
+        let down = self.origins.iter().filter(|o| !o.health().is_up());
+        up.chain(down)
+    }
+}
+
+/// All sites of a node.
+pub(crate) struct Sites {
+    exact: HashMap<String, Arc<Site>>,
+    /// By what follows the `*`, longest first.
+    wildcards: Vec<(String, Arc<Site>)>,
+    all: Vec<Arc<Site>>,
+}
+
+impl Sites {
+    pub(crate) fn new(all: Vec<Arc<Site>>) -> Self {
+        let mut sites = Self { exact: HashMap::new(), wildcards: Vec::new(), all };
+        for site in &sites.all {
+            for host in &site.settings.hosts {
+                let host = host.to_ascii_lowercase();
+                match host.strip_prefix('*') {
+                    Some(suffix) => sites.wildcards.push((suffix.to_owned(), site.clone())),
+                    None => drop(sites.exact.insert(host, site.clone())),
+                }
+            }
+        }
+        sites.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        sites
+    }
+
+    /// The site that answers to `host`, which is in lower case and has no port.
+    pub(crate) fn find(&self, host: &str) -> Option<&Arc<Site>> {
+        self.exact.get(host).or_else(|| {
+            let matches = |suffix: &str| host.ends_with(suffix) && host.len() > suffix.len();
+            self.wildcards.iter().find(|(suffix, _)| matches(suffix)).map(|(_, site)| site)
+        })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.all.iter()
+    }
+}
+
+/// An origin under watch.
+pub(crate) struct WatchedOrigin {
+    pub(crate) server: Arc<Server>,
+    pub(crate) check: HealthCheck,
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl WatchedOrigin {
+    /// What a request met at this origin.
+    pub(crate) fn met(&self, failure: Option<Failure>) {
+        match failure {
+            None => self.server.health.served(),
+            Some(failure) if failure.blames_server() => {
+                report(self, self.server.health.failed(&self.check, self.clock.now()));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Watched for WatchedOrigin {
+    fn name(&self) -> String {
+        format!("origin {}", self.server.name)
+    }
+
+    fn health(&self) -> &Health {
+        &self.server.health
+    }
+
+    async fn probe(&self) -> bool {
+        let Some(path) = &self.check.path else {
+            return crate::upstream::reachable(&self.server, self.check.timeout).await;
+        };
+        crate::upstream::answers(&self.server, path, self.host.as_ref()).await
+    }
+
+    fn changed(&self, _change: Change) {
+        self.metrics.server_up("origin", &self.server.name, self.health().is_up());
+    }
+}

@@ -1,0 +1,58 @@
+//! The retry budget: retries may add a part to the load, never multiply it when everything fails.
+
+use levada_types::Timestamp;
+use parking_lot::Mutex;
+
+/// Retries allowed without any traffic, per second, so that a quiet site can retry at all.
+const FLOOR_PER_SECOND: f64 = 10.0;
+/// How many seconds' worth of allowance can be saved up.
+const SAVED_SECONDS: f64 = 10.0;
+
+/// Allows one retry per `1 / ratio` requests, and ten a second besides.
+pub(crate) struct RetryBudget {
+    ratio: f64,
+    state: Mutex<Balance>,
+}
+
+struct Balance {
+    tokens: f64,
+    last: Timestamp,
+}
+
+impl RetryBudget {
+    pub(crate) fn new(ratio: f64) -> Self {
+        let tokens = FLOOR_PER_SECOND * SAVED_SECONDS;
+        Self { ratio, state: Mutex::new(Balance { tokens, last: Timestamp::ZERO }) }
+    }
+
+    /// Takes one retry out, or says that there is none left. `requests` is how many requests have
+    /// come in since the last call.
+    pub(crate) fn take(&self, requests: u64, now: Timestamp) -> bool {
+        let mut balance = self.state.lock();
+        let elapsed = now.since(balance.last).as_secs_f64();
+        balance.last = now;
+        let earned = elapsed * FLOOR_PER_SECOND + requests as f64 * self.ratio;
+        let most = (FLOOR_PER_SECOND * SAVED_SECONDS).max(balance.tokens);
+        balance.tokens = (balance.tokens + earned).min(most.max(requests as f64 * self.ratio));
+        let granted = balance.tokens >= 1.0;
+        if granted {
+            balance.tokens -= 1.0;
+        }
+        granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_part_of_the_traffic() {
+        let budget = RetryBudget::new(0.2);
+        let now = Timestamp::from_secs(1);
+        let saved = (0..1000).filter(|_| budget.take(0, now)).count();
+        assert_eq!(saved, 100, "ten seconds' worth is saved up");
+        let granted = (0..1000).filter(|_| budget.take(1, now)).count();
+        assert!((195..=200).contains(&granted), "one in five: {granted}");
+    }
+}

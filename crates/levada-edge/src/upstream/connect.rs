@@ -1,0 +1,104 @@
+//! Opening a connection to a server: resolve, connect, TLS, HTTP handshake.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::pool::Sender;
+use crate::failure::Failure;
+
+/// Where a server is. The name is resolved anew for every connection, so that a changed record is
+/// followed without a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Default)]
+pub(crate) struct Wire {
+    /// TLS settings; plain text when `None`.
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
+    pub(crate) h2: bool,
+}
+
+/// Connects a TCP socket, tuned as every connection of a node is.
+pub(crate) async fn tcp(address: &Address, within: Duration) -> Result<TcpStream, Failure> {
+    let connecting = async {
+        let mut last = Failure::Dns;
+        let found = tokio::net::lookup_host((address.host.as_str(), address.port))
+            .await
+            .map_err(|_| Failure::Dns)?;
+        for candidate in found {
+            match TcpStream::connect(candidate).await {
+                Ok(stream) => return Ok(stream),
+                Err(_) => last = Failure::Connect,
+            }
+        }
+        Err(last)
+    };
+    let stream = match tokio::time::timeout(within, connecting).await {
+        Ok(result) => result?,
+        Err(_) => return Err(Failure::ConnectTimeout),
+    };
+    stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+    Ok(stream)
+}
+
+/// Opens a connection that is ready for requests.
+pub(super) async fn open(
+    address: &Address,
+    wire: &Wire,
+    within: Duration,
+) -> Result<Sender, Failure> {
+    let stream = tcp(address, within).await?;
+    let Some(tls) = &wire.tls else {
+        return handshake(TokioIo::new(stream), wire.h2).await;
+    };
+    let name = ServerName::try_from(address.host.clone()).map_err(|_| Failure::Tls)?;
+    let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
+    match tokio::time::timeout(within, connecting).await {
+        Ok(Ok(stream)) => handshake(TokioIo::new(stream), wire.h2).await,
+        Ok(Err(_)) => Err(Failure::Tls),
+        Err(_) => Err(Failure::ConnectTimeout),
+    }
+}
+
+async fn handshake<S>(io: TokioIo<S>, h2: bool) -> Result<Sender, Failure>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    if h2 {
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Duration::from_secs(10))
+            .adaptive_window(true)
+            .handshake(io)
+            .await
+            .map_err(|_| Failure::NoResponse)?;
+        tokio::spawn(async { drop(connection.await) });
+        return Ok(Sender::Http2(sender));
+    }
+    let (sender, connection) = hyper::client::conn::http1::Builder::new()
+        .max_headers(256)
+        .handshake(io)
+        .await
+        .map_err(|_| Failure::NoResponse)?;
+    tokio::spawn(async { drop(connection.await) });
+    Ok(Sender::Http1(sender))
+}

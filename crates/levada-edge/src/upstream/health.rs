@@ -1,0 +1,240 @@
+//! Whether a server is up: probes (rise, fall) and what requests meet (ejection with backoff).
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use levada_types::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{clock::Clock, settings::HealthCheck};
+
+/// An ejection lasts at most this many times the first one.
+const LONGEST_EJECTION: u32 = 32;
+
+/// The health of one server. Requests read and report it without a lock while all is well.
+pub(crate) struct Health {
+    up: AtomicBool,
+    failed_in_a_row: AtomicU32,
+    up_since: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    probes_failed: u32,
+    probes_good: u32,
+    down_by_probe: bool,
+    ejected_until: Option<Timestamp>,
+    ejections: u32,
+}
+
+/// What a report changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    None,
+    Up,
+    Down,
+}
+
+impl Default for Health {
+    /// Up and warm: a node that starts must not hold its peers for dead, nor for newcomers.
+    fn default() -> Self {
+        Self {
+            up: AtomicBool::new(true),
+            failed_in_a_row: AtomicU32::new(0),
+            up_since: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl Health {
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Relaxed)
+    }
+
+    /// How far a server that came up at some point has got with its slow start, in 0..=1.
+    pub(crate) fn ramp(&self, slow_start: Duration, now: Timestamp) -> f64 {
+        let since = self.up_since.load(Relaxed);
+        if since == 0 || slow_start.is_zero() {
+            return 1.0;
+        }
+        let warm = now.since(Timestamp(since)).as_secs_f64() / slow_start.as_secs_f64();
+        warm.clamp(0.05, 1.0)
+    }
+
+    /// Takes in the result of a probe.
+    pub(crate) fn probed(&self, good: bool, check: &HealthCheck, now: Timestamp) -> Change {
+        let mut state = self.state.lock();
+        if good {
+            state.probes_failed = 0;
+            state.probes_good = state.probes_good.saturating_add(1);
+            if state.probes_good >= check.rise {
+                state.down_by_probe = false;
+            }
+        } else {
+            state.probes_good = 0;
+            state.probes_failed = state.probes_failed.saturating_add(1);
+            if state.probes_failed >= check.fall {
+                state.down_by_probe = true;
+            }
+        }
+        self.settle(&mut state, now)
+    }
+
+    /// A request was served: the run of failures is over.
+    pub(crate) fn served(&self) {
+        if self.failed_in_a_row.load(Relaxed) != 0 {
+            self.failed_in_a_row.store(0, Relaxed);
+        }
+    }
+
+    /// A request failed by the server's fault: enough of them in a row eject it.
+    pub(crate) fn failed(&self, check: &HealthCheck, now: Timestamp) -> Change {
+        let failed = self.failed_in_a_row.fetch_add(1, Relaxed) + 1;
+        if check.eject_after == 0 || failed < check.eject_after {
+            return Change::None;
+        }
+        let mut state = self.state.lock();
+        if state.ejected_until.is_some_and(|until| until > now) {
+            return Change::None;
+        }
+        let times = (1u32 << state.ejections.min(5)).min(LONGEST_EJECTION);
+        state.ejections = state.ejections.saturating_add(1);
+        state.ejected_until = Some(now + check.eject_for * times);
+        self.settle(&mut state, now)
+    }
+
+    /// Ends an ejection whose time is over. A server that then serves well for as long as the first
+    /// ejection lasted is forgiven.
+    pub(crate) fn tick(&self, check: &HealthCheck, now: Timestamp) -> Change {
+        let mut state = self.state.lock();
+        if let Some(until) = state.ejected_until {
+            if until <= now && !self.is_up() {
+                // One more failure ejects it again, for longer.
+                self.failed_in_a_row.store(check.eject_after.saturating_sub(1), Relaxed);
+            } else if until + check.eject_for * 2 <= now {
+                state.ejected_until = None;
+                state.ejections = 0;
+            }
+        }
+        self.settle(&mut state, now)
+    }
+
+    fn settle(&self, state: &mut State, now: Timestamp) -> Change {
+        let ejected = state.ejected_until.is_some_and(|until| until > now);
+        let up = !state.down_by_probe && !ejected;
+        if self.up.swap(up, Relaxed) == up {
+            return Change::None;
+        }
+        if up {
+            self.up_since.store(now.0.max(1), Relaxed);
+            return Change::Up;
+        }
+        Change::Down
+    }
+}
+
+/// What the watcher needs of a server.
+pub(crate) trait Watched: Send + Sync + 'static {
+    /// Who it is, for the log.
+    fn name(&self) -> String;
+    /// Its health.
+    fn health(&self) -> &Health;
+    /// Asks it whether it is well; the caller bounds the time.
+    fn probe(&self) -> impl Future<Output = bool> + Send;
+    /// Its health changed.
+    fn changed(&self, change: Change);
+}
+
+/// Watches one server for ever: probes it and ends its ejections.
+pub(crate) async fn watch(server: Arc<impl Watched>, check: HealthCheck, clock: Clock) {
+    let period = if check.interval.is_zero() { check.eject_for / 4 } else { check.interval };
+    let mut ticks = tokio::time::interval(period.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        report(&*server, server.health().tick(&check, clock.now()));
+        if check.interval.is_zero() {
+            continue;
+        }
+        let good = tokio::time::timeout(check.timeout, server.probe()).await.unwrap_or(false);
+        report(&*server, server.health().probed(good, &check, clock.now()));
+    }
+}
+
+/// Logs a change and passes it on.
+pub(crate) fn report(server: &impl Watched, change: Change) {
+    match change {
+        Change::None => return,
+        Change::Up => tracing::info!(server = server.name(), "up again"),
+        Change::Down => tracing::warn!(server = server.name(), "down"),
+    }
+    server.changed(change);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_secs(seconds)
+    }
+
+    #[test]
+    fn rise_and_fall_count_in_a_row() {
+        let (health, check) = (Health::default(), HealthCheck::default());
+        assert_eq!(health.probed(false, &check, at(1)), Change::None);
+        assert_eq!(health.probed(true, &check, at(2)), Change::None);
+        assert_eq!(health.probed(false, &check, at(3)), Change::None);
+        assert_eq!(health.probed(false, &check, at(4)), Change::Down);
+        assert_eq!(health.probed(true, &check, at(5)), Change::None);
+        assert_eq!(health.probed(true, &check, at(6)), Change::Up);
+        assert!(health.is_up());
+    }
+
+    #[test]
+    fn failed_requests_eject_for_longer_each_time() {
+        let (health, check) = (Health::default(), HealthCheck::default());
+        assert_eq!(health.failed(&check, at(1)), Change::None);
+        assert_eq!(health.failed(&check, at(1)), Change::None);
+        assert_eq!(health.failed(&check, at(1)), Change::Down);
+        assert_eq!(health.tick(&check, at(5)), Change::None, "ejected for five seconds");
+        assert_eq!(health.tick(&check, at(6)), Change::Up);
+        health.tick(&check, at(6));
+        health.failed(&check, at(7));
+        health.failed(&check, at(7));
+        assert_eq!(health.failed(&check, at(7)), Change::Down);
+        assert_eq!(health.tick(&check, at(16)), Change::None, "now for ten");
+        assert_eq!(health.tick(&check, at(17)), Change::Up);
+    }
+
+    #[test]
+    fn a_served_request_ends_the_run_of_failures() {
+        let (health, check) = (Health::default(), HealthCheck::default());
+        for _ in 0..10 {
+            health.failed(&check, at(1));
+            health.failed(&check, at(1));
+            health.served();
+        }
+        assert!(health.is_up());
+    }
+
+    #[test]
+    fn slow_start_counts_from_coming_up() {
+        let (health, check) = (Health::default(), HealthCheck::default());
+        let slow = Duration::from_secs(10);
+        assert_eq!(health.ramp(slow, at(0)), 1.0, "who was never down is warm");
+        for t in 1..5 {
+            health.probed(t > 2, &check, at(t));
+        }
+        assert!((health.ramp(slow, at(9)) - 0.5).abs() < 1e-9);
+        assert_eq!(health.ramp(slow, at(30)), 1.0);
+    }
+}
