@@ -1,13 +1,12 @@
 //! Describes a trace: `summary FILE`, or `summary rice|ibm [SEED [FILES REQUESTS]]` for a model.
 
-use std::{env, error::Error, time::Instant};
+use std::{env, error::Error};
 
 use levada_trace::{Limits, Summary, Trace, generate::MODELS, open};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().skip(1).collect();
     let name = words.first().ok_or("name a file, rice or ibm")?;
-    let began = Instant::now();
     let trace = match MODELS.iter().find(|model| model.name == name) {
         Some(model) => {
             let numbers = words[1..].iter().map(|w| w.parse()).collect::<Result<Vec<u64>, _>>()?;
@@ -28,7 +27,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             trace
         }
     };
-    println!("seconds              {:.2}", began.elapsed().as_secs_f64());
     println!("{}", Summary::of(&trace));
     Ok(())
 }

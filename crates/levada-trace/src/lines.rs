@@ -23,35 +23,37 @@ pub(crate) struct Line {
 pub(crate) struct Lines {
     stream: BufReader<Box<dyn Read + Send>>,
     number: u64,
-    /// Lines read ahead by [`Lines::peek`].
+    /// Lines read ahead by [`Lines::peek`], and what ended that, to be told after them: a
+    /// decompressor that has failed must not be asked again.
     ahead: VecDeque<Line>,
+    failure: Option<io::Error>,
 }
 
 impl Lines {
     pub(crate) fn new(stream: Box<dyn Read + Send>) -> Self {
-        Self { stream: BufReader::new(stream), number: 0, ahead: VecDeque::new() }
+        Self { stream: BufReader::new(stream), number: 0, ahead: VecDeque::new(), failure: None }
     }
 
     /// Looks at up to `count` lines without consuming them.
     ///
-    /// A stream that breaks after some lines shows those; it breaks again when they are consumed.
+    /// A stream that breaks after some lines shows those; the failure follows them.
     pub(crate) fn peek(&mut self, count: usize) -> io::Result<&VecDeque<Line>> {
-        while self.ahead.len() < count {
+        while self.ahead.len() < count && self.failure.is_none() {
             match self.fetch() {
                 Ok(Some(line)) => self.ahead.push_back(line),
                 Ok(None) => break,
                 Err(error) if self.ahead.is_empty() => return Err(error),
-                Err(_) => break,
+                Err(error) => self.failure = Some(error),
             }
         }
         Ok(&self.ahead)
     }
 
-    /// The next line; `None` at the end.
+    /// The next line; `None` at the end. Not to be called again after an error.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line>> {
         match self.ahead.pop_front() {
             Some(line) => Ok(Some(line)),
-            None => self.fetch(),
+            None => self.failure.take().map_or_else(|| self.fetch(), Err),
         }
     }
 
@@ -137,6 +139,30 @@ mod tests {
         assert!(first.too_long && first.text.len() == MAX_LINE);
         let second = lines.next().unwrap().unwrap();
         assert_eq!((second.number, second.text.as_str(), second.too_long), (2, "next", false));
+    }
+
+    /// Gives two lines and a failure, and is not to be asked after that.
+    struct Failing(u8);
+
+    impl Read for Failing {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            match self.0 {
+                1 => b"a\nb\n".as_slice().read(buffer),
+                2 => Err(io::Error::other("damaged")),
+                _ => unreachable!("read after a failure"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_once_after_the_lines_before_it() {
+        let mut lines = Lines::new(Box::new(Failing(0)));
+        assert_eq!(lines.peek(16).unwrap().len(), 2);
+        assert_eq!(lines.peek(16).unwrap().len(), 2);
+        assert_eq!(lines.next().unwrap().unwrap().text, "a");
+        assert_eq!(lines.next().unwrap().unwrap().text, "b");
+        assert_eq!(lines.next().unwrap_err().to_string(), "damaged");
     }
 
     #[test]

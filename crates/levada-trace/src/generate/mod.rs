@@ -1,8 +1,8 @@
 //! Request traces like published ones that nobody can download.
 //!
-//! A model is four laws: how popular files are ([`popularity`]), how large ([`sizes`]), how the two
+//! A model is four laws: how popular files are ([`Popularity`]), how large ([`Sizes`]), how the two
 //! hang together (a Gaussian copula), and how a file's requests lie in time ([`Locality`]). The
-//! result is then calibrated ([`population`]) so that it reproduces what the papers print: the bytes
+//! result is then calibrated ([`Population`]) so that it reproduces what the papers print: the bytes
 //! of the most requested files that together take 97, 98 and 99 % of the requests. That figure
 //! decides how well a cache of given size does, which is what these traces were used to measure.
 //!
@@ -114,8 +114,9 @@ impl Model {
     ///
     /// Bytes and coverages shrink with the files, so that coverages stay the same part of the whole
     /// and the mean transfer stays what it is; the head of the popularity law is bent so that the
-    /// most requested file keeps its share of the requests. A model has at least eight files and as
-    /// many requests as files; smaller numbers are raised.
+    /// most requested file keeps its share of the requests (the next ones gain a little). A model has
+    /// at least eight files and as many requests as files; smaller numbers are raised. Below about
+    /// a thousand files the mean transfer can no longer be held.
     pub fn scaled(&self, files: usize, requests: u64) -> Self {
         let files = files.clamp(8, u32::MAX as usize);
         let part = files as f64 / self.files as f64;

