@@ -1,6 +1,7 @@
 //! How much a node has to do for its size, and who of all nodes has the least.
 
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use levada_types::Rng;
 
@@ -39,16 +40,6 @@ impl PartialOrd for Burden {
     }
 }
 
-/// The node with the least burden of all that are up, ties broken by chance; `None` when none is up.
-#[inline]
-pub(crate) fn least_of_all(cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
-    if cluster.even() && !cluster.ramping() {
-        least(cluster, |node| cluster.load(node), rng)
-    } else {
-        least(cluster, |node| Burden::of(node, 1.0, cluster), rng)
-    }
-}
-
 /// All nodes that are up, the least burdened first.
 pub(crate) fn ascending(cluster: &Cluster) -> Vec<NodeIndex> {
     let mut order = cluster.up().to_vec();
@@ -57,31 +48,86 @@ pub(crate) fn ascending(cluster: &Cluster) -> Vec<NodeIndex> {
     order
 }
 
-/// Two passes, unlike [`least_by`](crate::choose::least_by): over a thousand nodes of which most are
-/// idle, one random number per decision costs less than one per tie.
+/// How one is chosen of several nodes that are level.
+pub(crate) enum Ties<'a> {
+    /// Each with the same probability.
+    Chance(&'a mut Rng),
+    /// The first at or after this place in the cluster's list.
+    Turn(usize),
+}
+
+/// The node with the least burden of all that are up; `None` when none is up.
 #[inline]
-fn least<S: PartialOrd + Copy>(
+pub(crate) fn least_of_all(cluster: &Cluster, ties: Ties<'_>) -> Option<NodeIndex> {
+    if cluster.up().is_empty() {
+        return None;
+    }
+    let all_equal = cluster.even() && !cluster.ramping() && cluster.up().len() == cluster.len();
+    let index = if all_equal {
+        lowest(cluster, |load, _| load, ties)
+    } else {
+        lowest(cluster, |load, cost| (load as f32 + 1.0) * cost, ties)
+    };
+    // Loads may move during the search, and then nobody has what was the lowest.
+    Some(index.map_or(cluster.up()[0], |index| NodeIndex(index as u32)))
+}
+
+/// The index with the lowest score of load and request cost.
+///
+/// Two steps: the lowest score, over packed arrays and without a branch; then who has it. The first
+/// notes the lowest of each block, so that the second looks into few.
+#[inline]
+fn lowest<S: PartialOrd + Copy>(
     cluster: &Cluster,
-    score: impl Fn(NodeIndex) -> S,
-    rng: &mut Rng,
-) -> Option<NodeIndex> {
-    let up = cluster.up();
-    let mut best = *up.first()?;
-    let (mut lowest, mut ties) = (score(best), 1);
-    for &node in &up[1..] {
-        let s = score(node);
-        if s < lowest {
-            (best, lowest, ties) = (node, s, 1);
-        } else if s == lowest {
-            ties += 1;
+    score: impl Fn(u32, f32) -> S,
+    ties: Ties<'_>,
+) -> Option<usize> {
+    let (loads, costs) = (cluster.loads().counts(), cluster.request_costs());
+    let at = |index: usize| score(loads[index].load(Relaxed), costs[index]);
+
+    const BLOCKS: usize = 64;
+    let size = loads.len().div_ceil(BLOCKS).max(8);
+    let mut lows = [at(0); BLOCKS];
+    let blocks = loads.chunks(size).zip(costs.chunks(size));
+    for (low, (loads, costs)) in lows.iter_mut().zip(blocks) {
+        *low = lowest_of_block(loads, costs, &score);
+    }
+    let lows = &lows[..loads.len().div_ceil(size)];
+    let lowest = lows[1..].iter().fold(lows[0], |a, &b| if b < a { b } else { a });
+
+    match ties {
+        Ties::Turn(place) => {
+            let place = if place < loads.len() { place } else { 0 };
+            (place..loads.len()).chain(0..place).find(|&index| at(index) == lowest)
+        }
+        Ties::Chance(rng) => {
+            // Where many are level, as in an idle cluster, a few guesses spare the search. A guess
+            // that hits is as likely any of them.
+            let guessed = (0..4).map(|_| rng.below(loads.len())).find(|&index| at(index) == lowest);
+            guessed.or_else(|| {
+                let blocks = (0..lows.len()).filter(|&block| lows[block] == lowest);
+                let indices = blocks.flat_map(|b| b * size..loads.len().min((b + 1) * size));
+                let level = indices.filter(|&index| at(index) == lowest);
+                level.zip(1..).fold(
+                    None,
+                    |taken, (index, count)| {
+                        if rng.below(count) == 0 { Some(index) } else { taken }
+                    },
+                )
+            })
         }
     }
-    if ties == 1 {
-        return Some(best);
-    }
-    // Loads may move between the passes; then the first of the lowest will do.
-    let mut tied = up.iter().copied().filter(|&node| score(node) == lowest);
-    tied.nth(rng.below(ties)).or(Some(best))
+}
+
+#[inline]
+fn lowest_of_block<S: PartialOrd + Copy>(
+    loads: &[AtomicU32],
+    costs: &[f32],
+    score: impl Fn(u32, f32) -> S,
+) -> S {
+    let mut scores = loads.iter().zip(costs).map(|(load, cost)| score(load.load(Relaxed), *cost));
+    let first = scores.next().expect("no block is empty");
+    scores.fold(first, |a, b| if b < a { b } else { a })
 }
 
 #[cfg(test)]
@@ -91,13 +137,28 @@ mod tests {
 
     #[test]
     fn the_least_loaded_of_all_is_found_and_ties_fall_evenly() {
-        let (mut rng, five) = (Rng::new(1), loaded(&[4, 2, 3, 2, 2]));
-        let mut wins = [0u32; 5];
-        for _ in 0..3_000 {
-            wins[least_of_all(&five, &mut rng).unwrap().get()] += 1;
+        for more in [0, 8, 1_000] {
+            let loads: Vec<u32> = [4, 2, 3, 2, 2].into_iter().chain((0..more).map(|_| 9)).collect();
+            let (mut rng, many) = (Rng::new(1), loaded(&loads));
+            for cluster in [&many, &many.without(&[NodeIndex(0)])] {
+                let mut wins = vec![0u32; loads.len()];
+                for _ in 0..3_000 {
+                    wins[least_of_all(cluster, Ties::Chance(&mut rng)).unwrap().get()] += 1;
+                }
+                let even = [1, 3, 4].iter().all(|&i| (900..1_100).contains(&wins[i]));
+                assert!(
+                    even && wins.iter().sum::<u32>() == wins[1] + wins[3] + wins[4],
+                    "{wins:?}"
+                );
+            }
         }
-        assert!((wins[0], wins[2]) == (0, 0), "{wins:?}");
-        assert!([1, 3, 4].iter().all(|&i| (900..1_100).contains(&wins[i])), "{wins:?}");
+    }
+
+    #[test]
+    fn ties_in_turn_wrap_round() {
+        let five = loaded(&[4, 2, 3, 2, 9]);
+        let from = |place| least_of_all(&five, Ties::Turn(place)).unwrap().0;
+        assert_eq!([0, 1, 2, 3, 4, 5].map(from), [1, 1, 3, 3, 1, 1]);
     }
 
     #[test]
@@ -105,8 +166,14 @@ mod tests {
         let mut three = nodes(3);
         (three[0].weight, three[1].weight) = (2.0, 3.0);
         three[1].ramp = 0.5;
+        let least = |c: &Cluster| least_of_all(c, Ties::Turn(2)).unwrap().0;
         assert_eq!(ascending(&cluster(three.clone())), [0, 1, 2].map(NodeIndex));
+        assert_eq!(least(&cluster(three.clone())), 0);
         three[0].ramp = 0.0;
-        assert_eq!(ascending(&cluster(three)), [1, 2, 0].map(NodeIndex));
+        let cold = cluster(three);
+        assert_eq!(ascending(&cold), [1, 2, 0].map(NodeIndex));
+        assert_eq!(least(&cold), 1);
+        assert_eq!(least(&cold.without(&[NodeIndex(1), NodeIndex(2)])), 0);
+        assert_eq!(least_of_all(&cold.without(&[0, 1, 2].map(NodeIndex)), Ties::Turn(0)), None);
     }
 }

@@ -58,6 +58,7 @@ pub struct Cluster {
     membership: u64,
     up: Vec<NodeIndex>,
     ramping: bool,
+    request_costs: Box<[f32]>,
     even: bool,
 }
 
@@ -73,8 +74,9 @@ impl Cluster {
             .fold(nodes.len() as u64, |sum, n| weigh(Key(sum ^ n.weight.to_bits()), n.hash));
         let up = (0u32..).zip(&nodes).filter(|(_, n)| n.up).map(|(i, _)| NodeIndex(i)).collect();
         let ramping = nodes.iter().any(|n| n.up && n.ramp < 1.0);
+        let request_costs = nodes.iter().map(request_cost).collect();
         let even = nodes.iter().all(|n| n.weight == 1.0);
-        Self { nodes, loads, global: None, membership, up, ramping, even }
+        Self { nodes, loads, global: None, membership, up, ramping, request_costs, even }
     }
 
     /// The same with the true load of every node, over all redirectors (OSDI'02, FDR-Global).
@@ -153,6 +155,13 @@ impl Cluster {
         n.up && (place as f64) < n.ramp * (1u64 << 53) as f64
     }
 
+    /// What one request adds to the burden of each node: 1 / (weight x ramp), infinite for a node
+    /// that is down. Packed, for policies that look at every node.
+    #[inline]
+    pub(crate) fn request_costs(&self) -> &[f32] {
+        &self.request_costs
+    }
+
     /// Changes when a node joins or leaves or a weight changes, not when one goes down or comes up.
     /// What is derived from names and weights, such as a hash order, is valid while it stays.
     #[inline]
@@ -175,6 +184,12 @@ impl Cluster {
     pub fn global_loads(&self) -> Option<&Arc<LoadTable>> {
         self.global.as_ref()
     }
+}
+
+fn request_cost(node: &Node) -> f32 {
+    // A node at ramp 0 is the last choice, but a choice: millions of requests stay finite.
+    const COLD: f64 = 1e28;
+    if node.up { (1.0 / (node.weight * node.ramp)).min(COLD) as f32 } else { f32::INFINITY }
 }
 
 #[cfg(test)]

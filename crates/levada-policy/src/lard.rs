@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use levada_types::{Request, Rng, Timestamp};
 
-use crate::burden::{ascending, least_of_all};
+use crate::burden::{Ties, ascending, least_of_all};
 use crate::choose::least_by;
 use crate::per_node::Roster;
 use crate::table::Table;
@@ -129,7 +129,7 @@ impl Thresholds {
         if load <= self.high {
             return None;
         }
-        let least = least_of_all(cluster, rng)?;
+        let least = least_of_all(cluster, Ties::Chance(rng))?;
         let wanted = relative_load(least, cluster) < self.low || load >= 2.0 * self.high;
         (wanted && least != node).then_some(least)
     }
@@ -184,7 +184,7 @@ impl Policy for Lard {
                 }
             },
             None => {
-                let least = least_of_all(cluster, context.rng)?;
+                let least = least_of_all(cluster, Ties::Chance(context.rng))?;
                 self.targets.insert(request.key, least);
                 (least, Reason::Least)
             }
@@ -288,7 +288,7 @@ impl LardR {
         cluster: &Cluster,
         context: &mut Context<'_>,
     ) -> Option<Pick> {
-        let node = least_of_all(cluster, context.rng)?;
+        let node = least_of_all(cluster, Ties::Chance(context.rng))?;
         let mut set = ServerSet::default();
         set.add(node);
         set.changed_at(context.now);

@@ -5,7 +5,7 @@
 
 use levada_types::Request;
 
-use crate::burden::{ascending, least_of_all};
+use crate::burden::{Ties, ascending, least_of_all};
 use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
 
 pub(crate) const ENTRIES: &[Entry] = &[Entry {
@@ -28,7 +28,7 @@ impl Policy for LeastConn {
         cluster: &Cluster,
         context: &mut Context<'_>,
     ) -> Option<Pick> {
-        let node = least_of_all(cluster, context.rng)?;
+        let node = least_of_all(cluster, Ties::Chance(context.rng))?;
         Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
     }
 

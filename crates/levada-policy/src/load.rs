@@ -36,6 +36,12 @@ impl LoadTable {
         self.outstanding[node.get()].load(Relaxed)
     }
 
+    /// The counts of all nodes, by index, for policies that look at every node.
+    #[inline]
+    pub(crate) fn counts(&self) -> &[AtomicU32] {
+        &self.outstanding
+    }
+
     /// Counts one request to `node` until the guard drops, whatever path the request takes.
     pub fn begin(self: &Arc<Self>, node: NodeIndex) -> Outstanding {
         self.outstanding[node.get()].fetch_add(1, Relaxed);

@@ -32,7 +32,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
     }],
     build: |parameters: &Parameters, _: &Surroundings| {
         Box::new(PeakEwma {
-            decay: parameters.duration("decay").as_secs_f64(),
+            decay: parameters.duration("decay").as_nanos() as f64,
             estimates: PerNode::default(),
             usual: None,
         })
@@ -41,7 +41,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
 
 #[derive(Clone)]
 struct PeakEwma {
-    /// In seconds.
+    /// In nanoseconds, as all times here.
     decay: f64,
     estimates: PerNode<Option<Estimate>>,
     /// The average over all nodes: the estimate of a node that has not answered yet.
@@ -68,7 +68,7 @@ impl Policy for PeakEwma {
 
     fn observe(&mut self, outcome: &Outcome, context: &mut Context<'_>) {
         let Some(estimate) = self.estimates.of_mut(outcome.node) else { return };
-        let mut latency = outcome.latency.as_secs_f64();
+        let mut latency = outcome.latency.as_nanos() as f64;
         if !outcome.ok {
             // A quick failure must not make a node attractive.
             latency = estimate.map_or(latency, |e| latency.max(e.latency));
@@ -105,7 +105,6 @@ impl PeakEwma {
 /// A latency that was expected at some time.
 #[derive(Clone, Copy)]
 struct Estimate {
-    /// In seconds.
     latency: f64,
     at: Timestamp,
 }
@@ -114,7 +113,7 @@ impl Estimate {
     /// What is left of it now: never nothing, or idle nodes would not differ by load and ramp.
     #[inline]
     fn at(self, now: Timestamp, decay: f64) -> f64 {
-        (self.latency * self.kept(now, decay)).max(1e-9)
+        (self.latency * self.kept(now, decay)).max(1.0)
     }
 
     /// The moving average with a new `latency` that counts for `part` of it.
@@ -122,9 +121,12 @@ impl Estimate {
         Self { latency: self.latency + (latency - self.latency) * part, at: now }
     }
 
+    /// e^-x as 1 / (1 + x + x^2/2 + x^3/6), x the time passed over `decay`: several times faster, and
+    /// the same on every machine. It falls a little more slowly (0.375 at x = 1 for 0.368).
     #[inline]
     fn kept(self, now: Timestamp, decay: f64) -> f64 {
-        (-now.since(self.at).as_secs_f64() / decay).exp()
+        let x = now.0.saturating_sub(self.at.0) as f64 / decay;
+        1.0 / (1.0 + x * (1.0 + x * (0.5 + x * (1.0 / 6.0))))
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
         world.answered(0, 10, true).answered(1, 20, true).answered(0, 1000, true);
         assert_eq!(world.spread(100, &two), [0, 100]);
         world.at_secs(10).answered(0, 10, true).answered(1, 20, true);
-        assert_eq!(world.spread(100, &two), [0, 100], "1000 ms are still 370");
+        assert_eq!(world.spread(100, &two), [0, 100], "1000 ms are still 375");
         world.at_secs(60).answered(0, 10, true).answered(1, 20, true);
         assert_eq!(world.spread(100, &two), [100, 0]);
     }

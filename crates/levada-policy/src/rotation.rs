@@ -34,11 +34,9 @@ impl Rotation {
         Some(node)
     }
 
-    /// `nodes`, which ascend, once round from the pointer's place.
-    #[inline]
-    pub(crate) fn round(self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
-        let (later, first) = nodes.split_at(self.position(nodes).unwrap_or(0));
-        first.iter().chain(later).copied()
+    /// The place in the cluster's list whose turn it is.
+    pub(crate) fn place(self) -> usize {
+        self.place as usize
     }
 
     /// Moves the pointer past `node`, whose turn this was.
@@ -50,6 +48,13 @@ impl Rotation {
     /// The nodes in the order in which their turns come.
     pub(crate) fn order(self, nodes: &[NodeIndex]) -> Candidates {
         Candidates { order: self.round(nodes).collect(), set_size: nodes.len() }
+    }
+
+    /// `nodes`, which ascend, once round from the pointer's place.
+    #[inline]
+    fn round(self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
+        let (later, first) = nodes.split_at(self.position(nodes).unwrap_or(0));
+        first.iter().chain(later).copied()
     }
 
     /// Where in `nodes` the first at or after the pointer's place is.

@@ -18,8 +18,9 @@ pub(crate) struct Schedule {
     next: usize,
 }
 
-/// A turn is no shorter than this, to spread the cost of laying it out.
-const SHORTEST_TURN: usize = 64;
+/// How many places a turn has, at least and per node: enough to spread the cost of laying it out.
+const PLACES: usize = 256;
+const PLACES_PER_NODE: usize = 4;
 
 impl Schedule {
     /// From now on, each index of `weights` comes up in proportion to its weight. Weights are above 0.
@@ -56,7 +57,7 @@ impl Schedule {
 
     #[cold]
     fn lay_out(&mut self) {
-        let places = self.weights.len().max(SHORTEST_TURN);
+        let places = (self.weights.len() * PLACES_PER_NODE).max(PLACES);
         let per_weight = places as f64 / self.weights.iter().sum::<f64>();
         let due = |weight: f64, wait: f64| {
             let interval = places as f64 / (weight * per_weight);

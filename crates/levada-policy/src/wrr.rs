@@ -6,11 +6,10 @@
 
 use levada_types::Request;
 
-use crate::burden::{Burden, ascending};
+use crate::burden::{Ties, ascending, least_of_all};
 use crate::rotation::Rotation;
 use crate::{
-    Candidates, Cluster, Context, Entry, Need, NodeIndex, Parameters, Pick, Policy, Reason,
-    Surroundings,
+    Candidates, Cluster, Context, Entry, Need, Parameters, Pick, Policy, Reason, Surroundings,
 };
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -49,12 +48,7 @@ impl Policy for Wrr {
         cluster: &Cluster,
         _context: &mut Context<'_>,
     ) -> Option<Pick> {
-        let round = self.rotation.round(cluster.up());
-        let node = if cluster.even() && !cluster.ramping() {
-            first_least(round, |node| cluster.load(node))
-        } else {
-            first_least(round, |node| Burden::of(node, 1.0, cluster))
-        }?;
+        let node = least_of_all(cluster, Ties::Turn(self.rotation.place()))?;
         self.rotation.pass(node);
         Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
     }
@@ -67,20 +61,6 @@ impl Policy for Wrr {
     fn fork(&self) -> Box<dyn Policy> {
         Box::new(self.clone())
     }
-}
-
-/// The one with the lowest score, of level ones the first.
-#[inline]
-fn first_least<S: PartialOrd>(
-    mut nodes: impl Iterator<Item = NodeIndex>,
-    score: impl Fn(NodeIndex) -> S,
-) -> Option<NodeIndex> {
-    let first = nodes.next()?;
-    let (least, _) = nodes.fold((first, score(first)), |(least, lowest), node| {
-        let s = score(node);
-        if s < lowest { (node, s) } else { (least, lowest) }
-    });
-    Some(least)
 }
 
 #[cfg(test)]
