@@ -7,9 +7,10 @@
 //! decides how well a cache of given size does, which is what these traces were used to measure.
 //!
 //! [`RICE`] stands for the Rice University trace (Pai et al., "Locality-Aware Request Distribution
-//! in Cluster-based Network Servers", ASPLOS'98, Sec. 3; Wang et al., "The Effectiveness of Request
+//! in Cluster-based Network Servers", ASPLOS'98; Wang et al., "The Effectiveness of Request
 //! Redirection on CDN Robustness", OSDI'02, Sec. 4.2), [`IBM`] for the www.ibm.com trace of the
-//! former paper.
+//! former paper. Files, bytes and coverages are published; the number of requests and the mean
+//! transfer of [`IBM`] are taken to be what they are here.
 //!
 //! A known difference: no file is requested only once here, while in real logs many are.
 
