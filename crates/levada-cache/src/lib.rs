@@ -34,6 +34,11 @@
 //! After a 304: [`update_stored`], then judge again with an [`Exchange`] that has the stored status
 //! and the updated fields and the times of the 304.
 //!
+//! # What goes first
+//!
+//! [`eviction::EVICTIONS`] lists the algorithms behind one trait, for the edge's two tiers and the
+//! simulator alike.
+//!
 //! # Which document says so
 //!
 //! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
@@ -42,6 +47,7 @@
 mod cache_control;
 mod cache_status;
 mod date;
+pub mod eviction;
 mod exchange;
 mod freshness;
 mod hop;

@@ -1,0 +1,37 @@
+//! GreedyDual-Size with frequencies (Cherkasova, HP Laboratories 98-69R1, 1998): every hit adds the
+//! object's worth once more, so that what is often asked for outlives a pause.
+
+use super::{
+    Entry,
+    greedy_dual::{Cost, GreedyDual},
+};
+
+const PAPER: &str =
+    "Cherkasova, Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency, HPL-98-69R1";
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "gdsf",
+    paper: PAPER,
+    summary: "GreedyDual-Size that also counts hits; aims at the hit ratio.",
+    build: |capacity| Box::new(GreedyDual::new(capacity, Cost::One, true)),
+};
+
+pub(super) const PACKETS: Entry = Entry {
+    name: "gdsf-packets",
+    paper: PAPER,
+    summary: "The same with the cost of a miss in packets; aims at the traffic saved.",
+    build: |capacity| Box::new(GreedyDual::new(capacity, Cost::Packets, true)),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{super::steps::play, ENTRY};
+    use crate::eviction::find_eviction;
+
+    #[test]
+    fn frequent_outlives_recent() {
+        let steps = "a2 b2 a a a b c2 d2";
+        assert_eq!(play(&ENTRY, 4, steps), ". . b c");
+        assert_eq!(play(find_eviction("gds").unwrap(), 4, steps), ". . a b");
+    }
+}

@@ -1,0 +1,181 @@
+//! GreedyDual-Size (Cao and Irani, USITS 1997) and its variant with frequencies.
+//!
+//! Every object has a value H = L + frequency * cost / size. The least H goes first, and L, the
+//! "inflation", becomes that H: all others age without being touched. A hit sets H anew.
+//!
+//! A hit only ever raises H, since L never falls. So the heap is left as it is on a hit: an entry's
+//! value there is a lower bound, corrected when it comes to the top. The order is exact, and a hit
+//! costs a division.
+
+use super::{Eviction, Handle};
+use levada_types::Key;
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, binary_heap::PeekMut},
+};
+
+/// What a miss costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cost {
+    /// The same for all: the highest hit ratio.
+    One,
+    /// Packets sent and received, 2 + size / 536 (Cao and Irani, Sec. 4.1): the least traffic.
+    Packets,
+}
+
+impl Cost {
+    fn per_byte(self, bytes: u64) -> f64 {
+        let size = bytes.max(1) as f64;
+        match self {
+            Self::One => 1.0 / size,
+            Self::Packets => (2.0 + size / 536.0) / size,
+        }
+    }
+}
+
+/// One object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Object {
+    bytes: u64,
+    worth: f64,
+    value: f64,
+    /// When it was last asked for, which settles ties: the longest ago goes first.
+    asked: u64,
+    frequency: u32,
+    /// Counts the objects that the handle stood for; an even number is none.
+    generation: u32,
+}
+
+impl Object {
+    fn is_there(&self) -> bool {
+        self.generation % 2 == 1
+    }
+
+    /// Value and last request as one number that orders as they do: bits of a float that is not
+    /// negative order as the float.
+    fn order(&self) -> u128 {
+        u128::from(self.value.to_bits()) << 64 | u128::from(self.asked)
+    }
+}
+
+/// An entry of the heap; void when the handle stands for another object by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    order: u128,
+    handle: u32,
+    generation: u32,
+}
+
+pub(super) struct GreedyDual {
+    capacity: u64,
+    cost: Cost,
+    counts_frequency: bool,
+    objects: Vec<Object>,
+    heap: BinaryHeap<Reverse<Candidate>>,
+    inflation: f64,
+    requests: u64,
+    used: u64,
+    count: usize,
+}
+
+impl GreedyDual {
+    pub(super) fn new(capacity: u64, cost: Cost, counts_frequency: bool) -> Self {
+        Self {
+            capacity,
+            cost,
+            counts_frequency,
+            objects: Vec::new(),
+            heap: BinaryHeap::new(),
+            inflation: 0.0,
+            requests: 0,
+            used: 0,
+            count: 0,
+        }
+    }
+
+    fn drop_object(&mut self, handle: u32) {
+        let object = &mut self.objects[handle as usize];
+        object.generation = object.generation.wrapping_add(1);
+        self.used -= object.bytes;
+        self.count -= 1;
+    }
+
+    /// Drops void entries when they are more than the others, so that purges leave no trail.
+    fn tidy(&mut self) {
+        if self.heap.len() > 2 * self.count + 64 {
+            let objects = &self.objects;
+            self.heap.retain(|Reverse(c)| objects[c.handle as usize].generation == c.generation);
+        }
+    }
+}
+
+impl Eviction for GreedyDual {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn used(&self) -> u64 {
+        self.used
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        self.objects.get(handle.index()).is_some_and(Object::is_there)
+    }
+
+    fn touch(&mut self, handle: Handle) {
+        let Some(object) = self.objects.get_mut(handle.index()).filter(|o| o.is_there()) else {
+            return;
+        };
+        self.requests += 1;
+        object.asked = self.requests;
+        object.frequency = object.frequency.saturating_add(u32::from(self.counts_frequency));
+        object.value = self.inflation + f64::from(object.frequency) * object.worth;
+    }
+
+    fn remove(&mut self, handle: Handle) -> bool {
+        let there = self.contains(handle);
+        if there {
+            self.drop_object(handle.0);
+            self.tidy();
+        }
+        there
+    }
+
+    fn evict(&mut self) -> Option<Handle> {
+        loop {
+            let mut top = self.heap.peek_mut()?;
+            let candidate = top.0;
+            let object = &self.objects[candidate.handle as usize];
+            if object.generation != candidate.generation {
+                PeekMut::pop(top);
+            } else if object.order() != candidate.order {
+                top.0.order = object.order();
+            } else {
+                PeekMut::pop(top);
+                self.inflation = object.value;
+                self.drop_object(candidate.handle);
+                return Some(Handle(candidate.handle));
+            }
+        }
+    }
+
+    fn add(&mut self, handle: Handle, _: Key, bytes: u64) {
+        if self.objects.len() <= handle.index() {
+            self.objects.resize(handle.index() + 1, Object::default());
+        }
+        self.requests += 1;
+        let worth = self.cost.per_byte(bytes);
+        let object = &mut self.objects[handle.index()];
+        let generation = object.generation.wrapping_add(1);
+        let (value, asked) = (self.inflation + worth, self.requests);
+        *object = Object { bytes, worth, value, asked, frequency: 1, generation };
+        let order = object.order();
+        self.heap.push(Reverse(Candidate { order, handle: handle.0, generation }));
+        self.used += bytes;
+        self.count += 1;
+    }
+}

@@ -1,0 +1,113 @@
+//! Queues whose links live in one array, indexed by handle: what LRU, S3-FIFO and SIEVE order by.
+
+use super::Handle;
+
+/// No node.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One object: its neighbours, its weight, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) bytes: u64,
+    newer: u32,
+    older: u32,
+    /// Which queue holds it; [`ABSENT`] for none.
+    pub(super) place: u8,
+    /// What the algorithm remembers of its hits.
+    pub(super) hits: u8,
+}
+
+/// The place of what is nowhere.
+pub(super) const ABSENT: u8 = 0;
+
+/// All objects by handle.
+#[derive(Debug, Default)]
+pub(super) struct Nodes(Vec<Node>);
+
+impl Nodes {
+    /// The node of an object that is there.
+    pub(super) fn find(&mut self, handle: Handle) -> Option<&mut Node> {
+        self.0.get_mut(handle.index()).filter(|node| node.place != ABSENT)
+    }
+
+    pub(super) fn contains(&self, handle: Handle) -> bool {
+        self.0.get(handle.index()).is_some_and(|node| node.place != ABSENT)
+    }
+
+    /// The node of a handle that came from a queue.
+    pub(super) fn at(&mut self, handle: u32) -> &mut Node {
+        &mut self.0[handle as usize]
+    }
+
+    /// Makes a node for a new object, in no queue yet.
+    pub(super) fn make(&mut self, handle: Handle, bytes: u64) {
+        let empty = Node { bytes: 0, newer: NONE, older: NONE, place: ABSENT, hits: 0 };
+        if self.0.len() <= handle.index() {
+            self.0.resize(handle.index() + 1, empty);
+        }
+        self.0[handle.index()] = Node { bytes, ..empty };
+    }
+}
+
+/// One queue, from the newest to the oldest.
+#[derive(Debug)]
+pub(super) struct Queue {
+    place: u8,
+    newest: u32,
+    pub(super) oldest: u32,
+    /// What its objects weigh.
+    pub(super) bytes: u64,
+    /// How many they are.
+    pub(super) count: usize,
+}
+
+impl Queue {
+    /// An empty queue; `place` marks its nodes and is not [`ABSENT`].
+    pub(super) fn new(place: u8) -> Self {
+        Self { place, newest: NONE, oldest: NONE, bytes: 0, count: 0 }
+    }
+
+    /// Puts a node that is in no queue at the newest end.
+    pub(super) fn push(&mut self, nodes: &mut Nodes, handle: u32) {
+        let node = nodes.at(handle);
+        (node.newer, node.older, node.place) = (NONE, self.newest, self.place);
+        self.bytes += node.bytes;
+        self.count += 1;
+        match self.newest {
+            NONE => self.oldest = handle,
+            newest => nodes.at(newest).newer = handle,
+        }
+        self.newest = handle;
+    }
+
+    /// Takes out a node of this queue and gives the one that is newer than it.
+    pub(super) fn take(&mut self, nodes: &mut Nodes, handle: u32) -> u32 {
+        let node = nodes.at(handle);
+        let (newer, older) = (node.newer, node.older);
+        node.place = ABSENT;
+        self.bytes -= node.bytes;
+        self.count -= 1;
+        match newer {
+            NONE => self.newest = older,
+            newer => nodes.at(newer).older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => nodes.at(older).newer = newer,
+        }
+        newer
+    }
+
+    /// Moves a node of this queue to the newest end.
+    pub(super) fn renew(&mut self, nodes: &mut Nodes, handle: u32) {
+        if self.newest != handle {
+            self.take(nodes, handle);
+            self.push(nodes, handle);
+        }
+    }
+
+    /// The node newer than `handle`.
+    pub(super) fn newer(nodes: &mut Nodes, handle: u32) -> u32 {
+        nodes.at(handle).newer
+    }
+}

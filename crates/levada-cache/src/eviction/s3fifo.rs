@@ -1,0 +1,222 @@
+//! S3-FIFO (Yang et al., SOSP 2023): three queues that sort out what is asked for once.
+//!
+//! ```text
+//! new ─► small (10 %) ──hit twice──► main (90 %) ◄─ seen in ghost
+//!             │                        │  ▲ hit: goes round again
+//!             └─► ghost (keys only)    └──┘ not hit: evicted
+//! ```
+
+use super::{
+    Entry, Eviction, Handle,
+    queue::{NONE, Nodes, Queue},
+};
+use levada_types::Key;
+use std::collections::{HashMap, VecDeque};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "s3fifo",
+    paper: "Yang et al., FIFO Queues are All You Need for Cache Eviction, SOSP 2023",
+    summary: "Evicts early what is asked for once; the rest goes round a queue while it is hit.",
+    build: |capacity| Box::new(S3Fifo::new(capacity)),
+};
+
+const SMALL: u8 = 1;
+const MAIN: u8 = 2;
+
+/// More hits are not counted (two bits in the paper).
+const MOST_HITS: u8 = 3;
+
+/// So many hits move an object from small to main ("more than once", Algorithm 1).
+const HITS_FOR_MAIN: u8 = 2;
+
+struct S3Fifo {
+    capacity: u64,
+    /// The share of small: a tenth.
+    small_share: u64,
+    nodes: Nodes,
+    keys: Vec<Key>,
+    small: Queue,
+    main: Queue,
+    ghost: Ghost,
+}
+
+impl S3Fifo {
+    fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            small_share: capacity / 10,
+            nodes: Nodes::default(),
+            keys: Vec::new(),
+            small: Queue::new(SMALL),
+            main: Queue::new(MAIN),
+            ghost: Ghost::new(capacity - capacity / 10),
+        }
+    }
+
+    fn take(&mut self, handle: u32) {
+        match self.nodes.at(handle).place {
+            SMALL => self.small.take(&mut self.nodes, handle),
+            _ => self.main.take(&mut self.nodes, handle),
+        };
+    }
+
+    /// Evicts from small, moving to main what has been hit; `None` once small is empty or main has
+    /// outgrown its share through what moved there.
+    fn evict_small(&mut self) -> Option<Handle> {
+        while self.small.oldest != NONE && self.main.bytes <= self.capacity - self.small_share {
+            let oldest = self.small.oldest;
+            self.small.take(&mut self.nodes, oldest);
+            let node = self.nodes.at(oldest);
+            if node.hits < HITS_FOR_MAIN {
+                let bytes = node.bytes;
+                self.ghost.remember(self.keys[oldest as usize], bytes);
+                return Some(Handle(oldest));
+            }
+            node.hits = 0;
+            self.main.push(&mut self.nodes, oldest);
+        }
+        None
+    }
+
+    /// Evicts from main the first object that has not been hit since it last came round.
+    fn evict_main(&mut self) -> Option<Handle> {
+        while self.main.oldest != NONE {
+            let oldest = self.main.oldest;
+            if self.nodes.at(oldest).hits == 0 {
+                self.main.take(&mut self.nodes, oldest);
+                return Some(Handle(oldest));
+            }
+            self.nodes.at(oldest).hits -= 1;
+            self.main.renew(&mut self.nodes, oldest);
+        }
+        None
+    }
+}
+
+impl Eviction for S3Fifo {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn used(&self) -> u64 {
+        self.small.bytes + self.main.bytes
+    }
+
+    fn len(&self) -> usize {
+        self.small.count + self.main.count
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        self.nodes.contains(handle)
+    }
+
+    fn touch(&mut self, handle: Handle) {
+        if let Some(node) = self.nodes.find(handle) {
+            node.hits = (node.hits + 1).min(MOST_HITS);
+        }
+    }
+
+    fn remove(&mut self, handle: Handle) -> bool {
+        let there = self.nodes.contains(handle);
+        if there {
+            self.take(handle.0);
+        }
+        there
+    }
+
+    fn evict(&mut self) -> Option<Handle> {
+        let small_first = self.small.bytes > self.small_share || self.main.count == 0;
+        let first = if small_first { self.evict_small() } else { None };
+        // With main at its share, small is left alone; with main empty, small still has something.
+        first.or_else(|| self.evict_main()).or_else(|| self.evict_small())
+    }
+
+    fn add(&mut self, handle: Handle, key: Key, bytes: u64) {
+        self.nodes.make(handle, bytes);
+        if self.keys.len() <= handle.index() {
+            self.keys.resize(handle.index() + 1, Key(0));
+        }
+        self.keys[handle.index()] = key;
+        let queue = if self.ghost.forget(key) { &mut self.main } else { &mut self.small };
+        queue.push(&mut self.nodes, handle.0);
+    }
+}
+
+/// Keys of what small evicted lately, as many as main could hold.
+///
+/// The map is seeded by chance, so that nobody can choose keys that meet in one bucket; it is never
+/// iterated, so decisions do not depend on the seed.
+struct Ghost {
+    capacity: u64,
+    bytes: u64,
+    order: VecDeque<(Key, u64)>,
+    /// Weight and place in the order; an entry of `order` with another place is void.
+    known: HashMap<Key, (u64, u64)>,
+    next_place: u64,
+}
+
+/// A key that is remembered takes memory too, so each weighs at least this.
+const LEAST_GHOST_BYTES: u64 = 64;
+
+impl Ghost {
+    fn new(capacity: u64) -> Self {
+        let (order, known) = (VecDeque::new(), HashMap::new());
+        Self { capacity, bytes: 0, order, known, next_place: 0 }
+    }
+
+    fn remember(&mut self, key: Key, bytes: u64) {
+        self.forget(key);
+        let bytes = bytes.max(LEAST_GHOST_BYTES);
+        self.next_place += 1;
+        self.known.insert(key, (bytes, self.next_place));
+        self.order.push_back((key, self.next_place));
+        self.bytes += bytes;
+        // Void entries are dropped when they come to the front, or when they are as many as others.
+        while self.bytes > self.capacity || self.order.len() > 2 * self.known.len() + 16 {
+            let Some((oldest, place)) = self.order.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|(_, current)| *current == place) {
+                self.forget(oldest);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key) -> bool {
+        let known = self.known.remove(&key);
+        self.bytes -= known.map_or(0, |(bytes, _)| bytes);
+        known.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::steps::play, ENTRY, Ghost};
+    use levada_types::Key;
+
+    #[test]
+    fn what_is_asked_for_once_goes_before_what_is_asked_for_again() {
+        assert_eq!(play(&ENTRY, 300, "a100 b100 c100 a a d100 e100"), ". . . b c");
+    }
+
+    #[test]
+    fn return_from_the_ghost_goes_to_main() {
+        // a comes back and outlives the newer d and e, which are only in small.
+        assert_eq!(play(&ENTRY, 300, "a100 b100 c100 d100 a100 e100 f100 g100"), ". . . a b c d e");
+    }
+
+    #[test]
+    fn main_goes_round_while_it_is_hit() {
+        let steps = "a100 b100 a a b b c100 d100 e100 a c e f100";
+        assert_eq!(play(&ENTRY, 200, steps), ". . a c d e");
+    }
+
+    #[test]
+    fn ghost_stays_within_its_bytes() {
+        let mut ghost = Ghost::new(640);
+        for n in 0..1000 {
+            ghost.remember(Key(n % 7), 1);
+            ghost.remember(Key(n), 100);
+            assert!(ghost.bytes <= 640 && ghost.order.len() <= 2 * ghost.known.len() + 16);
+        }
+        assert!(ghost.forget(Key(999)) && !ghost.forget(Key(500)));
+    }
+}

@@ -1,0 +1,113 @@
+//! SIEVE (Zhang et al., NSDI 2024): a queue that is never reordered, and a hand.
+//!
+//! A hit sets a mark and moves nothing. The hand walks from the oldest to the newest, clears marks
+//! and evicts the first object without one; survivors keep their place, so that new objects and
+//! old favourites are told apart.
+
+use super::{
+    Entry, Eviction, Handle,
+    queue::{NONE, Nodes, Queue},
+};
+use levada_types::Key;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "sieve",
+    paper: "Zhang et al., SIEVE is Simpler than LRU, NSDI 2024",
+    summary: "Evicts the first object that a moving hand finds without a hit since it last passed.",
+    build: |capacity| {
+        let queue = Queue::new(IN_QUEUE);
+        Box::new(Sieve { capacity, nodes: Nodes::default(), queue, hand: NONE })
+    },
+};
+
+const IN_QUEUE: u8 = 1;
+
+struct Sieve {
+    capacity: u64,
+    nodes: Nodes,
+    queue: Queue,
+    /// Where the next search begins; [`NONE`] is the oldest.
+    hand: u32,
+}
+
+impl Sieve {
+    fn take(&mut self, handle: u32) {
+        let newer = self.queue.take(&mut self.nodes, handle);
+        if self.hand == handle {
+            self.hand = newer;
+        }
+    }
+}
+
+impl Eviction for Sieve {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn used(&self) -> u64 {
+        self.queue.bytes
+    }
+
+    fn len(&self) -> usize {
+        self.queue.count
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        self.nodes.contains(handle)
+    }
+
+    fn touch(&mut self, handle: Handle) {
+        if let Some(node) = self.nodes.find(handle) {
+            node.hits = 1;
+        }
+    }
+
+    fn remove(&mut self, handle: Handle) -> bool {
+        let there = self.nodes.contains(handle);
+        if there {
+            self.take(handle.0);
+        }
+        there
+    }
+
+    /// Ends after at most one round: the walk clears what it passes.
+    fn evict(&mut self) -> Option<Handle> {
+        if self.queue.count == 0 {
+            return None;
+        }
+        loop {
+            if self.hand == NONE {
+                self.hand = self.queue.oldest;
+            }
+            let at = self.hand;
+            if self.nodes.at(at).hits == 0 {
+                self.take(at);
+                return Some(Handle(at));
+            }
+            self.nodes.at(at).hits = 0;
+            self.hand = Queue::newer(&mut self.nodes, at);
+        }
+    }
+
+    fn add(&mut self, handle: Handle, _: Key, bytes: u64) {
+        self.nodes.make(handle, bytes);
+        self.queue.push(&mut self.nodes, handle.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::steps::play, ENTRY};
+
+    #[test]
+    fn hand_spares_what_was_hit_and_goes_on_from_there() {
+        // a and b are spared and lose their marks; c goes; the hand stands at d.
+        assert_eq!(play(&ENTRY, 4, "a1 b1 c1 d1 a b e1 f1 g1 h1"), ". . . . c d e f");
+    }
+
+    #[test]
+    fn hand_begins_again_at_the_oldest() {
+        assert_eq!(play(&ENTRY, 2, "a1 b1 a b c1 d1"), ". . a b");
+        assert_eq!(play(&ENTRY, 3, "a1 b1 c1 b d1 -c e1 f1"), ". . . a . d");
+    }
+}
