@@ -1,1 +1,35 @@
-fn main() {}
+//! The `levada` command.
+
+mod cli;
+mod command;
+mod logging;
+
+use std::{io, process::ExitCode};
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use command::Verdict;
+
+/// Runs one command; its verdict is the exit code.
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = logging::start(&cli.logging).and_then(|()| match &cli.command {
+        Command::Run(args) => command::run::run(args),
+        Command::Validate(args) => command::validate::run(args),
+        Command::Policies(args) => command::policies::run(args),
+    });
+    match outcome {
+        Ok(verdict) => verdict.into(),
+        // The reader of the report has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&error) => Verdict::Done.into(),
+        Err(error) => {
+            eprintln!("levada: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,138 @@
+//! The command line: what `--help` prints is written here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A content delivery network that one can run.
+#[derive(Debug, Parser)]
+#[command(name = "levada", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What is logged, on standard error.
+#[derive(Args, Debug)]
+pub(crate) struct Logging {
+    /// Which events are logged: off, error, warn, info, debug, trace, or a filter such as
+    /// `info,levada_edge=debug`.
+    #[arg(
+        short = 'v',
+        long,
+        global = true,
+        value_name = "LEVEL",
+        env = "LEVADA_LOG",
+        default_value = "info"
+    )]
+    pub(crate) log_level: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Validate(ValidateArgs),
+    Policies(PoliciesArgs),
+}
+
+/// Runs a node until it is told to stop.
+///
+/// TERM, INT and QUIT end it in order: no new connections, and what runs may end within
+/// `limits.drain_timeout`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub(crate) config: PathBuf,
+}
+
+/// Checks a configuration and names everything that is wrong with it.
+#[derive(Args, Debug)]
+#[command(after_help = VALIDATE_EXAMPLES)]
+pub(crate) struct ValidateArgs {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub(crate) config: PathBuf,
+    /// Prints the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Prints the JSON Schema of the configuration instead, for editors.
+    #[arg(long, conflicts_with_all = ["config", "json"])]
+    pub(crate) schema: bool,
+}
+
+/// Lists the policies that choose the node of a request.
+#[derive(Args, Debug)]
+#[command(after_help = POLICIES_EXAMPLES)]
+pub(crate) struct PoliciesArgs {
+    /// Shows this policy and its parameters.
+    pub(crate) name: Option<String>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where packages put it.
+const DEFAULT_CONFIG: &str = "/etc/levada/levada.toml";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  it ran, and found something wrong
+  2  it could not run: wrong arguments, an unreadable file
+
+Documentation: docs/ in the source, `levada <COMMAND> --help` for examples";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  levada run -c examples/single-node.toml
+  levada run -c levada.toml --log-level debug
+  NODE=a levada run -c cluster.toml
+
+Exit codes:
+  0  it was told to stop
+  2  it could not start: the configuration has errors, an address is taken";
+
+const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  levada validate -c levada.toml
+  levada validate -c levada.toml --json | jq '.problems[].message'
+  levada validate --schema > levada.schema.json
+
+Exit codes:
+  0  the configuration can be used; there may be warnings
+  1  it has errors
+  2  the file cannot be read";
+
+const POLICIES_EXAMPLES: &str = "\
+Examples:
+  levada policies
+  levada policies random
+  levada policies --json | jq -r '.[].name'
+
+Exit codes:
+  0  done
+  1  there is no policy of this name";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("levada {} ", command.get_name())), "{command}");
+        }
+    }
+}

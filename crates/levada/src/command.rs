@@ -1,0 +1,26 @@
+//! One file per command. Each takes its arguments, writes its report to standard output, and returns
+//! a verdict.
+
+pub(crate) mod policies;
+pub(crate) mod run;
+pub(crate) mod validate;
+
+use std::process::ExitCode;
+
+/// What a command that could run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing to complain about.
+    Done,
+    /// It ran, and found something wrong.
+    FoundWrong,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Done => Self::SUCCESS,
+            Verdict::FoundWrong => Self::from(1),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `levada policies`: the list, or one of them with its parameters.
+
+use std::io::{self, Write};
+
+use levada::config::{did_you_mean, schema::describe_default};
+use levada_policy::{Entry, POLICIES, Parameter, Setting};
+use serde_json::{Value as Json, json};
+
+use super::Verdict;
+use crate::cli::PoliciesArgs;
+
+/// Prints the list, or the policy that was named.
+///
+/// # Errors
+/// When the report cannot be written.
+pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<Verdict> {
+    let mut out = io::stdout().lock();
+    let all = || POLICIES.iter().flat_map(|file| file.iter());
+    let Some(name) = &args.name else {
+        if args.json {
+            print_json(&mut out, &all().map(to_json).collect())?;
+        } else {
+            print_list(&mut out, &all().collect::<Vec<_>>())?;
+        }
+        return Ok(Verdict::Done);
+    };
+    let Some(entry) = levada_policy::find(name) else {
+        let help = did_you_mean(name, all().map(|entry| entry.name))
+            .unwrap_or_else(|| "`levada policies` lists them".to_owned());
+        eprintln!("levada: there is no policy {name:?}; {help}");
+        return Ok(Verdict::FoundWrong);
+    };
+    if args.json {
+        print_json(&mut out, &to_json(entry))?;
+    } else {
+        print_one(&mut out, entry)?;
+    }
+    Ok(Verdict::Done)
+}
+
+fn print_list(out: &mut impl Write, entries: &[&Entry]) -> io::Result<()> {
+    let rows = entries.iter().map(|e| [e.name, e.paper, runs_in(e), e.summary].map(str::to_owned));
+    print_table(out, ["NAME", "FROM", "RUNS IN", "HOW IT CHOOSES"], &rows.collect::<Vec<_>>())
+}
+
+fn print_one(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+    writeln!(out, "{}: {}", entry.name, entry.summary)?;
+    writeln!(out, "from     {}", entry.paper)?;
+    writeln!(out, "runs in  {}", runs_in(entry))?;
+    if !entry.needs.is_empty() {
+        let needs: Vec<_> = entry.needs.iter().map(|need| need.as_str()).collect();
+        writeln!(out, "needs    {}", needs.join(", "))?;
+    }
+    if entry.parameters.is_empty() {
+        return writeln!(out, "\nIt takes no parameters.");
+    }
+    writeln!(out)?;
+    let rows: Vec<_> = entry.parameters.iter().map(parameter_row).collect();
+    print_table(out, ["PARAMETER", "IS", "DEFAULT", "MEANING"], &rows)
+}
+
+fn parameter_row(parameter: &Parameter) -> [String; 4] {
+    [
+        parameter.name.to_owned(),
+        parameter.kind.to_string(),
+        describe_default(parameter),
+        parameter.help.to_owned(),
+    ]
+}
+
+/// Columns as wide as their widest cell; the last one runs on.
+fn print_table(out: &mut impl Write, head: [&str; 4], rows: &[[String; 4]]) -> io::Result<()> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let [a, b, c] = [0, 1, 2].map(width);
+    for [first, second, third, last] in [head.map(str::to_owned)].iter().chain(rows) {
+        writeln!(out, "{first:a$}  {second:b$}  {third:c$}  {last}")?;
+    }
+    Ok(())
+}
+
+fn print_json(out: &mut impl Write, value: &Json) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn runs_in(entry: &Entry) -> &'static str {
+    if entry.runs_on_an_edge() { "edge, simulator" } else { "simulator" }
+}
+
+fn to_json(entry: &Entry) -> Json {
+    json!({
+        "name": entry.name,
+        "paper": entry.paper,
+        "summary": entry.summary,
+        "edge": entry.runs_on_an_edge(),
+        "keyed": entry.keyed,
+        "needs": entry.needs.iter().map(|need| need.as_str()).collect::<Vec<_>>(),
+        "parameters": entry.parameters.iter().map(parameter_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn parameter_to_json(parameter: &Parameter) -> Json {
+    let default = match parameter.default {
+        Setting::Integer(value) => json!(value),
+        Setting::Number(value) => json!(value),
+        Setting::Switch(value) => json!(value),
+        Setting::Derived(how) => json!({ "derived": how }),
+        text => json!(text.to_string()),
+    };
+    json!({
+        "name": parameter.name,
+        "is": parameter.kind.to_string(),
+        "default": default,
+        "unit": parameter.unit,
+        "help": parameter.help,
+    })
+}

@@ -1,0 +1,44 @@
+//! `levada validate`: everything that is wrong with a configuration.
+
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+use levada::config::{self, Severity};
+
+use super::Verdict;
+use crate::cli::ValidateArgs;
+
+/// Checks the file and prints what was found.
+///
+/// # Errors
+/// When the file cannot be read or the report cannot be written.
+pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Verdict> {
+    let mut out = io::stdout().lock();
+    if args.schema {
+        serde_json::to_writer_pretty(&mut out, &config::schema::schema())?;
+        writeln!(out)?;
+        return Ok(Verdict::Done);
+    }
+    let report = config::load(&args.config)
+        .with_context(|| format!("cannot read {}", args.config.display()))?
+        .report;
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{report}{}", summary(&report))?;
+    }
+    Ok(if report.is_usable() { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+fn summary(report: &config::Report) -> String {
+    let verdict = if report.is_usable() { "can be used" } else { "cannot be used" };
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning")]
+        .into_iter()
+        .map(|(severity, noun)| (report.count(severity), noun))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
+        .collect::<Vec<_>>();
+    let reason = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    format!("{} {verdict}{reason}\n", report.file)
+}

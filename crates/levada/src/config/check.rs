@@ -1,0 +1,181 @@
+//! What the schema cannot say: whether the parts of a configuration fit each other, the policies and
+//! this machine.
+
+mod files;
+mod peering;
+mod site;
+
+use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
+
+use levada_edge::settings::{
+    AccessLog, CacheSettings, Certificate, Listener, LogFormat, Runtime, Settings,
+};
+
+use super::{
+    errors::Findings,
+    file::{self, File, RuntimeMode},
+    tree::Path,
+};
+
+/// Makes settings of `file`. They are to be used only if no error was found, here or before.
+pub(super) fn settings(
+    file: &File,
+    directory: &FilePath,
+    findings: &mut Findings<'_>,
+) -> Option<Settings> {
+    let mut check = Check { file, directory, findings, root: Path::default() };
+    check.addresses();
+    check.admin();
+    // Each is checked, whatever came of the others, before the first that failed ends it.
+    let listeners = check.listeners();
+    let peering = check.peering();
+    let sites = check.sites();
+    let cache = check.cache();
+    let access_log = check.access_log();
+    Some(Settings {
+        name: file.name.as_ref()?.to_string(),
+        runtime: runtime(&file.runtime),
+        listeners: listeners?,
+        peering: peering?,
+        admin: file.admin.listen.map(|listen| listen.0),
+        cache,
+        sites: sites?,
+        limits: (&file.limits).into(),
+        access_log: access_log?,
+        seed: file.seed.map(i64::unsigned_abs),
+    })
+}
+
+/// What every check needs.
+struct Check<'c, 'f> {
+    file: &'c File,
+    directory: &'c FilePath,
+    findings: &'c mut Findings<'f>,
+    root: Path,
+}
+
+impl Check<'_, '_> {
+    /// No two listeners want one address.
+    fn addresses(&mut self) {
+        let mut taken: Vec<(Path, SocketAddr)> = Vec::new();
+        for (path, address) in self.listening() {
+            if let Some((other, _)) = taken.iter().find(|(_, other)| collide(*other, address)) {
+                let message = format!("{address} is taken by {other} already");
+                self.findings.error(&path, message, Some("choose another port".to_owned()));
+            }
+            taken.push((path, address));
+        }
+    }
+
+    fn listening(&self) -> Vec<(Path, SocketAddr)> {
+        let listen = self.root.key("listen");
+        let clients = self.file.listen.iter().enumerate();
+        let clients = clients.map(|(i, l)| (listen.index(i).key("address"), l.address));
+        let peers = self.file.peering.as_ref().and_then(|peering| peering.listen);
+        let inner = [
+            (self.root.key("peering").key("listen"), peers),
+            (self.root.key("admin").key("listen"), self.file.admin.listen),
+        ];
+        clients.chain(inner).filter_map(|(path, address)| Some((path, address?.0))).collect()
+    }
+
+    fn admin(&mut self) {
+        if let Some(listen) = self.file.admin.listen
+            && !listen.0.ip().is_loopback()
+        {
+            let message = format!("{} can be reached from other machines", listen.0);
+            let help = "it asks for no password: use 127.0.0.1, or close the port to strangers";
+            let path = self.root.key("admin").key("listen");
+            self.findings.warning(&path, message, Some(help.to_owned()));
+        }
+    }
+
+    fn listeners(&mut self) -> Option<Vec<Listener>> {
+        let listen = self.root.key("listen");
+        let mut listeners = Vec::new();
+        for (position, table) in self.file.listen.iter().enumerate() {
+            listeners.push(self.listener(table, &listen.index(position)));
+        }
+        listeners.into_iter().collect()
+    }
+
+    fn listener(&mut self, listen: &file::Listen, path: &Path) -> Option<Listener> {
+        let tls = path.key("tls");
+        let certificates: Vec<_> = listen
+            .tls
+            .iter()
+            .enumerate()
+            .map(|(i, pair)| self.certificate(&pair.certificate, &pair.key, &tls.index(i)))
+            .collect();
+        if listen.h2c && !listen.tls.is_empty() {
+            let message = "has no effect beside `tls`, where HTTP/2 is negotiated";
+            self.findings.warning(&path.key("h2c"), message, None);
+        }
+        Some(Listener {
+            address: listen.address?.0,
+            tls: certificates.into_iter().collect::<Option<_>>()?,
+            h2c: listen.h2c,
+        })
+    }
+
+    /// A certificate and its key at `path`.
+    fn certificate(
+        &mut self,
+        certificate: &Option<String>,
+        key: &Option<String>,
+        path: &Path,
+    ) -> Option<Certificate> {
+        let certificate = self.pem(certificate, "CERTIFICATE", &path.key("certificate"));
+        let key = self.pem(key, "PRIVATE KEY", &path.key("key"));
+        Some(Certificate { certificate: certificate?, key: key? })
+    }
+
+    fn cache(&mut self) -> CacheSettings {
+        let file::Cache { memory, max_object } = self.file.cache;
+        let path = self.root.key("cache").key("max_object");
+        if max_object.0 > memory.0 && self.findings.has(&path) {
+            let message = format!("{max_object} does not fit into the memory of {memory}");
+            let help = format!("write at most {memory}, or raise `cache.memory`");
+            self.findings.error(&path, message, Some(help));
+        }
+        // A default that does not fit was not asked for.
+        let max_object = max_object.0.min(memory.0);
+        CacheSettings { memory: memory.0, max_object }
+    }
+
+    /// The outer `None` when it is wrong, the inner when there is none.
+    fn access_log(&mut self) -> Option<Option<AccessLog>> {
+        let format = match self.file.log.format {
+            file::LogFormat::Combined => LogFormat::Combined,
+            file::LogFormat::Json => LogFormat::Json,
+        };
+        let path = match self.file.log.access.as_str() {
+            "off" => return Some(None),
+            "stdout" => None,
+            given => Some(self.in_existing_directory(given, &self.root.key("log").key("access"))?),
+        };
+        Some(Some(AccessLog { path, format }))
+    }
+}
+
+/// Whether the system would refuse to listen at both: the same port at the same or at any address.
+/// Port 0 is a different one each time.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same_family = one.is_ipv4() == other.is_ipv4();
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || (any && same_family))
+}
+
+fn runtime(file: &file::Runtime) -> Runtime {
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = file.threads.map_or_else(cores, |threads| threads as usize);
+    match file.mode {
+        RuntimeMode::Shared => Runtime::Shared(threads),
+        RuntimeMode::PerCore => Runtime::PerCore(threads),
+        // Beyond four threads, the queues that they share cost more than an idle thread does.
+        RuntimeMode::Auto if threads <= 4 => Runtime::Shared(threads),
+        RuntimeMode::Auto => Runtime::PerCore(threads),
+    }
+}

@@ -1,0 +1,61 @@
+//! Files that a configuration names: whether they are there and hold what they should.
+
+use std::{fs::File, io::Read, path::PathBuf};
+
+use super::Check;
+use crate::config::tree::Path;
+
+/// Certificates and secrets are smaller.
+const LARGEST: u64 = 4 << 20;
+
+impl Check<'_, '_> {
+    /// A PEM file that holds a block of this kind, such as `CERTIFICATE`.
+    pub(super) fn pem(
+        &mut self,
+        given: &Option<String>,
+        kind: &str,
+        path: &Path,
+    ) -> Option<PathBuf> {
+        let (file, content) = self.content(given.as_deref()?, path)?;
+        let begins = |line: &str| line.starts_with("-----BEGIN ") && line.contains(kind);
+        if content.lines().any(begins) {
+            return Some(file);
+        }
+        let message = format!("{} holds no PEM block of the kind {kind}", file.display());
+        let help = format!("it should have a line `-----BEGIN {kind}-----`");
+        self.findings.error(path, message, Some(help));
+        None
+    }
+
+    /// What a file holds, and where it is.
+    pub(super) fn content(&mut self, given: &str, path: &Path) -> Option<(PathBuf, String)> {
+        let file = self.directory.join(given);
+        let mut content = String::new();
+        let read =
+            File::open(&file).and_then(|opened| opened.take(LARGEST).read_to_string(&mut content));
+        match read {
+            Ok(_) => Some((file, content)),
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", file.display());
+                let help = "relative paths begin at the configuration file's directory";
+                let help = (!file.is_absolute() || given != file.to_string_lossy())
+                    .then(|| help.to_owned());
+                self.findings.error(path, message, help);
+                None
+            }
+        }
+    }
+
+    /// A file that may have to be created, in a directory that is there.
+    pub(super) fn in_existing_directory(&mut self, given: &str, path: &Path) -> Option<PathBuf> {
+        let file = self.directory.join(given);
+        let parent = file.parent().unwrap_or(&file);
+        if parent.as_os_str().is_empty() || parent.is_dir() {
+            return Some(file);
+        }
+        let message = format!("there is no directory {}", parent.display());
+        let help = format!("create it: mkdir -p {}", parent.display());
+        self.findings.error(path, message, Some(help));
+        None
+    }
+}

@@ -1,0 +1,128 @@
+//! The cluster: names, and how its nodes trust each other.
+
+use levada_edge::settings::{Peer, Peering, Trust};
+
+use super::Check;
+use crate::config::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
+
+/// Shorter ones can be guessed by trying.
+const SHORTEST_SECRET: usize = 16;
+
+impl Check<'_, '_> {
+    /// The outer `None` when it is wrong, the inner for a node that stands alone.
+    pub(super) fn peering(&mut self) -> Option<Option<Peering>> {
+        let peers = self.peers();
+        let path = self.root.key("peering");
+        let Some(peering) = &self.file.peering else {
+            if !self.file.peer.is_empty() && !self.findings.has(&path) {
+                let help = "add a `[peering]` table: where peers come in, and their secret";
+                let message = "there are peers, but no `[peering]`";
+                self.findings.error(&self.root.key("peer"), message, Some(help.to_owned()));
+                return None;
+            }
+            return Some(None);
+        };
+        self.own_name_is_a_peer();
+        let trust = self.trust(peering, &path);
+        Some(Some(Peering {
+            listen: peering.listen?.0,
+            trust: trust?,
+            h2: peering.protocol == Protocol::H2,
+            peers: peers?,
+            health: (&peering.health_check).into(),
+            slow_start: peering.slow_start.0,
+        }))
+    }
+
+    fn peers(&mut self) -> Option<Vec<Peer>> {
+        let list = self.root.key("peer");
+        for (position, peer) in self.file.peer.iter().enumerate() {
+            let before = &self.file.peer[..position];
+            let path = list.index(position);
+            if let Some(name) = &peer.name
+                && let Some(other) = before.iter().position(|p| p.name.as_ref() == Some(name))
+            {
+                let message = format!("{:?} is the name of peer[{other}] already", name.0);
+                self.findings.error(&path.key("name"), message, None);
+            }
+            if let Some(address) = &peer.address
+                && let Some(other) = before.iter().position(|p| p.address.as_ref() == Some(address))
+            {
+                let message = format!("{address} is the address of peer[{other}] already");
+                self.findings.error(&path.key("address"), message, None);
+            }
+        }
+        self.file.peer.iter().map(peer).collect()
+    }
+
+    fn own_name_is_a_peer(&mut self) {
+        let names =
+            || self.file.peer.iter().filter_map(|peer| Some(peer.name.as_ref()?.0.as_str()));
+        // Where a peer's name could not be read, it may have been this one.
+        let all_known = self.file.peer.iter().all(|peer| peer.name.is_some());
+        let Some(NodeName(own)) = self.file.name.as_ref().filter(|_| all_known) else { return };
+        if !names().any(|name| name == own.as_str()) {
+            let message = format!("no `[[peer]]` has the name {own:?}");
+            let help = did_you_mean(own, names()).unwrap_or_else(|| {
+                "list this node too: the peers are the same list on every node".to_owned()
+            });
+            self.findings.error(&self.root.key("name"), message, Some(help));
+        }
+    }
+
+    fn trust(&mut self, peering: &file::Peering, path: &Path) -> Option<Trust> {
+        let secret = self.secret(peering, path);
+        let Some(tls) = &peering.tls else {
+            if matches!(secret, Some(None)) && !self.findings.has(&path.key("tls")) {
+                let help = "add `secret_file`, `secret = \"${LEVADA_SECRET}\"`, or `tls`";
+                let message = "has neither a secret nor certificates, so that anyone is a peer";
+                self.findings.error(path, message, Some(help.to_owned()));
+            }
+            return secret?.map(Trust::Secret);
+        };
+        let path = path.key("tls");
+        let identity = self.certificate(&tls.certificate, &tls.key, &path);
+        let authority = self.pem(&tls.authority, "CERTIFICATE", &path.key("authority"));
+        Some(Trust::Mtls { identity: identity?, authority: authority?, secret: secret? })
+    }
+
+    /// The outer `None` when it is wrong, the inner when there is none.
+    fn secret(&mut self, peering: &file::Peering, path: &Path) -> Option<Option<String>> {
+        let (key, secret) = match (&peering.secret, &peering.secret_file) {
+            (None, None) => {
+                let wrong = ["secret", "secret_file"].map(|key| self.findings.has(&path.key(key)));
+                return if wrong.contains(&true) { None } else { Some(None) };
+            }
+            (Some(_), Some(_)) => {
+                let message = "there is `secret` as well";
+                let help = "keep one of the two".to_owned();
+                self.findings.error(&path.key("secret_file"), message, Some(help));
+                return None;
+            }
+            (Some(secret), None) => (path.key("secret"), secret.clone()),
+            (None, Some(file)) => {
+                let key = path.key("secret_file");
+                let (_, content) = self.content(file, &key)?;
+                (key, content.trim().to_owned())
+            }
+        };
+        if secret.len() < SHORTEST_SECRET {
+            let message =
+                format!("is a secret of {} bytes; it needs {SHORTEST_SECRET}", secret.len());
+            let help = "make one: openssl rand -base64 24".to_owned();
+            self.findings.error(&key, message, Some(help));
+            return None;
+        }
+        Some(Some(secret))
+    }
+}
+
+fn peer(file: &file::Peer) -> Option<Peer> {
+    Some(Peer {
+        name: file.name.as_ref()?.0.clone(),
+        address: file.address.as_ref()?.0.clone(),
+        weight: file.weight,
+        rtt: file.rtt.map(|rtt| rtt.0),
+        client_url: file.client_url.as_ref().map(ToString::to_string),
+    })
+}

@@ -1,0 +1,214 @@
+//! Sites: their hosts, their delivery and the policy that chooses nodes for them.
+
+use std::collections::BTreeMap;
+
+use levada_edge::settings::{Delivery, Origin, PolicyChoice, Site};
+use levada_policy::{Entry, POLICIES, ParameterError, Parameters, Value};
+
+use super::Check;
+use crate::config::{
+    errors::did_you_mean,
+    file::{self, OneOrMany, Scalar},
+    text::Root,
+    tree::Path,
+};
+
+impl Check<'_, '_> {
+    pub(super) fn sites(&mut self) -> Option<Vec<Site>> {
+        self.hosts();
+        let list = self.root.key("site");
+        let default = match &self.file.policy {
+            Some(policy) => self.policy(policy, &self.root.key("policy")),
+            None => Some(PolicyChoice::default()),
+        };
+        let mut sites = Vec::new();
+        for (position, site) in self.file.site.iter().enumerate() {
+            sites.push(self.site(site, default.as_ref(), &list.index(position)));
+        }
+        sites.into_iter().collect()
+    }
+
+    /// No two sites answer to one host. A name and a wildcard around it may be two sites': the more
+    /// exact one wins.
+    fn hosts(&mut self) {
+        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+        for (position, site) in self.file.site.iter().enumerate() {
+            let path = self.root.key("site").index(position).key("hosts");
+            let hosts = site.hosts.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+            for (number, host) in hosts.iter().enumerate() {
+                if let Some(other) = taken.insert(&host.0, position) {
+                    let message = format!("{:?} is a host of site[{other}] already", host.0);
+                    let path = match &site.hosts {
+                        Some(OneOrMany::Many(_)) => path.index(number),
+                        _ => path.clone(),
+                    };
+                    self.findings.error(&path, message, None);
+                }
+            }
+        }
+    }
+
+    fn site(
+        &mut self,
+        site: &file::Site,
+        default: Option<&PolicyChoice>,
+        path: &Path,
+    ) -> Option<Site> {
+        let policy = match &site.policy {
+            Some(policy) => self.policy(policy, &path.key("policy")),
+            None => default.cloned(),
+        };
+        let delivery = match site.delivery {
+            file::Delivery::Proxy => Delivery::Proxy,
+            file::Delivery::Redirect => {
+                self.redirect_is_possible(&path.key("delivery"));
+                Delivery::Redirect
+            }
+        };
+        if site.debug {
+            let message = "shows every client how nodes are chosen";
+            let help = "meant for finding a mistake; switch it off afterwards".to_owned();
+            self.findings.warning(&path.key("debug"), message, Some(help));
+        }
+        Some(Site {
+            hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
+            origins: site.origin.as_ref()?.as_slice().iter().map(origin).collect(),
+            origin_host: site.origin_host.as_ref().map(ToString::to_string),
+            delivery,
+            policy: policy?,
+            health: (&site.health_check).into(),
+            default_ttl: site.default_ttl.map(|ttl| ttl.0),
+            debug: site.debug,
+            cache: site.cache,
+        })
+    }
+
+    /// A client can be sent to any peer, and the peer can tell that it was sent.
+    fn redirect_is_possible(&mut self, path: &Path) {
+        let Some(peering) = &self.file.peering else {
+            if !self.findings.has(&self.root.key("peering")) {
+                let message = "needs a cluster: there is no `[peering]`";
+                let help = "a node that stands alone delivers by \"proxy\"".to_owned();
+                self.findings.error(path, message, Some(help));
+            }
+            return;
+        };
+        let signed = ["secret", "secret_file"]
+            .iter()
+            .any(|key| self.findings.has(&self.root.key("peering").key(*key)));
+        // Without certificates either, the missing secret has been reported.
+        if !signed && peering.tls.is_some() {
+            let message = "needs a secret that redirects are signed with";
+            let help = "add `peering.secret_file` or `peering.secret`".to_owned();
+            self.findings.error(path, message, Some(help));
+        }
+        let list = self.root.key("peer");
+        let missing: Vec<String> = (self.file.peer.iter().enumerate())
+            .filter(|(i, _)| !self.findings.has(&list.index(*i).key("client_url")))
+            .map(|(i, peer)| match &peer.name {
+                Some(name) => name.to_string(),
+                None => format!("peer[{i}]"),
+            })
+            .collect();
+        if !missing.is_empty() {
+            let message = format!("needs a `client_url` of every peer: {}", missing.join(", "));
+            let help = "for example `client_url = \"https://b.cdn.example\"`".to_owned();
+            self.findings.error(path, message, Some(help));
+        }
+    }
+
+    fn policy(&mut self, policy: &file::Policy, path: &Path) -> Option<PolicyChoice> {
+        let name = policy.name.as_deref()?;
+        let Some(entry) = levada_policy::find(name) else {
+            let names = edge_policies().map(|entry| entry.name);
+            let help = did_you_mean(name, names)
+                .unwrap_or_else(|| "`levada policies` lists them".to_owned());
+            let message = format!("there is no policy {name:?}");
+            self.findings.error(&path.key("name"), message, Some(help));
+            return None;
+        };
+        if !entry.runs_on_an_edge() {
+            self.simulator_only(entry, &path.key("name"));
+            return None;
+        }
+        let parameters: BTreeMap<String, Value> =
+            policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
+        if let Err(errors) = Parameters::check(entry.name, entry.parameters, &parameters) {
+            for error in errors {
+                self.parameter_error(&error, path);
+            }
+            return None;
+        }
+        self.busy_is_ever_reached(&parameters, path);
+        Some(PolicyChoice { name: entry.name.to_owned(), parameters })
+    }
+
+    fn simulator_only(&mut self, entry: &Entry, path: &Path) {
+        let needs: Vec<_> = entry.needs.iter().map(|need| need.as_str()).collect();
+        let message = format!("{:?} runs in the simulator only", entry.name);
+        let help =
+            format!("it needs {}; `levada policies` says where each runs", needs.join(" and "));
+        self.findings.error(path, message, Some(help));
+    }
+
+    fn parameter_error(&mut self, error: &ParameterError, path: &Path) {
+        let at = path.key(error.name().to_owned());
+        match error {
+            ParameterError::Unknown { policy, name, known } => {
+                let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
+                    if known.is_empty() {
+                        "it takes none".to_owned()
+                    } else {
+                        format!("it has {}", known.join(", "))
+                    }
+                });
+                let message = format!("the policy {policy:?} has no such parameter");
+                let place = self.findings.key_place(&at);
+                self.findings.error_at(place, &at, message, Some(help));
+            }
+            ParameterError::Wrong { expected, given, .. } => {
+                let message = format!("must be {expected}, not {given}");
+                self.findings.error(&at, message, None);
+            }
+        }
+    }
+
+    /// Every redirector sees its own requests only: when all of them together can fill a node before
+    /// one of them calls it busy, none ever does (OSDI'02, as the simulator shows for 12 x 300).
+    fn busy_is_ever_reached(&mut self, parameters: &BTreeMap<String, Value>, path: &Path) {
+        let Some(Value::Integer(busy)) = parameters.get("busy") else { return };
+        let redirectors = self.file.peer.len().max(1) as u64;
+        let capacity = u64::from(self.file.limits.capacity);
+        if busy.unsigned_abs().saturating_mul(redirectors) < capacity {
+            return;
+        }
+        let message = format!(
+            "{redirectors} nodes that each call another busy at {busy} requests never do: it \
+             refuses at {capacity} (`limits.capacity`)"
+        );
+        let help = format!(
+            "leave `busy` out, so that it is derived, or write less than {}",
+            capacity.div_ceil(redirectors)
+        );
+        self.findings.warning(&path.key("busy"), message, Some(help));
+    }
+}
+
+fn edge_policies() -> impl Iterator<Item = &'static Entry> {
+    POLICIES.iter().flat_map(|file| file.iter()).filter(|entry| entry.runs_on_an_edge())
+}
+
+fn origin(root: &Root) -> Origin {
+    Origin { tls: root.tls, host: root.host.clone(), port: root.port }
+}
+
+impl From<&Scalar> for Value {
+    fn from(scalar: &Scalar) -> Self {
+        match scalar {
+            Scalar::Switch(on) => Self::Switch(*on),
+            Scalar::Integer(number) => Self::Integer(*number),
+            Scalar::Number(number) => Self::Number(*number),
+            Scalar::Text(text) => Self::Text(text.clone()),
+        }
+    }
+}

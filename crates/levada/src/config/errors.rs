@@ -1,0 +1,202 @@
+//! What is wrong with a configuration: everything at once, each with its place and its remedy.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::tree::{Node, Path, Source, Span};
+
+/// One thing that is wrong, or at least doubtful.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// How much it matters.
+    pub severity: Severity,
+    /// Line in the file, from 1.
+    pub line: usize,
+    /// Character in the line, from 1.
+    pub column: usize,
+    /// The key, such as `site[1].policy.busy`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it, where that is known.
+    pub help: Option<String>,
+}
+
+/// How much a problem matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The node will not start.
+    Error,
+    /// The node starts, but probably not as was meant.
+    Warning,
+}
+
+/// All problems of one file, in the order of its lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The file, as it was given.
+    pub file: String,
+    /// What was found.
+    pub problems: Vec<Problem>,
+    /// How many more there were than are listed.
+    pub left_out: usize,
+}
+
+impl Report {
+    /// Whether the configuration can be used.
+    pub fn is_usable(&self) -> bool {
+        self.count(Severity::Error) == 0
+    }
+
+    /// How many problems of this severity are listed.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.problems.iter().filter(|problem| problem.severity == severity).count()
+    }
+}
+
+impl fmt::Display for Report {
+    /// One paragraph per problem; its first line begins with file, line and column, as editors and
+    /// terminals expect it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.problems {
+            write!(f, "{}:{}:{}: ", self.file, problem.line, problem.column)?;
+            f.write_str(match problem.severity {
+                Severity::Error => "error: ",
+                Severity::Warning => "warning: ",
+            })?;
+            if !problem.key.is_empty() {
+                write!(f, "{}: ", problem.key)?;
+            }
+            writeln!(f, "{}", problem.message)?;
+            if let Some(help) = &problem.help {
+                writeln!(f, "    help: {help}")?;
+            }
+        }
+        if self.left_out > 0 {
+            writeln!(f, "... and {} more", self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the checks write what they find.
+pub(super) struct Findings<'a> {
+    source: &'a Source,
+    root: &'a Node,
+    problems: Vec<Problem>,
+    left_out: usize,
+}
+
+/// A file of garbage has as many mistakes as bytes; nobody reads on after these.
+const MOST: usize = 100;
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(source: &'a Source, root: &'a Node) -> Self {
+        Self { source, root, problems: Vec::new(), left_out: 0 }
+    }
+
+    /// An error at `path`, or at the nearest table around it when the key is missing.
+    pub(super) fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
+        self.add(Severity::Error, self.root.place(path), path, message.into(), help);
+    }
+
+    /// A doubt at `path`.
+    pub(super) fn warning(
+        &mut self,
+        path: &Path,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        self.add(Severity::Warning, self.root.place(path), path, message.into(), help);
+    }
+
+    /// An error at a place that is known already, such as that of a key.
+    pub(super) fn error_at(
+        &mut self,
+        place: Span,
+        path: &Path,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        self.add(Severity::Error, place, path, message.into(), help);
+    }
+
+    /// Whether the file has something at `path`, right or wrong.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.root.entry(path).is_some()
+    }
+
+    /// The place of the key itself, where the key is what is wrong.
+    pub(super) fn key_place(&self, path: &Path) -> Span {
+        self.root.entry(path).map_or_else(|| self.root.place(path), |entry| entry.key.clone())
+    }
+
+    fn add(
+        &mut self,
+        severity: Severity,
+        place: Span,
+        path: &Path,
+        message: String,
+        help: Option<String>,
+    ) {
+        if self.problems.len() == MOST {
+            self.left_out += 1;
+            return;
+        }
+        let (line, column) = self.source.position(place.start);
+        let key = path.to_string();
+        self.problems.push(Problem { severity, line, column, key, message, help });
+    }
+
+    pub(super) fn into_report(mut self) -> Report {
+        self.problems.sort_by_key(|problem| (problem.line, problem.column));
+        let file = self.source.name.clone();
+        Report { file, problems: self.problems, left_out: self.left_out }
+    }
+}
+
+/// A line that suggests the one of `known` that is written most like `given`.
+pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(given, known).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// The one of `known` that can be a slip of the pen for `given`: at most a third of its letters
+/// differ, or one where there are fewer than three.
+fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nothing so long is a misspelt key, and the distance costs the product of the lengths.
+    if given.len() > 64 {
+        return None;
+    }
+    let given = given.to_ascii_lowercase().replace('-', "_");
+    let distance = |name: &str| strsim::damerau_levenshtein(&given, &name.replace('-', "_"));
+    known
+        .into_iter()
+        .map(|name| (distance(name), name))
+        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1) && *distance < name.len())
+        .min()
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_pen_are_recognised() {
+        let known = ["health_check", "hosts", "origin", "policy"];
+        for (given, meant) in [
+            ("helth_check", Some("health_check")),
+            ("health-check", Some("health_check")),
+            ("host", Some("hosts")),
+            ("Origin", Some("origin")),
+            ("polciy", Some("policy")),
+            ("backend", None),
+        ] {
+            assert_eq!(nearest(given, known), meant, "{given}");
+        }
+        assert_eq!(nearest(&"h".repeat(1000), known), None);
+        assert_eq!(nearest("d", ["a"]), None);
+    }
+}

@@ -1,0 +1,524 @@
+//! The configuration file: every table and key, declared once.
+//!
+//! The comments here are what users read: the JSON Schema, the tables of
+//! docs/operate/configuration.md and the errors are made from these declarations. Defaults are those
+//! of [`levada_edge::settings`].
+//!
+//! Every field has a default, required or not, so that a file with mistakes can still be read without
+//! the wrong values and be checked for everything else. What is required is in the schema.
+
+use std::collections::BTreeMap;
+
+use levada_edge::settings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::text::{Address, HostField, HostPattern, HostPort, NodeName, Rate, Root, Size, Time};
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Levada configuration", extend("required" = ["name", "listen", "site"]))]
+pub struct File {
+    /// This node's name: in `Cache-Status`, `Via` and logs. In a cluster it is one of the `[[peer]]` names.
+    #[schemars(extend("examples" = ["a"]))]
+    pub name: Option<NodeName>,
+    /// Seeds every random choice, so that a run can be repeated. Taken from the system when not given.
+    #[schemars(range(min = 0), extend("examples" = [42]))]
+    pub seed: Option<i64>,
+    /// How the node uses its cores.
+    pub runtime: Runtime,
+    /// Where clients come in, one table per address.
+    #[schemars(length(min = 1))]
+    pub listen: Vec<Listen>,
+    /// Where operators come in.
+    pub admin: Admin,
+    /// What this node has in common with its cluster. Without it, the node stands alone.
+    pub peering: Option<Peering>,
+    /// The nodes of the cluster, this one included: the same list on every node.
+    pub peer: Vec<Peer>,
+    /// The cache in memory.
+    pub cache: Cache,
+    /// Which node serves a request, for sites without a policy of their own.
+    pub policy: Option<Policy>,
+    /// What is served, one table per group of hosts.
+    #[schemars(length(min = 1))]
+    pub site: Vec<Site>,
+    /// What a client, or all together, may cost.
+    pub limits: Limits,
+    /// The access log. The log of events is chosen with `--log-level` and goes to standard error.
+    pub log: Log,
+}
+
+/// How the node uses its cores.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runtime {
+    /// Whether all threads share their work.
+    pub mode: RuntimeMode,
+    /// Threads. One per core when not given.
+    #[schemars(range(min = 1, max = 1024), extend("examples" = [4]))]
+    pub threads: Option<u32>,
+}
+
+/// How the threads share their work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuntimeMode {
+    /// `shared` up to four threads, `per_core` beyond.
+    #[default]
+    Auto,
+    /// One scheduler; an idle thread takes work from a busy one.
+    Shared,
+    /// Each thread keeps the connections that it accepted.
+    PerCore,
+}
+
+/// An address for clients.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["address"]))]
+pub struct Listen {
+    /// Where to listen. Port 0 takes a free port.
+    #[schemars(extend("examples" = ["0.0.0.0:8080"]))]
+    pub address: Option<Address>,
+    /// Certificates, chosen by the server name that the client asks for; the first one is for clients that name none. Without any, the address speaks plain HTTP.
+    #[schemars(extend("examples" = [[{"certificate": "a.pem", "key": "a.key"}]]))]
+    pub tls: Vec<Certificate>,
+    /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1, for clients that begin with it (prior knowledge).
+    pub h2c: bool,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["certificate", "key"]))]
+pub struct Certificate {
+    /// A PEM file with the chain, the node's own certificate first.
+    #[schemars(extend("examples" = ["/etc/levada/cdn.pem"]))]
+    pub certificate: Option<String>,
+    /// A PEM file with the private key.
+    #[schemars(extend("examples" = ["/etc/levada/cdn.key"]))]
+    pub key: Option<String>,
+}
+
+/// Where operators come in.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Metrics, health and explanations. Never a public address: it asks for no password.
+    #[schemars(extend("examples" = ["127.0.0.1:9180"]))]
+    pub listen: Option<Address>,
+}
+
+/// What the nodes of a cluster have in common.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["listen"]))]
+pub struct Peering {
+    /// Where peers come in, and nobody else may.
+    #[schemars(extend("examples" = ["10.0.0.1:7070"]))]
+    pub listen: Option<Address>,
+    /// What all peers know and nobody else does, at least 16 bytes. Better given by `${NAME}` or `secret_file`.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
+    pub secret: Option<String>,
+    /// A file that holds the secret; white space around it does not count.
+    #[schemars(extend("examples" = ["/etc/levada/secret"]))]
+    pub secret_file: Option<String>,
+    /// Certificates by which peers know each other, instead of a secret. Redirects are still signed with a secret.
+    pub tls: Option<PeerTls>,
+    /// What peers speak with each other.
+    pub protocol: Protocol,
+    /// How long a node that came up takes to reach its full share; `"0s"` is at once.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub slow_start: Time,
+    /// How peers are watched.
+    pub health_check: HealthCheck,
+}
+
+/// Certificates by which peers know each other.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["certificate", "key", "authority"]))]
+pub struct PeerTls {
+    /// A PEM file with this node's chain.
+    #[schemars(extend("examples" = ["/etc/levada/node.pem"]))]
+    pub certificate: Option<String>,
+    /// A PEM file with its private key.
+    #[schemars(extend("examples" = ["/etc/levada/node.key"]))]
+    pub key: Option<String>,
+    /// A PEM file with the authority that signed every node's certificate.
+    #[schemars(extend("examples" = ["/etc/levada/cluster-ca.pem"]))]
+    pub authority: Option<String>,
+}
+
+/// What peers speak with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1 over a pool of connections: the least work per byte.
+    #[default]
+    Http1,
+    /// HTTP/2 over one connection: the fewest connections.
+    H2,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "address"]))]
+pub struct Peer {
+    /// The `name` in that node's own configuration. It decides which objects are the node's: renaming a node empties its cache.
+    #[schemars(extend("examples" = ["b"]))]
+    pub name: Option<NodeName>,
+    /// Where it listens for peers.
+    #[schemars(extend("examples" = ["10.0.0.2:7070"]))]
+    pub address: Option<HostPort>,
+    /// Its capacity, relative to the other nodes.
+    #[schemars(range(min = 0.001, max = 1000))]
+    pub weight: f64,
+    /// The round-trip time from this node to it, for policies that prefer near nodes. Measured by `ping`, for example.
+    #[schemars(extend("examples" = ["12ms"], "x-maximum" = "1m"))]
+    pub rtt: Option<Time>,
+    /// Where clients reach it: where `delivery = "redirect"` sends them.
+    #[schemars(extend("examples" = ["https://b.cdn.example"]))]
+    pub client_url: Option<Root>,
+}
+
+/// The cache in memory.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cache {
+    /// What it may hold, heads and bookkeeping included.
+    #[schemars(extend("x-minimum" = "1MiB"))]
+    pub memory: Size,
+    /// The largest object it keeps; larger ones are passed on. It fits into `memory`, which lowers the default.
+    pub max_object: Size,
+}
+
+/// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct Policy {
+    /// Its name.
+    #[schemars(extend("examples" = ["fdr"]))]
+    pub name: Option<String>,
+    /// Parameters of this policy.
+    #[serde(flatten)]
+    pub parameters: BTreeMap<String, Scalar>,
+}
+
+/// The value of a policy's parameter; the policy's own declaration says which of these it is.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Scalar {
+    /// On or off.
+    Switch(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// A word or a duration.
+    Text(String),
+}
+
+/// One or several values; one may be written without brackets.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum OneOrMany<T> {
+    /// One.
+    One(T),
+    /// Several.
+    Many(#[schemars(length(min = 1))] Vec<T>),
+}
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl<T> OneOrMany<T> {
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// A group of hosts and how they are served.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["hosts", "origin"]))]
+pub struct Site {
+    /// The hosts it answers to; `*.example.com` is all below one, `*` whatever no other site has. The most exact one wins.
+    #[schemars(extend("examples" = [["www.example.com", "*.img.example.com"]]))]
+    pub hosts: Option<OneOrMany<HostPattern>>,
+    /// Where content comes from; with several, the first that is up.
+    #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
+    pub origin: Option<OneOrMany<Root>>,
+    /// The `Host` that the origin is sent; the client's own when not given.
+    #[schemars(extend("examples" = ["origin.example.com"]))]
+    pub origin_host: Option<HostField>,
+    /// How the answer of the chosen node reaches the client.
+    pub delivery: Delivery,
+    /// Which node serves a request. The top-level `[policy]` when not given; `fdr` without either.
+    pub policy: Option<Policy>,
+    /// How long a response is fresh that does not say so itself. HTTP's own heuristic (RFC 9111, 4.2.2) when not given.
+    #[schemars(extend("examples" = ["10m"]))]
+    pub default_ttl: Option<Time>,
+    /// Whether responses are stored at all; without, the site is only distributed.
+    pub cache: bool,
+    /// How origins are watched.
+    pub health_check: HealthCheck,
+    /// Whether clients may see in `Proxy-Status` why a node was chosen.
+    pub debug: bool,
+}
+
+/// How the answer of the chosen node reaches the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// Through the node that the client asked.
+    #[default]
+    Proxy,
+    /// From the chosen node itself: the client is sent there with a 307. Needs `client_url` of every peer and a secret.
+    Redirect,
+}
+
+/// How servers are watched, by probes and by what requests meet.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthCheck {
+    /// Time between two probes of one server; `"0s"` switches probes off.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub interval: Time,
+    /// How long a probe may take.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub timeout: Time,
+    /// Successes in a row until a server that was down is up.
+    #[schemars(range(min = 1, max = 100))]
+    pub rise: u32,
+    /// Failures in a row until a server that was up is down.
+    #[schemars(range(min = 1, max = 100))]
+    pub fall: u32,
+    /// What is asked of an origin, with a leading `/`. Without it, connecting is enough. Peers are always asked properly.
+    #[schemars(regex(pattern = "^/"), extend("examples" = ["/healthz"]))]
+    pub path: Option<String>,
+    /// Failed requests in a row that take a server out at once, without waiting for a probe; 0 never does.
+    #[schemars(range(max = 1000))]
+    pub eject_after: u32,
+    /// How long it is out the first time; twice as long each further time, up to 32 times this.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub eject_for: Time,
+}
+
+/// What a client, or all together, may cost.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. The policies' busy thresholds are derived from it.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub capacity: u32,
+    /// What this node serves as a server (its own hits and fills, not what it passes on from a peer). As fast as it can when not given.
+    #[schemars(extend("examples" = ["40Mbit/s"]))]
+    pub serve_rate: Option<Rate>,
+    /// Client connections at once.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub connections: u32,
+    /// From the first byte of a request's head to its last.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub head_timeout: Time,
+    /// How long a connection without a request stays open.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub idle_timeout: Time,
+    /// Between two pieces of a request's body.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub body_timeout: Time,
+    /// How long a client may take nothing of what is sent to it.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub send_timeout: Time,
+    /// Size of a request's head.
+    #[schemars(extend("x-minimum" = "8KiB", "x-maximum" = "1MiB"))]
+    pub head_size: Size,
+    /// Header fields of a request.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub header_count: u32,
+    /// To connect to an origin or peer.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub connect_timeout: Time,
+    /// From a request sent to an origin or peer to the head of its response.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub response_timeout: Time,
+    /// Between two pieces of a response's body from an origin or peer.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub response_body_timeout: Time,
+    /// Connections to one origin or peer.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub server_connections: u32,
+    /// Requests that may wait for one of them.
+    #[schemars(range(max = 1_000_000))]
+    pub queue: u32,
+    /// How long they may wait.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub queue_timeout: Time,
+    /// Tries of one request, the first included.
+    #[schemars(range(min = 1, max = 10))]
+    pub tries: u32,
+    /// Retries allowed, as a part of all requests (0.2 is one in five), besides ten a second.
+    #[schemars(range(min = 0, max = 1))]
+    pub retry_budget: f64,
+    /// Nodes of this network that a request may pass (RFC 8586, `CDN-Loop`).
+    #[schemars(range(min = 1, max = 16))]
+    pub max_hops: u32,
+    /// How long a stop waits for requests that are running.
+    #[schemars(extend("x-maximum" = "1d"))]
+    pub drain_timeout: Time,
+}
+
+/// The access log.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `"off"`, `"stdout"`, or a file that lines are appended to.
+    #[schemars(length(min = 1))]
+    pub access: String,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a line of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Apache's and nginx's combined format; times, cache status and decision follow.
+    #[default]
+    Combined,
+    /// One JSON object a line, with nginx's variable names where they exist.
+    Json,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None }
+    }
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            hosts: None,
+            origin: None,
+            origin_host: None,
+            delivery: Delivery::default(),
+            policy: None,
+            default_ttl: None,
+            cache: true,
+            health_check: HealthCheck::default(),
+            debug: false,
+        }
+    }
+}
+
+impl Default for Log {
+    /// On standard output, where containers and service managers pick it up.
+    fn default() -> Self {
+        Self { access: "stdout".to_owned(), format: LogFormat::default() }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let settings::CacheSettings { memory, max_object } = settings::CacheSettings::default();
+        Self { memory: Size(memory), max_object: Size(max_object) }
+    }
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        let edge = settings::HealthCheck::default();
+        Self {
+            interval: Time(edge.interval),
+            timeout: Time(edge.timeout),
+            rise: edge.rise,
+            fall: edge.fall,
+            path: edge.path,
+            eject_after: edge.eject_after,
+            eject_for: Time(edge.eject_for),
+        }
+    }
+}
+
+impl From<&HealthCheck> for settings::HealthCheck {
+    fn from(file: &HealthCheck) -> Self {
+        Self {
+            interval: file.interval.0,
+            timeout: file.timeout.0,
+            rise: file.rise,
+            fall: file.fall,
+            path: file.path.clone(),
+            eject_after: file.eject_after,
+            eject_for: file.eject_for.0,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let edge = settings::Limits::default();
+        // The edge's own defaults are small numbers.
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            capacity: edge.capacity,
+            serve_rate: edge.serve_rate.map(Rate),
+            connections: count(edge.connections),
+            head_timeout: Time(edge.head_timeout),
+            idle_timeout: Time(edge.idle_timeout),
+            body_timeout: Time(edge.body_timeout),
+            send_timeout: Time(edge.send_timeout),
+            head_size: Size(edge.head_size as u64),
+            header_count: count(edge.header_count),
+            connect_timeout: Time(edge.connect_timeout),
+            response_timeout: Time(edge.response_timeout),
+            response_body_timeout: Time(edge.response_body_timeout),
+            server_connections: count(edge.server_connections),
+            queue: count(edge.queue),
+            queue_timeout: Time(edge.queue_timeout),
+            tries: edge.tries,
+            retry_budget: edge.retry_budget,
+            max_hops: count(edge.max_hops),
+            drain_timeout: Time(edge.drain_timeout),
+        }
+    }
+}
+
+impl From<&Limits> for settings::Limits {
+    fn from(file: &Limits) -> Self {
+        Self {
+            capacity: file.capacity,
+            serve_rate: file.serve_rate.map(|Rate(bytes)| bytes),
+            connections: file.connections as usize,
+            head_timeout: file.head_timeout.0,
+            idle_timeout: file.idle_timeout.0,
+            body_timeout: file.body_timeout.0,
+            send_timeout: file.send_timeout.0,
+            head_size: file.head_size.0 as usize,
+            header_count: file.header_count as usize,
+            connect_timeout: file.connect_timeout.0,
+            response_timeout: file.response_timeout.0,
+            response_body_timeout: file.response_body_timeout.0,
+            server_connections: file.server_connections as usize,
+            queue: file.queue as usize,
+            queue_timeout: file.queue_timeout.0,
+            tries: file.tries,
+            retry_budget: file.retry_budget,
+            max_hops: file.max_hops as usize,
+            drain_timeout: file.drain_timeout.0,
+        }
+    }
+}

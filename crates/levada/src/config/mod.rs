@@ -1,0 +1,104 @@
+//! From a configuration file to [`Settings`]: read, put in the environment, hold against the
+//! schema, check what the schema cannot say. Each step reports everything it finds and hands on what
+//! is left, so that one run names all mistakes.
+
+mod check;
+mod env;
+mod errors;
+pub mod file;
+pub mod schema;
+mod shape;
+pub mod text;
+mod tree;
+
+use std::path::Path as FilePath;
+
+use levada_edge::settings::Settings;
+
+pub use errors::{Problem, Report, Severity, did_you_mean};
+pub use tree::Source;
+
+use errors::Findings;
+use tree::{Node, Path};
+
+/// What a file means may depend on where it is and on the environment.
+pub struct Surroundings<'a> {
+    /// Relative paths in the file begin here: its own directory.
+    pub directory: &'a FilePath,
+    /// The value of an environment variable.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// A configuration that was read: what to run, if it can be, and everything there is to say about it.
+#[derive(Debug)]
+pub struct Checked {
+    /// `None` exactly when the report has an error.
+    pub settings: Option<Settings>,
+    /// Errors and warnings.
+    pub report: Report,
+}
+
+/// Reads and checks the file at `path`, in the environment of this process.
+///
+/// # Errors
+/// When the file cannot be read at all.
+pub fn load(path: &FilePath) -> std::io::Result<Checked> {
+    let text = read_bounded(path)?;
+    let source = Source { name: path.display().to_string(), text };
+    let surroundings = Surroundings {
+        directory: path.parent().unwrap_or(FilePath::new("")),
+        variable: &|name| std::env::var(name).ok(),
+    };
+    Ok(check(&source, &surroundings))
+}
+
+/// The text of the file at `path`. Whoever names a disk image by mistake learns so at once.
+fn read_bounded(path: &FilePath) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read};
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    let most = LARGEST_FILE;
+    if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {most} bytes")));
+    }
+    Ok(text)
+}
+
+/// Far beyond any cluster's configuration.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// Checks a configuration.
+pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
+    let (mut root, syntax_errors) = Node::parse(&source.text);
+    if !syntax_errors.is_empty() {
+        let mut findings = Findings::new(source, &root);
+        for error in syntax_errors {
+            findings.error_at(error.span, &Path::default(), error.message, None);
+        }
+        return Checked { settings: None, report: findings.into_report() };
+    }
+    let mut env_errors = Vec::new();
+    env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
+    let mut findings = Findings::new(source, &root);
+    for error in env_errors {
+        findings.error_at(error.span, &error.path, error.message, Some(error.help));
+    }
+    let settings = shape::read(&root, &schema::schema(), &Path::default(), &mut findings)
+        .and_then(|shaped| deserialize(shaped, &mut findings))
+        .and_then(|file| check::settings(&file, surroundings.directory, &mut findings));
+    let report = findings.into_report();
+    Checked { settings: settings.filter(|_| report.is_usable()), report }
+}
+
+fn deserialize(shaped: serde_json::Value, findings: &mut Findings<'_>) -> Option<file::File> {
+    serde_json::from_value(shaped)
+        .map_err(|error| {
+            // The schema and the structures come from one declaration: only a bug leads here.
+            let message = format!("cannot be read, although it fits the schema: {error}");
+            findings.error(&Path::default(), message, None);
+        })
+        .ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! Each check once, on the smallest file that fails it.
+
+use std::{fs, path::Path as FilePath, time::Duration};
+
+use levada_edge::settings::{AccessLog, Delivery, LogFormat, Runtime, Trust};
+use proptest::prelude::*;
+
+use super::*;
+
+/// The least that a file must say.
+const LEAST: &str = r#"
+name = "a"
+listen = [{ address = "127.0.0.1:8080" }]
+"#;
+
+const SITE: &str = "
+[[site]]
+hosts = 'example.com'
+origin = 'http://127.0.0.1:9000'
+";
+
+const CLUSTER: &str = "
+[peering]
+listen = '127.0.0.1:7070'
+secret = '0123456789abcdef'
+[[peer]]
+name = 'a'
+address = 'a:1'
+[[peer]]
+name = 'b'
+address = 'b:1'
+";
+
+fn variable(name: &str) -> Option<String> {
+    (name == "PORT").then(|| "8081".to_owned())
+}
+
+fn check_in(directory: &FilePath, text: &str) -> Checked {
+    let source = Source { name: "t".to_owned(), text: text.to_owned() };
+    check(&source, &Surroundings { directory, variable: &variable })
+}
+
+fn check_text(text: &str) -> Checked {
+    check_in(FilePath::new("/nonexistent"), text)
+}
+
+fn settings(text: &str) -> Settings {
+    let checked = check_text(text);
+    checked.settings.unwrap_or_else(|| panic!("{}", checked.report))
+}
+
+/// The one problem of `text`.
+fn only_problem(text: &str) -> Problem {
+    let report = check_text(text).report;
+    assert_eq!(report.problems.len(), 1, "{text}\n{report}");
+    report.problems[0].clone()
+}
+
+/// Asserts that `text` has one error, at `key`, whose message and help contain `words`.
+fn assert_error(text: &str, key: &str, words: &str) {
+    let problem = only_problem(text);
+    assert_eq!(problem.severity, Severity::Error, "{text}");
+    assert_eq!(problem.key, key, "{text}");
+    let said = format!("{} {}", problem.message, problem.help.unwrap_or_default());
+    assert!(said.contains(words), "{said:?} does not contain {words:?}");
+}
+
+fn assert_warning(text: &str, key: &str, words: &str) {
+    let problem = only_problem(text);
+    assert_eq!((problem.severity, &*problem.key), (Severity::Warning, key), "{text}");
+    assert!(problem.message.contains(words), "{}", problem.message);
+    assert!(check_text(text).settings.is_some());
+}
+
+#[test]
+fn the_least_file_takes_every_default() {
+    let settings = settings(&format!("{LEAST}{SITE}"));
+    let defaults = levada_edge::settings::Limits::default();
+    assert_eq!(format!("{:?}", settings.limits), format!("{defaults:?}"));
+    let defaults = levada_edge::settings::HealthCheck::default();
+    assert_eq!(format!("{:?}", settings.sites[0].health), format!("{defaults:?}"));
+    assert_eq!(settings.sites[0].policy.name, "fdr");
+    assert_eq!(settings.sites[0].delivery, Delivery::Proxy);
+    assert!(settings.peering.is_none() && settings.admin.is_none() && settings.seed.is_none());
+    let stdout = AccessLog { path: None, format: LogFormat::Combined };
+    assert_eq!(settings.access_log, Some(stdout));
+}
+
+#[test]
+fn what_is_written_is_what_is_set() {
+    let text = format!(
+        "{LEAST}seed = 42\nruntime = {{ mode = 'per_core', threads = 2 }}\n\
+         log = {{ access = 'off' }}\n{CLUSTER}rtt = '12ms'\nclient_url = 'https://b.example/'\n\
+         {SITE}default_ttl = '1.5s'\npolicy.name = 'random'\n[cache]\nmemory = '16MiB'\n\
+         [limits]\nserve_rate = '8Mbit/s'\n"
+    );
+    let settings = settings(&text);
+    assert_eq!(settings.seed, Some(42));
+    assert_eq!(settings.runtime, Runtime::PerCore(2));
+    assert_eq!(settings.access_log, None);
+    assert_eq!(settings.limits.serve_rate, Some(1_000_000));
+    assert_eq!(settings.sites[0].default_ttl, Some(Duration::from_millis(1500)));
+    assert_eq!(settings.sites[0].policy.name, "random");
+    assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
+    let peering = settings.peering.unwrap();
+    assert!(matches!(peering.trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
+    assert_eq!(peering.peers[1].rtt, Some(Duration::from_millis(12)));
+    assert_eq!(peering.peers[1].client_url.as_deref(), Some("https://b.example"));
+}
+
+#[test]
+fn variables_come_from_the_environment() {
+    let listen =
+        |port: &str| format!("name = 'a'\nlisten = [{{ address = '127.0.0.1:{port}' }}]\n{SITE}");
+    assert_eq!(settings(&listen("${PORT}")).listeners[0].address.port(), 8081);
+    assert_error(&listen("${POORT}"), "listen[0].address", "POORT");
+}
+
+#[test]
+fn syntax_errors_have_a_line() {
+    let problem = only_problem("name = \"a\"\nlisten = [\n");
+    assert!(problem.line >= 2, "{problem:?}");
+}
+
+#[test]
+fn unknown_keys_are_suggested() {
+    assert_error(&format!("{LEAST}{SITE}origins = 'x'\n"), "site[0].origins", "`origin`");
+    assert_error(&format!("{LEAST}{SITE}[limit]\n"), "limit", "`limits`");
+    assert_error(&format!("{LEAST}{SITE}[cache]\nx-y = 1\n"), "cache.x-y", "known here: memory");
+}
+
+#[test]
+fn a_node_needs_a_name_a_listener_and_a_site() {
+    assert_error(LEAST, "site", "[[site]]");
+    assert_error(&format!("name = 'a'\n{SITE}"), "listen", "[[listen]]");
+    assert_error(&format!("name = 'a'\nlisten = []\n{SITE}"), "listen", "empty");
+    assert_error(&format!("listen = [{{ address = '[::1]:80' }}]\n{SITE}"), "name", "missing");
+}
+
+#[test]
+fn no_two_listeners_share_an_address() {
+    let admin = |address: &str| format!("{LEAST}admin.listen = '{address}'\n{SITE}");
+    assert_error(&admin("127.0.0.1:8080"), "admin.listen", "taken");
+    assert!(check_text(&admin("127.0.0.1:8081")).report.problems.is_empty());
+    let any = format!("{LEAST}{SITE}{CLUSTER}").replace("127.0.0.1:7070", "0.0.0.0:8080");
+    assert_error(&any, "peering.listen", "taken");
+    let free = "name = 'a'\nlisten = [{ address = '[::1]:0' }, { address = '[::1]:0' }]\n";
+    assert!(check_text(&format!("{free}{SITE}")).report.problems.is_empty());
+}
+
+#[test]
+fn peers_have_names_and_addresses_of_their_own() {
+    let text = format!("{LEAST}{SITE}{CLUSTER}");
+    let twice = format!("{text}[[peer]]\nname = 'b'\naddress = 'c:1'\n");
+    assert_error(&twice, "peer[2].name", "peer[1]");
+    let twice = format!("{text}[[peer]]\nname = 'c'\naddress = 'b:1'\n");
+    assert_error(&twice, "peer[2].address", "peer[1]");
+}
+
+#[test]
+fn a_node_is_one_of_its_peers() {
+    let text = format!("{LEAST}{SITE}{CLUSTER}").replace("name = \"a\"", "name = 'edge'");
+    assert_error(&text, "name", "list this node too");
+}
+
+#[test]
+fn peers_need_peering_and_peering_needs_trust() {
+    let peer = "[[peer]]\nname = 'a'\naddress = 'a:1'\n";
+    assert_error(&format!("{LEAST}{SITE}{peer}"), "peer", "`[peering]`");
+    let open = format!("{LEAST}{SITE}{CLUSTER}").replace("secret =", "#");
+    assert_error(&open, "peering", "anyone is a peer");
+}
+
+#[test]
+fn a_secret_is_long_and_one() {
+    let text = format!("{LEAST}{SITE}{CLUSTER}");
+    assert_error(&text.replace("abcdef", ""), "peering.secret", "10 bytes");
+    let both = text.replace("secret =", "secret_file = 's'\nsecret =");
+    assert_error(&both, "peering.secret_file", "keep one");
+}
+
+#[test]
+fn a_secret_file_is_read_without_its_white_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("{LEAST}{SITE}{CLUSTER}")
+        .replace("secret = '0123456789abcdef'", "secret_file = 'secret'");
+    let checked = check_in(directory.path(), &text);
+    assert_eq!(checked.report.problems[0].key, "peering.secret_file");
+    fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
+    let settings = check_in(directory.path(), &text).settings.unwrap();
+    let trust = settings.peering.unwrap().trust;
+    assert!(matches!(trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
+}
+
+#[test]
+fn certificates_exist_and_are_certificates() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.pem"), "not PEM").unwrap();
+    fs::write(directory.path().join("a.key"), "-----BEGIN PRIVATE KEY-----\n").unwrap();
+    let text = |certificate: &str| {
+        let tls = format!("tls = [{{ certificate = '{certificate}', key = 'a.key' }}]");
+        format!("name = 'a'\n{SITE}[[listen]]\naddress = '[::1]:80'\n{tls}\n")
+    };
+    for (file, words) in [("a.pem", "no PEM block"), ("b.pem", "cannot read"), (".", "cannot read")]
+    {
+        let report = check_in(directory.path(), &text(file)).report;
+        assert_eq!(report.problems.len(), 1, "{report}");
+        assert_eq!(report.problems[0].key, "listen[0].tls[0].certificate");
+        assert!(report.problems[0].message.contains(words), "{report}");
+    }
+}
+
+#[test]
+fn peers_may_trust_certificates_instead() {
+    let text = format!("{LEAST}{SITE}{CLUSTER}").replace("secret = '0123456789abcdef'", "");
+    let with_tls = |text: &str| {
+        let tls = "tls = { certificate = 'n.pem', key = 'n.key', authority = 'n.pem' }";
+        text.replace("[[peer]]\nname = 'a'", &format!("{tls}\n[[peer]]\nname = 'a'"))
+    };
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("n.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    fs::write(directory.path().join("n.key"), "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
+    let settings = check_in(directory.path(), &with_tls(&text)).settings.unwrap();
+    assert!(matches!(settings.peering.unwrap().trust, Trust::Mtls { secret: None, .. }));
+    // Nobody could tell a redirect of this cluster from any other.
+    let redirect = with_tls(&text).replace("origin =", "delivery = 'redirect'\norigin =");
+    let report = check_in(directory.path(), &redirect).report;
+    assert!(report.to_string().contains("redirects are signed"), "{report}");
+}
+
+#[test]
+fn hosts_belong_to_one_site() {
+    let second = "[[site]]\nhosts = ['b.example', 'EXAMPLE.com']\norigin = 'http://o'\n";
+    let text = format!("{LEAST}{SITE}{second}");
+    assert_error(&text, "site[1].hosts[1]", "site[0]");
+    let wildcard = text.replace("EXAMPLE.com", "*.example.com");
+    assert!(check_text(&wildcard).report.problems.is_empty());
+}
+
+#[test]
+fn redirects_need_a_cluster_and_a_url_of_every_peer() {
+    let site = format!("{SITE}delivery = 'redirect'\n");
+    assert_error(&format!("{LEAST}{site}"), "site[0].delivery", "needs a cluster");
+    let cluster = format!("{LEAST}{site}{CLUSTER}client_url = 'http://b.example'\n");
+    assert_error(&cluster, "site[0].delivery", "every peer: a");
+}
+
+#[test]
+fn names_can_stand_in_header_fields() {
+    assert_error(
+        &format!("name = 'a b'\nlisten = [{{ address = '[::1]:80' }}]\n{SITE}"),
+        "name",
+        "letters",
+    );
+    assert_error(&format!("{LEAST}{SITE}origin_host = 'a b'\n"), "site[0].origin_host", "a host");
+}
+
+#[test]
+fn origins_are_http_without_a_path() {
+    for origin in ["ftp://x", "x.example:80", "http://x/path", "http://u@x"] {
+        let text = format!("{LEAST}{SITE}").replace("http://127.0.0.1:9000", origin);
+        assert_error(&text, "site[0].origin", "without a path");
+    }
+}
+
+#[test]
+fn policies_exist_and_run_on_an_edge() {
+    let policy = |name: &str| format!("{LEAST}{SITE}policy = {{ name = '{name}' }}\n");
+    assert_error(&policy("randm"), "site[0].policy.name", "`random`");
+    assert_error(&policy("zzz"), "site[0].policy.name", "levada policies");
+    let entries = levada_policy::POLICIES.iter().flat_map(|file| file.iter());
+    for entry in entries {
+        if entry.runs_on_an_edge() {
+            assert!(check_text(&policy(entry.name)).settings.is_some(), "{}", entry.name);
+        } else {
+            assert_error(&policy(entry.name), "site[0].policy.name", "simulator");
+        }
+    }
+}
+
+#[test]
+fn parameters_are_the_policys() {
+    let text = format!("{LEAST}policy = {{ name = 'random', sise = 1 }}\n{SITE}");
+    assert_error(&text, "policy.sise", "no such parameter");
+    // The key is what is wrong, not its value.
+    assert_eq!(only_problem(&text).column, "policy = { name = 'random', ".len() + 1);
+}
+
+#[test]
+fn parameters_keep_their_ranges() {
+    let text = format!("{LEAST}{SITE}policy = {{ name = 'fdr', busy = 'often' }}\n");
+    assert_error(&text, "site[0].policy.busy", "must be a whole number");
+}
+
+#[test]
+fn a_busy_threshold_must_be_within_reach() {
+    let busy = |busy: u32| {
+        format!(
+            "{LEAST}policy = {{ name = 'fdr', busy = {busy} }}\nlimits.capacity = 600\n{SITE}{CLUSTER}"
+        )
+    };
+    assert_warning(&busy(300), "policy.busy", "2 nodes");
+    assert!(check_text(&busy(299)).report.problems.is_empty());
+}
+
+#[test]
+fn values_keep_their_ranges() {
+    for (line, key) in [
+        ("[cache]\nmemory = '1kB'", "cache.memory"),
+        ("[cache]\nmemory = '8MiB'\nmax_object = '9MiB'", "cache.max_object"),
+        ("[limits]\nretry_budget = 1.5", "limits.retry_budget"),
+        ("[limits]\ntries = 0", "limits.tries"),
+        ("[limits]\ncapacity = -1", "limits.capacity"),
+        ("[limits]\nqueue_timeout = '2h'", "limits.queue_timeout"),
+        ("[limits]\nserve_rate = '1MiB'", "limits.serve_rate"),
+        ("[limits]\ncapacity = inf", "limits.capacity"),
+        ("[runtime]\nmode = 'fast'", "runtime.mode"),
+        ("seed = -1", "site[0].seed"),
+    ] {
+        let problem = only_problem(&format!("{LEAST}{SITE}{line}\n"));
+        assert_eq!((problem.severity, &*problem.key), (Severity::Error, key));
+    }
+}
+
+#[test]
+fn a_secret_is_not_repeated_in_errors() {
+    let text = format!("{LEAST}{SITE}{CLUSTER}").replace("'0123456789abcdef'", "31415926535");
+    let report = check_text(&text).report.to_string();
+    assert!(report.contains("peering.secret") && !report.contains("31415926535"), "{report}");
+}
+
+#[test]
+fn doubts_do_not_stop_a_node() {
+    assert_warning(&format!("{LEAST}{SITE}debug = true\n"), "site[0].debug", "shows");
+    let admin = format!("{LEAST}admin.listen = '0.0.0.0:9180'\n{SITE}");
+    assert_warning(&admin, "admin.listen", "other machines");
+}
+
+#[test]
+fn a_thousand_mistakes_are_not_all_listed() {
+    let text: String = (0..1000).map(|i| format!("k{i} = 1\n")).collect();
+    let report = check_text(&text).report;
+    assert!(report.problems.len() <= 100 && report.left_out >= 900);
+    assert!(report.to_string().ends_with("more\n"));
+}
+
+#[test]
+fn a_mebibyte_of_anything_is_answered() {
+    let nested = |open: &str| format!("a = {}", open.repeat((1 << 20) / open.len()));
+    let long_key = format!("{} = [{}]", "k".repeat(1 << 19), "1,".repeat(1 << 18));
+    let long_table = format!("[{}a]", "a.".repeat(1 << 19));
+    let lines = "a = ${\n".repeat((1 << 20) / 7);
+    for text in [nested("["), nested("{a="), nested("\""), long_key, long_table, lines] {
+        assert!(!check_text(&text).report.is_usable());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn garbage_is_answered_with_an_error(text in "\\PC{0,400}") {
+        prop_assert!(check_text(&text).settings.is_none());
+    }
+
+    /// Whole tokens get further than single characters do.
+    #[test]
+    fn shuffled_tokens_are_answered_with_an_error(
+        tokens in prop::collection::vec(
+            prop::sample::select(&[
+                "name", "listen", "[[site]]\n", "[peering]\n", "[[peer]]\n", "[policy]\n", " = ",
+                "\n", "'a'", "1", "-0.5", "true", "[", "]", "{", "}", ",", ".", "hosts", "address",
+                "secret", "'${X}'", "1979-05-27", "nan", "weight", "'0s'", "\u{fffd}",
+            ][..]),
+            0..80,
+        )
+    ) {
+        prop_assert!(check_text(&tokens.concat()).settings.is_none());
+    }
+}

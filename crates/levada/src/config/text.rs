@@ -1,0 +1,424 @@
+//! Values that a configuration writes as text: durations, sizes, rates, addresses, URLs, host names.
+//!
+//! Each is a type of its own that cannot be wrong, and one line of [`FORMATS`], by which the schema
+//! names it and the shape check reads it.
+
+use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+
+use levada_types::{ByteSize, format_duration, parse_duration};
+
+/// A duration, such as `"300ms"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time(pub Duration);
+
+/// An amount of bytes, such as `"64MiB"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// Bytes per second, written in bytes (`"5MiB/s"`) or in bits (`"40Mbit/s"`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+/// An address of this machine and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+/// Where another machine listens: a host name or an IP address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort(pub String);
+
+/// The root of an HTTP server: scheme, host and port, without a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// `https` rather than `http`.
+    pub tls: bool,
+    /// Host name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// Port, the scheme's own when the URL has none.
+    pub port: u16,
+}
+
+/// A node's name: it stands in header fields as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName(pub String);
+
+/// What a `Host` field holds: a host, and a port where it is not the usual one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostField(pub String);
+
+/// A host name, `*.example.com` for all names below one, `*` for all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPattern(pub String);
+
+/// A kind of text, as the schema's `format` names it.
+pub struct Format {
+    /// The value of `format`.
+    pub name: &'static str,
+    /// What to write, as an error and the documents say it.
+    pub expected: &'static str,
+    /// A valid value.
+    pub example: &'static str,
+    /// Whether `text` is one, and how much it is where it is an amount.
+    pub measure: fn(text: &str) -> Option<Option<u128>>,
+}
+
+/// Every kind of text there is.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "levada-duration",
+        expected: "a duration",
+        example: "300ms",
+        measure: |text| text.parse().ok().map(|Time(time)| Some(time.as_nanos())),
+    },
+    Format {
+        name: "levada-size",
+        expected: "a size",
+        example: "64MiB",
+        measure: |text| text.parse().ok().map(|Size(bytes)| Some(bytes.into())),
+    },
+    Format {
+        name: "levada-rate",
+        expected: "bytes or bits per second",
+        example: "5MiB/s",
+        measure: |text| text.parse().ok().map(|Rate(bytes)| Some(bytes.into())),
+    },
+    Format {
+        name: "levada-name",
+        expected: "a name of 1 to 64 letters, digits, `-`, `_` and `.`",
+        example: "edge-1",
+        measure: |text| NodeName::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-host-field",
+        expected: "a host, with a port where it is not the usual one",
+        example: "origin.example.com",
+        measure: |text| HostField::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-address",
+        expected: "an IP address and a port",
+        example: "0.0.0.0:8080",
+        measure: |text| Address::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-host-port",
+        expected: "a host and a port",
+        example: "b.internal:7070",
+        measure: |text| HostPort::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-root",
+        expected: "a URL with http or https and a host, without a path",
+        example: "http://127.0.0.1:9000",
+        measure: |text| Root::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-host",
+        expected: "a host name without a port, `*.` and a host name, or `*`",
+        example: "www.example.com",
+        measure: |text| HostPattern::from_str(text).ok().map(|_| None),
+    },
+];
+
+/// Why a text is none of its kind. The shape check says more: it knows what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not of the expected form")
+    }
+}
+
+impl FromStr for Time {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        parse_duration(text).map(Self).map_err(|_| Malformed)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format_duration(self.0).fmt(f)
+    }
+}
+
+impl FromStr for Size {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        text.parse().map(|ByteSize(bytes)| Self(bytes)).map_err(|_| Malformed)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ByteSize(self.0).fmt(f)
+    }
+}
+
+const BIT_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9), ("bit", 1.0)];
+
+impl FromStr for Rate {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let amount = text.trim().strip_suffix("/s").ok_or(Malformed)?.trim();
+        let bits = BIT_UNITS.iter().find_map(|(unit, scale)| {
+            amount.strip_suffix(unit).and_then(|n| n.trim().parse::<f64>().ok()).map(|n| n * scale)
+        });
+        let bytes = match bits {
+            Some(bits) if bits.is_finite() && bits >= 0.0 => (bits / 8.0).round() as u64,
+            Some(_) => return Err(Malformed),
+            None => amount.parse().map(|ByteSize(bytes)| bytes).map_err(|_| Malformed)?,
+        };
+        // Nothing per second would be a node that serves nothing: surely not what is meant.
+        if bytes == 0 { Err(Malformed) } else { Ok(Self(bytes)) }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", ByteSize(self.0))
+    }
+}
+
+impl FromStr for Address {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        text.parse().map(Self).map_err(|_| Malformed)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        let fits = (1..=64).contains(&text.len()) && text.bytes().all(plain);
+        if fits { Ok(Self(text.to_owned())) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for HostField {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let authority: http::uri::Authority = text.parse().map_err(|_| Malformed)?;
+        let fits = !authority.host().is_empty() && !text.contains('@');
+        if fits { Ok(Self(text.to_owned())) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for HostField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let authority: http::uri::Authority = text.parse().map_err(|_| Malformed)?;
+        let plain = authority.port_u16().is_some_and(|port| port > 0)
+            && !authority.host().is_empty()
+            && !text.contains('@');
+        if plain { Ok(Self(text.to_owned())) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Root {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let uri: http::Uri = text.parse().map_err(|_| Malformed)?;
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(Malformed),
+        };
+        let authority = uri.authority().ok_or(Malformed)?;
+        let bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains('#');
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if !bare || host.is_empty() || authority.as_str().contains('@') {
+            return Err(Malformed);
+        }
+        let given = authority.as_str().len() > authority.host().len();
+        let port = match authority.port_u16() {
+            Some(port) if port > 0 => port,
+            None if !given => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Self { tls, host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Root {
+    /// As a URL without a trailing slash; the scheme's own port is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
+        write!(f, "{scheme}://")?;
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if self.port == usual { Ok(()) } else { write!(f, ":{}", self.port) }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        if text == "*" || is_host_name(name) || is_ip_address(text) {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(Malformed)
+        }
+    }
+}
+
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+fn is_ip_address(text: &str) -> bool {
+    // In a Host header an IPv6 address stands in brackets.
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => text.parse::<std::net::Ipv4Addr>().is_ok(),
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Makes a type that reads and writes text known to serde and to the schema.
+macro_rules! text {
+    ($($type:ident = $format:literal),* $(,)?) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "format": $format })
+            }
+        }
+    )*};
+}
+
+text! {
+    Time = "levada-duration",
+    Size = "levada-size",
+    Rate = "levada-rate",
+    NodeName = "levada-name",
+    HostField = "levada-host-field",
+    Address = "levada-address",
+    HostPort = "levada-host-port",
+    Root = "levada-root",
+    HostPattern = "levada-host",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_reads_its_own_example() {
+        for format in FORMATS {
+            assert!((format.measure)(format.example).is_some(), "{}", format.name);
+            assert!((format.measure)("\u{0}").is_none(), "{}", format.name);
+        }
+    }
+
+    #[test]
+    fn rates_are_bytes_or_bits() {
+        for (text, bytes) in [
+            ("5MiB/s", 5 << 20),
+            ("1000B/s", 1000),
+            ("40Mbit/s", 5_000_000),
+            ("0.5 Gbit/s", 62_500_000),
+            ("8bit/s", 1),
+        ] {
+            assert_eq!(text.parse(), Ok(Rate(bytes)), "{text}");
+        }
+        for text in ["5MiB", "40Mbit", "0B/s", "-1Mbit/s", "fast", "NaNbit/s", "infMbit/s", "/s"] {
+            assert_eq!(text.parse::<Rate>(), Err(Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_root_has_scheme_host_and_port() {
+        for (text, written) in [
+            ("http://example.com", "http://example.com"),
+            ("https://example.com:8443/", "https://example.com:8443"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(text.parse::<Root>().unwrap().to_string(), written);
+        }
+        for text in [
+            "example.com",
+            "ftp://example.com",
+            "http://example.com/path",
+            "http://example.com?q",
+            "http://user@example.com",
+            "http://example.com:0",
+            "http://example.com:99999",
+            "http://",
+            "/",
+            "",
+        ] {
+            assert_eq!(text.parse::<Root>(), Err(Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names_wildcards_and_addresses() {
+        for text in ["Example.com", "*.example.com", "*", "localhost", "127.0.0.1", "[::1]"] {
+            assert!(text.parse::<HostPattern>().is_ok(), "{text}");
+        }
+        for text in ["", "example.com:80", "http://example.com", "a.*.com", "*.", "a..b", "a b"] {
+            assert_eq!(text.parse::<HostPattern>(), Err(Malformed), "{text}");
+        }
+    }
+}
