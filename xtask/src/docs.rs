@@ -1,0 +1,35 @@
+//! Writes the generated parts of the documents, and says which are stale.
+
+use std::fs;
+
+use anyhow::Context as _;
+
+use crate::{pages, root};
+
+/// Writes every generated page that is not what it should be.
+///
+/// # Errors
+/// When a page cannot be made or written.
+pub(crate) fn write() -> anyhow::Result<()> {
+    for page in stale()? {
+        let path = root().join(page.path);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::write(&path, page.text).with_context(|| page.path.to_owned())?;
+        eprintln!("xtask: wrote {}", page.path);
+    }
+    Ok(())
+}
+
+/// The pages that are not what they should be.
+///
+/// # Errors
+/// When a page cannot be made.
+pub(crate) fn stale() -> anyhow::Result<Vec<pages::Page>> {
+    let mut pages = pages::all()?;
+    pages.retain(|page| {
+        fs::read_to_string(root().join(page.path)).ok().as_ref() != Some(&page.text)
+    });
+    Ok(pages)
+}
