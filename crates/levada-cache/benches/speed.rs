@@ -6,7 +6,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use levada_cache::{
-    CacheStatus, Exchange, NodeName, RangeSet, RequestDirectives, Rules, Validators, Vary,
+    Asked, CacheStatus, Exchange, NodeName, RangeSet, RequestDirectives, Rules, Validators, Vary,
     eviction::{EVICTIONS, Keyed},
     may_store, serve,
 };
@@ -64,9 +64,9 @@ fn decisions() {
     time("conditions, none", || validators.evaluate(black_box(&browser)));
     time("range, none", || RangeSet::of(black_box(&browser)));
     time("whole hit", || {
-        let asked = RequestDirectives::of(black_box(&browser));
-        let served = serve(&stored.freshness, &asked, later);
-        (served, validators.evaluate(&browser), RangeSet::of(&browser))
+        let asked = Asked::of(black_box(&browser));
+        let served = serve(&stored.freshness, &asked.directives, later);
+        (served, asked.conditional, asked.range)
     });
     time("vary, accept-encoding", || stored.vary.matches(black_box(&browser), &key, &mut scratch));
     time("vary, none", || Vary::default().matches(black_box(&browser), b"", &mut Vec::new()));

@@ -8,13 +8,13 @@
 //! # The life of a request
 //!
 //! ```text
-//! request ──► RequestDirectives::of       Cache-Control, Pragma
+//! request ──► Asked::of                   directives; is there a condition, a range
 //!             is_cache_method             GET and HEAD; others go on (and invalidated() after)
 //!             strip_request               hop-by-hop fields end here
 //! lookup  ──► Vary::matches               which variant of the key
 //!             serve(freshness, ..)        Fresh │ Stale{why} │ Validate │ GatewayTimeout
-//! hit     ──► Validators::evaluate        Send │ NotModified │ ForOrigin
-//!             RangeSet::of, ::if_range    then RangeSet::resolve(length) -> Parts
+//! hit     ──► Validators::evaluate        if asked.conditional: Send │ NotModified │ ForOrigin
+//!             RangeSet::of, if_range      if asked.range; then RangeSet::resolve(length) -> Parts
 //!             Freshness::age              Age; CacheStatus::append_to
 //! miss    ──► make_conditional            the request that validates what is stored
 //! answer  ──► may_store(exchange, rules)  Storable{freshness, vary, strip} │ NoStore
@@ -44,6 +44,7 @@
 //! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
 //! windows), RFC 8246 (`immutable`), RFC 9213 (targeted directives), RFC 9211 (`Cache-Status`).
 
+mod asked;
 mod cache_control;
 mod cache_status;
 mod date;
@@ -62,6 +63,7 @@ mod testing;
 mod validate;
 mod vary;
 
+pub use asked::Asked;
 pub use cache_control::{MAX_SECONDS, RequestDirectives, ResponseDirectives, Scope, parse_seconds};
 pub use cache_status::{CACHE_STATUS, CacheStatus, Forwarded, NodeName};
 pub use date::parse_date;
