@@ -130,34 +130,52 @@ fn is_preference_list(field: &HeaderName) -> bool {
         || *field == header::ACCEPT_CHARSET
 }
 
-/// So many members are sorted; a longer list keeps its order and merely matches less often.
+/// So many members, and so many bytes of them, are sorted; a longer list keeps its order and merely
+/// matches less often.
 const MAX_SORTED: usize = 16;
+const MAX_SORTED_BYTES: usize = 256;
 
+/// Writes the members in order of their bytes, each with a comma after it.
 fn write_preferences(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
-    let mut members = [&b""[..]; MAX_SORTED];
+    let start = key.len();
+    let mut ends = [0; MAX_SORTED];
     let mut count = 0;
-    let all =
-        || request.get_all(field).iter().flat_map(|l| list(l.as_bytes())).map(without_full_weight);
-    for member in all() {
-        if count == MAX_SORTED {
-            return all().for_each(|member| write_preference(member, key));
+    for member in request.get_all(field).iter().flat_map(|line| list(line.as_bytes())) {
+        // Lower case and no white space: in these two spellings of a preference may differ.
+        let folded = without_full_weight(member).iter().filter(|b| !b.is_ascii_whitespace());
+        key.extend(folded.map(u8::to_ascii_lowercase));
+        key.push(b',');
+        if let Some(end) = ends.get_mut(count) {
+            *end = key.len() - start;
         }
-        members[count] = member;
         count += 1;
     }
-    let members = &mut members[..count];
-    members.sort_unstable_by(|a, b| folded(a).cmp(folded(b)));
-    members.iter().for_each(|member| write_preference(member, key));
+    if let Some(ends) = ends.get(..count) {
+        sort_members(&mut key[start..], ends);
+    }
 }
 
-fn write_preference(member: &[u8], key: &mut Vec<u8>) {
-    key.extend(folded(member));
-    key.push(b',');
-}
-
-/// Lower case and no white space, in which two spellings of a preference may differ.
-fn folded(member: &[u8]) -> impl Iterator<Item = u8> {
-    member.iter().filter(|b| !b.is_ascii_whitespace()).map(u8::to_ascii_lowercase)
+/// Sorts members that end at `ends`, by way of a copy on the stack.
+fn sort_members(text: &mut [u8], ends: &[usize]) {
+    let mut copy = [0; MAX_SORTED_BYTES];
+    let Some(copy) = copy.get_mut(..text.len()) else {
+        return;
+    };
+    copy.copy_from_slice(text);
+    let mut members = [&b""[..]; MAX_SORTED];
+    let mut begun = 0;
+    for (member, &end) in members.iter_mut().zip(ends) {
+        *member = &copy[begun..end];
+        begun = end;
+    }
+    let members = &mut members[..ends.len()];
+    members.sort_unstable();
+    let mut rest = text;
+    for member in members {
+        let (place, after) = rest.split_at_mut(member.len());
+        place.copy_from_slice(member);
+        rest = after;
+    }
 }
 
 /// Without `;q=1`, which is what no weight means.

@@ -83,6 +83,8 @@ fn check(eviction: &dyn Eviction, there: &BTreeMap<Handle, u64>, name: &str) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn capacity_and_contents_are_always_as_recorded(steps in steps(), capacity in 0u64..200) {
         for entry in EVICTIONS {
