@@ -1,4 +1,4 @@
-//! Choosing one of several nodes: the least loaded, ties broken by chance.
+//! Choosing one of several nodes: the one with the least load, ties broken by chance, or by chance alone.
 //!
 //! OSDI'02 does not say how ties are broken. By position would send every burst that meets an idle
 //! cluster to the same node, so chance decides, without a pass over the nodes or memory of its own.
@@ -6,19 +6,6 @@
 use levada_types::{Key, Rng};
 
 use crate::{Cluster, NodeIndex};
-
-/// The one of `nodes` with the smallest [`load`](Cluster::load) / weight; `None` when there are none.
-#[inline]
-pub(crate) fn least_loaded(
-    nodes: impl IntoIterator<Item = NodeIndex>,
-    cluster: &Cluster,
-    rng: &mut Rng,
-) -> Option<NodeIndex> {
-    if cluster.even() {
-        return least_by(nodes, |node| cluster.load(node), rng);
-    }
-    least_by(nodes, |node| f64::from(cluster.load(node)) / cluster.node(node).weight, rng)
-}
 
 /// The one of `nodes` with the smallest `score`, ties broken by chance; `None` when there are none.
 ///
@@ -83,7 +70,7 @@ pub(crate) fn any(key: Key, cluster: &Cluster, rng: &mut Rng) -> Option<NodeInde
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LoadTable, Node};
+    use crate::{LoadTable, Node, view::View};
 
     fn cluster(loads: &[(u32, f64)]) -> Cluster {
         let table = LoadTable::new(loads.len());
@@ -99,23 +86,28 @@ mod tests {
     #[test]
     fn load_is_relative_to_weight() {
         let rng = &mut Rng::new(1);
+        let least = |cluster: &Cluster, rng: &mut Rng| {
+            least_by(cluster.up().iter().copied(), |n| View::default().load(n, cluster), rng)
+        };
         let even = cluster(&[(3, 1.0), (2, 1.0), (5, 1.0)]);
-        assert_eq!(least_loaded(even.up().iter().copied(), &even, rng), Some(NodeIndex(1)));
+        assert_eq!(least(&even, rng), Some(NodeIndex(1)));
         let uneven = cluster(&[(3, 1.0), (2, 1.0), (5, 4.0)]);
-        assert_eq!(least_loaded(uneven.up().iter().copied(), &uneven, rng), Some(NodeIndex(2)));
-        assert_eq!(least_loaded([], &even, rng), None);
+        assert_eq!(least(&uneven, rng), Some(NodeIndex(2)));
+        assert_eq!(least_by([], |_| (), rng), None);
     }
 
     #[test]
     fn ties_fall_evenly() {
         let tied = cluster(&[(1, 1.0), (9, 1.0), (2, 2.0), (1, 1.0)]);
+        let load = |node| View::default().load(node, &tied);
         let (mut wins, mut rng) = ([0u32; 4], Rng::new(1));
         for _ in 0..3_000 {
-            wins[least_loaded(tied.up().iter().copied(), &tied, &mut rng).unwrap().get()] += 1;
+            wins[least_by(tied.up().iter().copied(), load, &mut rng).unwrap().get()] += 1;
         }
         assert_eq!(wins[1], 0);
         assert!([0, 2, 3].iter().all(|&i| (900..1_100).contains(&wins[i])), "{wins:?}");
     }
+
     #[test]
     fn chance_follows_shares() {
         let nodes = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];

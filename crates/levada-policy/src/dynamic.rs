@@ -219,7 +219,7 @@ impl Dynamic {
     fn new(axes: Axes, parameters: &Parameters, around: &Surroundings) -> Self {
         let integer = |p: &Parameter| parameters.integer(p.name).unwrap_or_default();
         Self {
-            order: Order::new(Method::named(parameters), 1, parameters, around),
+            order: Order::new(Method::named(parameters), USUAL_WALK, parameters, around),
             slots: axes.remembers.then(|| {
                 let slots = integer(&SLOTS) / u64::from(around.shards);
                 let shrink_after = parameters.duration(SHRINK_AFTER.name);
@@ -330,6 +330,10 @@ impl Policy for Dynamic {
 fn busy(parameters: &Parameters, around: &Surroundings) -> f64 {
     parameters.integer(BUSY.name).unwrap_or_else(|| around.busy_threshold()) as f64
 }
+
+/// How far an order is worked out at first: one pass over the nodes, as for the first alone, and the
+/// few busy nodes that there are rarely cost a second.
+const USUAL_WALK: usize = 4;
 
 #[cfg(test)]
 mod tests;

@@ -165,7 +165,7 @@ impl Preference {
 }
 
 fn next_prime(at_least: u64) -> u64 {
-    let prime = |n: u64| n >= 2 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    let prime = |n: u64| n >= 2 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
     (at_least.max(2)..).find(|n| prime(*n)).unwrap_or(2)
 }
 

@@ -4,8 +4,11 @@
 //! needs:
 //!
 //! ```text
-//! | key 8 | depth 2 | spread 2 | first 13 nodes, 4 each |
+//! | key 8 | depth 1 | spread 1 | used 2 | first 13 nodes, 4 each |
 //! ```
+//!
+//! A line that was used since the last object passed it over is not given up to the next: that one's
+//! order is worked out aside. So objects that are asked for once do not drive out the popular ones.
 //!
 //! Only objects that are in demand beyond that, as in a flash crowd, have a deep order. There are few
 //! of them at a time, so 1/64 as many places suffice, each as long as the walk was.
@@ -28,9 +31,17 @@ pub(super) struct Cache {
 #[repr(align(64))]
 struct Line {
     key: Key,
-    depth: u16,
-    spread: u16,
+    depth: u8,
+    spread: u8,
+    used: bool,
     nodes: [NodeIndex; LINE],
+}
+
+/// Where one key is or would be.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    line: usize,
+    deep: usize,
 }
 
 #[derive(Clone, Default)]
@@ -41,11 +52,12 @@ struct Deep {
 }
 
 impl Cache {
-    /// Room for `entries` orders; one at least, that of the walk under way.
+    /// Room for `entries` orders besides that of the walk under way, which is the last line.
     pub(super) fn new(entries: usize) -> Self {
-        let empty = Line { key: Key(0), depth: 0, spread: 0, nodes: [NodeIndex(0); LINE] };
+        let nodes = [NodeIndex(0); LINE];
+        let empty = Line { key: Key(0), depth: 0, spread: 0, used: false, nodes };
         Self {
-            lines: vec![empty; entries.max(1)].into(),
+            lines: vec![empty; entries + 1].into(),
             deep: vec![Deep::default(); entries.div_ceil(64).max(1)].into(),
         }
     }
@@ -55,16 +67,28 @@ impl Cache {
         self.deep.iter_mut().for_each(|deep| deep.nodes.clear());
     }
 
-    /// The place of `key`: from bits that neither the shard of an owner nor an order follows from.
+    /// The place of `key` for one walk: from bits that neither the shard of an owner nor an order
+    /// follows from.
     #[inline]
-    pub(super) fn slot(&self, key: Key) -> usize {
-        scale(weigh(key, PLACE), self.lines.len())
+    pub(super) fn place(&mut self, key: Key) -> Place {
+        let bits = weigh(key, PLACE);
+        let (aside, deep) = (self.lines.len() - 1, scale(bits, self.deep.len()));
+        let own = scale(bits, aside);
+        let line = &mut self.lines[own];
+        if line.key != key && line.used {
+            line.used = false;
+            return Place { line: aside, deep };
+        }
+        if line.key == key && !line.used {
+            line.used = line.depth > 0;
+        }
+        Place { line: own, deep }
     }
 
     /// The node at `position` of the order of `key`, if it is remembered.
     #[inline]
-    pub(super) fn known(&self, key: Key, slot: usize, position: usize) -> Option<NodeIndex> {
-        let line = &self.lines[slot];
+    pub(super) fn known(&self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
+        let line = &self.lines[place.line];
         if line.key == key && position < usize::from(line.depth) {
             return line.nodes.get(position).copied();
         }
@@ -76,7 +100,7 @@ impl Cache {
     pub(super) fn extend(
         &mut self,
         key: Key,
-        slot: usize,
+        place: Place,
         position: usize,
         usual: usize,
         table: &Table,
@@ -86,26 +110,22 @@ impl Cache {
             return None;
         }
         if position >= LINE || usual > LINE {
-            let index = self.deep_slot(slot);
-            return self.deep[index].nth(key, position, usual, table);
+            return self.deep[place.deep].nth(key, position, usual, table);
         }
-        let line = &mut self.lines[slot];
+        let line = &mut self.lines[place.line];
         let held = if line.key == key { usize::from(line.depth) } else { 0 };
         let depth = usual.max(position + 1).max(held * LEAP).min(LINE).min(all);
+        line.used &= line.key == key;
         line.key = key;
-        line.spread = table.fill(key, &mut line.nodes[..depth]).min(LINE) as u16;
-        line.depth = depth as u16;
+        line.spread = table.fill(key, &mut line.nodes[..depth]).min(LINE) as u8;
+        line.depth = depth as u8;
         Some(line.nodes[position])
     }
 
     /// The spread of the order of `key`, which has just been looked at.
-    pub(super) fn spread(&self, key: Key, slot: usize) -> usize {
-        let (line, deep) = (&self.lines[slot], &self.deep[self.deep_slot(slot)]);
+    pub(super) fn spread(&self, key: Key, place: Place) -> usize {
+        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
         if line.depth > 0 && line.key == key { usize::from(line.spread) } else { deep.spread }
-    }
-
-    fn deep_slot(&self, slot: usize) -> usize {
-        slot % self.deep.len()
     }
 }
 

@@ -47,44 +47,47 @@ impl Hrw {
         match out.len() {
             0 => {}
             1 => out[0] = self.nodes[highest(scored)],
-            few if few <= LINE => self.insert(scored, out),
+            few if few <= LINE && self.weights.is_none() => self.filter(scored, out),
             _ => self.sort(scored.collect(), out),
         }
     }
 
-    /// The few highest, by insertion: most nodes fail the first comparison.
-    fn insert(&self, scored: impl Iterator<Item = (u64, usize)>, out: &mut [NodeIndex]) {
-        let mut best = [(0, 0); LINE];
-        let last = out.len() - 1;
-        let mut filled = 0;
-        for (score, i) in scored {
-            if filled > last && score <= best[last].0 {
-                continue;
-            }
-            let mut at = filled.min(last);
-            while at > 0 && best[at - 1].0 < score {
-                best[at] = best[at - 1];
-                at -= 1;
-            }
-            best[at] = (score, i);
-            filled += 1;
+    /// The few highest: those above a score that somewhat more than enough should reach, sorted. When
+    /// too few or too many do, all are sorted.
+    fn filter(&self, scored: impl Iterator<Item = (u64, usize)> + Clone, out: &mut [NodeIndex]) {
+        const ROOM: usize = 32;
+        let few = out.len() as f64;
+        let part = (few + 2.0 * few.sqrt() + 1.0) / self.nodes.len() as f64;
+        let bar = ((1.0 - part).max(0.0) * u64::MAX as f64) as u64;
+        let (mut best, mut reached) = ([(0, 0); ROOM], 0);
+        for (score, i) in scored.clone() {
+            // Written whether it counts or not: a branch would be foretold wrongly too often.
+            best[reached % ROOM] = (score, i);
+            reached += usize::from(score >= bar);
         }
+        if reached < out.len() || reached > ROOM {
+            return self.sort(scored.collect(), out);
+        }
+        best[..reached].sort_unstable_by(descending);
         for (place, (_, i)) in out.iter_mut().zip(best) {
             *place = self.nodes[i];
         }
     }
 
     fn sort(&self, mut scored: Vec<(u64, usize)>, out: &mut [NodeIndex]) {
-        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
         if out.len() < scored.len() {
-            scored.select_nth_unstable_by(out.len(), order);
+            scored.select_nth_unstable_by(out.len(), descending);
             scored.truncate(out.len());
         }
-        scored.sort_unstable_by(order);
+        scored.sort_unstable_by(descending);
         for (place, (_, i)) in out.iter_mut().zip(scored) {
             *place = self.nodes[i];
         }
     }
+}
+
+fn descending(a: &(u64, usize), b: &(u64, usize)) -> std::cmp::Ordering {
+    b.0.cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
 fn highest(scored: impl Iterator<Item = (u64, usize)>) -> usize {

@@ -12,8 +12,8 @@ mod ring;
 use levada_types::Key;
 
 use crate::{Candidates, Cluster, Kind, NodeIndex, Parameter, Parameters, Setting, Surroundings};
-use cache::Cache;
 pub(crate) use cache::scale;
+use cache::{Cache, Place};
 use hrw::Hrw;
 use ring::Ring;
 
@@ -69,7 +69,7 @@ impl Order {
             self.built = Some((cluster.membership(), self.build(cluster)));
         }
         Walk {
-            slot: self.cache.slot(key),
+            place: self.cache.place(key),
             order: self,
             key,
             cluster,
@@ -123,17 +123,17 @@ impl Order {
 
     /// The node at `position` of the order, down or not; `None` beyond the last.
     #[inline]
-    fn nth(&mut self, key: Key, slot: usize, position: usize) -> Option<NodeIndex> {
-        match self.cache.known(key, slot, position) {
+    fn nth(&mut self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
+        match self.cache.known(key, place, position) {
             Some(node) => Some(node),
-            None => self.work_out(key, slot, position),
+            None => self.work_out(key, place, position),
         }
     }
 
     #[inline(never)]
-    fn work_out(&mut self, key: Key, slot: usize, position: usize) -> Option<NodeIndex> {
+    fn work_out(&mut self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
         let (_, table) = self.built.as_ref()?;
-        self.cache.extend(key, slot, position, self.depth, table)
+        self.cache.extend(key, place, position, self.depth, table)
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Walk<'a> {
     order: &'a mut Order,
     key: Key,
     cluster: &'a Cluster,
-    slot: usize,
+    place: Place,
     position: usize,
     // Nodes that are up and not yet met: the walk ends with the last of them.
     unseen: usize,
@@ -169,8 +169,8 @@ impl Walk<'_> {
         if self.order.method != Method::Spread || self.unseen == 0 {
             return usize::MAX;
         }
-        let _ = self.order.nth(self.key, self.slot, 0);
-        self.order.cache.spread(self.key, self.slot)
+        let _ = self.order.nth(self.key, self.place, 0);
+        self.order.cache.spread(self.key, self.place)
     }
 }
 
@@ -191,7 +191,7 @@ impl Iterator for Walk<'_> {
                     return None;
                 }
             }
-            let node = self.order.nth(self.key, self.slot, self.position)?;
+            let node = self.order.nth(self.key, self.place, self.position)?;
             self.position += 1;
             if self.filter != Filter::None && !self.cluster.is_up(node) {
                 continue;
@@ -237,7 +237,7 @@ impl Table {
 pub(crate) const ORDER_CACHE: Parameter = Parameter {
     name: "order_cache",
     kind: Kind::Integer(0, 1 << 24),
-    default: Setting::Integer(32_768),
+    default: Setting::Integer(65_536),
     unit: "objects",
     help: "How many hash orders are remembered, at 64 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
 };
