@@ -1,0 +1,434 @@
+//! The laws that every registered policy keeps, whoever wrote it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use levada_policy::{
+    Cluster, Context, Entry, LoadTable, Node, NodeIndex, Outcome, Outstanding, POLICIES, Pick,
+    Policy, Surroundings, Value, build,
+};
+use levada_types::{Key, Request, Rng, ServiceClass, Timestamp, hash64};
+use proptest::prelude::*;
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    POLICIES.iter().flat_map(|file| file.iter())
+}
+
+/// A policy at work: time passes, loads rise with every pick and fall some picks later.
+struct World {
+    policy: Box<dyn Policy>,
+    cluster: Cluster,
+    rng: Rng,
+    now: Timestamp,
+    under_way: VecDeque<Outstanding>,
+}
+
+impl World {
+    fn new(name: &str, cluster: Cluster) -> Self {
+        // Servers of a small capacity, so that some are busy at any time.
+        let around = Surroundings { capacity: 10, ..Surroundings::default() };
+        Self::around(name, cluster, &around)
+    }
+
+    fn around(name: &str, cluster: Cluster, around: &Surroundings) -> Self {
+        let policy = build(name, &small_tables(name), around).expect("parameters are valid");
+        let (rng, now) = (Rng::new(11), Timestamp::ZERO);
+        Self { policy, cluster, rng, now, under_way: VecDeque::new() }
+    }
+
+    fn pick(&mut self, request: &Request) -> Option<Pick> {
+        let mut context = Context { now: self.now, rng: &mut self.rng };
+        self.policy.pick(request, &self.cluster, &mut context)
+    }
+
+    /// One request of its life: chosen, counted, and an older one ended.
+    fn step(&mut self, request: &Request) -> Option<Pick> {
+        self.now = self.now + Duration::from_millis(40);
+        let pick = self.pick(request)?;
+        self.under_way.push_back(self.cluster.loads().begin(pick.node));
+        if self.under_way.len() > 30 {
+            self.end_oldest();
+        }
+        Some(pick)
+    }
+
+    fn end_oldest(&mut self) {
+        let Some(ended) = self.under_way.pop_front() else { return };
+        if self.policy.observes() {
+            let latency = Duration::from_millis(1 + u64::from(ended.node().0));
+            let outcome =
+                Outcome { node: ended.node(), latency, service_time: latency * 2, ok: true };
+            self.policy.observe(&outcome, &mut Context { now: self.now, rng: &mut self.rng });
+        }
+    }
+
+    /// Replaces the nodes under the policy's feet, as a driver does on a change of health.
+    fn change(&mut self, change: impl Fn(usize, &mut Node)) {
+        let mut nodes = self.cluster.nodes().to_vec();
+        nodes.iter_mut().enumerate().for_each(|(i, node)| change(i, node));
+        let global = self.cluster.global_loads().cloned();
+        self.cluster = Cluster::new(nodes, self.cluster.loads().clone());
+        if let Some(global) = global {
+            self.cluster = self.cluster.clone().with_global_loads(global);
+        }
+    }
+}
+
+/// Few enough remembered orders that they are forgotten, where a policy remembers any.
+fn small_tables(name: &str) -> BTreeMap<String, Value> {
+    let declared = entries().find(|entry| entry.name == name).map_or(&[][..], |e| e.parameters);
+    let has_orders = declared.iter().any(|parameter| parameter.name == "order_cache");
+    has_orders.then(|| ("order_cache".to_owned(), Value::Integer(500))).into_iter().collect()
+}
+
+fn nodes(count: usize) -> Vec<Node> {
+    (0..count)
+        .map(|n| Node { distance: 1.0 + (n % 3) as f64, ..Node::new(&format!("node-{n}")) })
+        .collect()
+}
+
+fn cluster(nodes: Vec<Node>) -> Cluster {
+    let loads = LoadTable::new(nodes.len());
+    Cluster::new(nodes, loads.clone()).with_global_loads(loads)
+}
+
+/// The object of this number: popular ones are small numbers.
+fn object(number: u64) -> Request {
+    let key = Key(hash64(&number.to_le_bytes()));
+    let class = ServiceClass::ALL[(key.0 >> 62) as usize];
+    let size = match key.0 % 5 {
+        0 => None,
+        1 => Some(1 << 20),
+        _ => Some(8 << 10),
+    };
+    Request { key, class, size }
+}
+
+/// A Zipf-like sequence of objects.
+fn objects(count: usize) -> impl Iterator<Item = Request> {
+    let mut rng = Rng::new(5);
+    (0..count).map(move |_| object(1e4f64.powf(rng.unit()) as u64))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn only_nodes_that_are_up_are_picked_and_none_only_when_there_is_none(
+        changes in prop::collection::vec(prop::collection::vec(any::<bool>(), 1..9), 1..6),
+    ) {
+        let most = changes.iter().map(Vec::len).max().unwrap_or(1);
+        for entry in entries() {
+            let mut world = World::new(entry.name, cluster(nodes(most)));
+            for health in &changes {
+                world.change(|i, node| node.up = health.get(i).copied().unwrap_or(false));
+                for request in objects(60) {
+                    let candidates = world.policy.candidates(&request, &world.cluster);
+                    let pick = world.step(&request);
+                    prop_assert_eq!(pick.is_none(), world.cluster.up().is_empty());
+                    let Some(pick) = pick else { continue };
+                    prop_assert!(world.cluster.is_up(pick.node), "{}", entry.name);
+                    prop_assert!(pick.set_size >= 1, "{}", entry.name);
+                    prop_assert!(candidates.order.contains(&pick.node), "{}", entry.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn policies_survive_any_membership(
+        sizes in prop::collection::vec((0usize..40, 0u64..4), 1..6),
+    ) {
+        for entry in entries() {
+            let mut world = World::new(entry.name, cluster(Vec::new()));
+            for &(size, seed) in &sizes {
+                let names = (0..size as u64).map(|n| Node {
+                    weight: [0.1, 1.0, 1.0, 7.5][((n + seed) % 4) as usize],
+                    ramp: [1.0, 1.0, 0.5, 0.0][((n * seed) % 4) as usize],
+                    ..Node::new(&format!("node-{}", n * (seed + 1)))
+                });
+                world.under_way.clear();
+                world.cluster = cluster(names.collect());
+                for request in objects(40) {
+                    let pick = world.step(&request);
+                    prop_assert_eq!(pick.is_none(), size == 0, "{}", entry.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_picks() {
+    for entry in entries() {
+        let run = || {
+            let mut world = World::new(entry.name, cluster(nodes(7)));
+            objects(2_000).map(|request| world.step(&request)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(), run(), "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_fork_goes_on_as_the_original_does() {
+    for entry in entries() {
+        let mut world = World::new(entry.name, cluster(nodes(7)));
+        for request in objects(1_000) {
+            world.step(&request);
+        }
+        let (mut fork, mut rng) = (world.policy.fork(), world.rng.clone());
+        // Loads stay as they are, so that both see the same.
+        for request in objects(500) {
+            world.now = world.now + Duration::from_millis(40);
+            let mut context = Context { now: world.now, rng: &mut rng };
+            let forked = fork.pick(&request, &world.cluster, &mut context);
+            assert_eq!(world.pick(&request), forked, "{}", entry.name);
+        }
+        let (forked, original) = (fork.tracked(), world.policy.tracked());
+        assert_eq!(forked.objects, original.objects, "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_fork_does_not_disturb_the_original() {
+    for entry in entries() {
+        let run = |disturbed: bool| {
+            let mut world = World::new(entry.name, cluster(nodes(7)));
+            let mut picks = Vec::new();
+            for (number, request) in objects(500).enumerate() {
+                if disturbed && number % 10 == 0 {
+                    let mut fork = world.policy.fork();
+                    let mut rng = Rng::new(99);
+                    let mut context = Context { now: world.now, rng: &mut rng };
+                    fork.pick(&object(77), &world.cluster, &mut context);
+                }
+                picks.push(world.step(&request));
+            }
+            picks
+        };
+        assert_eq!(run(false), run(true), "{}", entry.name);
+    }
+}
+
+#[test]
+fn asking_for_candidates_changes_nothing() {
+    for entry in entries() {
+        let run = |asked: bool| {
+            let mut world = World::new(entry.name, cluster(nodes(7)));
+            let mut picks = Vec::new();
+            for (number, request) in (0..).zip(objects(2_000)) {
+                if asked {
+                    let other = object(number);
+                    let before = world.policy.candidates(&request, &world.cluster);
+                    let _ = world.policy.candidates(&other, &world.cluster);
+                    let after = world.policy.candidates(&request, &world.cluster);
+                    assert_eq!(before, after, "{}", entry.name);
+                }
+                picks.push(world.step(&request));
+            }
+            (picks, world.policy.tracked())
+        };
+        assert_eq!(run(false), run(true), "{}", entry.name);
+    }
+}
+
+#[test]
+fn candidates_are_nodes_that_are_up_once_each() {
+    for entry in entries() {
+        let mut world = World::new(entry.name, cluster(nodes(9)));
+        for (number, request) in objects(600).enumerate() {
+            if number % 200 == 100 {
+                world.change(|i, node| node.up = i % 4 != number / 200);
+            }
+            let candidates = world.policy.candidates(&request, &world.cluster);
+            assert!(candidates.set_size <= candidates.order.len(), "{}", entry.name);
+            let mut once = candidates.order;
+            let listed = once.len();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), listed, "{}", entry.name);
+            assert!(once.iter().all(|node| world.cluster.is_up(*node)), "{}", entry.name);
+            // Those that go by service class weigh the nodes of the class only.
+            if entry.keyed {
+                assert_eq!(once, world.cluster.up(), "{}", entry.name);
+            }
+            world.step(&request);
+        }
+    }
+}
+
+#[test]
+fn a_cold_node_gets_no_keyed_request_while_another_is_up() {
+    for entry in entries().filter(|entry| entry.keyed) {
+        let mut world = World::new(entry.name, cluster(nodes(4)));
+        world.change(|i, node| node.ramp = if i == 2 { 0.0 } else { 1.0 });
+        for request in objects(2_000) {
+            let pick = world.step(&request).expect("three nodes are warm");
+            assert_ne!(pick.node, NodeIndex(2), "{}", entry.name);
+        }
+        world.change(|i, node| node.up = i == 2);
+        let pick = world.step(&object(1)).expect("a cold node is better than none");
+        assert_eq!(pick.node, NodeIndex(2), "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_single_node_takes_everything() {
+    for entry in entries() {
+        let mut world = World::new(entry.name, cluster(nodes(1)));
+        for request in objects(500) {
+            let pick = world.step(&request).expect("it is up");
+            assert_eq!(pick.node, NodeIndex(0), "{}", entry.name);
+        }
+        assert_eq!(world.policy.candidates(&object(1), &world.cluster).set_size, 1);
+    }
+}
+
+#[test]
+fn a_flood_of_objects_leaves_memory_bounded() {
+    for entry in entries() {
+        // Many shards have small tables each, which fill.
+        let around = Surroundings { capacity: 10, shards: 1_000, ..Surroundings::default() };
+        let mut world = World::around(entry.name, cluster(nodes(5)), &around);
+        let limit = world.policy.tracked().limit;
+        let mut most = 0;
+        for number in 0..30_000 {
+            world.step(&object(number));
+            if number % 1_000 == 999 {
+                let tracked = world.policy.tracked();
+                assert!(tracked.objects <= tracked.limit, "{}: {tracked:?}", entry.name);
+                assert_eq!(tracked.limit, limit, "{}: the bound moves", entry.name);
+                most = most.max(tracked.bytes);
+            }
+        }
+        assert!(most <= 1024 + 256 * limit, "{}: {most} bytes for {limit}", entry.name);
+    }
+}
+
+#[test]
+fn shards_divide_what_is_remembered() {
+    for entry in entries().filter(|entry| entry.keyed) {
+        let limit = |shards| {
+            let around = Surroundings { shards, ..Surroundings::default() };
+            World::around(entry.name, cluster(nodes(3)), &around).policy.tracked().limit
+        };
+        assert!(limit(8) * 8 <= limit(1), "{}: {} and {}", entry.name, limit(8), limit(1));
+    }
+}
+
+/// Policies that send an object to one node while loads are equal, and how many times their fair share
+/// of the objects may move when a node joins or leaves.
+const MOVE_FEW: &[(&str, f64)] = &[
+    ("maglev", 2.0),
+    ("ring_hash", 1.5),
+    ("hrw", 1.15),
+    ("bounded_hash", 1.5),
+    ("cdr", 1.15),
+    ("fdr", 1.15),
+    ("fdr-global", 1.15),
+    ("np-fdr", 1.15),
+];
+
+/// The part of all objects that is elsewhere once there are `to` nodes instead of `from`.
+fn moved(name: &str, from: usize, to: usize) -> f64 {
+    const OBJECTS: u64 = 20_000;
+    let mut world = World::new(name, cluster(nodes(from)));
+    let mut homes =
+        || (0..OBJECTS).map(|n| world.pick(&object(n)).map(|pick| pick.node)).collect::<Vec<_>>();
+    let before = homes();
+    world.cluster = cluster(nodes(to));
+    let mut homes =
+        || (0..OBJECTS).map(|n| world.pick(&object(n)).map(|pick| pick.node)).collect::<Vec<_>>();
+    let after = homes();
+    let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    moved as f64 / OBJECTS as f64
+}
+
+#[test]
+fn few_objects_move_when_a_node_joins_or_leaves() {
+    for &(name, times) in MOVE_FEW {
+        for (from, to) in [(10, 11), (11, 10), (63, 64)] {
+            let share = 1.0 / from.max(to) as f64;
+            let moved = moved(name, from, to);
+            assert!(moved < times * share, "{name}: {moved} of objects moved, share {share}");
+            assert!(moved > share / 2.0, "{name}: the new node got {moved}, share {share}");
+        }
+    }
+}
+
+#[test]
+fn nearly_all_objects_move_under_modulo() {
+    assert!(moved("modulo", 10, 11) > 0.85);
+    assert!(moved("modulo", 11, 10) > 0.85);
+}
+
+#[test]
+fn a_node_that_goes_and_comes_back_finds_its_objects() {
+    for &(name, _) in MOVE_FEW {
+        let mut world = World::new(name, cluster(nodes(8)));
+        let homes = |world: &mut World| -> Vec<_> {
+            (0..3_000).map(|n| world.pick(&object(n)).map(|pick| pick.node)).collect()
+        };
+        let before = homes(&mut world);
+        world.change(|i, node| node.up = i != 3);
+        let during = homes(&mut world);
+        let moved = |(home, refuge): (&Option<NodeIndex>, &Option<NodeIndex>)| home != refuge;
+        let strays = before.iter().zip(&during).filter(|pair| moved(*pair));
+        assert!(strays.map(|(home, _)| *home).all(|home| home == Some(NodeIndex(3))), "{name}");
+        world.change(|_, node| node.up = true);
+        assert_eq!(homes(&mut world), before, "{name}");
+    }
+}
+
+#[test]
+fn weights_are_respected_by_hashes() {
+    // Loads stay at zero: what is measured is the shares of objects.
+    for name in ["modulo", "maglev", "ring_hash", "hrw", "bounded_hash", "cdr", "fdr", "np-fdr"] {
+        let mut weighted = nodes(4);
+        for (node, weight) in weighted.iter_mut().zip([1.0, 1.0, 2.0, 4.0]) {
+            node.weight = weight;
+            node.distance = 1.0;
+        }
+        let given = BTreeMap::from([("points".to_owned(), Value::Integer(1_000))]);
+        let mut world = World::new(name, cluster(weighted));
+        if let Ok(policy) = build(name, &given, &Surroundings::default()) {
+            world.policy = policy;
+        }
+        let mut counts = [0.0; 4];
+        for number in 0..16_000 {
+            counts[world.pick(&object(number)).expect("all are up").node.get()] += 1.0;
+        }
+        for (count, weight) in counts.into_iter().zip([1.0, 1.0, 2.0, 4.0]) {
+            let share = count / 16_000.0 * 8.0 / weight;
+            assert!((0.85..1.15).contains(&share), "{name}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn load_is_relative_to_weight_where_the_least_loaded_is_taken() {
+    // Over few objects a heavy member carries more than a light one.
+    for name in ["lr-hrw", "lr-chash"] {
+        let mut weighted = nodes(3);
+        weighted[1].weight = 4.0;
+        let mut world = World::new(name, cluster(weighted));
+        let mut counts = [0u32; 3];
+        for request in objects(3_000) {
+            counts[world.step(&request).expect("all are up").node.get()] += 1;
+        }
+        assert!(counts[1] > 2 * counts[0].max(counts[2]), "{name}: {counts:?}");
+    }
+}
+
+#[test]
+fn names_are_unique_and_every_policy_says_what_it_is() {
+    let mut names: Vec<_> = entries().map(|entry| entry.name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    for entry in entries() {
+        assert!(!entry.name.is_empty() && !entry.paper.is_empty() && !entry.summary.is_empty());
+        let mut parameters: Vec<_> = entry.parameters.iter().map(|p| p.name).collect();
+        parameters.sort_unstable();
+        assert!(parameters.windows(2).all(|pair| pair[0] != pair[1]), "{}", entry.name);
+    }
+}
