@@ -47,3 +47,9 @@ pub use explain::{Candidate, ExplainError, Explanation, offline as explain};
 pub use node::StartError;
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;
+
+/// What reads the bytes of clients, for fuzzing only.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::guard::judgement::{Judgement, judge};
+}

@@ -71,7 +71,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Every fault, for tests and metrics.
+    /// Every fault.
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 30] = [
         Self::BareLf,
         Self::BareCr,

@@ -47,6 +47,8 @@ pub(crate) struct Framing {
     searched: usize,
     /// Bytes of chunk extensions and trailers that this body has cost.
     overhead: usize,
+    /// Fields of its trailer section.
+    trailers: usize,
     heads: u64,
 }
 
@@ -101,6 +103,7 @@ impl Framing {
             judged: 0,
             searched: 0,
             overhead: 0,
+            trailers: 0,
             heads: 0,
         }
     }
@@ -176,6 +179,7 @@ impl Framing {
         self.place = self.head.body(version)?;
         self.head = Head::default();
         self.overhead = 0;
+        self.trailers = 0;
         self.heads += 1;
         Ok(self.take_line())
     }
@@ -202,10 +206,11 @@ impl Framing {
         if self.overhead > OVERHEAD {
             return Err(Fault::ChunkExtensionsTooLong);
         }
-        self.place = match chunk_length(size).ok_or_else(|| syntax::or_bare_cr(line, Fault::ChunkSize))? {
-            0 => Place::Trailers,
-            length => Place::ChunkData(length),
-        };
+        self.place =
+            match chunk_length(size).ok_or_else(|| syntax::or_bare_cr(line, Fault::ChunkSize))? {
+                0 => Place::Trailers,
+                length => Place::ChunkData(length),
+            };
         check_extension(extension)?;
         Ok(self.take_line())
     }
@@ -234,6 +239,10 @@ impl Framing {
             self.place = Place::Head;
         } else {
             let (name, _) = syntax::field(line)?;
+            self.trailers += 1;
+            if self.trailers > TRAILERS {
+                return Err(Fault::TrailersTooLarge);
+            }
             if FRAMING_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field)) {
                 return Err(Fault::TrailerForbidden);
             }
@@ -245,7 +254,12 @@ impl Framing {
 
     /// The next line without its CRLF, or `None` when it has not come as a whole; `over` when `limit`
     /// bytes from the start have come without its end.
-    fn line<'a>(&mut self, bytes: &'a [u8], limit: usize, over: Fault) -> Result<Option<&'a [u8]>, Fault> {
+    fn line<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        limit: usize,
+        over: Fault,
+    ) -> Result<Option<&'a [u8]>, Fault> {
         let rest = bytes.get(self.searched..).unwrap_or_default();
         let Some(found) = memchr(b'\n', rest) else {
             self.searched = bytes.len();
@@ -333,8 +347,9 @@ impl Head {
 fn body_length(value: &[u8]) -> Option<u64> {
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
     let first = digit(*value.first()?)?;
-    let number =
-        value[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))?;
+    let number = value[1..]
+        .iter()
+        .try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))?;
     (number <= LONGEST).then_some(number)
 }
 
@@ -365,8 +380,11 @@ const HANDSHAKE: u8 = 0x16;
 const REQUEST_LINE: usize = 16 << 10;
 /// Bytes of a chunk's size and extensions.
 const CHUNK_LINE: usize = 1 << 10;
-/// Bytes of all chunk extensions and trailers of one body: less than what the parser behind allows.
+/// Bytes of all chunk extensions and trailers of one body. This and the next are less than what the
+/// parser behind allows, so that it is the guard who answers.
 const OVERHEAD: usize = 8 << 10;
+/// Fields of a trailer section.
+const TRAILERS: usize = 64;
 /// The longest body or chunk: what a file offset can hold.
 const LONGEST: u64 = i64::MAX as u64;
 
@@ -376,4 +394,4 @@ const ENCODING: &[u8] = b"transfer-encoding";
 const FRAMING_FIELDS: [&[u8]; 3] = [HOST, LENGTH, ENCODING];
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

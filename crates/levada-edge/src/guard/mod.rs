@@ -25,7 +25,7 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -34,14 +34,11 @@ use tokio::{
     time::Instant,
 };
 
+pub(crate) use self::ledger::{Ending, Exchange, Ledger};
 use self::{
     alarm::{Alarm, after},
     framing::{Bounds, Framing, Part},
     held::Held,
-};
-pub(crate) use self::{
-    fault::Fault,
-    ledger::{Ending, Exchange, Ledger},
 };
 use crate::settings::Limits;
 
@@ -67,8 +64,8 @@ pub(crate) struct Guarded<S> {
     settled: u64,
     /// Whether a part of a response has been written since.
     responding: bool,
-    /// Who waits for an earlier response to be complete before a refusal is written.
-    parked: Option<Waker>,
+    /// Whether a refusal waits for an earlier response to be complete.
+    parked: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
             stalled: None,
             settled: 0,
             responding: false,
-            parked: None,
+            parked: false,
         }
     }
 
@@ -224,7 +221,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
     fn waits_for_earlier(&self, part: Part) -> bool {
         // A refused body belongs to the last head that passed, a refused head comes after it.
         let earlier = self.framing.heads() - u64::from(part == Part::Body);
-        self.ledger.finished() < earlier || (self.ledger.finished() == earlier && !self.is_settled())
+        self.ledger.finished() < earlier
+            || (self.ledger.finished() == earlier && !self.is_settled())
     }
 
     /// Brings a connection that takes no more requests to its end.
@@ -236,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
                 Course::Refused { ending, part } => {
                     let (ending, part) = (*ending, *part);
                     if self.waits_for_earlier(part) {
-                        self.parked = Some(cx.waker().clone());
+                        self.parked = true;
                         return Poll::Pending;
                     }
                     self.course = self.answer(ending, part);
@@ -253,8 +251,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
 
     /// A response that has begun, or is over, cannot be replaced by another; the connection just ends.
     fn answer(&self, ending: Ending, part: Part) -> Course {
-        let is_unanswered =
-            part != Part::Body || (self.ledger.finished() < self.framing.heads() && !self.responding);
+        let is_unanswered = part != Part::Body
+            || (self.ledger.finished() < self.framing.heads() && !self.responding);
         match ending.response() {
             Some(response) if is_unanswered => Course::Answering { response, written: 0 },
             _ => Course::Ended(Some(io::ErrorKind::InvalidData)),
@@ -347,20 +345,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
     }
 
     /// Everything written has been taken: what was finished before is settled now.
-    fn settle(&mut self) {
+    ///
+    /// hyper does not come back to read by itself when its last read had to wait, so what depends on
+    /// the end of a response is set going here.
+    fn settle(&mut self, cx: &mut Context<'_>) {
         self.stalled = None;
         let finished = self.ledger.finished();
-        if self.settled != finished {
-            self.settled = finished;
-            self.responding = false;
-        }
-        let Course::Refused { part, .. } = self.course else {
+        if self.settled == finished {
             return;
-        };
-        if !self.waits_for_earlier(part) {
-            if let Some(parked) = self.parked.take() {
-                parked.wake();
+        }
+        self.settled = finished;
+        self.responding = false;
+        let goes_on = match self.course {
+            Course::Open => self.framing.part() != Part::Body && self.poll_awaited(cx).is_ready(),
+            Course::Refused { part, .. } => {
+                !self.waits_for_earlier(part) && std::mem::take(&mut self.parked)
             }
+            _ => false,
+        };
+        if goes_on {
+            cx.waker().wake_by_ref();
         }
     }
 }
@@ -419,7 +423,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         match Pin::new(&mut this.inner).poll_flush(cx) {
             Poll::Ready(Ok(())) => {
-                this.settle();
+                this.settle(cx);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => {
@@ -442,7 +446,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
                 Poll::Ready(Ok(()))
             }
             _ => match Pin::new(&mut this.inner).poll_shutdown(cx) {
-                Poll::Pending => this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => {
+                    this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+                }
                 done => done,
             },
         }

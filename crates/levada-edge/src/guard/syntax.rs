@@ -27,7 +27,20 @@ const fn alphabets(byte: u8) -> u8 {
     }
     if matches!(
         byte,
-        b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+        b'!' | b'#'
+            | b'$'
+            | b'%'
+            | b'&'
+            | b'\''
+            | b'*'
+            | b'+'
+            | b'-'
+            | b'.'
+            | b'^'
+            | b'_'
+            | b'`'
+            | b'|'
+            | b'~'
     ) {
         found |= TOKEN;
     }
@@ -84,7 +97,9 @@ fn version(bytes: &[u8]) -> Result<Version, Fault> {
     match bytes {
         b"HTTP/1.1" => Ok(Version::Http11),
         b"HTTP/1.0" => Ok(Version::Http10),
-        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Err(Fault::VersionUnsupported),
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
+            Err(Fault::VersionUnsupported)
+        }
         _ => Err(or_bare_cr(bytes, Fault::Version)),
     }
 }
@@ -92,10 +107,10 @@ fn version(bytes: &[u8]) -> Result<Version, Fault> {
 /// The four forms of RFC 9112 section 3.2, each only with the methods that may have it.
 fn has_known_form(method: &[u8], target: &[u8]) -> bool {
     match (method, target) {
-        (b"CONNECT", authority) => memchr(b']', authority)
-            .map_or(authority, |end| &authority[end..])
-            .contains(&b':')
-            && names_host(authority),
+        (b"CONNECT", authority) => {
+            memchr(b']', authority).map_or(authority, |end| &authority[end..]).contains(&b':')
+                && names_host(authority)
+        }
         (_, [b'/', ..]) => true,
         (b"OPTIONS", b"*") => true,
         (_, absolute) => is_absolute(absolute),
@@ -139,12 +154,18 @@ fn is_port(bytes: &[u8]) -> bool {
 
 /// Splits a field line, without its line end, at its colon (RFC 9112 section 5).
 pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
-    let name_end =
-        line.iter().position(|&byte| ALPHABETS[usize::from(byte)] & TOKEN == 0).unwrap_or(line.len());
+    let name_end = line
+        .iter()
+        .position(|&byte| ALPHABETS[usize::from(byte)] & TOKEN == 0)
+        .unwrap_or(line.len());
     let (name, rest) = line.split_at(name_end);
     match rest {
         [b':', value @ ..] if !name.is_empty() => {
-            if is_clean(value) { Ok((name, value)) } else { Err(or_bare_cr(value, Fault::FieldValue)) }
+            if is_clean(value) {
+                Ok((name, value))
+            } else {
+                Err(or_bare_cr(value, Fault::FieldValue))
+            }
         }
         [b' ' | b'\t', ..] if name.is_empty() => Err(Fault::Folded),
         [b' ' | b'\t', ..] => Err(Fault::SpaceBeforeColon),

@@ -1,0 +1,472 @@
+//! The guard between real sockets and hyper.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{
+    body::{Body, Frame, Incoming, SizeHint},
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+
+use super::{fault::Fault, *};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const CHUNKED: &str = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+/// What no test takes, however busy the machine.
+const FOREVER: Duration = Duration::from_secs(60);
+
+/// A server with the guard, and the endings of its connections in the order of their ends.
+struct Server {
+    address: SocketAddr,
+    endings: mpsc::UnboundedReceiver<Ending>,
+}
+
+/// A response's body, and the exchange that ends with it.
+struct Answer(
+    BoxBody<Bytes, hyper::Error>,
+    #[expect(dead_code, reason = "ends when dropped")] Exchange,
+);
+
+impl Server {
+    async fn start(limits: Limits, half_close: bool) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, endings) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (limits, sender) = (limits.clone(), sender.clone());
+                tokio::spawn(async move { sender.send(serve(stream, &limits, half_close).await) });
+            }
+        });
+        Self { address, endings }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// Sends `request`, and returns everything that comes back until the server closes.
+    async fn tell(&self, request: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(request).await.unwrap();
+        rest(&mut stream).await
+    }
+
+    async fn ending(&mut self) -> Ending {
+        timeout(FOREVER, self.endings.recv()).await.unwrap().unwrap()
+    }
+}
+
+async fn serve(stream: TcpStream, limits: &Limits, half_close: bool) -> Ending {
+    let ledger = Arc::new(Ledger::default());
+    let guarded = Guarded::new(stream, ledger.clone(), limits);
+    let service = service_fn(|request: Request<Incoming>| {
+        let exchange = ledger.begin();
+        async move {
+            let body = respond(request).await;
+            Ok::<_, Infallible>(Response::new(Answer(body, exchange)))
+        }
+    });
+    let _ = hyper::server::conn::http1::Builder::new()
+        .half_close(half_close)
+        .serve_connection(TokioIo::new(guarded), service)
+        .await;
+    ledger.ending()
+}
+
+async fn respond(request: Request<Incoming>) -> BoxBody<Bytes, hyper::Error> {
+    match request.uri().path() {
+        "/slow" => sleep(Duration::from_millis(500)).await,
+        "/big" => return full(vec![b'x'; 64 << 20]),
+        "/early" => return full("early"),
+        "/echo" => return request.into_body().boxed(),
+        _ => {}
+    }
+    match request.into_body().collect().await {
+        Ok(body) => full(format!("took {}", body.to_bytes().len())),
+        Err(_) => full("a broken body"),
+    }
+}
+
+fn full(body: impl Into<Bytes>) -> BoxBody<Bytes, hyper::Error> {
+    Full::new(body.into()).map_err(|never| match never {}).boxed()
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// Everything until the end of the stream.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    timeout(FOREVER, stream.read_to_end(&mut bytes))
+        .await
+        .expect("the connection stays open")
+        .unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Everything until `end` has come.
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let byte = timeout(FOREVER, stream.read_u8()).await.expect("nothing comes").expect(&text);
+        text.push(byte.into());
+    }
+    text
+}
+
+/// The statuses of all responses; a sentence may name the version too.
+fn statuses(text: &str) -> Vec<&str> {
+    let responses = text.split("HTTP/1.1 ").skip(1).filter_map(|response| response.get(..3));
+    responses.filter(|status| status.bytes().all(|byte| byte.is_ascii_digit())).collect()
+}
+
+/// Limits whose deadlines are `milliseconds`.
+fn within(milliseconds: u64) -> Limits {
+    let timeout = Duration::from_millis(milliseconds);
+    Limits {
+        head_timeout: timeout,
+        idle_timeout: timeout,
+        body_timeout: timeout,
+        send_timeout: timeout,
+        ..Limits::default()
+    }
+}
+
+fn expect_refusal(text: &str, fault: Fault, request: &[u8]) {
+    let shown = request[..request.len().min(200)].escape_ascii();
+    let Some(status) = fault.status() else {
+        assert_eq!(text, "", "{shown}");
+        return;
+    };
+    assert_eq!(statuses(text), [status.as_str()], "{shown}: {text}");
+    assert!(
+        text.contains("\r\nConnection: close\r\n") && text.contains(fault.sentence()),
+        "{shown}: {text}"
+    );
+}
+
+#[tokio::test]
+async fn every_fault_gets_its_status_and_ends_the_connection() {
+    for half_close in [false, true] {
+        let mut server = Server::start(Limits::default(), half_close).await;
+        for (request, fault) in framing::tests::bad() {
+            expect_refusal(&server.tell(&request).await, fault, &request);
+            assert_eq!(server.ending().await, Ending::Violation(fault));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
+    let mut server = Server::start(Limits::default(), true).await;
+    let small = |row: &(Vec<u8>, Fault)| row.0.len() < 150;
+    for (request, fault) in framing::tests::bad().into_iter().filter(small) {
+        let mut stream = server.connect().await;
+        for piece in request.chunks(11) {
+            // The server may have refused already, and closed.
+            if stream.write_all(piece).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        expect_refusal(&rest(&mut stream).await, fault, &request);
+        drop(stream);
+        assert_eq!(server.ending().await, Ending::Violation(fault));
+    }
+}
+
+#[tokio::test]
+async fn requests_in_pieces_are_answered() {
+    let mut server = Server::start(Limits::default(), true).await;
+    let mut stream = server.connect().await;
+    let request = format!(
+        "POST / HTTP/1.1\r\n{CHUNKED}5;a\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\n"
+    );
+    for size in [1, 2, 3, 7, 40, 1000] {
+        for piece in request.as_bytes().chunks(size) {
+            stream.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(statuses(&until(&mut stream, "took 21").await), ["200"]);
+    }
+    drop(stream);
+    assert_eq!(server.ending().await, Ending::Closed);
+}
+
+#[tokio::test]
+async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
+    for half_close in [false, true] {
+        let mut server = Server::start(Limits::default(), half_close).await;
+        for good in
+            [GET, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"]
+        {
+            let text = server.tell(format!("{good}{good}GET / HTTP/1.1\r\n\r\n").as_bytes()).await;
+            assert_eq!(statuses(&text), ["200", "200", "400"], "{text}");
+            assert_eq!(server.ending().await, Ending::Violation(Fault::HostMissing));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
+    for half_close in [false, true] {
+        let server = Server::start(Limits::default(), half_close).await;
+        let mut stream = server.connect().await;
+        stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        stream.write_all(b"GET / HTTP/1.1\nHost: a\n\n").await.unwrap();
+        let text = rest(&mut stream).await;
+        assert_eq!(statuses(&text), ["200", "400"], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_body_never_looks_complete() {
+    let mut server = Server::start(Limits::default(), true).await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(format!("POST /echo HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n").as_bytes())
+        .await
+        .unwrap();
+    let mut text = until(&mut stream, "hello\r\n").await;
+    stream.write_all(b"x\r\n0\r\n\r\n").await.unwrap();
+    let mut bytes = Vec::new();
+    // A reset is as good an end as any here: the response is cut.
+    let _ = timeout(FOREVER, stream.read_to_end(&mut bytes)).await.unwrap();
+    text.push_str(&String::from_utf8(bytes).unwrap());
+    assert_eq!(statuses(&text), ["200"], "{text}");
+    assert!(text.ends_with("hello\r\n"), "{text}");
+    assert_eq!(server.ending().await, Ending::Violation(Fault::ChunkSize));
+}
+
+#[tokio::test]
+async fn a_bad_body_is_refused_after_it_was_asked_for() {
+    let server = Server::start(Limits::default(), true).await;
+    let mut stream = server.connect().await;
+    let request = format!("POST / HTTP/1.1\r\nExpect: 100-continue\r\n{CHUNKED}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(statuses(&until(&mut stream, "\r\n\r\n").await), ["100"]);
+    stream.write_all(b"x\r\n").await.unwrap();
+    assert_eq!(statuses(&rest(&mut stream).await), ["400"]);
+}
+
+#[tokio::test]
+async fn a_slow_head_gets_408_however_steadily_it_drips() {
+    let mut server = Server::start(
+        Limits { head_timeout: Duration::from_millis(300), ..Limits::default() },
+        true,
+    )
+    .await;
+    for kept_alive in [false, true] {
+        let mut stream = server.connect().await;
+        if kept_alive {
+            stream.write_all(GET.as_bytes()).await.unwrap();
+            until(&mut stream, "took 0").await;
+        }
+        let (mut read, mut write) = stream.split();
+        let drip = async {
+            loop {
+                let _ = write.write_all(b"G").await;
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let mut text = String::new();
+        tokio::select! {
+            _ = drip => {}
+            read = timeout(FOREVER, read.read_to_string(&mut text)) => { read.unwrap().unwrap(); }
+        }
+        assert_eq!(statuses(&text), ["408"], "{text}");
+        drop(stream);
+        assert_eq!(server.ending().await, Ending::HeadTimeout);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_without_a_word() {
+    let mut server = Server::start(within(200), true).await;
+    assert_eq!(server.tell(b"").await, "");
+    assert_eq!(server.ending().await, Ending::IdleTimeout);
+    let text = server.tell(GET.as_bytes()).await;
+    assert_eq!(statuses(&text), ["200"]);
+    assert_eq!(server.ending().await, Ending::IdleTimeout);
+    assert_eq!(server.tell(b"\r\n").await, "");
+    assert_eq!(server.ending().await, Ending::IdleTimeout);
+}
+
+#[tokio::test]
+async fn every_request_starts_the_idle_deadline_anew() {
+    let mut server = Server::start(within(1500), true).await;
+    let mut stream = server.connect().await;
+    // Together longer than the deadline.
+    for _ in 0..8 {
+        stream.write_all(GET.as_bytes()).await.unwrap();
+        until(&mut stream, "took 0").await;
+        sleep(Duration::from_millis(300)).await;
+    }
+    drop(stream);
+    assert_eq!(server.ending().await, Ending::Closed);
+}
+
+#[tokio::test]
+async fn a_slow_service_costs_the_client_nothing() {
+    for half_close in [false, true] {
+        let server = Server::start(within(100), half_close).await;
+        let text = server.tell(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(statuses(&text), ["200"], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_gets_408() {
+    let mut server = Server::start(within(200), true).await;
+    for request in [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhel",
+        &format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe"),
+    ] {
+        let text = server.tell(request.as_bytes()).await;
+        assert_eq!(statuses(&text), ["408"], "{text}");
+        assert_eq!(server.ending().await, Ending::BodyTimeout);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_goes_on_slowly_is_taken() {
+    let server = Server::start(within(1500), true).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n").await.unwrap();
+    for _ in 0..8 {
+        sleep(Duration::from_millis(300)).await;
+        stream.write_all(b"x").await.unwrap();
+    }
+    until(&mut stream, "took 8").await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_is_cut() {
+    let mut server = Server::start(within(300), true).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    assert_eq!(server.ending().await, Ending::SendTimeout);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_on_slowly_is_served() {
+    let server = Server::start(within(2000), true).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut piece = vec![0; 4 << 20];
+    let mut total = 0;
+    loop {
+        match timeout(FOREVER, stream.read(&mut piece)).await.unwrap().unwrap() {
+            0 => break,
+            count => total += count,
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(total > 64 << 20, "{total}");
+}
+
+#[tokio::test]
+async fn an_early_response_reaches_a_client_that_is_still_sending() {
+    let server = Server::start(Limits::default(), true).await;
+    let mut stream = server.connect().await;
+    let head = b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    for _ in 0..6 {
+        stream.write_all(&[b'x'; 100_000]).await.unwrap();
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(statuses(&rest(&mut stream).await), ["200"]);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
+    let mut server = Server::start(Limits::default(), false).await;
+    let partial = format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe");
+    for (request, ending) in [
+        ("", Ending::Closed),
+        ("GET / HT", Ending::Cut),
+        (&partial, Ending::Cut),
+        ("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", Ending::Cut),
+    ] {
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        drop(stream);
+        assert_eq!(server.ending().await, ending, "{request}");
+    }
+}
+
+/// The guard over a pipe, without HTTP behind it.
+fn piped() -> (Guarded<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Ledger>) {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let ledger = Arc::new(Ledger::default());
+    (Guarded::new(near, ledger.clone(), &Limits::default()), far, ledger)
+}
+
+#[tokio::test]
+async fn bytes_pass_unchanged_into_buffers_of_any_size() {
+    let (mut guarded, mut client, _ledger) = piped();
+    let stream = format!("{GET}\r\n{GET}POST / HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n0\r\n\r\n{GET}");
+    let write = async {
+        for piece in stream.as_bytes().chunks(5) {
+            client.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        drop(client);
+    };
+    let read = async {
+        let mut passed = Vec::new();
+        for size in [1, 3, 17, 64].into_iter().cycle() {
+            let mut buf = vec![0; size];
+            match guarded.read(&mut buf).await.unwrap() {
+                0 => break,
+                count => passed.extend_from_slice(&buf[..count]),
+            }
+        }
+        passed
+    };
+    let ((), passed) = tokio::join!(write, read);
+    assert_eq!(String::from_utf8(passed).unwrap(), stream);
+}
+
+#[tokio::test]
+async fn a_tunnel_lets_everything_pass() {
+    let (mut guarded, mut client, ledger) = piped();
+    let mut buf = vec![0; 100];
+    let connect = b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
+    client.write_all(connect).await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), connect.len());
+    ledger.open_tunnel();
+    client.write_all(b"\x16\x03\n\n\0").await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), 5);
+    assert_eq!(&buf[..5], b"\x16\x03\n\n\0");
+}

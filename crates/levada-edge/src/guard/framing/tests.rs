@@ -7,7 +7,8 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Requests that are in order, each with its heads.
 fn good() -> Vec<(String, u64)> {
-    let with = |head: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n{body}");
+    let with =
+        |head: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n{body}");
     let chunked = |body: &str| with("Transfer-Encoding: chunked", body);
     vec![
         (GET.to_owned(), 1),
@@ -18,7 +19,11 @@ fn good() -> Vec<(String, u64)> {
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".to_owned(), 1),
         ("GET http://a/b?c=d HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1),
         ("GET HTTPS://a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1),
-        ("GET /a?b={c|d}%20'[]^` HTTP/1.1\r\nHost:a.b-c_d:80\r\nX:\t a\tb\xe9 \r\nY:\r\n\r\n".to_owned(), 1),
+        (
+            "GET /a?b={c|d}%20'[]^` HTTP/1.1\r\nHost:a.b-c_d:80\r\nX:\t a\tb\u{e9} \r\nY:\r\n\r\n"
+                .to_owned(),
+            1,
+        ),
         ("GET / HTTP/1.1\r\nhost: [2001:db8::1]:8080 \r\n\r\n".to_owned(), 1),
         (with("Content-Length: 5", "hello"), 1),
         (with("Content-Length: 5", "hello") + GET, 2),
@@ -32,7 +37,7 @@ fn good() -> Vec<(String, u64)> {
 
 /// Requests that are not, each with its fault. The bad part is the last one of each.
 #[rustfmt::skip]
-fn bad() -> Vec<(Vec<u8>, Fault)> {
+pub(in crate::guard) fn bad() -> Vec<(Vec<u8>, Fault)> {
     use Fault::*;
     let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").into_bytes();
     let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n").into_bytes();
@@ -172,6 +177,7 @@ fn bad() -> Vec<(Vec<u8>, Fault)> {
         (chunked("0\r\nA : b\r\n\r\n"), SpaceBeforeColon),
         (chunked("0\r\nA: b\r\n\n"), BareLf),
         (chunked(&format!("0\r\n{}\r\n", "A: b\r\n".repeat(2000))), TrailersTooLarge),
+        (chunked(&format!("0\r\n{}\r\n", format!("A: {}\r\n", long(1000)).repeat(9))), TrailersTooLarge),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), TlsHello),
     ]
 }
@@ -271,7 +277,11 @@ fn heads_as_parsed(mut stream: &[u8]) -> Vec<(String, String, usize)> {
             return heads;
         };
         let fields: Vec<_> = request.headers.iter().collect();
-        heads.push((request.method.unwrap().to_owned(), request.path.unwrap().to_owned(), fields.len()));
+        heads.push((
+            request.method.unwrap().to_owned(),
+            request.path.unwrap().to_owned(),
+            fields.len(),
+        ));
         let value = |name: &str| fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
         let body = &stream[length..];
         stream = match (value("content-length"), value("transfer-encoding")) {
@@ -287,13 +297,15 @@ fn heads_as_parsed(mut stream: &[u8]) -> Vec<(String, String, usize)> {
 
 fn after_chunks(mut body: &[u8]) -> Option<&[u8]> {
     loop {
-        let httparse::Status::Complete((at, length)) = httparse::parse_chunk_size(body).ok()? else {
+        let httparse::Status::Complete((at, length)) = httparse::parse_chunk_size(body).ok()?
+        else {
             return None;
         };
         body = &body[at..];
         if length == 0 {
             let mut fields = [httparse::EMPTY_HEADER; 128];
-            let httparse::Status::Complete((at, _)) = httparse::parse_headers(body, &mut fields).ok()?
+            let httparse::Status::Complete((at, _)) =
+                httparse::parse_headers(body, &mut fields).ok()?
             else {
                 return None;
             };
@@ -333,6 +345,7 @@ fn the_parser_behind_sees_the_same_requests_in_every_row() {
 
 /// Streams made of what requests are made of, in any order, and of what they are not.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
+    #[rustfmt::skip]
     let words = vec![
         GET, "GET ", "POST ", "/", "/a?b", " ", "HTTP/1.1", "HTTP/1.0", "\r\n", "\r\n\r\n", "\r", "\n", "\t",
         "Host: a", "Host: a\r\n", "A: b\r\n", "POST / HTTP/1.1\r\nHost: a\r\n", "Content-Length: 3\r\n",
