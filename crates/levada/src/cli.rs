@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::command::explain::ExplainArgs;
+
 /// A content delivery network that one can run.
 #[derive(Debug, Parser)]
 #[command(name = "levada", version, after_help = EXIT_CODES, arg_required_else_help = true)]
@@ -35,6 +37,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Validate(ValidateArgs),
     Policies(PoliciesArgs),
+    Explain(ExplainArgs),
 }
 
 /// Runs a node until it is told to stop.

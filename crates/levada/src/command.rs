@@ -1,6 +1,8 @@
 //! One file per command. Each takes its arguments, writes its report to standard output, and returns
 //! a verdict.
 
+mod ask;
+pub(crate) mod explain;
 pub(crate) mod policies;
 pub(crate) mod run;
 pub(crate) mod validate;

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Run(args) => command::run::run(args),
         Command::Validate(args) => command::validate::run(args),
         Command::Policies(args) => command::policies::run(args),
+        Command::Explain(args) => command::explain::run(args),
     });
     match outcome {
         Ok(verdict) => verdict.into(),

@@ -1,0 +1,70 @@
+//! Asking a running node, on its admin address.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{Request, StatusCode, header::HOST};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// The body of `target` at `admin`.
+///
+/// # Errors
+/// When the node does not answer in time, or not with 200: then with what it said.
+pub(crate) async fn get(
+    admin: SocketAddr,
+    target: &str,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
+    let answer = tokio::time::timeout(timeout, exchange(admin, target)).await;
+    let (status, body) = answer.with_context(|| format!("{admin} does not answer"))??;
+    if status != StatusCode::OK {
+        bail!("{admin}: {}", String::from_utf8_lossy(&body).trim_end());
+    }
+    Ok(body)
+}
+
+async fn exchange(admin: SocketAddr, target: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let unreachable = || format!("no node listens for operators on {admin}");
+    let stream = TcpStream::connect(admin).await.with_context(unreachable)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get(target).header(HOST, admin.to_string());
+    let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!("{admin}: {error}"))?;
+    connection.abort();
+    Ok((status, body.to_bytes()))
+}
+
+/// The request target that asks which node would serve `url`.
+pub(crate) fn explain_target(url: &str) -> String {
+    let mut target = String::from("/explain?url=");
+    for byte in url.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
+                target.push(byte.into());
+            }
+            other => target.push_str(&format!("%{other:02X}")),
+        }
+    }
+    target
+}
+
+/// A status page of a thousand nodes is far smaller.
+const LARGEST_ANSWER: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_escaped_in_a_query() {
+        let target = explain_target("http://a.example/b c?d=%41&e#f");
+        assert_eq!(target, "/explain?url=http://a.example/b%20c%3Fd%3D%2541%26e%23f");
+    }
+}

@@ -1,0 +1,172 @@
+//! `levada explain URL`: which node would serve it, and why.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use levada::config;
+use serde_json::Value as Json;
+
+use super::{Verdict, ask};
+
+/// Tells which node would serve a URL, and why.
+///
+/// Of a configuration: what a node would do that has just started, with every node up and idle. Of a
+/// running node: what it would do now. Neither changes anything.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// The URL, with scheme and host as clients ask for it.
+    url: String,
+    /// The configuration file of a node.
+    #[arg(short, long, value_name = "FILE", required_unless_present = "admin")]
+    config: Option<PathBuf>,
+    /// The admin address of a running node.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
+    admin: Option<SocketAddr>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains.
+///
+/// # Errors
+/// When the configuration cannot be used, the node does not answer, or no site has the URL's host.
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Verdict> {
+    let explanation = match (&args.admin, &args.config) {
+        (Some(admin), _) => of_node(*admin, &args.url)?,
+        (None, Some(file)) => of_configuration(file, &args.url)?,
+        // The command line takes nothing else.
+        (None, None) => anyhow::bail!("--config or --admin is needed"),
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &explanation)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &explanation)?;
+    }
+    Ok(if explanation["node"].is_null() { Verdict::FoundWrong } else { Verdict::Done })
+}
+
+fn of_node(admin: SocketAddr, url: &str) -> anyhow::Result<Json> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let target = ask::explain_target(url);
+    // The timer needs the runtime that it is made in.
+    let asking = async { ask::get(admin, &target, PATIENCE).await };
+    let body = runtime.block_on(asking).context("--admin")?;
+    serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
+}
+
+fn of_configuration(file: &std::path::Path, url: &str) -> anyhow::Result<Json> {
+    let checked = config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let Some(settings) = checked.settings else {
+        anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
+    };
+    Ok(serde_json::to_value(levada_edge::explain(&settings, url)?)?)
+}
+
+fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
+    let text = |key: &str| word(&explanation[key]);
+    writeln!(out, "url      {}", text("url"))?;
+    writeln!(out, "key      {}", text("key"))?;
+    if let Some(size) = explanation["size"].as_u64() {
+        writeln!(out, "size     {size} bytes")?;
+    }
+    writeln!(out, "policy   {}, decided by {}", text("policy"), text("redirector"))?;
+    match explanation["node"].as_str() {
+        Some(node) => writeln!(out, "node     {node} (by {})", text("reason"))?,
+        None => writeln!(out, "node     none is up")?,
+    }
+    let set: Vec<_> = explanation["set"].as_array().into_iter().flatten().map(word).collect();
+    writeln!(out, "set      {}", if set.is_empty() { "-".to_owned() } else { set.join(", ") })?;
+    candidates(out, explanation["candidates"].as_array().map_or(&[][..], Vec::as_slice), &set)
+}
+
+/// The candidates in the policy's order, first the best.
+fn candidates(out: &mut impl Write, candidates: &[Json], set: &[String]) -> io::Result<()> {
+    let nodes = candidates.iter().map(|c| word(&c["node"]).len());
+    let width = nodes.max().unwrap_or(0).max("CANDIDATE".len());
+    writeln!(
+        out,
+        "\n{:>5}  {:width$}  IN SET  OUTSTANDING  WEIGHT  DISTANCE  STATE",
+        "ORDER", "CANDIDATE"
+    )?;
+    for (place, candidate) in (1..).zip(candidates) {
+        let node = word(&candidate["node"]);
+        let in_set = if set.contains(&node) { "yes" } else { "" };
+        let number = |key: &str| candidate[key].as_f64().unwrap_or_default();
+        let state = match (candidate["up"].as_bool(), number("ramp")) {
+            (Some(true), ramp) if ramp < 1.0 => format!("slow start, {:.0} %", ramp * 100.0),
+            (Some(true), _) => "up".to_owned(),
+            _ => "down".to_owned(),
+        };
+        writeln!(
+            out,
+            "{place:>5}  {node:width$}  {in_set:6}  {:>11}  {:>6}  {:>8.2}  {state}",
+            number("outstanding"),
+            number("weight"),
+            number("distance"),
+        )?;
+    }
+    Ok(())
+}
+
+fn word(value: &Json) -> String {
+    value.as_str().map_or_else(|| "-".to_owned(), str::to_owned)
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const EXAMPLES: &str = "\
+Examples:
+  levada explain http://www.example.com/logo.png -c levada.toml
+  levada explain http://www.example.com/logo.png --admin 127.0.0.1:9180
+  levada explain http://www.example.com/logo.png -c levada.toml --json | jq .set
+
+Exit codes:
+  0  a node would serve it
+  1  no node is up
+  2  the configuration cannot be used, the node does not answer, no site has the host";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_explanation_reads_as_a_table() {
+        let explanation = json!({
+            "url": "http://a.example/x", "key": "00ff", "policy": "fdr", "redirector": "a",
+            "node": "b", "reason": "hash", "set_size": 1, "set": ["b"], "size": null,
+            "candidates": [
+                {"node": "b", "outstanding": 3, "weight": 1.0, "distance": 1.0, "up": true, "ramp": 1.0},
+                {"node": "a", "outstanding": 0, "weight": 2.0, "distance": 1.5, "up": true, "ramp": 0.25},
+                {"node": "c", "outstanding": 0, "weight": 1.0, "distance": 1.0, "up": false, "ramp": 1.0},
+            ],
+        });
+        let mut out = Vec::new();
+        print(&mut out, &explanation).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "url      http://a.example/x
+key      00ff
+policy   fdr, decided by a
+node     b (by hash)
+set      b
+
+ORDER  CANDIDATE  IN SET  OUTSTANDING  WEIGHT  DISTANCE  STATE
+    1  b          yes               3       1      1.00  up
+    2  a                            0       2      1.50  slow start, 25 %
+    3  c                            0       1      1.00  down
+"
+        );
+    }
+}

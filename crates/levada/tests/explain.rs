@@ -1,0 +1,57 @@
+//! `levada explain` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn explain(options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_levada")).arg("explain").args(options).output().unwrap()
+}
+
+#[test]
+fn a_configuration_explains_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    std::fs::write(
+        &file,
+        r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:8080"
+[peering]
+listen = "127.0.0.1:7070"
+secret = "0123456789abcdef"
+[[peer]]
+name = "a"
+address = "127.0.0.1:7070"
+[[peer]]
+name = "b"
+address = "127.0.0.1:7071"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9000"
+"#,
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+
+    let output = explain(&["http://www.example.com/x", "-c", file, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let explanation: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(explanation["policy"], "fdr");
+    assert_eq!(explanation["candidates"].as_array().map(Vec::len), Some(2));
+    assert_eq!(explanation["set"][0], explanation["node"]);
+
+    let output = explain(&["http://www.example.com/x", "-c", file]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("policy   fdr, decided by a"));
+
+    let output = explain(&["http://other.example/x", "-c", file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no site answers to the host"));
+}
+
+#[test]
+fn a_node_that_is_not_there_is_named() {
+    let output = explain(&["http://www.example.com/x", "--admin", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("no node listens for operators on 127.0.0.1:1"), "{error}");
+}
