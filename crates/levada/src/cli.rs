@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::command::explain::ExplainArgs;
+use crate::command::{demo::args::DemoArgs, explain::ExplainArgs};
 
 /// A content delivery network that one can run.
 #[derive(Debug, Parser)]
@@ -34,6 +34,7 @@ pub(crate) struct Logging {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Run(RunArgs),
     Validate(ValidateArgs),
     Policies(PoliciesArgs),
@@ -50,6 +51,10 @@ pub(crate) struct RunArgs {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub(crate) config: PathBuf,
+    /// Ends at once when standard input does: for a program that runs nodes and must not leave any
+    /// behind, even when it is killed.
+    #[arg(long, hide = true)]
+    pub(crate) stop_with_stdin: bool,
 }
 
 /// Checks a configuration and names everything that is wrong with it.

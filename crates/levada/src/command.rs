@@ -2,6 +2,7 @@
 //! a verdict.
 
 mod ask;
+pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod policies;
 pub(crate) mod run;

@@ -15,6 +15,7 @@ use command::Verdict;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = logging::start(&cli.logging).and_then(|()| match &cli.command {
+        Command::Demo(args) => command::demo::run(args),
         Command::Run(args) => command::run::run(args),
         Command::Validate(args) => command::validate::run(args),
         Command::Policies(args) => command::policies::run(args),

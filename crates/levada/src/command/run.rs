@@ -17,7 +17,18 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
     eprint!("{}", checked.report);
     let settings =
         checked.settings.with_context(|| format!("{} cannot be used", args.config.display()))?;
+    if args.stop_with_stdin {
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(end_with_stdin)?;
+    }
     // The edge logs where it listens; nobody else waits for it to be ready.
     levada_edge::run(settings, |_addresses| {})?;
     Ok(Verdict::Done)
+}
+
+/// Ends this process when standard input does. Whoever held its other end is gone, and with it
+/// everybody who could miss an answer: nothing is drained.
+fn end_with_stdin() {
+    // An error is an end as well.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    std::process::exit(0);
 }

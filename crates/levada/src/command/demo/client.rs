@@ -1,0 +1,215 @@
+//! The clients: they ask any node, keep connections open, check every byte, and know that the site has
+//! several addresses.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, header::HOST};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::Instant};
+
+use super::{
+    HOST_NAME,
+    catalog::{Catalog, Object},
+    content::Verifier,
+};
+
+/// All clients.
+pub(super) struct Clients {
+    nodes: Vec<Door>,
+    turn: AtomicUsize,
+    catalog: Arc<Catalog>,
+}
+
+/// One address of the site, with the idle connections to it.
+struct Door {
+    name: String,
+    address: SocketAddr,
+    idle: Mutex<Vec<Connection>>,
+    /// Until when clients leave it alone, because connecting failed.
+    avoided: Mutex<Option<Instant>>,
+}
+
+type Connection = SendRequest<Empty<Bytes>>;
+
+/// A request that got the right body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served {
+    /// The node that had the object or fetched it.
+    pub(super) by: Option<usize>,
+    pub(super) bytes: u64,
+}
+
+/// Why a request did not get the right body.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// No connection, or none that lived until the end of the body.
+    Broken(String),
+    /// An error page.
+    Status(StatusCode),
+    /// Other bytes than the origin's, or fewer.
+    WrongBody,
+    /// Nothing for too long.
+    Timeout,
+    /// More requests under way than the clients can hold.
+    TooMany,
+}
+
+impl Trouble {
+    pub(super) fn as_str(&self) -> String {
+        match self {
+            Self::Broken(_) => "connection broken".to_owned(),
+            Self::Status(status) => format!("status {}", status.as_u16()),
+            Self::WrongBody => "wrong body".to_owned(),
+            Self::Timeout => "timeout".to_owned(),
+            Self::TooMany => "too many at once".to_owned(),
+        }
+    }
+}
+
+/// How a request ended, and whether it took a second node.
+pub(super) struct Ending {
+    pub(super) result: Result<Served, Trouble>,
+    pub(super) retried: bool,
+}
+
+impl Clients {
+    pub(super) fn new(nodes: &[(String, SocketAddr)], catalog: Arc<Catalog>) -> Self {
+        let door = |(name, address): &(String, SocketAddr)| Door {
+            name: name.clone(),
+            address: *address,
+            idle: Mutex::default(),
+            avoided: Mutex::default(),
+        };
+        Self { nodes: nodes.iter().map(door).collect(), turn: AtomicUsize::new(0), catalog }
+    }
+
+    /// One request by one client: at the node whose turn it is, and once more at another one when the
+    /// connection breaks, as a client does that knows several addresses.
+    pub(super) async fn request(&self, object: u32) -> Ending {
+        let object = self.catalog.object(object);
+        let first = self.next(None);
+        match self.ask(first, object).await {
+            Err(Trouble::Broken(_)) => {
+                let second = self.next(Some(first));
+                Ending { result: self.ask(second, object).await, retried: true }
+            }
+            result => Ending { result, retried: false },
+        }
+    }
+
+    /// Whose turn it is. An address that could not be reached is left out for a while.
+    fn next(&self, except: Option<usize>) -> usize {
+        let now = Instant::now();
+        let turns =
+            || std::iter::repeat_with(|| self.turn.fetch_add(1, Relaxed) % self.nodes.len());
+        let mut allowed = turns().take(self.nodes.len()).filter(|node| Some(*node) != except);
+        let preferred = allowed.find(|node| !self.nodes[*node].is_avoided(now));
+        preferred.or_else(|| turns().take(2).find(|node| Some(*node) != except)).unwrap_or(0)
+    }
+
+    async fn ask(&self, node: usize, object: &Object) -> Result<Served, Trouble> {
+        let patience = PATIENCE + Duration::from_secs(object.size / SLOWEST);
+        match tokio::time::timeout(patience, self.exchange(&self.nodes[node], object)).await {
+            Ok(result) => result,
+            Err(_) => Err(Trouble::Timeout),
+        }
+    }
+
+    async fn exchange(&self, door: &Door, object: &Object) -> Result<Served, Trouble> {
+        let mut connection = door.connection().await?;
+        let request = Request::get(&*object.target).header(HOST, HOST_NAME);
+        // Targets were made to fit into a request line.
+        let request = request.body(Empty::new()).map_err(|_| Trouble::WrongBody)?;
+        let response = connection.send_request(request).await.map_err(broken)?;
+        let (status, by) = (response.status(), self.server(response.headers()));
+        let mut body = response.into_body();
+        let mut verifier = Verifier::new(object.key);
+        while let Some(frame) = body.frame().await {
+            if let Some(piece) = frame.map_err(broken)?.data_ref() {
+                verifier.take(piece);
+            }
+        }
+        door.keep(connection).await;
+        match status {
+            StatusCode::OK if verifier.is_whole(object.size) => {
+                Ok(Served { by, bytes: verifier.bytes() })
+            }
+            StatusCode::OK => Err(Trouble::WrongBody),
+            status => Err(Trouble::Status(status)),
+        }
+    }
+
+    /// The node that served: the first member of `Cache-Status` (RFC 9211), which is the cache nearest
+    /// to the origin.
+    fn server(&self, headers: &HeaderMap) -> Option<usize> {
+        let status = headers.get("cache-status")?.to_str().ok()?;
+        let name = status.split([';', ',']).next()?.trim().trim_matches('"');
+        self.nodes.iter().position(|door| door.name == name)
+    }
+}
+
+impl Door {
+    fn is_avoided(&self, now: Instant) -> bool {
+        let avoided = self.avoided.lock().unwrap_or_else(PoisonError::into_inner);
+        avoided.is_some_and(|until| until > now)
+    }
+
+    /// The connection used last, or a new one.
+    async fn connection(&self) -> Result<Connection, Trouble> {
+        while let Some(connection) = self.pop() {
+            if connection.is_ready() {
+                return Ok(connection);
+            }
+        }
+        match self.connect().await {
+            Ok(connection) => Ok(connection),
+            Err(error) => {
+                let until = Instant::now() + AVOIDANCE;
+                *self.avoided.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+                Err(Trouble::Broken(error.to_string()))
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    async fn connect(&self) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        // What breaks a connection is reported to the request that uses it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    async fn keep(&self, mut connection: Connection) {
+        if connection.ready().await.is_ok() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}
+
+fn broken(error: hyper::Error) -> Trouble {
+    Trouble::Broken(error.to_string())
+}
+
+/// How long a client waits for a small object. A large one may take longer, at this many bytes per
+/// second.
+const PATIENCE: Duration = Duration::from_secs(15);
+const SLOWEST: u64 = 64 << 10;
+
+/// How long clients do without an address after they could not connect to it.
+const AVOIDANCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,99 @@
+//! The configuration of a node, as an operator would write it.
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use levada_policy::Value;
+
+use super::{
+    nodes::Addresses,
+    setup::{Setup, node_name},
+};
+
+/// Requests that a node holds at once. Small, so that the policies' busy thresholds, which are
+/// derived from it, are reached before a queue has grown long.
+pub(super) const CAPACITY: u32 = 64;
+
+/// The configuration of node `index`.
+pub(super) fn text(
+    setup: &Setup,
+    origin: SocketAddr,
+    secret: &str,
+    index: usize,
+    all: &[Addresses],
+) -> String {
+    let own = all[index];
+    let mut text = format!(
+        r#"# A node of `levada demo`.
+name = "{name}"
+seed = {seed}
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[[listen]]
+address = "{clients}"
+
+[admin]
+listen = "{admin}"
+
+[peering]
+listen = "{peers}"
+secret = "{secret}"
+slow_start = "{slow_start}ms"
+
+[peering.health_check]
+interval = "250ms"
+timeout = "1s"
+rise = 2
+fall = 2
+eject_after = 3
+eject_for = "1s"
+
+[cache]
+memory = "{cache}"
+
+[limits]
+capacity = {CAPACITY}
+# The link that the demo emulates.
+serve_rate = "{link}B/s"
+
+[log]
+access = "off"
+
+[policy]
+name = "{policy}"
+{parameters}
+[[site]]
+hosts = "*"
+origin = "http://{origin}"
+# Responses say why their node was chosen.
+debug = true
+"#,
+        name = node_name(index),
+        // Every redirector draws by itself, as it does where seeds come from the system.
+        seed = u64::from(setup.seed) * 1_000 + index as u64,
+        clients = own.clients,
+        admin = own.admin,
+        peers = own.peers,
+        slow_start = setup.slow_start().as_millis(),
+        cache = setup.cache,
+        link = setup.link,
+        policy = setup.policy.name,
+        parameters = parameters(setup),
+    );
+    for (index, node) in all.iter().enumerate() {
+        let (name, address) = (node_name(index), node.peers);
+        let _ = write!(text, "\n[[peer]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+    }
+    text
+}
+
+fn parameters(setup: &Setup) -> String {
+    let line = |(key, value): (&String, &Value)| match value {
+        Value::Number(number) => format!("{key} = {number:?}\n"),
+        Value::Text(text) => format!("{key} = {}\n", toml::Value::String(text.clone())),
+        other => format!("{key} = {other}\n"),
+    };
+    setup.policy.parameters.iter().map(line).collect()
+}

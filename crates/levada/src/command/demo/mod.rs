@@ -1,0 +1,270 @@
+//! `levada demo`: a small CDN of real processes on one machine, under real load.
+//!
+//! Read [`run`] and [`story`] first: they are the demo from top to bottom. Around them:
+//!
+//! ```text
+//! args - setup                what is asked for, checked; what is left open, chosen
+//! catalog - content - origin  what there is to be served
+//! config - nodes              the nodes: this executable, once per node
+//! plan - load - client        the phases, the requests, and who sends them
+//! watch - board               what is seen from outside, and where it is written down
+//! view - screen - summary     what is shown
+//! ```
+
+pub(crate) mod args;
+mod board;
+mod catalog;
+mod client;
+mod config;
+mod content;
+mod load;
+mod nodes;
+mod origin;
+mod plan;
+mod screen;
+mod setup;
+mod summary;
+mod view;
+mod watch;
+
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use tokio::{signal::unix, sync::Semaphore, time::Instant};
+
+use self::{
+    args::DemoArgs,
+    board::Board,
+    client::Clients,
+    load::MOST_UNDER_WAY,
+    nodes::Cluster,
+    origin::Origin,
+    plan::Phase,
+    setup::Setup,
+    summary::{Killed, Summary},
+    view::View,
+    watch::Watched,
+};
+use super::Verdict;
+
+/// Every client asks for objects of this site. The name is reserved: it can be nobody's (RFC 6761).
+const HOST_NAME: &str = "levada.test";
+
+/// Runs the demo.
+///
+/// # Errors
+/// When an option cannot be met, or the nodes cannot be started.
+pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Verdict> {
+    let setup = Arc::new(Setup::new(args)?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the demo")?;
+    runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        let origin = Origin::start(setup.catalog.clone()).await?;
+        let mut cluster = tokio::select! {
+            started = Cluster::start(&setup, origin.address) => started?,
+            () = stop.asked() => return Ok(Verdict::FoundWrong),
+        };
+        let verdict = story(&setup, &origin, &mut cluster, &mut stop).await;
+        cluster.stop().await;
+        verdict
+    })
+}
+
+/// From the first request to the summary.
+async fn story(
+    setup: &Arc<Setup>,
+    origin: &Origin,
+    cluster: &mut Cluster,
+    stop: &mut Stop,
+) -> anyhow::Result<Verdict> {
+    let addresses = addresses(setup, origin, cluster);
+    announce(setup, &addresses)?;
+    let nodes = cluster.nodes.iter();
+    let clients: Vec<_> = nodes.map(|n| (n.name.clone(), n.addresses.clients)).collect();
+    let clients = Arc::new(Clients::new(&clients, setup.catalog.clone()));
+    let board = Arc::new(Board::new(setup.duration, setup.hottest(), setup.nodes));
+
+    let begin = Instant::now();
+    let view = View::start(setup, &board, begin, addresses.clone());
+    let watch = tokio::spawn(watch::watch(watched(cluster), setup.clone(), board.clone()));
+    let places = Arc::new(Semaphore::new(MOST_UNDER_WAY));
+    let load = load::send(setup.clone(), clients, board.clone(), begin, places.clone());
+    let load = tokio::spawn(load);
+
+    let mut killed = None;
+    let complete = tokio::select! {
+        played = play(setup, origin, cluster, &board, begin, &mut killed) => played.map(|()| true),
+        () = stop.asked() => Ok(false),
+    };
+    let complete = complete? && last_answers(&places, stop).await;
+    board.finish(origin.count());
+    load.abort();
+    watch.abort();
+    view.end().await;
+
+    let summary = Summary::new(setup, &board.look(), killed, complete);
+    let unanswered = MOST_UNDER_WAY - places.available_permits();
+    report(setup, &summary)?;
+    if setup.hold && complete {
+        hold(setup, &addresses, stop).await;
+    }
+    let fine = complete && summary.failed == 0 && unanswered == 0;
+    Ok(if fine { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+/// The phases, one after another, while the load goes on.
+async fn play(
+    setup: &Setup,
+    origin: &Origin,
+    cluster: &mut Cluster,
+    board: &Board,
+    begin: Instant,
+    killed: &mut Option<Killed>,
+) -> anyhow::Result<()> {
+    for phase in Phase::ALL {
+        board.enter(phase, origin.count());
+        match phase {
+            Phase::NodeDown => {
+                let victim = victim(board);
+                let node = &mut cluster.nodes[victim];
+                node.kill().await;
+                let at_seconds = begin.elapsed().as_secs_f64();
+                let node = node.name.clone();
+                *killed = Some(Killed { node, at_seconds, back_after_seconds: None });
+            }
+            Phase::NodeBack => revive(cluster, killed).await?,
+            _ => {}
+        }
+        tokio::time::sleep_until(begin + phase.end(setup.duration)).await;
+    }
+    Ok(())
+}
+
+/// The node to be killed: the one that served the hottest object most often after the crowd had gone.
+fn victim(board: &Board) -> usize {
+    let state = board.look();
+    let hot = &state.phases[Phase::After as usize].hot;
+    let most = hot.iter().enumerate().max_by_key(|(index, n)| (**n, std::cmp::Reverse(*index)));
+    most.map_or(0, |(index, _)| index)
+}
+
+/// Starts the killed node again, as a service manager would.
+async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::Result<()> {
+    let Some(killed) = killed else { return Ok(()) };
+    let Some(node) = cluster.nodes.iter_mut().find(|n| n.name == killed.node) else {
+        return Ok(());
+    };
+    let started = Instant::now();
+    node.spawn()?;
+    node.ready().await?;
+    killed.back_after_seconds = Some(started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Waits for the answers that are still under way; whether all of them came.
+async fn last_answers(places: &Semaphore, stop: &mut Stop) -> bool {
+    tokio::select! {
+        all = tokio::time::timeout(LAST_ANSWERS, places.acquire_many(MOST_UNDER_WAY as u32)) => {
+            all.is_ok()
+        }
+        () = stop.asked() => false,
+    }
+}
+
+fn watched(cluster: &Cluster) -> Vec<Watched> {
+    let watched =
+        |node: &nodes::Node| Watched { name: node.name.clone(), admin: node.addresses.admin };
+    cluster.nodes.iter().map(watched).collect()
+}
+
+/// Where to look while it runs.
+fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster) -> Vec<String> {
+    let hottest = &setup.catalog.object(setup.hottest()).target;
+    let all = cluster.nodes.iter().map(|n| format!("{} {}", n.name, n.addresses.clients));
+    let first = &cluster.nodes[0];
+    let (clients, admin) = (first.addresses.clients, first.addresses.admin);
+    vec![
+        format!("nodes    {}", all.collect::<Vec<_>>().join(", ")),
+        format!("browser  http://{clients}/"),
+        format!(
+            "curl     curl -so /dev/null -D- -H 'Host: {HOST_NAME}' 'http://{clients}{hottest}'"
+        ),
+        format!("explain  levada explain 'http://{HOST_NAME}{hottest}' --admin {admin}"),
+        format!("status   http://{admin}/status and /metrics; origin http://{}/", origin.address),
+        format!("files    {}", cluster.directory().display()),
+    ]
+}
+
+fn announce(setup: &Setup, addresses: &[String]) -> anyhow::Result<()> {
+    let mut text = format!(
+        "{} nodes with policy {}; {:.0} requests/s of {}\n",
+        setup.nodes, setup.policy.name, setup.rate, setup.catalog.source
+    );
+    text += &format!("{}\n", summary::emulation(setup));
+    setup.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    addresses.iter().for_each(|line| text += &format!("{line}\n"));
+    match setup.json {
+        true => io::stderr().lock().write_all(text.as_bytes())?,
+        false => io::stdout().lock().write_all(text.as_bytes())?,
+    }
+    Ok(())
+}
+
+fn report(setup: &Setup, summary: &Summary) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if setup.json {
+        serde_json::to_writer_pretty(&mut out, summary)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(summary.text(setup).as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn hold(setup: &Setup, addresses: &[String], stop: &mut Stop) {
+    let text = format!("\nstill running, until ctrl-c:\n{}\n", addresses.join("\n"));
+    // Without a reader there is still ctrl-c.
+    let _ = match setup.json {
+        true => io::stderr().lock().write_all(text.as_bytes()),
+        false => io::stdout().lock().write_all(text.as_bytes()),
+    };
+    stop.asked().await;
+}
+
+/// Ctrl-c, or whatever else asks a process to end.
+struct Stop {
+    signals: [unix::Signal; 3],
+}
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        let kinds = [
+            unix::SignalKind::interrupt(),
+            unix::SignalKind::terminate(),
+            unix::SignalKind::hangup(),
+        ];
+        let [interrupt, terminate, hangup] = kinds.map(unix::signal);
+        let signals = [interrupt?, terminate?, hangup?];
+        Ok(Self { signals })
+    }
+
+    async fn asked(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// How long answers may take after the last request.
+const LAST_ANSWERS: Duration = Duration::from_secs(15);

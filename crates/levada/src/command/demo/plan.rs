@@ -1,0 +1,175 @@
+//! When what happens: the phases of the demo, and the requests as they come.
+
+use std::time::Duration;
+
+use levada_types::Rng;
+use serde::Serialize;
+
+/// A part of the demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// Caches fill.
+    WarmUp,
+    /// The trace alone.
+    Before,
+    /// And a crowd that wants one object.
+    Crowd,
+    /// The trace alone again.
+    After,
+    /// A node has been killed.
+    NodeDown,
+    /// It has been started again, with an empty cache.
+    NodeBack,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 6] =
+        [Self::WarmUp, Self::Before, Self::Crowd, Self::After, Self::NodeDown, Self::NodeBack];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::WarmUp => "warm-up",
+            Self::Before => "before",
+            Self::Crowd => "flash crowd",
+            Self::After => "after",
+            Self::NodeDown => "node down",
+            Self::NodeBack => "node back",
+        }
+    }
+
+    /// When it ends in a demo of length `whole`.
+    pub(super) fn end(self, whole: Duration) -> Duration {
+        let fortieths = match self {
+            Self::WarmUp => 8,
+            Self::Before => 14,
+            Self::Crowd => 24,
+            Self::After => 30,
+            Self::NodeDown => 35,
+            Self::NodeBack => 40,
+        };
+        whole * fortieths / 40
+    }
+
+    /// The phase at a moment since the beginning.
+    pub(super) fn at(moment: Duration, whole: Duration) -> Self {
+        Self::ALL.into_iter().find(|p| moment < p.end(whole)).unwrap_or(Self::NodeBack)
+    }
+}
+
+/// A request to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arrival {
+    /// When, since the beginning.
+    pub(super) at: Duration,
+    /// For which object.
+    pub(super) object: u32,
+}
+
+/// Two Poisson streams, merged: the trace in its own order from the beginning to the end, and the crowd
+/// while it lasts. Clients do not wait for each other, so neither stream slows down when nodes do.
+pub(super) struct Arrivals<'a> {
+    pub(super) trace: Stream<std::iter::Cycle<std::slice::Iter<'a, u32>>>,
+    pub(super) crowd: Stream<std::iter::Cycle<std::slice::Iter<'a, u32>>>,
+}
+
+impl<'a> Arrivals<'a> {
+    /// `requests` at `rate`, `hot` at `crowd_rate` during the flash crowd.
+    pub(super) fn new(
+        (requests, rate): (&'a [u32], f64),
+        (hot, crowd_rate): (&'a [u32], f64),
+        whole: Duration,
+        seed: u64,
+    ) -> Self {
+        let crowd = (Phase::Before.end(whole), Phase::Crowd.end(whole));
+        Self {
+            trace: Stream::new(requests.iter().cycle(), rate, (Duration::ZERO, whole), seed),
+            crowd: Stream::new(hot.iter().cycle(), crowd_rate, crowd, seed ^ 1),
+        }
+    }
+}
+
+impl Iterator for Arrivals<'_> {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        match (self.trace.next, self.crowd.next) {
+            (Some(trace), Some(crowd)) if crowd.at < trace.at => self.crowd.take(),
+            (None, Some(_)) => self.crowd.take(),
+            _ => self.trace.take(),
+        }
+    }
+}
+
+/// One stream: objects in order, at random distances with a mean of `1 / rate`.
+pub(super) struct Stream<I> {
+    objects: I,
+    rate: f64,
+    until: Duration,
+    rng: Rng,
+    next: Option<Arrival>,
+}
+
+impl<'a, I: Iterator<Item = &'a u32>> Stream<I> {
+    fn new(objects: I, rate: f64, (from, until): (Duration, Duration), seed: u64) -> Self {
+        let mut stream = Self { objects, rate, until, rng: Rng::new(seed), next: None };
+        stream.advance(from);
+        stream
+    }
+
+    fn take(&mut self) -> Option<Arrival> {
+        let taken = self.next?;
+        self.advance(taken.at);
+        Some(taken)
+    }
+
+    fn advance(&mut self, from: Duration) {
+        let gap = -(1.0 - self.rng.unit()).ln() / self.rate;
+        let at = Duration::try_from_secs_f64(gap).ok().and_then(|gap| from.checked_add(gap));
+        let at = at.filter(|at| *at < self.until);
+        self.next = at.and_then(|at| Some(Arrival { at, object: *self.objects.next()? }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: Duration = Duration::from_secs(40);
+
+    fn arrivals(seed: u64) -> Vec<Arrival> {
+        Arrivals::new((&[1, 2, 3], 100.0), (&[9], 200.0), WHOLE, seed).collect()
+    }
+
+    #[test]
+    fn phases_follow_each_other_to_the_end() {
+        let ends: Vec<_> = Phase::ALL.iter().map(|phase| phase.end(WHOLE).as_secs()).collect();
+        assert_eq!(ends, [8, 14, 24, 30, 35, 40]);
+        assert_eq!(Phase::at(Duration::ZERO, WHOLE), Phase::WarmUp);
+        assert_eq!(Phase::at(Duration::from_secs(14), WHOLE), Phase::Crowd);
+        assert_eq!(Phase::at(WHOLE, WHOLE), Phase::NodeBack);
+    }
+
+    #[test]
+    fn the_crowd_comes_on_top_of_the_trace_and_goes() {
+        let arrivals = arrivals(1);
+        assert!(arrivals.is_sorted_by_key(|a| a.at));
+        let crowd: Vec<_> = arrivals.iter().filter(|a| a.object == 9).collect();
+        assert!(crowd.iter().all(|a| Phase::at(a.at, WHOLE) == Phase::Crowd));
+        assert!((1800..2200).contains(&crowd.len()), "{}", crowd.len());
+        let trace: Vec<_> = arrivals.iter().filter(|a| a.object != 9).map(|a| a.object).collect();
+        assert!((3700..4300).contains(&trace.len()), "{}", trace.len());
+        assert_eq!(trace[..4], [1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn same_seed_same_arrivals() {
+        assert_eq!(arrivals(3), arrivals(3));
+        assert_ne!(arrivals(3), arrivals(4));
+    }
+
+    #[test]
+    fn no_objects_no_arrivals() {
+        assert_eq!(Arrivals::new((&[], 1.0), (&[], 1.0), WHOLE, 1).count(), 0);
+    }
+}

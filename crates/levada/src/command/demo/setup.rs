@@ -1,0 +1,305 @@
+//! From the options to a demo that can run: everything is checked and chosen here, before any process
+//! is started.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail, ensure};
+use levada::config::{did_you_mean, text::Rate};
+use levada_edge::settings::PolicyChoice;
+use levada_policy::{Entry, POLICIES, Surroundings, Value};
+use levada_types::{format_duration, parse_duration};
+
+use super::{
+    args::DemoArgs,
+    catalog::Catalog,
+    plan::{Arrivals, Phase},
+};
+
+/// A demo that can run.
+pub(super) struct Setup {
+    pub(super) nodes: usize,
+    pub(super) policy: PolicyChoice,
+    pub(super) catalog: Arc<Catalog>,
+    /// Requests per second of the trace.
+    pub(super) rate: f64,
+    /// Objects of the flash crowd.
+    pub(super) hot: Vec<u32>,
+    /// Requests per second of the flash crowd.
+    pub(super) crowd_rate: f64,
+    pub(super) duration: Duration,
+    /// Bytes per second of a node's emulated link.
+    pub(super) link: u64,
+    /// Bytes of a node's cache.
+    pub(super) cache: u64,
+    /// Objects and bytes that the load touches.
+    pub(super) working_set: (u64, u64),
+    pub(super) seed: u32,
+    pub(super) hold: bool,
+    pub(super) json: bool,
+    /// The command line that asks for the same.
+    pub(super) options: String,
+    /// What was chosen otherwise than a reader may expect, in sentences.
+    pub(super) notes: Vec<String>,
+}
+
+impl Setup {
+    /// Checks the options and chooses what they leave open.
+    ///
+    /// # Errors
+    /// With the option that cannot be met and what to do about it.
+    pub(super) fn new(args: &DemoArgs) -> anyhow::Result<Self> {
+        ensure!(
+            (2..=64).contains(&args.nodes),
+            "--nodes {}: the demo needs 2 nodes, so that one can die, and takes 64 at most",
+            args.nodes
+        );
+        ensure!(
+            (1..=100).contains(&args.hot),
+            "--hot {}: a crowd meets at 1 object, at 100 at most",
+            args.hot
+        );
+        let duration = duration(&args.duration)?;
+        let link = link(&args.link)?;
+        let mut notes = Vec::new();
+        let policy = policy(args, duration, &mut notes)?;
+        let (rate, catalog) = load(args, duration, link, &mut notes)?;
+        let requests = (rate * duration.as_secs_f64()) as usize;
+        let working_set = catalog.working_set(requests);
+        let hot = catalog.hot(args.hot, HOT_SIZE);
+        let crowd_rate = crowd_rate(args, &catalog, &hot, link, &mut notes)?;
+        Ok(Self {
+            nodes: args.nodes,
+            policy,
+            rate,
+            crowd_rate,
+            hot,
+            duration,
+            link,
+            cache: cache(working_set, args.nodes),
+            working_set,
+            seed: args.seed,
+            hold: args.hold,
+            json: args.json,
+            options: options(args),
+            notes,
+            catalog: Arc::new(catalog),
+        })
+    }
+
+    pub(super) fn arrivals(&self) -> Arrivals<'_> {
+        let trace = (&self.catalog.requests[..], self.rate);
+        let crowd = (&self.hot[..], self.crowd_rate);
+        Arrivals::new(trace, crowd, self.duration, self.seed.into())
+    }
+
+    /// How long a node that comes back takes to get its full share.
+    pub(super) fn slow_start(&self) -> Duration {
+        self.duration / 10
+    }
+
+    /// The first object that the crowd asks for: the one that is followed through the demo.
+    pub(super) fn hottest(&self) -> u32 {
+        self.hot[0]
+    }
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let duration = parse_duration(text).with_context(|| format!("--duration {text}"))?;
+    ensure!(
+        (SHORTEST..=LONGEST).contains(&duration),
+        "--duration {text}: from {} to {}; in less, a dead node is not noticed before it is back",
+        format_duration(SHORTEST),
+        format_duration(LONGEST)
+    );
+    Ok(duration)
+}
+
+fn link(text: &str) -> anyhow::Result<u64> {
+    match text.parse() {
+        Ok(Rate(bytes)) if bytes >= SLOWEST_LINK => Ok(bytes),
+        _ => bail!("--link {text}: write a rate of at least 1Mbit/s, such as 40Mbit/s or 5MiB/s"),
+    }
+}
+
+/// The policy with its parameters, held against its declaration as a node would.
+fn policy(
+    args: &DemoArgs,
+    duration: Duration,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<PolicyChoice> {
+    let name = &args.policy;
+    let all = || POLICIES.iter().flat_map(|file| file.iter());
+    let Some(entry) = levada_policy::find(name) else {
+        let help = did_you_mean(name, all().filter(|e| e.runs_on_an_edge()).map(|e| e.name))
+            .unwrap_or_else(|| "`levada policies` lists them".to_owned());
+        bail!("--policy {name}: there is no such policy; {help}");
+    };
+    ensure!(
+        entry.runs_on_an_edge(),
+        "--policy {name}: it needs what only the simulator knows; choose one that runs on an edge: \
+         see `levada policies`"
+    );
+    let mut parameters = BTreeMap::new();
+    for setting in &args.set {
+        let (key, value) = setting
+            .split_once('=')
+            .with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
+        parameters.insert(key.to_owned(), value_of(value));
+    }
+    hasten(entry, duration, &mut parameters, notes);
+    levada_policy::build(entry.name, &parameters, &Surroundings::default()).map_err(|error| {
+        anyhow::anyhow!("--set: {error}; `levada policies {name}` describes them")
+    })?;
+    Ok(PolicyChoice { name: entry.name.to_owned(), parameters })
+}
+
+/// A demo lasts less than a minute: sets that grew shall be seen to shrink within it.
+fn hasten(
+    entry: &Entry,
+    duration: Duration,
+    parameters: &mut BTreeMap<String, Value>,
+    notes: &mut Vec<String>,
+) {
+    let Some(parameter) = entry.parameters.iter().find(|p| p.name == SHRINK_AFTER) else { return };
+    if parameters.contains_key(SHRINK_AFTER) {
+        return;
+    }
+    // To the tenth of a second, as people write it.
+    let sooner = duration.mul_f64(SHRINK_PART).as_millis() as u64 / 100 * 100;
+    let sooner = format!("{}", format_duration(Duration::from_millis(sooner)));
+    notes.push(format!(
+        "{SHRINK_AFTER} is {sooner} instead of {}, so that sets shrink within the demo (--set \
+         {SHRINK_AFTER}=... chooses)",
+        parameter.default
+    ));
+    parameters.insert(SHRINK_AFTER.to_owned(), Value::Text(sooner));
+}
+
+fn value_of(text: &str) -> Value {
+    match (text.parse(), text.parse(), text.parse()) {
+        (Ok(whole), _, _) => Value::Integer(whole),
+        (_, Ok(number), _) => Value::Number(number),
+        (_, _, Ok(switch)) => Value::Switch(switch),
+        _ => Value::Text(text.to_owned()),
+    }
+}
+
+/// The requests and how many of them come per second.
+fn load(
+    args: &DemoArgs,
+    duration: Duration,
+    link: u64,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(f64, Catalog)> {
+    if let Some(rate) = args.rate {
+        ensure!(
+            rate.is_finite() && (LEAST_RATE..=MOST_RATE).contains(&rate),
+            "--rate {rate}: from {LEAST_RATE} to {MOST_RATE} requests per second"
+        );
+    }
+    let comfortable = |mean: f64| {
+        let of_links = BASE_LOAD * (args.nodes as u64 * link) as f64 / mean.max(1.0);
+        of_links.clamp(LEAST_RATE, USUAL_RATE).round()
+    };
+    let Some(path) = &args.trace else {
+        let rate = args.rate.unwrap_or_else(|| comfortable(levada_trace::RICE.mean_transfer));
+        let requests = (rate * duration.as_secs_f64()) as u64;
+        return Ok((rate, Catalog::generate(requests.max(1), args.seed.into())));
+    };
+    let catalog = Catalog::read(path)?;
+    let rate = args.rate.unwrap_or_else(|| {
+        let rate = comfortable(catalog.mean_transfer());
+        if rate < USUAL_RATE {
+            notes.push(format!(
+                "{rate} requests/s, because the average request of this trace is {:.0} kB and fills \
+                 the links (--rate chooses)",
+                catalog.mean_transfer() / 1e3
+            ));
+        }
+        rate
+    });
+    Ok((rate, catalog))
+}
+
+/// Requests per second of the crowd: a multiple of a node's link.
+fn crowd_rate(
+    args: &DemoArgs,
+    catalog: &Catalog,
+    hot: &[u32],
+    link: u64,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<f64> {
+    let links = args.crowd.unwrap_or_else(|| USUAL_CROWD.min(args.nodes as f64 / 2.0));
+    ensure!(
+        (0.0..=64.0).contains(&links),
+        "--crowd {links}: from 0 to 64 times the link of a node"
+    );
+    let bytes: u64 = hot.iter().map(|id| catalog.object(*id).size).sum();
+    let mean = (bytes as f64 / hot.len() as f64).max(1.0);
+    let rate = links * link as f64 / mean;
+    if rate > MOST_CROWD {
+        notes.push(format!(
+            "the crowd is {MOST_CROWD} requests/s, {:.1} links instead of {links}: the hot objects \
+             are as small as {mean:.0} B",
+            MOST_CROWD * mean / link as f64
+        ));
+    }
+    Ok(rate.min(MOST_CROWD))
+}
+
+/// A node's cache: too small for everything that is asked for, while all nodes together have room for
+/// it once. Each object is reckoned with the bookkeeping that a node adds.
+fn cache((objects, bytes): (u64, u64), nodes: usize) -> u64 {
+    let whole = bytes + objects * OBJECT_OVERHEAD;
+    (whole * 5 / 4 / nodes as u64).max(1 << 20)
+}
+
+fn options(args: &DemoArgs) -> String {
+    let mut words = vec![format!("--nodes {} --seed {}", args.nodes, args.seed)];
+    words.push(format!("--duration {} --link {}", args.duration, args.link));
+    words.extend(args.rate.map(|rate| format!("--rate {rate}")));
+    words.extend(args.crowd.map(|crowd| format!("--crowd {crowd}")));
+    words.extend((args.hot != 1).then(|| format!("--hot {}", args.hot)));
+    words.extend(args.trace.as_ref().map(|path| format!("--trace {}", path.display())));
+    words.join(" ")
+}
+
+/// The phase in which a node is dead must outlast the probes that find it out.
+const SHORTEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(3600);
+const SLOWEST_LINK: u64 = 125_000;
+
+/// What two cores carry beside four nodes, an origin and the clients.
+const USUAL_RATE: f64 = 300.0;
+const LEAST_RATE: f64 = 1.0;
+const MOST_RATE: f64 = 20_000.0;
+const MOST_CROWD: f64 = 1_500.0;
+
+/// The part of all links that the trace alone takes.
+const BASE_LOAD: f64 = 0.27;
+/// The crowd in links: more than one node has, less than three.
+const USUAL_CROWD: f64 = 2.0;
+/// The size of a hot object: large enough that a link is full before the processor is, small enough
+/// that no single transfer matters.
+const HOT_SIZE: u64 = 32 << 10;
+
+const SHRINK_AFTER: &str = "shrink_after";
+const SHRINK_PART: f64 = 0.05;
+const OBJECT_OVERHEAD: u64 = 1_500;
+
+/// What the nodes are called.
+pub(super) fn node_name(index: usize) -> String {
+    format!("n{}", index + 1)
+}
+
+/// When each phase ends, for listings.
+pub(super) fn schedule(whole: Duration) -> String {
+    let mut begin = Duration::ZERO;
+    let part = |phase: &Phase| {
+        let end = phase.end(whole);
+        let text = format!("{} {:.0} s", phase.as_str(), (end - begin).as_secs_f64());
+        begin = end;
+        text
+    };
+    Phase::ALL.iter().map(part).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,343 @@
+//! The end: what was measured, as text and as JSON.
+
+use std::fmt::Write as _;
+
+use levada_types::ByteSize;
+use serde::Serialize;
+
+use super::{
+    board::{PhaseTally, State},
+    config::CAPACITY,
+    plan::Phase,
+    setup::{Setup, node_name, schedule},
+};
+
+/// Everything that the demo measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    policy: String,
+    parameters: std::collections::BTreeMap<String, String>,
+    nodes: usize,
+    trace: String,
+    seed: u32,
+    seconds: f64,
+    requests_per_second: f64,
+    /// Whether the demo came to its end.
+    complete: bool,
+    requests: u64,
+    pub(super) failed: u64,
+    failures: std::collections::BTreeMap<String, u64>,
+    first_break: Option<String>,
+    client_retries: u64,
+    hit_ratio: Option<f64>,
+    origin_requests: u64,
+    origin_bytes: u64,
+    client_bytes: u64,
+    origin_bytes_saved: Option<f64>,
+    phases: Vec<PhaseSummary>,
+    share_per_node: Vec<NodeShare>,
+    hot_object: HotSummary,
+    killed: Option<Killed>,
+    emulated: Emulated,
+    notes: Vec<String>,
+    repeat: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PhaseSummary {
+    phase: Phase,
+    requests: u64,
+    failed: u64,
+    client_retries: u64,
+    hit_ratio: Option<f64>,
+    latency_ms: Latency,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeShare {
+    node: String,
+    requests: u64,
+    share: Option<f64>,
+}
+
+/// The first object of the crowd, by phase.
+#[derive(Debug, Serialize)]
+struct HotSummary {
+    object: String,
+    bytes: u64,
+    crowd_requests_per_second: f64,
+    phases: Vec<HotPhase>,
+}
+
+#[derive(Debug, Serialize)]
+struct HotPhase {
+    phase: Phase,
+    requests: u64,
+    /// By node, in the order of the nodes.
+    share_per_node: Vec<Option<f64>>,
+    /// Nodes that served it at all.
+    nodes_serving: usize,
+    /// The set as the redirectors told it.
+    set_mean: Option<f64>,
+    set_max: Option<usize>,
+}
+
+/// The node that died.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Killed {
+    pub(super) node: String,
+    pub(super) at_seconds: f64,
+    /// Until the node was ready to serve again; `None` when it was not.
+    pub(super) back_after_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Emulated {
+    link_bytes_per_second: u64,
+    capacity: u32,
+    cache_bytes: u64,
+    working_set_bytes: u64,
+    working_set_objects: u64,
+}
+
+impl Summary {
+    pub(super) fn new(
+        setup: &Setup,
+        state: &State,
+        killed: Option<Killed>,
+        complete: bool,
+    ) -> Self {
+        let phases = &state.phases;
+        let sum = |read: fn(&PhaseTally) -> u64| phases.iter().map(read).sum::<u64>();
+        let (requests, origin) = (sum(|p| p.requests), sum(|p| p.origin.requests));
+        let (bytes, origin_bytes) = (sum(|p| p.bytes), sum(|p| p.origin.bytes));
+        let served: u64 = phases.iter().flat_map(|p| &p.served).sum();
+        let share_per_node = (0..setup.nodes)
+            .map(|node| {
+                let requests = phases.iter().map(|p| p.served[node]).sum();
+                NodeShare { node: node_name(node), requests, share: part(requests, served) }
+            })
+            .collect();
+        let text = |(key, value): (&String, &levada_policy::Value)| {
+            let value = match value {
+                levada_policy::Value::Text(text) => text.clone(),
+                other => other.to_string(),
+            };
+            (key.clone(), value)
+        };
+        let hottest = setup.catalog.object(setup.hottest());
+        Self {
+            policy: setup.policy.name.clone(),
+            parameters: setup.policy.parameters.iter().map(text).collect(),
+            nodes: setup.nodes,
+            trace: setup.catalog.source.clone(),
+            seed: setup.seed,
+            seconds: setup.duration.as_secs_f64(),
+            requests_per_second: setup.rate,
+            complete,
+            requests,
+            failed: sum(|p| p.failed),
+            failures: state.failures.clone(),
+            first_break: state.first_break.clone(),
+            client_retries: sum(|p| p.client_retries),
+            hit_ratio: saved(origin, requests),
+            origin_requests: origin,
+            origin_bytes,
+            client_bytes: bytes,
+            origin_bytes_saved: saved(origin_bytes, bytes),
+            phases: phases.iter().map(phase).collect(),
+            share_per_node,
+            hot_object: HotSummary {
+                object: hottest.target.to_string(),
+                bytes: hottest.size,
+                crowd_requests_per_second: setup.crowd_rate / setup.hot.len() as f64,
+                phases: phases.iter().map(hot_phase).collect(),
+            },
+            killed,
+            emulated: Emulated {
+                link_bytes_per_second: setup.link,
+                capacity: CAPACITY,
+                cache_bytes: setup.cache,
+                working_set_objects: setup.working_set.0,
+                working_set_bytes: setup.working_set.1,
+            },
+            notes: setup.notes.clone(),
+            repeat: format!("levada demo --policy NAME {}", setup.options),
+        }
+    }
+
+    /// The summary as a person reads it.
+    pub(super) fn text(&self, setup: &Setup) -> String {
+        let mut text = String::new();
+        self.totals(&mut text);
+        self.phases(&mut text);
+        self.shares(&mut text);
+        let _ = writeln!(text, "\n{}", emulation(setup));
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        let _ = writeln!(text, "repeat with another policy: {}", self.repeat);
+        text
+    }
+
+    fn totals(&self, text: &mut String) {
+        let how: Vec<_> =
+            self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let how = if how.is_empty() { String::new() } else { format!(" ({})", how.join(", ")) };
+        let cut = if self.complete { "" } else { ", stopped before its end" };
+        let _ = writeln!(
+            text,
+            "\n{}{how} on {} nodes, {:.0} s, {:.0} requests/s of {}{cut}",
+            self.policy, self.nodes, self.seconds, self.requests_per_second, self.trace
+        );
+        let reasons: Vec<_> = self.failures.iter().map(|(why, n)| format!("{n} {why}")).collect();
+        let reasons =
+            if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+        let _ = writeln!(
+            text,
+            "requests      {}, failed {}{reasons}, client retries {}",
+            self.requests, self.failed, self.client_retries
+        );
+        let _ = writeln!(
+            text,
+            "hit ratio     {} (the origin was asked {} times)",
+            percent(self.hit_ratio),
+            self.origin_requests
+        );
+        let _ = writeln!(
+            text,
+            "origin bytes  {} for {} to clients: {} saved",
+            ByteSize(self.origin_bytes),
+            ByteSize(self.client_bytes),
+            percent(self.origin_bytes_saved)
+        );
+        if let Some(killed) = &self.killed {
+            let back = match killed.back_after_seconds {
+                Some(seconds) => format!("ready again {seconds:.1} s after its new start"),
+                None => "did not come back".to_owned(),
+            };
+            let _ = writeln!(
+                text,
+                "node killed   {} at {:.0} s; {back}",
+                killed.node, killed.at_seconds
+            );
+        }
+    }
+
+    fn phases(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\nphase        requests  failed  retries  hit ratio  p50 ms  p90 ms  p99 ms  max ms"
+        );
+        for phase in &self.phases {
+            let Latency { p50, p90, p99, max } = phase.latency_ms;
+            let _ = writeln!(
+                text,
+                "{:<11} {:>9} {:>7} {:>8} {:>10} {p50:>7.1} {p90:>7.1} {p99:>7.1} {max:>7.1}",
+                phase.phase.as_str(),
+                phase.requests,
+                phase.failed,
+                phase.client_retries,
+                percent(phase.hit_ratio),
+            );
+        }
+    }
+
+    fn shares(&self, text: &mut String) {
+        let hot = &self.hot_object;
+        let _ = writeln!(
+            text,
+            "\nshare per node of all requests, and of {} ({}), which the crowd asks for {:.0} \
+             times a second:",
+            hot.object,
+            ByteSize(hot.bytes),
+            hot.crowd_requests_per_second
+        );
+        let _ = write!(text, "node          all");
+        for phase in &hot.phases {
+            let _ = write!(text, " {:>11}", phase.phase.as_str());
+        }
+        for (index, node) in self.share_per_node.iter().enumerate() {
+            let _ = write!(text, "\n{:<9} {:>7}", node.node, percent(node.share));
+            for phase in &hot.phases {
+                let _ = write!(text, " {:>11}", percent(phase.share_per_node[index]));
+            }
+        }
+        let _ = write!(text, "\nset, mean (max) ");
+        for phase in &hot.phases {
+            let set = match (phase.set_mean, phase.set_max) {
+                (Some(mean), Some(max)) => format!("{mean:.1} ({max})"),
+                _ => "-".to_owned(),
+            };
+            let _ = write!(text, " {set:>11}");
+        }
+        text.push('\n');
+    }
+}
+
+/// What of the demo is not the machine's own speed, in one sentence each.
+pub(super) fn emulation(setup: &Setup) -> String {
+    let (objects, bytes) = setup.working_set;
+    format!(
+        "emulated: each node's link, {:.0} Mbit/s (limits.serve_rate); what a node can hold, \
+         {CAPACITY} requests (limits.capacity)\n\
+         small on purpose: each node's cache, {}, for {objects} objects of {} together\n\
+         phases: {}",
+        setup.link as f64 * 8.0 / 1e6,
+        ByteSize(setup.cache),
+        ByteSize(bytes),
+        schedule(setup.duration)
+    )
+}
+
+fn phase(tally: &PhaseTally) -> PhaseSummary {
+    let millis = |micros: u64| micros as f64 / 1e3;
+    let quantile = |q| millis(tally.latency.value_at_quantile(q));
+    PhaseSummary {
+        phase: tally.phase,
+        requests: tally.requests,
+        failed: tally.failed,
+        client_retries: tally.client_retries,
+        hit_ratio: saved(tally.origin.requests, tally.requests),
+        latency_ms: Latency {
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            max: millis(tally.latency.max()),
+        },
+    }
+}
+
+fn hot_phase(tally: &PhaseTally) -> HotPhase {
+    let requests = tally.hot.iter().sum();
+    let sets = &tally.hot_sets;
+    HotPhase {
+        phase: tally.phase,
+        requests,
+        share_per_node: tally.hot.iter().map(|n| part(*n, requests)).collect(),
+        nodes_serving: tally.hot.iter().filter(|n| **n > 0).count(),
+        set_mean: (!sets.is_empty()).then(|| sets.iter().sum::<usize>() as f64 / sets.len() as f64),
+        set_max: sets.iter().max().copied(),
+    }
+}
+
+fn part(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The part that was spared: below zero when the origin was asked for more than clients were.
+fn saved(spent: u64, whole: u64) -> Option<f64> {
+    part(spent, whole).map(|part| 1.0 - part)
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or("-".to_owned(), |part| format!("{:.1} %", part * 100.0))
+}

@@ -1,0 +1,169 @@
+//! What is shown while the demo runs: a screen that is drawn anew on a terminal, a few lines every two
+//! seconds elsewhere.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use levada_types::ByteSize;
+use tokio::time::Instant;
+
+use super::{board::Board, screen::Screen, setup::Setup, watch::OBJECTS};
+
+/// Everything that is shown at one moment, already in words.
+pub(super) struct Picture {
+    /// Phase, time, totals.
+    pub(super) head: String,
+    pub(super) nodes: Vec<[String; NODE_COLUMNS.len()]>,
+    pub(super) objects: Vec<[String; OBJECT_COLUMNS.len()]>,
+}
+
+pub(super) const NODE_COLUMNS: [&str; 7] =
+    ["node", "state", "req/s", "share", "hits", "outstanding", "from origin"];
+pub(super) const OBJECT_COLUMNS: [&str; 4] = ["object", "req/s", "served by", "set"];
+
+/// Shows the demo until it is dropped.
+pub(super) struct View {
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl View {
+    /// Draws on the terminal, if there is one and it is not needed for JSON; writes lines otherwise.
+    pub(super) fn start(
+        setup: &Arc<Setup>,
+        board: &Arc<Board>,
+        begin: Instant,
+        foot: Vec<String>,
+    ) -> Self {
+        let (setup, board) = (setup.clone(), board.clone());
+        let screen = match !setup.json && io::stdout().is_terminal() {
+            true => Screen::open(foot).ok(),
+            false => None,
+        };
+        let task = match screen {
+            Some(screen) => tokio::spawn(draw(screen, setup, board, begin)),
+            None => tokio::spawn(write(setup, board, begin)),
+        };
+        Self { task }
+    }
+
+    /// Takes the screen away, so that the summary stands where the command was given.
+    pub(super) async fn end(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
+async fn draw(mut screen: Screen, setup: Arc<Setup>, board: Arc<Board>, begin: Instant) {
+    let mut ticks = tokio::time::interval(FRAME);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        if screen.draw(&picture(&setup, &board, begin)).is_err() {
+            return;
+        }
+    }
+}
+
+async fn write(setup: Arc<Setup>, board: Arc<Board>, begin: Instant) {
+    let mut ticks = tokio::time::interval_at(Instant::now() + LINES, LINES);
+    loop {
+        ticks.tick().await;
+        let text = lines(&picture(&setup, &board, begin));
+        // Nobody reads any more: the demo goes on, its exit code still counts.
+        let _ = match setup.json {
+            true => io::stderr().lock().write_all(text.as_bytes()),
+            false => io::stdout().lock().write_all(text.as_bytes()),
+        };
+    }
+}
+
+fn lines(picture: &Picture) -> String {
+    let mut text = format!("{}\n", picture.head);
+    for [node, state, rate, share, hits, outstanding, origin] in &picture.nodes {
+        text += &format!(
+            "  {node:<4} {state:<8} {rate:>5}/s  share {share:>5}  hits {hits:>6}  outstanding \
+             {outstanding:>3}  origin {origin}\n"
+        );
+    }
+    for [object, rate, by, set] in picture.objects.iter().take(2) {
+        text += &format!("  {object} {rate}/s by {by}; set {set}\n");
+    }
+    text
+}
+
+fn picture(setup: &Setup, board: &Board, begin: Instant) -> Picture {
+    let mut state = board.look();
+    let rates = state.rates();
+    let hottest = state.hottest(OBJECTS);
+    let total: f64 = rates.iter().sum();
+    let nodes = state.nodes.iter().zip(&rates).enumerate().map(|(index, (node, rate))| {
+        [
+            super::setup::node_name(index),
+            match node.state() {
+                "ramping" => format!("ramp {:.0}%", node.ramp * 100.0),
+                state => state.to_owned(),
+            },
+            format!("{rate:.0}"),
+            percent(*rate, total),
+            percent(node.hits as f64, node.lookups as f64),
+            node.outstanding.to_string(),
+            format!("{}/s", ByteSize(node.origin_rate as u64)),
+        ]
+    });
+    let objects = hottest.iter().map(|hot| {
+        let object = setup.catalog.object(hot.object);
+        let by = hot.by.iter().take(8).map(|(node, requests)| {
+            let name = super::setup::node_name(*node);
+            format!("{name} {}", percent(*requests as f64, hot.requests as f64))
+        });
+        let set = state.sets.get(&hot.object).map_or("-".to_owned(), |set| set.join(" "));
+        [
+            format!("{} ({})", shorten(&object.target), ByteSize(object.size)),
+            format!("{:.0}", hot.requests as f64 / super::board::LATELY.as_secs_f64()),
+            by.collect::<Vec<_>>().join(", "),
+            set,
+        ]
+    });
+    let (nodes, objects) = (nodes.collect(), objects.collect());
+    Picture { head: head(setup, &state, begin.elapsed(), total), nodes, objects }
+}
+
+fn head(setup: &Setup, state: &super::board::State, elapsed: Duration, rate: f64) -> String {
+    let left = setup.duration.saturating_sub(elapsed);
+    let sum =
+        |read: fn(&super::board::PhaseTally) -> u64| -> u64 { state.phases.iter().map(read).sum() };
+    let latency = &state.phases[state.phase as usize].latency;
+    let millis = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
+    format!(
+        "{:<11} {:>3.0} s, {:.0} s left: {rate:.0} requests/s, p50 {:.1} ms, p99 {:.1} ms, failed {}, \
+         client retries {}",
+        state.phase.as_str(),
+        elapsed.as_secs_f64(),
+        left.as_secs_f64(),
+        millis(0.5),
+        millis(0.99),
+        sum(|p| p.failed),
+        sum(|p| p.client_retries),
+    )
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.0} %", part / whole * 100.0) } else { "-".to_owned() }
+}
+
+fn shorten(target: &str) -> String {
+    // Targets are ASCII: any place is a boundary.
+    if target.len() <= 40 { target.to_owned() } else { format!("{}...", &target[..37]) }
+}
+
+const FRAME: Duration = Duration::from_millis(250);
+const LINES: Duration = Duration::from_secs(2);

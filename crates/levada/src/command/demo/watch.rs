@@ -1,0 +1,167 @@
+//! Looks at the nodes from outside, as an operator would: their status pages, and what they say about
+//! the hottest objects.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    HOST_NAME,
+    board::{Board, NodeLive},
+    setup::Setup,
+};
+use crate::command::ask;
+
+/// What is read of `/status`.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    hits: u64,
+    misses: u64,
+    collapsed: u64,
+    origin_bytes: u64,
+    peers: Vec<Peer>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Peer {
+    name: String,
+    outstanding: Option<u32>,
+}
+
+/// What is read of `/explain`.
+#[derive(Clone, Debug, Deserialize)]
+struct Explanation {
+    set: Vec<String>,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Candidate {
+    node: String,
+    up: bool,
+    ramp: f64,
+}
+
+/// A node that is watched.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    pub(super) name: String,
+    pub(super) admin: SocketAddr,
+}
+
+/// Looks at all nodes twice a second, for ever.
+pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Board>) {
+    let mut last: Vec<Option<Status>> = vec![None; nodes.len()];
+    let mut looked = Instant::now();
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let statuses: Vec<Option<Status>> = ask_all(&nodes, "/status").await;
+        let passed = looked.elapsed().as_secs_f64().max(1e-3);
+        looked = Instant::now();
+        let mut live = live(&nodes, &statuses, &last, passed);
+        last = statuses;
+        let hottest = url(&setup, setup.hottest());
+        let told: Vec<Option<Explanation>> = ask_all(&nodes, &ask::explain_target(&hottest)).await;
+        for explanation in told.iter().flatten() {
+            board.hot_set(explanation.set.len());
+            judge(&nodes, explanation, &mut live);
+        }
+        board.look().nodes = live;
+        sets(&nodes, &setup, &board).await;
+    }
+}
+
+/// What changed since the last look. A node that was restarted counts from zero again.
+fn live(
+    nodes: &[Watched],
+    statuses: &[Option<Status>],
+    last: &[Option<Status>],
+    passed: f64,
+) -> Vec<NodeLive> {
+    let outstanding = |name: &str| {
+        let of = |status: &Status| {
+            let peer = status.peers.iter().find(|peer| peer.name == name);
+            peer.and_then(|peer| peer.outstanding).unwrap_or(0)
+        };
+        statuses.iter().flatten().map(of).sum()
+    };
+    let each = nodes.iter().zip(statuses).zip(last);
+    each.map(|((node, status), last)| {
+        let Some(now) = status else { return NodeLive::default() };
+        let before = last.clone().filter(|last| last.hits <= now.hits).unwrap_or_default();
+        let since = |read: fn(&Status) -> u64| read(now).saturating_sub(read(&before));
+        let hits = since(|s| s.hits + s.collapsed);
+        NodeLive {
+            up: true,
+            ramp: 1.0,
+            outstanding: outstanding(&node.name),
+            hits,
+            lookups: hits + since(|s| s.misses),
+            origin_rate: since(|s| s.origin_bytes) as f64 / passed,
+        }
+    })
+    .collect()
+}
+
+/// A node ramps while some redirector says so.
+fn judge(nodes: &[Watched], explanation: &Explanation, live: &mut [NodeLive]) {
+    for candidate in &explanation.candidates {
+        let Some(index) = nodes.iter().position(|node| node.name == candidate.node) else {
+            continue;
+        };
+        let ramp = if candidate.up { candidate.ramp } else { 0.0 };
+        live[index].ramp = live[index].ramp.min(ramp);
+    }
+}
+
+/// The sets of the hottest objects, by the first redirector that answers.
+async fn sets(nodes: &[Watched], setup: &Setup, board: &Board) {
+    let hottest = board.look().hottest(OBJECTS);
+    let mut sets = std::collections::HashMap::new();
+    for hot in hottest {
+        let target = ask::explain_target(&url(setup, hot.object));
+        let up = board.look().nodes.iter().position(|node| node.up);
+        let Some(node) = up.map(|index| &nodes[index]) else { break };
+        if let Some(explanation) = ask_one::<Explanation>(node.admin, &target).await {
+            sets.insert(hot.object, explanation.set);
+        }
+    }
+    board.look().sets = sets;
+}
+
+fn url(setup: &Setup, object: u32) -> String {
+    format!("http://{HOST_NAME}{}", setup.catalog.object(object).target)
+}
+
+async fn ask_all<T: DeserializeOwned + Send + 'static>(
+    nodes: &[Watched],
+    target: &str,
+) -> Vec<Option<T>> {
+    let mut asking = JoinSet::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let (admin, target) = (node.admin, target.to_owned());
+        asking.spawn(async move { (index, ask_one::<T>(admin, &target).await) });
+    }
+    let mut answers: Vec<Option<T>> = nodes.iter().map(|_| None).collect();
+    while let Some(answer) = asking.join_next().await {
+        if let Ok((index, answer)) = answer {
+            answers[index] = answer;
+        }
+    }
+    answers
+}
+
+async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option<T> {
+    let body = ask::get(admin, target, PATIENCE).await.ok()?;
+    serde_json::from_slice(&body).ok()
+}
+
+/// Objects shown in the view.
+pub(super) const OBJECTS: usize = 4;
+
+const PERIOD: Duration = Duration::from_millis(500);
+/// A node that is alive but busy must not pass for dead.
+const PATIENCE: Duration = Duration::from_secs(2);
