@@ -126,7 +126,7 @@ impl Board {
         let mut state = self.look();
         let tally = &mut state.phases[phase as usize];
         tally.requests += 1;
-        tally.client_retries += u64::from(ending.retried);
+        tally.client_retries += ending.retries;
         match &ending.result {
             Ok(served) => {
                 tally.bytes += served.bytes;

@@ -76,10 +76,10 @@ impl Trouble {
     }
 }
 
-/// How a request ended, and whether it took a second node.
+/// How a request ended, and how many more tries it took.
 pub(super) struct Ending {
     pub(super) result: Result<Served, Trouble>,
-    pub(super) retried: bool,
+    pub(super) retries: u64,
 }
 
 impl Clients {
@@ -93,28 +93,31 @@ impl Clients {
         Self { nodes: nodes.iter().map(door).collect(), turn: AtomicUsize::new(0), catalog }
     }
 
-    /// One request by one client: at the node whose turn it is, and once more at another one when the
-    /// connection breaks, as a client does that knows several addresses.
+    /// One request by one client: at the node whose turn it is, and at another one when the connection
+    /// breaks, as a client does that knows several addresses. Twice at most: the first break can be a
+    /// peer's that died behind the node that was asked, and the second that peer itself.
     pub(super) async fn request(&self, object: u32) -> Ending {
         let object = self.catalog.object(object);
-        let first = self.next(None);
-        match self.ask(first, object).await {
-            Err(Trouble::Broken(_)) => {
-                let second = self.next(Some(first));
-                Ending { result: self.ask(second, object).await, retried: true }
+        let mut tried = Vec::new();
+        loop {
+            let node = self.next(&tried);
+            let retries = tried.len() as u64;
+            match self.ask(node, object).await {
+                Err(Trouble::Broken(_)) if tried.len() < RETRIES => tried.push(node),
+                result => return Ending { result, retries },
             }
-            result => Ending { result, retried: false },
         }
     }
 
-    /// Whose turn it is. An address that could not be reached is left out for a while.
-    fn next(&self, except: Option<usize>) -> usize {
+    /// Whose turn it is, of those that have not been tried. An address that could not be reached is
+    /// left out for a while.
+    fn next(&self, tried: &[usize]) -> usize {
         let now = Instant::now();
-        let turns =
-            || std::iter::repeat_with(|| self.turn.fetch_add(1, Relaxed) % self.nodes.len());
-        let mut allowed = turns().take(self.nodes.len()).filter(|node| Some(*node) != except);
-        let preferred = allowed.find(|node| !self.nodes[*node].is_avoided(now));
-        preferred.or_else(|| turns().take(2).find(|node| Some(*node) != except)).unwrap_or(0)
+        let turn = self.turn.fetch_add(1, Relaxed);
+        let all = (0..self.nodes.len()).map(|step| (turn + step) % self.nodes.len());
+        let rest = || all.clone().filter(|node| !tried.contains(node));
+        let reachable = rest().find(|node| !self.nodes[*node].is_avoided(now));
+        reachable.or_else(|| rest().next()).unwrap_or(turn % self.nodes.len())
     }
 
     async fn ask(&self, node: usize, object: &Object) -> Result<Served, Trouble> {
@@ -210,6 +213,9 @@ fn broken(error: hyper::Error) -> Trouble {
 /// second.
 const PATIENCE: Duration = Duration::from_secs(15);
 const SLOWEST: u64 = 64 << 10;
+
+/// More tries of one request, each at another node.
+const RETRIES: usize = 2;
 
 /// How long clients do without an address after they could not connect to it.
 const AVOIDANCE: Duration = Duration::from_secs(1);

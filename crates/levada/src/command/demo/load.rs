@@ -24,7 +24,7 @@ pub(super) async fn send(
         let due = begin + arrival.at;
         tokio::time::sleep_until(due).await;
         let Ok(place) = places.clone().try_acquire_owned() else {
-            let ending = Ending { result: Err(Trouble::TooMany), retried: false };
+            let ending = Ending { result: Err(Trouble::TooMany), retries: 0 };
             board.ended(arrival, due.elapsed(), &ending);
             continue;
         };

@@ -104,7 +104,7 @@ async fn story(
         played = play(setup, origin, cluster, &board, begin, &mut killed) => played.map(|()| true),
         () = stop.asked() => Ok(false),
     };
-    let complete = complete? && last_answers(&places, stop).await;
+    let complete = complete? && last_answers(setup.patience(), &places, stop).await;
     board.finish(origin.count());
     load.abort();
     watch.abort();
@@ -170,9 +170,9 @@ async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::R
 }
 
 /// Waits for the answers that are still under way; whether all of them came.
-async fn last_answers(places: &Semaphore, stop: &mut Stop) -> bool {
+async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut Stop) -> bool {
     tokio::select! {
-        all = tokio::time::timeout(LAST_ANSWERS, places.acquire_many(MOST_UNDER_WAY as u32)) => {
+        all = tokio::time::timeout(patience, places.acquire_many(MOST_UNDER_WAY as u32)) => {
             all.is_ok()
         }
         () = stop.asked() => false,
@@ -265,6 +265,3 @@ impl Stop {
         }
     }
 }
-
-/// How long answers may take after the last request.
-const LAST_ANSWERS: Duration = Duration::from_secs(15);

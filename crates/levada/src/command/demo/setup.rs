@@ -97,6 +97,13 @@ impl Setup {
         self.duration / 10
     }
 
+    /// How long answers may take after the last request: a link that is shared takes its time for the
+    /// largest object.
+    pub(super) fn patience(&self) -> Duration {
+        let largest = self.catalog.objects.iter().map(|object| object.size).max().unwrap_or(0);
+        Duration::from_secs(15 + (largest * 4 / self.link).min(60))
+    }
+
     /// The first object that the crowd asks for: the one that is followed through the demo.
     pub(super) fn hottest(&self) -> u32 {
         self.hot[0]
@@ -284,7 +291,7 @@ const USUAL_CROWD: f64 = 2.0;
 const HOT_SIZE: u64 = 32 << 10;
 
 const SHRINK_AFTER: &str = "shrink_after";
-const SHRINK_PART: f64 = 0.05;
+const SHRINK_PART: f64 = 0.075;
 const OBJECT_OVERHEAD: u64 = 1_500;
 
 /// What the nodes are called.

@@ -221,7 +221,9 @@ impl Summary {
         );
         if let Some(killed) = &self.killed {
             let back = match killed.back_after_seconds {
-                Some(seconds) => format!("ready again {seconds:.1} s after its new start"),
+                Some(seconds) => {
+                    format!("ready again {:.0} ms after its new start", seconds * 1e3)
+                }
                 None => "did not come back".to_owned(),
             };
             let _ = writeln!(
