@@ -50,7 +50,8 @@ struct PhaseSummary {
     failed: u64,
     client_retries: u64,
     hit_ratio: Option<f64>,
-    latency_ms: Latency,
+    /// `None` when no request got the right body.
+    latency_ms: Option<Latency>,
 }
 
 #[derive(Debug, Serialize)]
@@ -240,10 +241,14 @@ impl Summary {
             "\nphase        requests  failed  retries  hit ratio  p50 ms  p90 ms  p99 ms  max ms"
         );
         for phase in &self.phases {
-            let Latency { p50, p90, p99, max } = phase.latency_ms;
+            let numbers = phase.latency_ms.as_ref().map(|l| [l.p50, l.p90, l.p99, l.max]);
+            let [p50, p90, p99, max] = match numbers {
+                Some(numbers) => numbers.map(|number| format!("{number:.1}")),
+                None => ["-"; 4].map(str::to_owned),
+            };
             let _ = writeln!(
                 text,
-                "{:<11} {:>9} {:>7} {:>8} {:>10} {p50:>7.1} {p90:>7.1} {p99:>7.1} {max:>7.1}",
+                "{:<11} {:>9} {:>7} {:>8} {:>10} {p50:>7} {p90:>7} {p99:>7} {max:>7}",
                 phase.phase.as_str(),
                 phase.requests,
                 phase.failed,
@@ -309,12 +314,12 @@ fn phase(tally: &PhaseTally) -> PhaseSummary {
         failed: tally.failed,
         client_retries: tally.client_retries,
         hit_ratio: saved(tally.origin.requests, tally.requests),
-        latency_ms: Latency {
+        latency_ms: (!tally.latency.is_empty()).then(|| Latency {
             p50: quantile(0.5),
             p90: quantile(0.9),
             p99: quantile(0.99),
             max: millis(tally.latency.max()),
-        },
+        }),
     }
 }
 
