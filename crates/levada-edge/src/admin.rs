@@ -24,7 +24,7 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let node = node.clone();
+        let (node, cut) = (node.clone(), stop.clone());
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let response = answer(&node, &request);
@@ -34,8 +34,12 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(30))
                 .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = served.await {
-                tracing::debug!(%error, "admin connection");
+            // Operators look on while a node drains, but do not hold it up.
+            tokio::select! {
+                served = served => if let Err(error) = served {
+                    tracing::debug!(%error, "admin connection");
+                },
+                () = cut.begun() => {}
             }
         });
     }

@@ -2,7 +2,10 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -23,6 +26,10 @@ pub(crate) enum BodyError {
     Upstream(#[from] hyper::Error),
     #[error("the server sent nothing for too long")]
     Stalled,
+    #[error("the client's body broke off: {0}")]
+    Client(hyper::Error),
+    #[error("the client sent nothing for too long")]
+    ClientStalled,
     #[error("the fill of this object failed")]
     Fill,
 }
@@ -30,10 +37,74 @@ pub(crate) enum BodyError {
 /// The body of a request on its way to a server.
 pub(crate) enum RequestBody {
     None,
-    Client(Incoming),
+    Client(Upload),
+}
+
+/// A client's body.
+pub(crate) struct Upload {
+    body: Incoming,
+    stall: Stall,
+    progress: Arc<Progress>,
+}
+
+/// How a client's body gets on, for those who wait for what depends on it.
+#[derive(Default)]
+pub(crate) struct Progress {
+    moved: AtomicBool,
+    awaited: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Progress {
+    /// Whether no answer could be expected since the last call: the body was still on its way, or the
+    /// client was waited for.
+    pub(crate) fn excuses(&self) -> bool {
+        self.moved.swap(false, Relaxed) || self.awaited.load(Relaxed)
+    }
+
+    /// Whether all of it was taken.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+}
+
+impl Upload {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.progress.awaited.store(polled.is_pending(), Relaxed);
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.stall.moved = true;
+                self.progress.moved.store(true, Relaxed);
+                self.progress.ended.store(self.body.is_end_stream(), Relaxed);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Client(error)))),
+            Poll::Ready(None) => {
+                self.progress.ended.store(true, Relaxed);
+                Poll::Ready(None)
+            }
+            Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::ClientStalled))),
+        }
+    }
 }
 
 impl RequestBody {
+    /// A client's body, between whose pieces no more than this may pass.
+    pub(crate) fn client(body: Incoming, patience: Duration) -> Self {
+        if body.is_end_stream() {
+            return Self::None;
+        }
+        Self::Client(Upload { body, stall: Stall::new(patience), progress: Arc::default() })
+    }
+
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        match self {
+            Self::None => None,
+            Self::Client(upload) => Some(upload.progress.clone()),
+        }
+    }
+
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -41,29 +112,29 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client(body) => Pin::new(body).poll_frame(cx),
+            Self::Client(upload) => upload.poll(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::None => true,
-            Self::Client(body) => body.is_end_stream(),
+            Self::Client(upload) => upload.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::None => SizeHint::with_exact(0),
-            Self::Client(body) => body.size_hint(),
+            Self::Client(upload) => upload.body.size_hint(),
         }
     }
 }
@@ -83,7 +154,10 @@ pub(crate) enum Source {
     /// A short text of this node's own.
     Text(Bytes),
     /// A stored object: its segments from `next` on.
-    Stored { object: Arc<Object>, next: usize },
+    Stored {
+        object: Arc<Object>,
+        next: usize,
+    },
     /// An object that is being fetched.
     Filling(Reader),
     /// A server's body, passed through.
@@ -94,13 +168,35 @@ pub(crate) enum Source {
 pub(crate) struct Relay {
     body: Incoming,
     lease: Lease,
-    /// Fires when the server has sent nothing for too long. Made when there is something to wait
-    /// for: most bodies arrive with their heads.
-    stall: Option<Pin<Box<Sleep>>>,
+    stall: Stall,
+}
+
+/// Fires when nothing has come for too long.
+struct Stall {
+    /// Made when there is something to wait for: most bodies arrive with their heads.
+    timer: Option<Pin<Box<Sleep>>>,
     patience: Duration,
-    /// A frame came in since the stall timer was set: it is set anew only when it fires, which costs
-    /// nothing per frame.
+    /// A frame came in since the timer was set: it is set anew only when it fires, which costs nothing
+    /// per frame.
     moved: bool,
+}
+
+impl Stall {
+    fn new(patience: Duration) -> Self {
+        Self { timer: None, patience, moved: false }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let patience = self.patience;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if !std::mem::take(&mut self.moved) {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(tokio::time::Instant::now() + patience);
+        }
+        Poll::Pending
+    }
 }
 
 impl ResponseBody {
@@ -119,7 +215,11 @@ impl ResponseBody {
     }
 
     /// Takes along what is counted until the body ends.
-    pub(crate) fn with(mut self, passage: Box<Passage>) -> Self {
+    pub(crate) fn with(mut self, mut passage: Box<Passage>) -> Self {
+        // Nobody polls a body that is known to be empty.
+        if self.ended() {
+            passage.finished();
+        }
         self.passage = Some(passage);
         self
     }
@@ -133,7 +233,7 @@ impl ResponseBody {
 
 impl Relay {
     pub(crate) fn new(body: Incoming, lease: Lease, patience: Duration) -> Self {
-        let mut relay = Self { body, lease, stall: None, patience, moved: false };
+        let mut relay = Self { body, lease, stall: Stall::new(patience) };
         if relay.body.is_end_stream() {
             relay.lease.give_back();
         }
@@ -146,7 +246,7 @@ impl Relay {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.moved = true;
+                self.stall.moved = true;
                 if self.body.is_end_stream() {
                     self.lease.give_back();
                 }
@@ -157,20 +257,8 @@ impl Relay {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Pending => self.poll_stall(cx),
+            Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled))),
         }
-    }
-
-    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let patience = self.patience;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        while stall.as_mut().poll(cx).is_ready() {
-            if !std::mem::take(&mut self.moved) {
-                return Poll::Ready(Some(Err(BodyError::Stalled)));
-            }
-            stall.as_mut().reset(tokio::time::Instant::now() + patience);
-        }
-        Poll::Pending
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -211,7 +299,7 @@ impl Source {
             Self::Empty => true,
             Self::Text(text) => text.is_empty(),
             Self::Stored { object, next } => *next >= object.body().len(),
-            Self::Filling(_) => false,
+            Self::Filling(reader) => reader.is_ended(),
             Self::Upstream(relay) => relay.is_end_stream(),
         }
     }

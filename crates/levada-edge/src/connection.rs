@@ -1,22 +1,32 @@
 //! One connection: TLS if any, then HTTP/1.1 or HTTP/2, until it ends.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use http::{Request, Response};
+use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    body::ResponseBody,
     guard::{Ending, Guarded, Ledger},
     node::Node,
     pipeline,
+    settings::Limits,
     stop::Stop,
+    vigil::{Over, Vigil},
 };
 
 /// Which door a request came in by.
@@ -44,12 +54,22 @@ pub(crate) struct Entrance {
     pub(crate) tls: Option<TlsAcceptor>,
     /// HTTP/2 without TLS, by prior knowledge.
     pub(crate) h2c: bool,
+    /// How many connections may be open.
+    pub(crate) places: Arc<Semaphore>,
 }
 
 /// Streams of one HTTP/2 connection at once: a browser's worth.
 const STREAMS: u32 = 128;
 /// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
 const RESET_STREAMS: usize = 64;
+/// Header fields that hyper takes unless told otherwise.
+const HEADERS: usize = 100;
+/// How long a connection may still bring its first request when the node stops.
+const LAST_CALL: Duration = Duration::from_secs(1);
+/// What a node adds to a head on its way to a peer, at most.
+const ADDED_BYTES: usize = 4 << 10;
+/// The fields among it.
+const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -65,7 +85,7 @@ pub(crate) async fn serve(
     let visit = Visit { door: entrance.door, client };
     let ending = match &entrance.tls {
         Some(tls) => encrypted(&node, visit, tls, stream, stop).await,
-        None if entrance.h2c && speaks_h2(&node, &stream).await => {
+        None if entrance.h2c && speaks_h2(&node, &stream, &stop).await => {
             http2(&node, visit, stream, stop).await
         }
         None => http1(&node, visit, stream, stop).await,
@@ -86,7 +106,11 @@ async fn encrypted(
     stop: Stop,
 ) -> Ending {
     let handshake = tokio::time::timeout(node.settings.limits.head_timeout, tls.accept(stream));
-    let stream = match handshake.await {
+    let handshake = tokio::select! {
+        done = handshake => done,
+        () = stop.begun() => return Ending::Finished,
+    };
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::info!(client = %visit.client, %error, "TLS handshake failed");
@@ -105,27 +129,36 @@ async fn http1<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Endi
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &node.settings.limits;
+    let limits = &bounds(node, visit.door);
     let ledger = Arc::new(Ledger::default());
     let guarded = Guarded::new(stream, ledger.clone(), limits);
+    let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
+        asked.store(true, Relaxed);
         async move {
             let response = pipeline::serve(node, visit, request).await;
             Ok::<_, Infallible>(response.map(|body| body.of_exchange(exchange)))
         }
     });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .max_headers(limits.header_count + 1)
-        .max_buf_size((limits.head_size * 2).max(64 << 10))
-        .half_close(true)
-        .serve_connection(TokioIo::new(guarded), service);
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.max_buf_size((limits.head_size * 2).max(64 << 10)).half_close(true);
+    // Up to hyper's own bound its table of fields costs no allocation.
+    if limits.header_count > HEADERS {
+        builder.max_headers(limits.header_count);
+    }
+    let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let mut connection = std::pin::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
         () = stop.begun() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // hyper waits for the first request of a connection, however long it takes to come.
+            match tokio::time::timeout(LAST_CALL, connection.as_mut()).await {
+                Err(_) if asked.load(Relaxed) => connection.await,
+                Err(_) => Ok(()),
+                Ok(result) => result,
+            }
         }
     };
     if let Err(error) = result {
@@ -138,13 +171,13 @@ async fn http2<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Endi
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &node.settings.limits;
+    let limits = &bounds(node, visit.door);
+    let vigil = Vigil::new(limits);
     let service = service_fn(|request: Request<Incoming>| {
-        let node = node.clone();
+        let (node, stream) = (node.clone(), vigil.stream());
         async move {
-            Ok::<Response<ResponseBody>, Infallible>(
-                pipeline::serve(&node, visit, request).await,
-            )
+            let response = pipeline::serve(&node, visit, request).await;
+            Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
         }
     });
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -159,15 +192,23 @@ where
         .keep_alive_timeout(Duration::from_secs(10))
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
+    let (result, ending) = tokio::select! {
+        result = connection.as_mut() => (result, Ending::Finished),
         () = stop.begun() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            (connection.await, Ending::Finished)
         }
+        over = vigil.over() => match over {
+            Over::Stalled => return Ending::SendTimeout,
+            Over::Idle => {
+                connection.as_mut().graceful_shutdown();
+                let farewell = tokio::time::timeout(limits.head_timeout, connection).await;
+                (farewell.unwrap_or(Ok(())), Ending::IdleTimeout)
+            }
+        },
     };
     match result {
-        Ok(()) => Ending::Finished,
+        Ok(()) => ending,
         Err(error) => {
             tracing::debug!(client = %visit.client, %error, "connection");
             Ending::Broken
@@ -176,7 +217,7 @@ where
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
-async fn speaks_h2(node: &Node, stream: &TcpStream) -> bool {
+async fn speaks_h2(node: &Node, stream: &TcpStream, stop: &Stop) -> bool {
     let look = async {
         let mut bytes = [0; PREFACE.len()];
         loop {
@@ -190,5 +231,24 @@ async fn speaks_h2(node: &Node, stream: &TcpStream) -> bool {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(node.settings.limits.head_timeout, look).await.unwrap_or(false)
+    tokio::select! {
+        looked = tokio::time::timeout(node.settings.limits.head_timeout, look) => {
+            looked.unwrap_or(false)
+        }
+        () = stop.begun() => false,
+    }
+}
+
+/// What a door lets in. A head that a client was allowed must not be too large for the next node when
+/// this one has added its own fields to it.
+fn bounds(node: &Node, door: Door) -> Limits {
+    let limits = node.settings.limits.clone();
+    match door {
+        Door::Client { .. } => limits,
+        Door::Peer => Limits {
+            head_size: limits.head_size + ADDED_BYTES,
+            header_count: limits.header_count + ADDED_FIELDS,
+            ..limits
+        },
+    }
 }

@@ -140,7 +140,8 @@ impl Failure {
 
     /// Whether another server might do better.
     pub(crate) const fn worth_retrying(self) -> bool {
-        self.blames_server() || matches!(self, Self::PeerFull | Self::QueueFull | Self::QueueTimeout)
+        self.blames_server()
+            || matches!(self, Self::PeerFull | Self::QueueFull | Self::QueueTimeout)
     }
 
     /// Whether the client should come back soon.

@@ -1,9 +1,6 @@
 //! Fetching an object from the origin into the store, for everyone who waits for it.
 
-use std::{
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, header, response};
 use levada_cache::{
@@ -70,7 +67,7 @@ impl Fetch {
             forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
         let Exchange { response, lease } = match sent {
             Ok(exchange) => exchange,
-            Err(failed) => return writer.fail(failed.failure),
+            Err(failed) => return writer.fail(failed),
         };
         let received = clock::wall();
         let (mut head, body) = response.into_parts();
@@ -89,8 +86,11 @@ impl Fetch {
                 self.store(head, relay, writer).await;
             }
             Err(reason) => {
-                // Whatever was stored for this URI has been superseded.
-                self.node.store.remove(self.key);
+                // Whatever was stored for this URI has been superseded, except by an error of the
+                // origin, which says nothing about it (RFC 9111 Sec. 4.3.3).
+                if !head.status.is_server_error() {
+                    self.node.store.remove(self.key);
+                }
                 writer.pass(Passed { head, relay, reason });
             }
         }
@@ -141,7 +141,10 @@ impl Fetch {
 
     /// Lets the object grow under the eyes of its readers, then keeps it.
     async fn store(self, head: StoredHead, mut relay: Relay, mut writer: Writer) {
-        let length = content_length(&head.headers);
+        let length = match head.status {
+            StatusCode::NO_CONTENT => Some(0),
+            _ => content_length(&head.headers),
+        };
         let head = Arc::new(head);
         writer.share(head.clone(), length);
         while let Some(frame) = relay.next().await {
@@ -158,7 +161,7 @@ impl Fetch {
         }
         if let Some((pieces, bytes)) = writer.complete() {
             let head = StoredHead::clone(&head);
-            let object = Object::new(&self.identity, head, pieces.iter(), bytes);
+            let object = Object::new(&self.identity, head, &self.node.via, pieces.iter(), bytes);
             self.node.store.put(self.key, Arc::new(object));
         }
     }
@@ -181,14 +184,14 @@ impl Fetch {
             Ok(storable) => {
                 head.validators = Validators::of(&head.headers, received);
                 head.freshness = storable.freshness;
-                let renewed = Arc::new(stored.renewed(head));
+                let renewed = Arc::new(stored.renewed(head, &self.node.via));
                 self.node.store.put(self.key, renewed.clone());
                 writer.renewed(renewed);
             }
             // It may be used this once, but no longer be kept.
             Err(_) => {
                 self.node.store.remove(self.key);
-                writer.renewed(Arc::new(stored.renewed(head)));
+                writer.renewed(Arc::new(stored.renewed(head, &self.node.via)));
             }
         }
     }

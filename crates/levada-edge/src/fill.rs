@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use crate::{
     body::{BodyError, Relay},
     failure::Failure,
+    forward::Failed,
     store::{Object, StoredHead},
 };
 
@@ -55,6 +56,7 @@ pub(crate) struct Fill {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     verdict: Option<Verdict>,
     /// The upstream response that only the leader may have.
@@ -70,7 +72,6 @@ struct State {
     end: Option<Result<(), ()>>,
     readers: HashMap<u64, ReaderState>,
     next_reader: u64,
-    waiting: Vec<Waker>,
     writer: Option<Waker>,
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum Verdict {
     /// The stored object is still good.
     Renewed(Arc<Object>),
     /// There is none.
-    Failed(Failure),
+    Failed(Failed),
 }
 
 /// A response that only the leader's client may have.
@@ -143,42 +144,7 @@ impl Fills {
     }
 }
 
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            verdict: None,
-            alone: None,
-            pieces: VecDeque::new(),
-            first: 0,
-            bytes: 0,
-            held: 0,
-            streamed: false,
-            end: None,
-            readers: HashMap::new(),
-            next_reader: 0,
-            waiting: Vec::new(),
-            writer: None,
-        }
-    }
-}
-
 impl Fill {
-    /// Awaits what becomes of the fetch.
-    pub(crate) async fn verdict(&self) -> Verdict {
-        std::future::poll_fn(|cx| {
-            let mut state = self.state.lock();
-            match &state.verdict {
-                Some(verdict) => Poll::Ready(verdict.clone()),
-                None => {
-                    state.waiting.retain(|w| !w.will_wake(cx.waker()));
-                    state.waiting.push(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
     /// The response that is not to be shared: once, for the leader.
     pub(crate) fn take_alone(&self) -> Option<Passed> {
         self.state.lock().alone.take()
@@ -189,7 +155,7 @@ impl Fill {
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers.insert(id, ReaderState { position: 0, waker: None });
-        Reader { fill: self.clone(), id, next: 0, length: None }
+        Reader { fill: self.clone(), id, next: 0, length: None, read: 0 }
     }
 }
 
@@ -223,9 +189,9 @@ impl Writer {
     }
 
     /// There is no response.
-    pub(crate) fn fail(mut self, failure: Failure) {
+    pub(crate) fn fail(mut self, failed: Failed) {
         self.fill.leave_table();
-        self.settle(Verdict::Failed(failure));
+        self.settle(Verdict::Failed(failed));
     }
 
     /// Adds a piece of body, and waits for the readers if the object is only streamed. False when
@@ -252,7 +218,7 @@ impl Writer {
         self.settled = true;
         let mut state = self.fill.state.lock();
         state.verdict = Some(verdict);
-        state.waiting.drain(..).for_each(Waker::wake);
+        state.wake_readers();
     }
 }
 
@@ -261,7 +227,7 @@ impl Drop for Writer {
     /// is a failure.
     fn drop(&mut self) {
         if !self.settled {
-            self.settle(Verdict::Failed(Failure::NoResponse));
+            self.settle(Verdict::Failed(Failure::NoResponse.into()));
         }
         self.fill.leave_table();
         let mut state = self.fill.state.lock();
@@ -358,11 +324,32 @@ pub(crate) struct Reader {
     id: u64,
     next: usize,
     length: Option<u64>,
+    /// Bytes that were read.
+    read: u64,
 }
 
 impl Reader {
     pub(crate) fn fill(&self) -> &Arc<Fill> {
         &self.fill
+    }
+
+    /// Awaits what becomes of the fetch.
+    pub(crate) async fn verdict(&self) -> Verdict {
+        std::future::poll_fn(|cx| {
+            let mut guard = self.fill.state.lock();
+            let state = &mut *guard;
+            match &state.verdict {
+                Some(verdict) => Poll::Ready(verdict.clone()),
+                None => {
+                    // Its own place, which goes when it goes: those who give up leave nothing.
+                    if let Some(me) = state.readers.get_mut(&self.id) {
+                        me.waker = Some(cx.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await
     }
 
     /// What the head said of the length, for the framing of the response.
@@ -377,6 +364,7 @@ impl Reader {
         if let Some(piece) = state.pieces.get(self.next - state.first) {
             let piece = piece.clone();
             self.next += 1;
+            self.read += piece.len() as u64;
             if let Some(me) = state.readers.get_mut(&self.id) {
                 me.position = self.next;
             }
@@ -402,6 +390,12 @@ impl Reader {
             Some(length) if self.next == 0 => SizeHint::with_exact(length),
             _ => SizeHint::default(),
         }
+    }
+
+    /// Whether it is known without asking that nothing more will come: whoever knows the length does
+    /// not ask.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.length == Some(self.read)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
-    header::{self, HOST, VIA},
+    header::{self, COOKIE, HOST, VIA},
     request::Parts,
 };
 use levada_cache::strip_request;
@@ -29,7 +29,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// A request that no server has answered, and the last one that was asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
     pub(crate) next_hop: Option<Arc<str>>,
@@ -47,6 +47,7 @@ pub(crate) fn onward(node: &Node, asked: &Asked, parts: Parts, visit: Visit) -> 
     strip_request(&mut headers);
     headers.remove(PEER);
     headers.remove(header::EXPECT);
+    join_crumbs(&mut headers);
     if visit.door != Door::Peer {
         forwarded(&mut headers, asked, visit.client);
     }
@@ -57,6 +58,25 @@ pub(crate) fn onward(node: &Node, asked: &Asked, parts: Parts, visit: Visit) -> 
     }
     let uri = asked.target().parse().unwrap_or_default();
     Head { method, uri, headers, version: Version::HTTP_11 }
+}
+
+/// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113
+/// Sec. 8.2.3).
+fn join_crumbs(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, cookie);
+    }
+}
+
+/// Whether a request has passed this very node before, by what it wrote into `Via`. To share a fetch
+/// with it could be to wait for itself.
+pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
+    let own = node.via.as_bytes();
+    let mut members = headers.get_all(VIA).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
+    members.any(|member| member.trim_ascii().eq_ignore_ascii_case(own))
 }
 
 /// Who asked, by which name and protocol: a client's own claims are replaced where they would be
@@ -83,14 +103,17 @@ pub(crate) async fn to_origin(
         head.headers.insert(HOST, host.clone());
     }
     let mut failed = Failed::from(Failure::AllDown);
-    for (tried, origin) in site.origins_in_order().take(node.settings.limits.tries as usize).enumerate()
+    for (tried, origin) in
+        site.origins_in_order().take(node.settings.limits.tries as usize).enumerate()
     {
         if tried > 0 && !site.may_retry(&node.clock) {
             break;
         }
         let sending = std::mem::replace(&mut body, RequestBody::None);
         match origin.server.exchange(head, sending).await {
-            Ok(exchange) => {
+            Ok(mut exchange) => {
+                // Only a peer says so of itself.
+                exchange.response.headers_mut().remove(REFUSED);
                 origin.met(None);
                 node.metrics.upstream("origin", exchange.response.status());
                 return Ok(exchange);
@@ -110,18 +133,12 @@ pub(crate) async fn to_origin(
     Err(failed)
 }
 
-/// What became of a request that the policy sent to a peer.
-pub(crate) enum Forwarded {
-    /// A peer answered.
-    Answered(Exchange, Pick),
-    /// It is this node's to serve: by choice, or because the peers that were tried failed.
-    Here,
-}
-
 /// Asks the chosen peer, and those that the policy chooses after it, until one answers.
 ///
 /// Only requests without a body that are safe to repeat come here, and only until the first byte of an
 /// answer's head. The passage counts as outstanding at the peer that is being asked.
+///
+/// `None` when the request is this node's to serve: by choice, or because the peers failed.
 pub(crate) async fn to_peer(
     node: &Arc<Node>,
     peers: &Arc<Peers>,
@@ -130,10 +147,10 @@ pub(crate) async fn to_peer(
     visit: Visit,
     first: Pick,
     passage: &mut Passage,
-) -> Forwarded {
+) -> Option<(Exchange, Pick)> {
     let mut pick = first;
     if pick.node == peers.me() {
-        return Forwarded::Here;
+        return None;
     }
     let head = onward(node, asked, parts.clone(), visit);
     let mut tried: Vec<NodeIndex> = Vec::new();
@@ -143,7 +160,7 @@ pub(crate) async fn to_peer(
             Ok(exchange) => {
                 peers.met(pick.node, None);
                 node.metrics.upstream("peer", exchange.response.status());
-                return Forwarded::Answered(exchange, pick);
+                return Some((exchange, pick));
             }
             Err(failure) => failure,
         };
@@ -156,7 +173,7 @@ pub(crate) async fn to_peer(
         pick = next(node, peers, asked, &tried);
         passage.decided(&asked.site.decider, pick);
     }
-    Forwarded::Here
+    None
 }
 
 async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Failure> {
@@ -171,8 +188,11 @@ async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Fa
 /// The policy's choice among the nodes that have not been tried; this node when the tries or the
 /// budget are used up: it can always ask the origin itself.
 fn next(node: &Node, peers: &Peers, asked: &Asked, tried: &[NodeIndex]) -> Pick {
-    let here =
-        Pick { node: peers.me(), reason: levada_policy::Reason::Retry, set_size: tried.len() as u32 };
+    let here = Pick {
+        node: peers.me(),
+        reason: levada_policy::Reason::Retry,
+        set_size: tried.len() as u32,
+    };
     let last = tried.len() + 1 >= node.settings.limits.tries as usize;
     if last || !asked.site.may_retry(&node.clock) {
         return here;

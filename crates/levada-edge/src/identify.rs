@@ -5,9 +5,7 @@ use hyper::body::Incoming;
 use levada_types::Key;
 use std::sync::Arc;
 
-use crate::{
-    connection::Door, failure::Failure, node::Node, peers::pass, sites::Site,
-};
+use crate::{connection::Door, failure::Failure, node::Node, peers::pass, sites::Site};
 
 /// RFC 8586.
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -49,8 +47,8 @@ pub(crate) fn identify(
     let authority = authority(request)?;
     let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
     let target = if target == "*" { "/" } else { target };
-    if let Some((host, original)) = redirected_here(node, door, target) {
-        return name(node, door, request, &host, &original, true);
+    if let Some(pass) = redirected_here(node, door, target) {
+        return name(node, door, request, &pass.host, &pass.target, pass.in_time);
     }
     name(node, door, request, authority.as_str(), target, false)
 }
@@ -130,9 +128,7 @@ fn authority(request: &Request<Incoming>) -> Result<Authority, Failure> {
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) => {
-            Authority::try_from(host.as_bytes()).map_err(|_| Failure::BadHost)
-        }
+        (Some(host), None) => Authority::try_from(host.as_bytes()).map_err(|_| Failure::BadHost),
         _ => Err(Failure::BadHost),
     }
 }
@@ -148,7 +144,7 @@ fn scheme(door: Door, headers: &HeaderMap) -> &'static str {
     }
 }
 
-fn redirected_here(node: &Node, door: Door, target: &str) -> Option<(String, String)> {
+fn redirected_here(node: &Node, door: Door, target: &str) -> Option<pass::Pass> {
     if matches!(door, Door::Peer) || !target.contains(pass::ARGUMENT) {
         return None;
     }

@@ -42,6 +42,7 @@ mod stop;
 mod store;
 mod tls;
 mod upstream;
+mod vigil;
 
 pub use explain::{Candidate, ExplainError, Explanation, offline as explain};
 pub use node::StartError;

@@ -3,10 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     connection::{self, Entrance},
@@ -39,14 +36,17 @@ pub(crate) async fn accept(
     node: Arc<Node>,
     listener: TcpListener,
     entrance: Arc<Entrance>,
-    places: Arc<Semaphore>,
     stop: Stop,
 ) {
+    let places = &entrance.places;
     loop {
         // At the bound, connections wait in the kernel's queue, where they cost nothing here.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let next = async {
+            let place = places.clone().acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
             () = stop.begun() => return,
         };
         match accepted {
@@ -54,7 +54,11 @@ pub(crate) async fn accept(
                 let (node, entrance, stop) = (node.clone(), entrance.clone(), stop.clone());
                 tokio::spawn(async move {
                     tune(&stream);
-                    connection::serve(node, &entrance, stream, client.ip(), stop).await;
+                    let cut = stop.clone();
+                    tokio::select! {
+                        () = connection::serve(node, &entrance, stream, client.ip(), stop) => {}
+                        () = cut.cut() => {}
+                    }
                     drop(place);
                 });
             }

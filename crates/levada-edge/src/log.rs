@@ -27,7 +27,10 @@ impl Log {
             Some(path) => Box::new(append(path)?),
             None => Box::new(io::stdout()),
         };
-        Ok(Self { out: Mutex::new(BufWriter::with_capacity(64 << 10, out)), format: settings.format })
+        Ok(Self {
+            out: Mutex::new(BufWriter::with_capacity(64 << 10, out)),
+            format: settings.format,
+        })
     }
 
     pub(crate) fn format(&self) -> LogFormat {

@@ -204,8 +204,7 @@ impl Metrics {
     }
 
     pub(crate) fn upstream_failure(&self, kind: &'static str, failure: Failure) {
-        let labels =
-            FailureLabels { upstream: Word(kind), error: Word(failure.proxy_error()) };
+        let labels = FailureLabels { upstream: Word(kind), error: Word(failure.proxy_error()) };
         self.upstream_failures.get_or_create(&labels).inc();
     }
 

@@ -1,7 +1,9 @@
 //! A node at work: everything that its connections share, and the tasks that keep it.
 
 use std::{
+    future::Future,
     io,
+    pin::Pin,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -22,6 +24,7 @@ use crate::{
     settings::{Origin, Runtime, Settings, Site as SiteSettings},
     sites::{Site, Sites, WatchedOrigin},
     sizes::Sizes,
+    stop::Stop,
     store::Memory,
     tls::{self, TlsError},
     upstream::{self, Address, Server, Wire},
@@ -107,7 +110,7 @@ impl Node {
             clock,
             sites: Sites::new(sites),
             peers,
-            store: Memory::new(settings.cache.memory),
+            store: Memory::new(settings.cache.memory, settings.cache.max_object),
             fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4),
             sizes: Sizes::default(),
             capacity: Capacity::new(settings.limits.capacity),
@@ -131,23 +134,33 @@ impl Node {
     }
 
     /// Starts what a node does besides answering: watching servers, ramping peers up, flushing logs.
-    pub(crate) fn tend(self: &Arc<Self>) {
+    /// All of it ends when the node stops.
+    pub(crate) fn tend(self: &Arc<Self>, stop: &Stop) {
+        let until_stopped = |task: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = task => {}
+                    () = stop.begun() => {}
+                }
+            });
+        };
         for site in self.sites.iter() {
             for origin in &site.origins {
                 let check = origin.check.clone();
-                tokio::spawn(upstream::watch(origin.clone(), check, self.clock));
+                until_stopped(Box::pin(upstream::watch(origin.clone(), check, self.clock)));
             }
         }
         if let Some(peers) = &self.peers {
             for (node, _) in peers.servers().filter(|(node, _)| *node != peers.me()) {
                 let watched = Arc::new(WatchedPeer { peers: peers.clone(), node });
                 let check = peers.settings().health.clone();
-                tokio::spawn(upstream::watch(watched, check, self.clock));
+                until_stopped(Box::pin(upstream::watch(watched, check, self.clock)));
             }
-            tokio::spawn(ramp(peers.clone(), self.clock));
+            until_stopped(Box::pin(ramp(peers.clone(), self.clock)));
         }
         if self.access_log.is_some() {
-            tokio::spawn(flush(self.clone()));
+            until_stopped(Box::pin(flush(self.clone())));
         }
     }
 }
@@ -208,7 +221,7 @@ fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Se
     let address = Address { host: origin.host.clone(), port: origin.port };
     let name = address.to_string().into();
     let tls = origin.tls.then(tls::origin_client);
-    Server::new(name, address, Wire { tls, h2: false }, &settings.limits, workers)
+    Server::new(name, address, Wire { tls, h2: false, peer: false }, &settings.limits, workers)
 }
 
 /// A name as a structured field's token or string (RFC 8941).

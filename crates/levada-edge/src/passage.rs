@@ -108,7 +108,13 @@ impl Passage {
     }
 
     /// Notes who asks for what, if there is a log to be written.
-    pub(crate) fn note(&mut self, node: &Node, asked: &Asked, visit: Visit, of: &Request<Incoming>) {
+    pub(crate) fn note(
+        &mut self,
+        node: &Node,
+        asked: &Asked,
+        visit: Visit,
+        of: &Request<Incoming>,
+    ) {
         if node.access_log.is_none() {
             return;
         }
@@ -156,7 +162,8 @@ impl Passage {
     /// The head is on its way.
     pub(crate) fn head(&mut self, status: StatusCode) {
         self.status = status;
-        self.head_sent = Some(Instant::now());
+        // Only a policy that learns from service times asks for it.
+        self.head_sent = self.decider.as_ref().map(|_| Instant::now());
     }
 
     pub(crate) fn sent(&mut self, bytes: usize) {
@@ -191,7 +198,13 @@ impl Drop for Passage {
     fn drop(&mut self) {
         let metrics = &self.node.metrics;
         metrics.in_flight.dec();
-        metrics.request(self.from_peer, self.status, self.cache, self.bytes, self.started.elapsed());
+        metrics.request(
+            self.from_peer,
+            self.status,
+            self.cache,
+            self.bytes,
+            self.started.elapsed(),
+        );
         if !self.complete {
             metrics.aborted.inc();
         }

@@ -208,7 +208,11 @@ impl Watched for WatchedPeer {
 
     fn changed(&self, _change: Change) {
         self.peers.refresh(self.peers.clock.now());
-        self.peers.metrics.server_up("peer", &self.peers.server(self.node).name, self.health().is_up());
+        self.peers.metrics.server_up(
+            "peer",
+            &self.peers.server(self.node).name,
+            self.health().is_up(),
+        );
     }
 }
 
@@ -244,11 +248,9 @@ fn credential(name: &str, secret: &str) -> HeaderValue {
 fn wire(trust: &Trust, h2: bool) -> Result<Wire, tls::TlsError> {
     let tls = match trust {
         Trust::Secret(_) => None,
-        Trust::Mtls { identity, authority, .. } => {
-            Some(tls::peer_client(identity, authority, h2)?)
-        }
+        Trust::Mtls { identity, authority, .. } => Some(tls::peer_client(identity, authority, h2)?),
     };
-    Ok(Wire { tls, h2 })
+    Ok(Wire { tls, h2, peer: true })
 }
 
 /// A redirect to a peer carries this argument: the host that was asked for, until when it is good,
@@ -269,14 +271,16 @@ pub(crate) mod pass {
         format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{host}")
     }
 
-    /// The host and the original target of a pass that is good for `node`; `None` for any other
-    /// request target.
-    pub(crate) fn check(
-        secret: &str,
-        node: &str,
-        target: &str,
-        now: u64,
-    ) -> Option<(String, String)> {
+    /// What a pass that was made for `node` says.
+    pub(crate) struct Pass {
+        pub(crate) host: String,
+        pub(crate) target: String,
+        /// It opens the door; later, as in a bookmark, it only tells what was asked for.
+        pub(crate) in_time: bool,
+    }
+
+    /// Reads the pass of a request target; `None` for any other target.
+    pub(crate) fn check(secret: &str, node: &str, target: &str, now: u64) -> Option<Pass> {
         let at = target.rfind(ARGUMENT).filter(|at| *at > 0)?;
         let original = &target[..at - 1];
         let value = target[at + ARGUMENT.len()..].strip_prefix('=')?;
@@ -284,8 +288,11 @@ pub(crate) mod pass {
         let (mark, host) = rest.split_once('.')?;
         let until = u64::from_str_radix(until, 16).ok()?;
         let expected = signature(secret, node, host, original, until);
-        (until >= now && tls::equal(mark.as_bytes(), expected.as_bytes()))
-            .then(|| (host.to_owned(), original.to_owned()))
+        tls::equal(mark.as_bytes(), expected.as_bytes()).then(|| Pass {
+            host: host.to_owned(),
+            target: original.to_owned(),
+            in_time: until >= now,
+        })
     }
 
     fn signature(secret: &str, node: &str, host: &str, target: &str, until: u64) -> String {
@@ -300,13 +307,17 @@ pub(crate) mod pass {
 
         #[test]
         fn a_pass_opens_one_door_for_a_while() {
+            let check = |secret, node, url: &str, now| {
+                check(secret, node, url, now).map(|pass| (pass.host, pass.target, pass.in_time))
+            };
             for target in ["/a", "/a?b=c"] {
                 let url = issue("secret", "b", "example.com", target, 1000);
                 let checked = check("secret", "b", &url, 1000 + GOOD_FOR);
-                assert_eq!(checked, Some(("example.com".into(), target.into())));
+                assert_eq!(checked, Some(("example.com".into(), target.into(), true)));
                 assert_eq!(check("secret", "c", &url, 1000), None, "another node");
                 assert_eq!(check("other", "b", &url, 1000), None, "another cluster");
-                assert_eq!(check("secret", "b", &url, 1001 + GOOD_FOR), None, "too late");
+                let late = check("secret", "b", &url, 1001 + GOOD_FOR);
+                assert_eq!(late, Some(("example.com".into(), target.into(), false)), "too late");
                 let moved = url.replacen("/a", "/z", 1);
                 assert_eq!(check("secret", "b", &moved, 1000), None, "another path");
             }

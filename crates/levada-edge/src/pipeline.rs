@@ -2,15 +2,16 @@
 //!
 //! Read [`serve`] first. Every stage returns a value; this file owns all branching between them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::{self, AGE},
-    request::Parts,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::AGE, request::Parts,
 };
 use hyper::body::{Body, Incoming};
-use levada_cache::{CacheStatus, Condition, Forwarded as Why, Serve, not_modified_fields};
+use levada_cache::{
+    CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve,
+    not_modified_fields, strip_request,
+};
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
 
@@ -21,20 +22,23 @@ use crate::{
     failure::Failure,
     fetch::{Fetch, content_length},
     fill::{Reader, Verdict, Writer},
-    forward::{self, Failed, Forwarded},
+    forward::{self, Failed},
     identify::{Asked, identify},
     lookup::{Found, Order, lookup},
     node::Node,
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     respond,
-    store::Object,
+    store::{Object, StoredHead},
     upstream::Exchange,
 };
 
 type Answer = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
+///
+/// What waits for a server is boxed: a future is moved whole before it first runs, and a hit must not
+/// pay for the room that a fetch would need.
 pub(crate) async fn serve(
     node: &Arc<Node>,
     visit: Visit,
@@ -73,6 +77,9 @@ fn admit(node: &Node, door: Door, request: &Request<Incoming>) -> Admission {
             return Admission::Answered(respond::plain(StatusCode::OK, "well\n".to_owned()));
         }
     }
+    if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
+        return Admission::Answered(respond::options());
+    }
     match identify(node, door, request) {
         Ok(asked) => Admission::Asked(asked),
         Err(failure) => Admission::Refused(failure),
@@ -89,12 +96,13 @@ async fn route(
     passage: &mut Passage,
 ) -> Answer {
     asked.site.count();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    // Before anything is selected by them: what the origin does not see must not choose a variant.
+    strip_request(&mut parts.headers);
     // A request that was forwarded once is served here; one that changes something is the origin's.
     let settled = visit.door == Door::Peer || asked.passed;
-    let peers = node.peers.as_ref().filter(|_| {
-        !settled && parts.method.is_safe() && body.is_end_stream()
-    });
+    let peers =
+        node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_end_stream());
     let Some(peers) = peers else {
         return here(node, visit, &asked, parts, body, passage).await;
     };
@@ -103,8 +111,8 @@ async fn route(
     if asked.site.redirects() && pick.node != peers.me() {
         return away(node, peers, &asked, pick.node);
     }
-    let Forwarded::Answered(exchange, pick) =
-        forward::to_peer(node, peers, &asked, &parts, visit, pick, passage).await
+    let Some((exchange, pick)) =
+        Box::pin(forward::to_peer(node, peers, &asked, &parts, visit, pick, passage)).await
     else {
         passage.outstanding = Some(peers.loads().begin(peers.me()));
         return here(node, visit, &asked, parts, body, passage).await;
@@ -169,10 +177,10 @@ async fn here(
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             stored(node, &parts, &object, Some(age), &status)
         }
-        Found::Fetch(order) => filled(node, visit, asked, parts, order, passage).await?,
+        Found::Fetch(order) => Box::pin(filled(node, visit, asked, parts, order, passage)).await?,
         Found::Bypass(why, detail) => {
             passage.cache = CacheResult::Bypass;
-            bypass(node, visit, asked, parts, body, why, detail).await?
+            Box::pin(bypass(node, visit, asked, parts, body, why, detail)).await?
         }
         Found::Nothing => return Err(Failure::OnlyIfCached.into()),
     };
@@ -189,27 +197,45 @@ fn stored(
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
     let head = &object.head;
-    let unchanged = head.status == StatusCode::OK
-        && head.validators.evaluate(&parts.headers) == Condition::NotModified;
-    let (code, mut headers, source) = if unchanged {
-        (StatusCode::NOT_MODIFIED, not_modified_fields(&head.headers), Source::Empty)
-    } else {
-        let mut headers = head.headers.clone();
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(object.len()));
-        let source = match parts.method == Method::HEAD {
-            true => Source::Empty,
-            false => Source::Stored { object: object.clone(), next: 0 },
-        };
-        (head.status, headers, source)
+    if has_already(head, parts) {
+        return not_modified(node, head, age, status);
+    }
+    let source = match parts.method == Method::HEAD {
+        true => Source::Empty,
+        false => Source::Stored { object: object.clone(), next: 0 },
     };
+    let mut response = Response::new(ResponseBody::new(source));
+    *response.status_mut() = head.status;
+    let headers = response.headers_mut();
+    headers.clone_from(object.reply());
+    match age {
+        Some(age) => headers.insert(AGE, HeaderValue::from(age)),
+        None => headers.remove(AGE),
+    };
+    if object.has_history() {
+        status.append_to(headers, &node.cache_name);
+    } else {
+        headers.insert(CACHE_STATUS, status.value(&node.cache_name));
+    }
+    response
+}
+
+/// The client has it already.
+fn not_modified(
+    node: &Node,
+    head: &StoredHead,
+    age: Option<u32>,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    *headers = not_modified_fields(&head.headers);
     if let Some(age) = age {
         headers.insert(AGE, HeaderValue::from(age));
     }
-    status.append_to(&mut headers, &node.cache_name);
-    respond::via(node, &mut headers);
-    let mut response = Response::new(ResponseBody::new(source));
-    *response.status_mut() = code;
-    *response.headers_mut() = headers;
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
     response
 }
 
@@ -243,28 +269,37 @@ async fn filled(
 ) -> Answer {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     passage.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
+    if forward::has_passed(node, &parts.headers) {
+        return alone(node, visit, asked, parts, why, "loop").await;
+    }
     let Some((reader, leader)) = join(node, visit, asked, &parts, order) else {
         return alone(node, visit, asked, parts, why, "collision").await;
     };
+    // Others may have a response only if it could be served from the store.
+    let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     if !leader {
         passage.cache = CacheResult::Collapsed;
     }
-    match reader.fill().verdict().await {
-        Verdict::Share { head, length } if leader || head.answers(&parts.headers) => {
+    match reader.verdict().await {
+        Verdict::Share { head, length } if mine(&head) => {
             status.forwarded_status = leader.then_some(head.status.as_u16());
             status.stored = leader;
             Ok(growing(node, &parts, &head, reader.of_length(length), &status))
         }
-        Verdict::Renewed(object) if object.head.answers(&parts.headers) => {
+        Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
             Ok(stored(node, &parts, &object, None, &status))
         }
-        Verdict::Failed(failure) => {
+        Verdict::Failed(failed) => {
             let instead = stale.and_then(|object| {
                 let now = clock::wall();
-                match levada_cache::serve_instead_of_error(&object.head.freshness, &directives, now)? {
+                match levada_cache::serve_instead_of_error(
+                    &object.head.freshness,
+                    &directives,
+                    now,
+                )? {
                     Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => {
                         let status = CacheStatus { ttl: Some(ttl), ..status };
                         Some(stored(node, &parts, &object, Some(age), &status))
@@ -272,7 +307,7 @@ async fn filled(
                     _ => None,
                 }
             });
-            instead.ok_or_else(|| failure.into())
+            instead.ok_or(failed)
         }
         Verdict::Alone if leader => {
             let passed = reader.fill().take_alone().ok_or(Failure::NoResponse)?;
@@ -283,35 +318,51 @@ async fn filled(
             finish_passed(node, &mut response, &status);
             Ok(response)
         }
-        // What was fetched is not for this request after all: it gets a response of its own.
-        _ => alone(node, visit, asked, parts, why, "not-shared").await,
+        // What was fetched is not for this request after all: it gets a response of its own. Whatever
+        // its leader has left lying is let go first.
+        _ => {
+            drop(reader);
+            alone(node, visit, asked, parts, why, "not-shared").await
+        }
     }
+}
+
+/// Whether a response that was fetched for another request may answer this one: it must be the right
+/// variant, and one that the store could have served (RFC 9111 Sec. 4).
+fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
+    let directives = RequestDirectives::default();
+    let stored = levada_cache::serve(&head.freshness, &directives, clock::wall());
+    head.answers(request) && matches!(stored, Serve::Fresh { .. } | Serve::Stale { .. })
 }
 
 /// A response whose body is still arriving.
 fn growing(
     node: &Node,
     parts: &Parts,
-    head: &crate::store::StoredHead,
+    head: &StoredHead,
     reader: Reader,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
-    let unchanged = head.status == StatusCode::OK
-        && head.validators.evaluate(&parts.headers) == Condition::NotModified;
-    let (code, mut headers, source) = match unchanged {
-        true => (StatusCode::NOT_MODIFIED, not_modified_fields(&head.headers), Source::Empty),
-        false => (head.status, head.headers.clone(), Source::Filling(reader)),
-    };
-    let age = head.freshness.age(clock::wall());
-    if age > 0 {
+    let age = Some(head.freshness.age(clock::wall())).filter(|age| *age > 0);
+    if has_already(head, parts) {
+        return not_modified(node, head, age, status);
+    }
+    let mut response = Response::new(ResponseBody::new(Source::Filling(reader)));
+    *response.status_mut() = head.status;
+    let headers = response.headers_mut();
+    headers.clone_from(&head.headers);
+    if let Some(age) = age {
         headers.insert(AGE, HeaderValue::from(age));
     }
-    status.append_to(&mut headers, &node.cache_name);
-    respond::via(node, &mut headers);
-    let mut response = Response::new(ResponseBody::new(source));
-    *response.status_mut() = code;
-    *response.headers_mut() = headers;
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
     response
+}
+
+/// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
+fn has_already(head: &StoredHead, parts: &Parts) -> bool {
+    head.status == StatusCode::OK
+        && head.validators.evaluate(&parts.headers) == Condition::NotModified
 }
 
 /// From the origin for this request alone, which has no body.
@@ -339,7 +390,9 @@ async fn bypass(
 ) -> Answer {
     let changes = !levada_cache::is_safe(&parts.method);
     let head = forward::onward(node, asked, parts, visit);
-    let body = if body.is_end_stream() { RequestBody::None } else { RequestBody::Client(body) };
+    // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
+    let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
+    let body = RequestBody::client(body, patience);
     let response = from_origin(node, asked, head, body, why, detail).await?;
     // RFC 9111 Sec. 4.4: what an unsafe method has changed must not be served as it was.
     if changes && !response.status().is_client_error() && !response.status().is_server_error() {

@@ -43,8 +43,7 @@ impl Decider {
         let surroundings = Surroundings { redirectors, capacity, shards };
         let shards = (0..shards)
             .map(|shard| {
-                let policy =
-                    levada_policy::build(&choice.name, &choice.parameters, &surroundings)?;
+                let policy = levada_policy::build(&choice.name, &choice.parameters, &surroundings)?;
                 Ok(Mutex::new(Shard { policy, rng: Rng::new(seed ^ u64::from(shard)) }))
             })
             .collect::<Result<Box<[_]>, _>>()?;

@@ -7,7 +7,10 @@ use http::{
 use levada_policy::Pick;
 use std::fmt::Write;
 
-use crate::{body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, node::Node, peers::REFUSED};
+use crate::{
+    body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, node::Node,
+    peers::REFUSED,
+};
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
@@ -25,7 +28,13 @@ pub(crate) fn append_member(headers: &mut HeaderMap, name: HeaderName, member: &
 }
 
 /// Names the peer that served, and why it was chosen where the site shows that (RFC 9209).
-pub(crate) fn next_hop(node: &Node, headers: &mut HeaderMap, peer: &str, asked: &Asked, pick: Pick) {
+pub(crate) fn next_hop(
+    node: &Node,
+    headers: &mut HeaderMap,
+    peer: &str,
+    asked: &Asked,
+    pick: Pick,
+) {
     let mut status = format!("{}; next-hop=\"{peer}\"", node.token);
     if asked.site.settings.debug {
         let policy = asked.site.decider.name();
@@ -73,6 +82,15 @@ pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> 
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+/// What this node as a whole can do (RFC 9110 Sec. 9.3.7): the question is not about any site.
+pub(crate) fn options() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::text(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    response.headers_mut().insert(header::ALLOW, allowed);
     response
 }
 

@@ -48,7 +48,8 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Addresses)) -> Result<(), Sta
     })
 }
 
-/// A node within this process, for tests and for programs that embed one. It stops when dropped.
+/// A node within this process, for tests and for programs that embed one. Dropped, it is gone at once:
+/// what it was doing is cut. [`stop`](Self::stop) lets it end.
 pub struct Running {
     /// Where it can be reached.
     pub addresses: Addresses,
@@ -73,12 +74,13 @@ impl Running {
 
     /// Requests and connections that are counted at this moment: all zero when nothing is going on.
     pub fn counts(&self) -> Counts {
-        let outstanding = self.node.peers.as_ref().map_or(0, |peers| {
-            peers.servers().map(|(node, _)| peers.loads().of(node)).sum()
-        });
+        let outstanding = self
+            .node
+            .peers
+            .as_ref()
+            .map_or(0, |peers| peers.servers().map(|(node, _)| peers.loads().of(node)).sum());
         let servers = self.node.sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
-        let (busy, waiting) =
-            servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
+        let (busy, waiting) = servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
         Counts {
             in_flight: self.node.metrics.in_flight.get(),
             in_service: self.node.capacity.held(),
@@ -157,10 +159,7 @@ impl Sockets {
     }
 }
 
-fn local(
-    listener: &std::net::TcpListener,
-    address: SocketAddr,
-) -> Result<SocketAddr, StartError> {
+fn local(listener: &std::net::TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|why| StartError::Listen { address, why })
 }
 
@@ -177,31 +176,38 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
 /// Opens the doors: the first worker's sockets on this runtime, the others' on threads of their own.
 fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartError> {
     let entrances = entrances(node)?;
-    let places = Arc::new(Semaphore::new(node.settings.limits.connections));
     let mut workers = sockets.workers.into_iter();
     if let Some(first) = workers.next() {
-        accept_all(node, first, &entrances, &places, stop)?;
+        accept_all(node, first, &entrances, stop)?;
     }
     for (index, listeners) in workers.enumerate() {
-        worker(index + 1, node, listeners, &entrances, &places, stop)?;
+        worker(index + 1, node, listeners, &entrances, stop)?;
     }
     if let Some(listener) = sockets.admin {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
     }
-    node.tend();
+    node.tend(stop);
     Ok(())
 }
 
 fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
     let mut entrances = Vec::new();
+    // Peers have places of their own: however many clients there are, the cluster goes on working.
+    let [clients, peers] =
+        [(); 2].map(|()| Arc::new(Semaphore::new(node.settings.limits.connections)));
     for listener in &node.settings.listeners {
         let tls = match listener.tls.is_empty() {
             true => None,
             false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
         };
         let door = Door::Client { tls: tls.is_some() };
-        entrances.push(Arc::new(Entrance { door, tls, h2c: listener.h2c }));
+        entrances.push(Arc::new(Entrance {
+            door,
+            tls,
+            h2c: listener.h2c,
+            places: clients.clone(),
+        }));
     }
     if let Some(peering) = &node.settings.peering {
         let tls = match &peering.trust {
@@ -210,7 +216,12 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
                 Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
             }
         };
-        entrances.push(Arc::new(Entrance { door: Door::Peer, tls, h2c: peering.h2 }));
+        entrances.push(Arc::new(Entrance {
+            door: Door::Peer,
+            tls,
+            h2c: peering.h2,
+            places: peers,
+        }));
     }
     Ok(entrances)
 }
@@ -219,18 +230,11 @@ fn accept_all(
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
     entrances: &[Arc<Entrance>],
-    places: &Arc<Semaphore>,
     stop: &Stop,
 ) -> Result<(), StartError> {
     for (listener, entrance) in listeners.into_iter().zip(entrances) {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(listener::accept(
-            node.clone(),
-            listener,
-            entrance.clone(),
-            places.clone(),
-            stop.clone(),
-        ));
+        tokio::spawn(listener::accept(node.clone(), listener, entrance.clone(), stop.clone()));
     }
     Ok(())
 }
@@ -241,19 +245,16 @@ fn worker(
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
     entrances: &[Arc<Entrance>],
-    places: &Arc<Semaphore>,
     stop: &Stop,
 ) -> Result<(), StartError> {
     let (node, entrances) = (node.clone(), entrances.to_vec());
-    let (places, stop) = (places.clone(), stop.clone());
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StartError::Runtime)?;
+    let stop = stop.clone();
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
     let work = move || {
         upstream::set_worker(index);
         runtime.block_on(async move {
-            if let Err(error) = accept_all(&node, listeners, &entrances, &places, &stop) {
+            if let Err(error) = accept_all(&node, listeners, &entrances, &stop) {
                 tracing::error!(%error, "worker {index} cannot listen");
                 return;
             }
@@ -277,11 +278,9 @@ async fn until_told() {
             .into_iter()
             .filter_map(|kind| unix::signal(kind).ok())
             .collect();
-    std::future::poll_fn(|cx| {
-        match signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
+    std::future::poll_fn(|cx| match signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
+        true => std::task::Poll::Ready(()),
+        false => std::task::Poll::Pending,
     })
     .await;
 }

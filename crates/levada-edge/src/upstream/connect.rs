@@ -35,7 +35,14 @@ pub(crate) struct Wire {
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
     pub(crate) h2: bool,
+    /// Whether a peer is at the other end: what came to it within the bounds for origins must not go
+    /// beyond them by what it has added.
+    pub(crate) peer: bool,
 }
+
+/// Header fields of a peer's response: the hundred that hyper takes from an origin, and what the peer
+/// adds.
+const PEER_HEADERS: usize = 116;
 
 /// Connects a TCP socket, tuned as every connection of a node is.
 pub(crate) async fn tcp(address: &Address, within: Duration) -> Result<TcpStream, Failure> {
@@ -68,22 +75,22 @@ pub(super) async fn open(
 ) -> Result<Sender, Failure> {
     let stream = tcp(address, within).await?;
     let Some(tls) = &wire.tls else {
-        return handshake(TokioIo::new(stream), wire.h2).await;
+        return handshake(TokioIo::new(stream), wire).await;
     };
     let name = ServerName::try_from(address.host.clone()).map_err(|_| Failure::Tls)?;
     let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
-        Ok(Ok(stream)) => handshake(TokioIo::new(stream), wire.h2).await,
+        Ok(Ok(stream)) => handshake(TokioIo::new(stream), wire).await,
         Ok(Err(_)) => Err(Failure::Tls),
         Err(_) => Err(Failure::ConnectTimeout),
     }
 }
 
-async fn handshake<S>(io: TokioIo<S>, h2: bool) -> Result<Sender, Failure>
+async fn handshake<S>(io: TokioIo<S>, wire: &Wire) -> Result<Sender, Failure>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    if h2 {
+    if wire.h2 {
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(Duration::from_secs(10))
@@ -94,11 +101,11 @@ where
         tokio::spawn(async { drop(connection.await) });
         return Ok(Sender::Http2(sender));
     }
-    let (sender, connection) = hyper::client::conn::http1::Builder::new()
-        .max_headers(256)
-        .handshake(io)
-        .await
-        .map_err(|_| Failure::NoResponse)?;
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    if wire.peer {
+        builder.max_headers(PEER_HEADERS);
+    }
+    let (sender, connection) = builder.handshake(io).await.map_err(|_| Failure::NoResponse)?;
     tokio::spawn(async { drop(connection.await) });
     Ok(Sender::Http1(sender))
 }

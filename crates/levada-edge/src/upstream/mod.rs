@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, Uri, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,7 +29,11 @@ pub(crate) use health::{Change, Health, Watched, report, watch};
 pub(crate) use pool::set_worker;
 use pool::{Pool, Sender};
 
-use crate::{body::RequestBody, failure::Failure, settings::Limits};
+use crate::{
+    body::{Progress, RequestBody},
+    failure::Failure,
+    settings::Limits,
+};
 
 /// An origin or a peer, with everything that is shared by the requests to it.
 pub(crate) struct Server {
@@ -91,13 +98,17 @@ pub(crate) struct Exchange {
 pub(crate) struct Lease {
     server: Arc<Server>,
     sender: Option<Sender>,
-    _place: OwnedSemaphorePermit,
+    /// The request's body, which may go on after its response.
+    upload: Option<Arc<Progress>>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Lease {
     /// Gives the connection back: the body has been read to its end.
     pub(crate) fn give_back(&mut self) {
-        if let Some(sender) = self.sender.take() {
+        let Some(sender) = self.sender.take() else { return };
+        // Whoever got a connection that is still busy with an upload would wait for a stranger.
+        if self.upload.as_ref().is_none_or(|upload| upload.ended()) {
             self.server.pool.put(sender);
         }
     }
@@ -141,9 +152,19 @@ impl Server {
     pub(crate) async fn exchange(
         self: &Arc<Self>,
         head: &Head,
-        mut body: RequestBody,
+        body: RequestBody,
     ) -> Result<Exchange, Failure> {
         let place = self.place().await?;
+        self.exchange_at(Some(place), head, body).await
+    }
+
+    async fn exchange_at(
+        self: &Arc<Self>,
+        place: Option<OwnedSemaphorePermit>,
+        head: &Head,
+        mut body: RequestBody,
+    ) -> Result<Exchange, Failure> {
+        let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
         let mut pooled = true;
         loop {
@@ -152,11 +173,18 @@ impl Server {
             let mut sender = match reused {
                 Some(sender) => sender,
                 None => {
-                    connect::open(&self.address, &self.wire, self.bounds.connect_timeout).await?
+                    let within = self.bounds.connect_timeout;
+                    // Boxed: rarely needed, and larger than all the rest of an exchange.
+                    Box::pin(connect::open(&self.address, &self.wire, within)).await?
                 }
             };
-            match self.send(&mut sender, head.with(body)).await {
-                Ok(response) => return Ok(self.leased(response, sender, place)),
+            match self.send(&mut sender, head.with(body), upload.as_deref()).await {
+                Ok(mut response) => {
+                    check(&mut response)?;
+                    let (server, sender) = (self.clone(), Some(sender));
+                    let lease = Lease { server, sender, upload, _place: place };
+                    return Ok(Exchange { response, lease });
+                }
                 Err(Unsent { failure, .. }) if fresh => return Err(failure),
                 Err(Unsent { back: Some(request), .. }) => body = request.into_body(),
                 Err(Unsent { failure: Failure::NoResponse, .. }) if repeatable => {
@@ -178,21 +206,12 @@ impl Server {
         self.waiting.load(Relaxed)
     }
 
-    fn leased(
-        self: &Arc<Self>,
-        response: Response<Incoming>,
-        sender: Sender,
-        place: OwnedSemaphorePermit,
-    ) -> Exchange {
-        let lease = Lease { server: self.clone(), sender: Some(sender), _place: place };
-        Exchange { response, lease }
-    }
-
     async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let _waiting = Waiting::enter(&self.waiting, self.bounds.queue).ok_or(Failure::QueueFull)?;
+        let _waiting =
+            Waiting::enter(&self.waiting, self.bounds.queue).ok_or(Failure::QueueFull)?;
         match tokio::time::timeout(self.bounds.queue_timeout, self.places.clone().acquire_owned())
             .await
         {
@@ -205,10 +224,18 @@ impl Server {
         &self,
         sender: &mut Sender,
         request: Request<RequestBody>,
+        upload: Option<&Progress>,
     ) -> Result<Response<Incoming>, Unsent> {
-        match tokio::time::timeout(self.bounds.response_timeout, sender.send(request)).await {
-            Ok(result) => result.map_err(|(error, back)| Unsent { failure: blame(&error), back }),
-            Err(_) => Err(Unsent { failure: Failure::ResponseTimeout, back: None }),
+        let mut sending = std::pin::pin!(sender.send(request));
+        loop {
+            match tokio::time::timeout(self.bounds.response_timeout, sending.as_mut()).await {
+                Ok(result) => {
+                    return result.map_err(|(error, back)| Unsent { failure: blame(&error), back });
+                }
+                // The server may wait for the end of the request: its time has not begun.
+                Err(_) if upload.is_some_and(Progress::excuses) => {}
+                Err(_) => return Err(Unsent { failure: Failure::ResponseTimeout, back: None }),
+            }
         }
     }
 }
@@ -230,6 +257,32 @@ fn blame(error: &hyper::Error) -> Failure {
     Failure::NoResponse
 }
 
+/// Refuses responses whose framing could be understood in two ways: what hyper tolerates here, the
+/// next recipient may read differently (RFC 9112 Sec. 6.3, 11.2).
+fn check(response: &mut Response<Incoming>) -> Result<(), Failure> {
+    // Nothing here asks for another protocol.
+    if response.status().is_informational() {
+        return Err(Failure::BadResponse);
+    }
+    let headers = response.headers_mut();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let chunked = match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
+        _ => return Err(Failure::BadResponse),
+    };
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+    if chunked {
+        return Err(Failure::BadResponse);
+    }
+    // Several that agree, in one field or more, become one (RFC 9110 Sec. 8.6).
+    let lengths = length.to_str().map_err(|_| Failure::BadResponse)?;
+    let length = lengths.split(',').next().unwrap_or_default().trim();
+    let length: u64 = length.parse().map_err(|_| Failure::BadResponse)?;
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(())
+}
+
 /// Connects and hangs up: whether the server can be reached at all.
 pub(crate) async fn reachable(server: &Server, within: Duration) -> bool {
     connect::tcp(&server.address, within).await.is_ok()
@@ -246,9 +299,12 @@ pub(crate) async fn answers(server: &Arc<Server>, path: &str, host: Option<&Head
 }
 
 impl Server {
-    /// Sends a probe and says whether the answer was good; its body is not waited for.
+    /// Sends a probe and says whether the answer was good; its body is not waited for. It takes no
+    /// place among the requests: a server that is busy must not be taken for a dead one.
     pub(crate) async fn asked(self: &Arc<Self>, head: &Head) -> bool {
-        let Ok(mut exchange) = self.exchange(head, RequestBody::None).await else { return false };
+        let Ok(mut exchange) = self.exchange_at(None, head, RequestBody::None).await else {
+            return false;
+        };
         if hyper::body::Body::is_end_stream(exchange.response.body()) {
             exchange.lease.give_back();
         }

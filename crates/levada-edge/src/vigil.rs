@@ -1,0 +1,184 @@
+//! Deadlines of an HTTP/2 connection that the implementation leaves to its user: for one on which
+//! nothing is asked, and for streams whose client takes nothing of what it asked for.
+//!
+//! Over HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
+//! well and answers pings, while a body waits for a window that never opens.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    body::{BodyError, ResponseBody},
+    settings::Limits,
+};
+
+/// Watches one connection.
+pub(crate) struct Vigil {
+    idle: Duration,
+    send: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Since when there has been no stream.
+    quiet: Instant,
+    next: u64,
+    /// Since when each stream has had something that its client has not taken.
+    streams: HashMap<u64, Option<Instant>>,
+}
+
+/// Why a connection has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Nothing was asked for too long.
+    Idle,
+    /// A client takes nothing.
+    Stalled,
+}
+
+/// One stream under watch; counts until it is dropped.
+pub(crate) struct Stream {
+    vigil: Arc<Vigil>,
+    id: u64,
+}
+
+/// A body under watch.
+pub(crate) struct Watched {
+    body: ResponseBody,
+    stream: Stream,
+}
+
+impl Vigil {
+    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+        let state = State { quiet: Instant::now(), next: 0, streams: HashMap::new() };
+        Arc::new(Self {
+            idle: limits.idle_timeout,
+            send: limits.send_timeout,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// A stream begins.
+    pub(crate) fn stream(self: &Arc<Self>) -> Stream {
+        let mut state = self.state.lock();
+        let id = state.next;
+        state.next += 1;
+        state.streams.insert(id, None);
+        Stream { vigil: self.clone(), id }
+    }
+
+    /// Returns when the connection has to end.
+    pub(crate) async fn over(&self) -> Over {
+        loop {
+            let wake = match self.judge(Instant::now()) {
+                Ok(over) => return over,
+                Err(wake) => wake,
+            };
+            tokio::time::sleep_until(wake).await;
+        }
+    }
+
+    /// Why it has to end, or when to look again.
+    fn judge(&self, now: Instant) -> Result<Over, Instant> {
+        let state = self.state.lock();
+        let (deadline, over) = match state.streams.is_empty() {
+            true => (Some(state.quiet + self.idle), Over::Idle),
+            false => {
+                (state.streams.values().flatten().min().map(|t| *t + self.send), Over::Stalled)
+            }
+        };
+        match deadline {
+            Some(deadline) if deadline <= now => Ok(over),
+            // What begins in the meantime cannot be due before this.
+            deadline => {
+                let next = now + self.idle.min(self.send);
+                Err(deadline.map_or(next, |deadline| deadline.min(next)))
+            }
+        }
+    }
+
+    fn note(&self, id: u64, since: Option<Instant>) {
+        if let Some(stream) = self.state.lock().streams.get_mut(&id) {
+            *stream = since;
+        }
+    }
+}
+
+impl Stream {
+    /// The body with which the stream is answered.
+    pub(crate) fn watch(self, body: ResponseBody) -> Watched {
+        Watched { body, stream: self }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut state = self.vigil.state.lock();
+        state.streams.remove(&self.id);
+        if state.streams.is_empty() {
+            state.quiet = Instant::now();
+        }
+    }
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    /// The implementation asks for a piece when there is a window for it: from one piece to the next
+    /// question it is the client that is waited for.
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        let handed_out = matches!(polled, Poll::Ready(Some(Ok(_))));
+        this.stream.vigil.note(this.stream.id, handed_out.then(Instant::now));
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_counts_without_streams_and_stalls_with_them() {
+        let limits = Limits {
+            idle_timeout: Duration::from_secs(10),
+            send_timeout: Duration::from_secs(3),
+            ..Limits::default()
+        };
+        let vigil = Vigil::new(&limits);
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert!(vigil.judge(later(9)).is_err());
+        assert_eq!(vigil.judge(later(11)), Ok(Over::Idle));
+        let stream = vigil.stream();
+        assert!(vigil.judge(later(100)).is_err(), "this node is waited for");
+        vigil.note(stream.id, Some(later(100)));
+        assert!(vigil.judge(later(102)).is_err());
+        assert_eq!(vigil.judge(later(103)), Ok(Over::Stalled));
+        drop(stream);
+        assert!(vigil.judge(Instant::now()).is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! What clients send that they should not, through the whole of a node.
+
+use std::time::Duration;
+
+use levada_edge::settings::Settings;
+
+use crate::support::*;
+
+async fn world(
+    tweak: impl FnOnce(&mut Settings),
+) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    tweak(&mut settings);
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    (origin, node, at)
+}
+
+#[tokio::test]
+async fn each_fault_gets_its_status_and_reaches_nobody() {
+    let (origin, node, at) = world(|_| {}).await;
+    let many: String = (0..120).map(|n| format!("x-{n}: v\r\n")).collect();
+    let cookie = format!("Cookie: {}\r\n", "c".repeat(40 << 10));
+    let get = |fields: &str| format!("GET /a HTTP/1.1\r\n{fields}\r\n");
+    let host = "Host: a.test\r\n";
+    for (status, what, bytes) in [
+        (421, "unknown host", get("Host: b.test\r\n")),
+        (421, "unknown host with a known suffix", get("Host: xa.test\r\n")),
+        (400, "two hosts", get("Host: a.test\r\nHost: b.test\r\n")),
+        (400, "the same host twice", get("Host: a.test\r\nHost: a.test\r\n")),
+        (400, "no host", get("")),
+        (400, "no host at all", get("Host:\r\n")),
+        (400, "bad host", get("Host: a b\r\n")),
+        (
+            400,
+            "length and coding",
+            get(&format!("{host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n")),
+        ),
+        (400, "bare LF", "GET /a HTTP/1.1\nHost: a.test\n\n".to_owned()),
+        (400, "space before the colon", get(&format!("{host}X : y\r\n"))),
+        (400, "folded", get(&format!("{host}X: y\r\n z\r\n"))),
+        (400, "negative length", get(&format!("{host}Content-Length: -1\r\n"))),
+        (501, "unknown coding", get(&format!("{host}Transfer-Encoding: gzip\r\n"))),
+        (431, "too many fields", get(&format!("{host}{many}"))),
+        (431, "too large a head", get(&format!("{host}{cookie}"))),
+        (414, "too long a line", format!("GET /{} HTTP/1.1\r\n{host}\r\n", "x".repeat(20 << 10))),
+        (505, "version", "GET /a HTTP/2.0\r\nHost: a.test\r\n\r\n".to_owned()),
+        (400, "no version", "GET /a\r\n\r\n".to_owned()),
+        (400, "garbage", "\u{1}\u{2}\u{3}\r\n\r\n".to_owned()),
+        (501, "TRACE", format!("TRACE /a HTTP/1.1\r\n{host}\r\n")),
+        (501, "CONNECT", format!("CONNECT a.test:443 HTTP/1.1\r\n{host}\r\n")),
+        (417, "expectation", get(&format!("{host}Expect: 200-fine\r\n"))),
+        (
+            421,
+            "absolute form with another host",
+            format!("GET http://b.test/a HTTP/1.1\r\n{host}\r\n"),
+        ),
+        (400, "asterisk for a GET", format!("GET * HTTP/1.1\r\n{host}\r\n")),
+    ] {
+        let answer = Wire::saying(at, bytes).await.answer().await;
+        assert_eq!(answer.status, status, "{what}: {answer:?}");
+        assert!(answer.whole, "{what}");
+        settled(&node).await;
+    }
+    assert_eq!(origin.total(), 0);
+}
+
+#[tokio::test]
+async fn absolute_form_is_what_counts() {
+    let (origin, node, at) = world(|_| {}).await;
+    let request = "GET http://A.TEST/x?y HTTP/1.1\r\nHost: b.test\r\n\r\n";
+    assert_eq!(Wire::saying(at, request).await.answer().await.text(), "/x?y");
+    assert_eq!(origin.asked("/x")[0].header("host").unwrap(), HOST);
+    settled(&node).await;
+    assert!(get(at, "/x?y").await.is_hit(), "the same object");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn options_of_the_server_are_the_nodes_own() {
+    let (origin, node, at) = world(|_| {}).await;
+    let answer = Wire::saying(at, head_of("OPTIONS", "*", &[])).await.answer().await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert!(answer.field("allow").contains("GET"), "{answer:?}");
+    assert_eq!(origin.total(), 0);
+    let answer = Wire::saying(at, head_of("OPTIONS", "/a", &[])).await.answer().await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(origin.asked("/a")[0].method, "OPTIONS");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn old_clients_get_one_answer_and_an_end() {
+    let (origin, node, at) = world(|_| {}).await;
+    origin.on("/chunks", Reply::chunked(vec![Piece::Bytes(b"abc".to_vec())]));
+    for (path, body) in [("/a", "/a"), ("/a", "/a"), ("/chunks", "abc")] {
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
+        let mut wire = Wire::saying(at, request).await;
+        let answer = wire.answer().await;
+        assert_eq!((answer.status, answer.text()), (200, body.to_owned()));
+        assert_eq!(answer.header("transfer-encoding"), None, "HTTP/1.0 knows no chunks");
+        assert!(wire.rest().await.is_empty());
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let (_origin, node, at) = world(|_| {}).await;
+    let requests: String = (0..20).map(|n| head_of("GET", &format!("/{}", n % 7), &[])).collect();
+    let mut wire = Wire::saying(at, requests).await;
+    for n in 0..20 {
+        assert_eq!(wire.answer().await.text(), format!("/{}", n % 7));
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn request_smuggled_in_a_body_stays_a_body() {
+    let (origin, node, at) = world(|_| {}).await;
+    let inner = head_of("GET", "/secret", &[]);
+    let post = head_of("POST", "/a", &[("Content-Length", &inner.len().to_string())]) + &inner;
+    let mut wire = Wire::saying(at, post + &head_of("GET", "/b", &[])).await;
+    assert_eq!(wire.answer().await.text(), "/a");
+    assert_eq!(wire.answer().await.text(), "/b");
+    assert_eq!(origin.hits("/secret"), 0);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn upgrade_is_not_passed_and_does_not_hang() {
+    let (origin, node, at) = world(|_| {}).await;
+    let fields = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Version", "13"),
+    ];
+    let mut wire = Wire::saying(at, head_of("GET", "/chat", &fields)).await;
+    let answer = wire.answer().await;
+    assert_eq!((answer.status, answer.header("upgrade")), (200, None));
+    assert_eq!(origin.asked("/chat")[0].header("upgrade"), None);
+    wire.send(head_of("GET", "/b", &[])).await;
+    assert_eq!(wire.answer().await.text(), "/b", "the connection speaks HTTP as before");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn slow_head_gets_408() {
+    let (_origin, node, at) = world(|s| s.limits.head_timeout = Duration::from_millis(300)).await;
+    let mut wire = Wire::saying(at, "GET /a HTTP/1.1\r\nHost: a").await;
+    assert_eq!(wire.answer().await.status, 408);
+    assert!(wire.rest().await.is_empty());
+    // One that trickles is no better.
+    let mut wire = Wire::to(at).await;
+    for byte in b"GET /a HTTP/1.1\r\nHost: a.test\r\nX: ".iter().cycle() {
+        if !wire.try_send(&[*byte]).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn slow_body_gets_408() {
+    let (_origin, node, at) = world(|s| s.limits.body_timeout = Duration::from_millis(300)).await;
+    let post = head_of("POST", "/a", &[("Content-Length", "10")]) + "half";
+    let mut wire = Wire::saying(at, post).await;
+    assert_eq!(wire.answer().await.status, 408);
+    assert!(wire.rest().await.is_empty());
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn idle_connection_is_closed() {
+    let (_origin, node, at) = world(|s| s.limits.idle_timeout = Duration::from_millis(300)).await;
+    let mut silent = Wire::to(at).await;
+    let mut spoken = Wire::saying(at, head_of("GET", "/a", &[])).await;
+    assert_eq!(spoken.answer().await.status, 200);
+    assert!(silent.rest().await.is_empty());
+    assert!(spoken.rest().await.is_empty());
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn client_that_takes_nothing_is_dropped() {
+    let (origin, node, at) = world(|s| s.limits.send_timeout = Duration::from_millis(400)).await;
+    let big = vec![b'x'; 16 << 20];
+    origin.on("/stored", Reply::cached(big.clone()));
+    origin.on("/passed", Reply::ok(big).with("cache-control", "no-store"));
+    for path in ["/passed", "/stored", "/stored"] {
+        let mut wire = Wire::narrow(at).await;
+        wire.send(head_of("GET", path, &[])).await;
+        assert_eq!(wire.head().await.status, 200);
+        settled(&node).await;
+        let rest = wire.rest().await;
+        assert!(rest.len() < 16 << 20, "cut");
+    }
+}
+
+#[tokio::test]
+async fn client_that_vanishes_in_an_answer_leaves_nothing() {
+    let (origin, node, at) = world(|_| {}).await;
+    let big = vec![b'x'; 16 << 20];
+    origin.on("/stored", Reply::cached(big.clone()));
+    origin.on("/passed", Reply::ok(big.clone()).with("cache-control", "no-store"));
+    origin
+        .on("/unknown", Reply::chunked(vec![Piece::Bytes(big)]).with("cache-control", "max-age=9"));
+    for path in ["/passed", "/stored", "/stored", "/unknown"] {
+        let mut wire = Wire::narrow(at).await;
+        wire.send(head_of("GET", path, &[])).await;
+        assert_eq!(wire.head().await.status, 200);
+        drop(wire);
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn client_that_vanishes_in_its_head_leaves_nothing() {
+    let (origin, node, at) = world(|_| {}).await;
+    for part in ["", "G", "GET /a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\nHost: a.test\r\n"] {
+        drop(Wire::saying(at, part).await);
+    }
+    settled(&node).await;
+    assert_eq!(origin.total(), 0);
+    assert_eq!(get(at, "/a").await.status, 200);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn client_that_half_closes_gets_its_answer() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (_origin, node, at) = world(|_| {}).await;
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(head_of("GET", "/half", &[]).as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("/half"), "{answer}");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn clients_that_reset_at_random_leave_nothing() {
+    let (origin, node, at) = world(|_| {}).await;
+    let gate = Gate::new();
+    origin.on("/slow", Reply::cached(vec![b'x'; 1 << 20]).after(&gate));
+    for n in 0..60 {
+        let stream = within(tokio::net::TcpStream::connect(at)).await.unwrap();
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        let mut wire = Wire::over(stream);
+        let path = if n % 2 == 0 { "/slow" } else { "/quick" };
+        wire.send(&head_of("GET", path, &[])[..5 + n % 30]).await;
+        wire.send(head_of("GET", path, &[("X-A", "b")])).await;
+        if n == 40 {
+            gate.open();
+        }
+    }
+    settled(&node).await;
+}

@@ -1,0 +1,17 @@
+//! Nodes under attack: real sockets on loopback, an origin that misbehaves, clients that do worse.
+//!
+//! Every test ends by asserting that nothing is counted any more: whatever happened, no count leaks.
+
+mod support;
+
+mod admin;
+mod cache;
+mod cluster;
+mod health;
+mod http2;
+mod input;
+mod memory;
+mod sharing;
+mod stopping;
+mod upload;
+mod upstream;

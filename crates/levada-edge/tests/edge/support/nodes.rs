@@ -1,0 +1,193 @@
+//! Nodes on loopback, alone and as clusters.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use levada_edge::{
+    Running,
+    settings::{
+        CacheSettings, Delivery, HealthCheck, Limits, Listener, Origin as OriginSetting, Peer,
+        Peering, PolicyChoice, Runtime, Settings, Site, Trust,
+    },
+};
+
+use super::{HOST, get, settled};
+
+pub(crate) const SECRET: &str = "sixteen bytes or more";
+const ANY: &str = "127.0.0.1:0";
+
+/// A node that stands alone before these origins.
+pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
+    Settings {
+        name: "n0".to_owned(),
+        runtime: Runtime::Shared(1),
+        listeners: vec![Listener { address: ANY.parse().unwrap(), tls: Vec::new(), h2c: false }],
+        peering: None,
+        admin: Some(ANY.parse().unwrap()),
+        cache: CacheSettings::default(),
+        sites: vec![site(HOST, origins)],
+        limits: Limits::default(),
+        access_log: None,
+        seed: Some(7),
+    }
+}
+
+pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
+    let origin = |address: &SocketAddr| OriginSetting {
+        tls: false,
+        host: address.ip().to_string(),
+        port: address.port(),
+    };
+    Site {
+        hosts: vec![host.to_owned()],
+        origins: origins.iter().map(origin).collect(),
+        origin_host: None,
+        delivery: Delivery::Proxy,
+        policy: policy("fdr"),
+        health: unwatched(),
+        default_ttl: None,
+        debug: true,
+        cache: true,
+    }
+}
+
+pub(crate) fn policy(name: &str) -> PolicyChoice {
+    PolicyChoice { name: name.to_owned(), ..PolicyChoice::default() }
+}
+
+/// No probes, no ejections: for tests that are about something else.
+pub(crate) fn unwatched() -> HealthCheck {
+    HealthCheck { interval: Duration::ZERO, eject_after: 0, ..HealthCheck::default() }
+}
+
+/// Probes as often as a test can use them.
+pub(crate) fn watched() -> HealthCheck {
+    HealthCheck {
+        interval: Duration::from_millis(50),
+        timeout: Duration::from_secs(2),
+        rise: 2,
+        fall: 2,
+        path: None,
+        eject_after: 3,
+        eject_for: Duration::from_millis(300),
+    }
+}
+
+pub(crate) async fn start(settings: Settings) -> Running {
+    Running::start(settings).await.unwrap()
+}
+
+/// Addresses that are free now; peers have to know them beforehand.
+///
+/// Below the ports that a system gives to outgoing connections: one of those could take an address
+/// before its node does.
+pub(crate) fn reserve(count: usize) -> Vec<SocketAddr> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let candidate = || {
+        let next = std::process::id() * 97 + NEXT.fetch_add(1, Relaxed);
+        SocketAddr::from(([127, 0, 0, 1], 10_000 + (next % 20_000) as u16))
+    };
+    let free = |address: &SocketAddr| std::net::TcpListener::bind(address).is_ok();
+    std::iter::repeat_with(candidate).filter(free).take(count).collect()
+}
+
+/// Nodes that know each other.
+pub(crate) struct Cluster {
+    pub(crate) settings: Vec<Settings>,
+    pub(crate) nodes: Vec<Option<Running>>,
+}
+
+impl Cluster {
+    /// `count` nodes named `n0`, `n1`, ... before `origin`, each changed by `tweak` before it starts.
+    pub(crate) async fn start(
+        count: usize,
+        origin: SocketAddr,
+        tweak: impl Fn(&mut Settings),
+    ) -> Self {
+        let (clients, peers) = (reserve(count), reserve(count));
+        let peer = |index: usize| Peer {
+            name: format!("n{index}"),
+            address: peers[index].to_string(),
+            weight: 1.0,
+            rtt: None,
+            client_url: Some(format!("http://{}", clients[index])),
+        };
+        let settings = |index: usize| {
+            let mut settings = single(&[origin]);
+            settings.name = format!("n{index}");
+            settings.listeners[0].address = clients[index];
+            settings.peering = Some(Peering {
+                listen: peers[index],
+                trust: Trust::Secret(SECRET.to_owned()),
+                h2: false,
+                peers: (0..count).map(peer).collect(),
+                health: unwatched(),
+                slow_start: Duration::ZERO,
+            });
+            tweak(&mut settings);
+            settings
+        };
+        let settings: Vec<Settings> = (0..count).map(settings).collect();
+        let mut nodes = Vec::new();
+        for settings in &settings {
+            nodes.push(Some(start(settings.clone()).await));
+        }
+        Self { settings, nodes }
+    }
+
+    pub(crate) fn node(&self, index: usize) -> &Running {
+        self.nodes[index].as_ref().expect("the node runs")
+    }
+
+    /// Where clients reach a node.
+    pub(crate) fn client(&self, index: usize) -> SocketAddr {
+        self.settings[index].listeners[0].address
+    }
+
+    /// Where peers reach a node.
+    pub(crate) fn peer(&self, index: usize) -> SocketAddr {
+        self.settings[index].peering.as_ref().unwrap().listen
+    }
+
+    /// The node dies.
+    pub(crate) fn kill(&mut self, index: usize) {
+        self.nodes[index] = None;
+    }
+
+    /// The node comes back, with nothing in its memory.
+    pub(crate) async fn revive(&mut self, index: usize) {
+        self.nodes[index] = Some(start(self.settings[index].clone()).await);
+    }
+
+    pub(crate) async fn settled(&self) {
+        for node in self.nodes.iter().flatten() {
+            settled(node).await;
+        }
+    }
+}
+
+/// A page of a node's admin listener.
+pub(crate) async fn admin(node: &Running, target: &str) -> super::Answer {
+    get(node.addresses.admin.unwrap(), target).await
+}
+
+/// A page of a node's admin listener, as JSON.
+pub(crate) async fn admin_json(node: &Running, target: &str) -> serde_json::Value {
+    let answer = admin(node, target).await;
+    assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+/// The value of a metric, all its labels summed up.
+pub(crate) async fn metric(node: &Running, name: &str) -> f64 {
+    let page = admin(node, "/metrics").await.text();
+    let of = |line: &str| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let named = series.split('{').next() == Some(name);
+        named.then(|| value.parse::<f64>().ok()).flatten()
+    };
+    page.lines().filter_map(of).sum()
+}
