@@ -5,12 +5,14 @@
 //! order. A target that is cached goes to the node that caches it; any other replaces the globally
 //! oldest, at the node that has it. Neither looks at load.
 
-use levada_types::{Key, Request};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use levada_types::{Key, Request, weigh};
 
 use crate::lard::TARGETS;
 use crate::modulo::Modulo;
 use crate::per_node::Roster;
-use crate::table::Table;
 use crate::{
     Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
     Policy, Reason, Setting, Surroundings, Tracked,
@@ -49,7 +51,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 roster: Roster::default(),
                 clock: 0,
                 nodes: Vec::new(),
-                slots: Table::new(integer(TARGETS.name) as usize),
+                targets: integer(TARGETS.name) as usize,
+                slots: HashMap::default(),
                 objects: Vec::new(),
                 free: Vec::new(),
                 base: Modulo,
@@ -66,8 +69,10 @@ struct GlobalCache {
     /// Counts uses: the age of an object.
     clock: u64,
     nodes: Vec<NodeCache>,
-    /// Where in `objects` a target is.
-    slots: Table<u32>,
+    /// How many objects are remembered at most.
+    targets: usize,
+    /// Where in `objects` a target is. Never iterated over.
+    slots: HashMap<Key, u32, BuildHasherDefault<Mix>>,
     objects: Vec<Object>,
     /// Places in `objects` that are free.
     free: Vec<u32>,
@@ -115,18 +120,26 @@ impl Policy for GlobalCache {
             return self.base.pick(request, cluster, context);
         };
         self.clock += 1;
-        let known = self.slots.ask(request.key).map(|slot| *slot);
-        let cached = known.map(|slot| self.remove(slot).node).filter(|node| cluster.is_up(*node));
-        let (node, reason) = match cached {
-            Some(node) => (node, Reason::Hash),
-            None => (self.with_room_or_oldest(size, cluster)?, Reason::Least),
-        };
+        if let Some(&slot) = self.slots.get(&request.key) {
+            let Object { node, size: before, .. } = self.objects[slot as usize];
+            if size == before && cluster.is_up(node) {
+                self.unlink(slot);
+                self.link(slot);
+                return Some(Pick { node, reason: Reason::Hash, set_size: 1 });
+            }
+            self.remove(slot);
+            if cluster.is_up(node) {
+                self.store(request.key, size, node);
+                return Some(Pick { node, reason: Reason::Hash, set_size: 1 });
+            }
+        }
+        let node = self.with_room_or_oldest(size, cluster)?;
         self.store(request.key, size, node);
-        Some(Pick { node, reason, set_size: 1 })
+        Some(Pick { node, reason: Reason::Least, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
-        let known = if self.roster.knows(cluster) { self.slots.peek(request.key) } else { None };
+        let known = if self.roster.knows(cluster) { self.slots.get(&request.key) } else { None };
         let cached = known.map(|slot| self.objects[*slot as usize].node);
         let Some(node) = cached.filter(|node| cluster.is_up(*node)) else {
             return Candidates { set_size: 0, ..self.base.candidates(request, cluster) };
@@ -138,8 +151,8 @@ impl Policy for GlobalCache {
     fn tracked(&self) -> Tracked {
         Tracked {
             objects: self.slots.len(),
-            limit: self.slots.limit(),
-            bytes: self.slots.bytes()
+            limit: self.targets,
+            bytes: self.slots.capacity() * (size_of::<(Key, u32)>() + 1)
                 + self.objects.capacity() * size_of::<Object>()
                 + self.free.capacity() * size_of::<u32>(),
         }
@@ -154,7 +167,7 @@ impl GlobalCache {
     /// Nodes of a simulation stay; if they change after all, the foretold caches begin empty.
     fn forget_all(&mut self, cluster: &Cluster) {
         self.nodes = vec![NodeCache::EMPTY; cluster.len()];
-        self.slots = Table::new(self.slots.limit());
+        self.slots.clear();
         self.objects.clear();
         self.free.clear();
     }
@@ -174,13 +187,11 @@ impl GlobalCache {
         while self.nodes[node.get()].bytes + size > self.cache_bytes {
             self.remove(self.nodes[node.get()].oldest);
         }
-        if self.slots.len() == self.slots.limit() {
+        if self.slots.len() == self.targets {
             let oldest = self.nodes.iter().min_by_key(|node| node.oldest_use);
             self.remove(oldest.expect("objects are on nodes").oldest);
         }
-        let cache = &mut self.nodes[node.get()];
-        let (last_use, older) = (self.clock, cache.newest);
-        let object = Object { key, node, size, last_use, older, newer: NONE };
+        let object = Object { key, node, size, last_use: 0, older: NONE, newer: NONE };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.objects[slot as usize] = object;
@@ -191,16 +202,30 @@ impl GlobalCache {
                 self.objects.len() as u32 - 1
             }
         };
-        cache.bytes += size;
-        cache.newest = slot;
-        match older {
-            NONE => (cache.oldest, cache.oldest_use) = (slot, last_use),
-            older => self.objects[older as usize].newer = slot,
-        }
         self.slots.insert(key, slot);
+        self.link(slot);
     }
 
-    fn remove(&mut self, slot: u32) -> Object {
+    fn remove(&mut self, slot: u32) {
+        self.unlink(slot);
+        self.slots.remove(&self.objects[slot as usize].key);
+        self.free.push(slot);
+    }
+
+    /// Makes the object in `slot` the newest of its node, used now.
+    fn link(&mut self, slot: u32) {
+        let object = &mut self.objects[slot as usize];
+        let cache = &mut self.nodes[object.node.get()];
+        let older = std::mem::replace(&mut cache.newest, slot);
+        (object.last_use, object.older, object.newer) = (self.clock, older, NONE);
+        cache.bytes += object.size;
+        match older {
+            NONE => (cache.oldest, cache.oldest_use) = (slot, self.clock),
+            older => self.objects[older as usize].newer = slot,
+        }
+    }
+
+    fn unlink(&mut self, slot: u32) {
         let object = self.objects[slot as usize];
         let cache = &mut self.nodes[object.node.get()];
         cache.bytes -= object.size;
@@ -215,9 +240,24 @@ impl GlobalCache {
             }
             (older, newer) => self.objects[older as usize].newer = newer,
         }
-        self.slots.remove(object.key);
-        self.free.push(slot);
-        object
+    }
+}
+
+/// The hash of a key, which is a hash already: mixed once more for tests, whose keys count up.
+#[derive(Clone, Copy, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |sum, byte| weigh(Key(sum), u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = weigh(Key(key), 0);
     }
 }
 

@@ -2,46 +2,59 @@
 //! the LARD paper proposes for large sites (ASPLOS'98 Sec. 2.5), with clock in place of LRU.
 //!
 //! ```text
-//! slot     0    1    2    3    4    5        linear probing from the key's home slot;
-//! state  [ .  | !  | +  | .  | !  | + ]      no tombstones: a removal moves successors back
-//! key    [    | k1 | k2 |    | k3 | k4 ]     . free   + not asked for since the hand passed
-//! value  [    | v1 | v2 |    | v3 | v4 ]     ! asked for
-//!                    ^ hand
+//! a bucket of 16 ways      0    1    2    3    4    5   ...  15
+//! keys                  [ k0 | k1 | k2 |    | k4 | k5 | ... |   ]
+//! values                [ v0 | v1 | v2 |    | v4 | v5 | ... |   ]
+//! used                     1    1    1    0    1    1   ...   0     one bit each
+//! asked                    0    1    0    0    0    1   ...   0     for again: one bit each
+//!                                    ^ hand
 //! ```
 //!
-//! A full table evicts at the clock's hand: what was asked for again since the last round stays, the
-//! rest goes. A newcomer has not been asked for *again*, so a flood of keys that come once replaces
-//! itself and leaves the working set alone. Keys, values and states lie apart, without padding: a
-//! slot costs 9 bytes and the value, and 4 in 5 slots of a full table are used.
+//! A key has one bucket, so no request looks at more than its 16 ways, whatever keys others have sent:
+//! work is bounded, not only memory. A full bucket evicts the next, from its hand on, that was not asked
+//! for again; once all were, all begin anew. A newcomer has not been asked for *again*, so a flood of keys
+//! that come once replaces itself and leaves the working set alone. Whoever chooses keys for one bucket
+//! evicts the other keys of that bucket, and nothing else.
+//!
+//! Buckets are added while there are fewer than the limit takes, so that nothing is evicted before. All
+//! ways then count towards the limit: a slot costs 8.5 bytes and the value.
 
 use levada_types::{Key, weigh};
+
+use crate::order::scale;
 
 /// See the top of this file.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<V> {
     limit: usize,
     len: usize,
-    hand: usize,
-    states: Vec<State>,
-    keys: Vec<Key>,
-    values: Vec<V>,
+    buckets: Vec<Bucket<V>>,
+    #[cfg(test)]
+    probes: std::cell::Cell<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    Free,
-    Kept,
-    AskedFor,
+#[derive(Clone, Debug)]
+struct Bucket<V> {
+    keys: [Key; WAYS],
+    values: [V; WAYS],
+    used: u16,
+    asked: u16,
+    hand: u8,
 }
 
-const FEWEST_SLOTS: usize = 16;
+/// Bits of `used` and `asked`.
+const WAYS: usize = 16;
 
 impl<V: Clone + Default> Table<V> {
     /// An empty table for at most `limit` objects, and at least one.
     pub(crate) fn new(limit: usize) -> Self {
-        let limit = limit.max(1);
-        Self { limit, len: 0, hand: 0, states: Vec::new(), keys: Vec::new(), values: Vec::new() }
+        Self {
+            limit: limit.max(1),
+            len: 0,
+            buckets: Vec::new(),
+            #[cfg(test)]
+            probes: std::cell::Cell::default(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -54,146 +67,169 @@ impl<V: Clone + Default> Table<V> {
 
     /// Bytes of memory held, without what the values point to.
     pub(crate) fn bytes(&self) -> usize {
-        self.states.capacity() * size_of::<State>()
-            + self.keys.capacity() * size_of::<Key>()
-            + self.values.capacity() * size_of::<V>()
+        self.buckets.capacity() * size_of::<Bucket<V>>()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        let used = self.states.iter().zip(&self.values);
-        used.filter(|(state, _)| **state != State::Free).map(|(_, value)| value)
+        self.buckets.iter().flat_map(|bucket| {
+            let used = (0..WAYS).filter(|way| bucket.used & bit(*way) != 0);
+            used.map(|way| &bucket.values[way])
+        })
     }
 
     /// The value of `key`, without counting as asking for it.
     pub(crate) fn peek(&self, key: Key) -> Option<&V> {
-        self.slot(key).ok().map(|slot| &self.values[slot])
+        let bucket = self.buckets.get(self.home(key))?;
+        self.count_probes(WAYS);
+        bucket.way(key).map(|way| &bucket.values[way])
     }
 
     /// The value of `key`, which has now been asked for.
     #[inline]
     pub(crate) fn ask(&mut self, key: Key) -> Option<&mut V> {
-        let slot = self.slot(key).ok()?;
-        self.states[slot] = State::AskedFor;
-        Some(&mut self.values[slot])
+        let home = self.home(key);
+        self.count_probes(WAYS);
+        let bucket = self.buckets.get_mut(home)?;
+        let way = bucket.way(key)?;
+        bucket.asked |= bit(way);
+        Some(&mut bucket.values[way])
     }
 
-    /// Sets the value of `key`; returns what had to go for it when it is new and the table is full.
+    /// Sets the value of `key`; returns what had to go for it when it is new and there is no room.
     pub(crate) fn insert(&mut self, key: Key, value: V) -> Option<V> {
         if let Some(known) = self.ask(key) {
             *known = value;
             return None;
         }
-        let evicted = if self.len == self.limit { Some(self.evict()) } else { None };
-        if (self.len + 1) * 5 > self.states.len() * 4 {
+        while self.buckets.len() < self.most_buckets() && self.is_full(self.home(key)) {
             self.grow();
         }
-        let slot = self.slot(key).expect_err("it is new");
-        (self.states[slot], self.keys[slot], self.values[slot]) = (State::Kept, key, value);
-        self.len += 1;
-        evicted
-    }
-
-    pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
-        self.slot(key).ok().map(|slot| self.vacate(slot))
+        self.add(key, value)
     }
 
     /// Passes every value through `change`; those for which it returns `None` are forgotten.
     pub(crate) fn update(&mut self, mut change: impl FnMut(V) -> Option<V>) {
-        let before = std::mem::replace(self, Self::new(self.limit));
-        let entries = before.states.into_iter().zip(before.keys).zip(before.values);
-        for ((_, key), value) in entries.filter(|((state, _), _)| *state != State::Free) {
-            if let Some(value) = change(value) {
-                self.insert(key, value);
+        for bucket in &mut self.buckets {
+            for way in (0..WAYS).filter(|way| bucket.used & bit(*way) != 0).collect::<Vec<_>>() {
+                match change(std::mem::take(&mut bucket.values[way])) {
+                    Some(value) => bucket.values[way] = value,
+                    None => {
+                        bucket.used &= !bit(way);
+                        bucket.asked &= !bit(way);
+                        self.len -= 1;
+                    }
+                }
             }
         }
     }
 
-    /// Where `key` is, or else the free slot where it would go (slot 0 before there are slots).
-    #[inline]
-    fn slot(&self, key: Key) -> Result<usize, usize> {
-        if self.states.is_empty() {
-            return Err(0);
+    /// Puts a new key into its bucket, if need be in place of another.
+    fn add(&mut self, key: Key, value: V) -> Option<V> {
+        let (home, ways) = (self.home(key), self.ways(self.home(key)));
+        self.count_probes(WAYS);
+        let bucket = &mut self.buckets[home];
+        let free = (!bucket.used).trailing_zeros() as usize;
+        if free < ways {
+            self.len += 1;
+            bucket.set(free, key, value);
+            return None;
         }
-        let mut slot = self.home(key);
-        // At most 4 in 5 slots are used, so a free one ends the walk.
-        while self.states[slot] != State::Free {
-            if self.keys[slot] == key {
-                return Ok(slot);
-            }
-            slot = self.after(slot);
-        }
-        Err(slot)
+        let way = bucket.victim();
+        let evicted = std::mem::take(&mut bucket.values[way]);
+        bucket.set(way, key, value);
+        Some(evicted)
     }
 
-    /// The slot where the walk for `key` begins. Keys are mixed again: those of one shard, and those
-    /// of tests, are not spread over all 64 bits.
+    /// The bucket of `key`. Keys are mixed again: those of one shard, and those of tests, are not
+    /// spread over all 64 bits.
     #[inline]
     fn home(&self, key: Key) -> usize {
-        let place = u128::from(weigh(key, 0x9e37_79b9_7f4a_7c15));
-        ((place * self.states.len() as u128) >> 64) as usize
+        scale(weigh(key, 0x9e37_79b9_7f4a_7c15), self.buckets.len())
     }
 
-    #[inline]
-    fn after(&self, slot: usize) -> usize {
-        if slot + 1 == self.states.len() { 0 } else { slot + 1 }
+    fn is_full(&self, home: usize) -> bool {
+        let bucket = self.buckets.get(home);
+        bucket.is_none_or(|b| b.used.count_ones() as usize == self.ways(home))
     }
 
-    /// How many steps a walk takes from one slot to another.
-    fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.states.len() - from }
+    fn most_buckets(&self) -> usize {
+        self.limit.div_ceil(WAYS)
     }
 
-    /// Doubles the slots, up to those that `limit` needs.
+    /// How many ways of a bucket are used: when all buckets are there, `limit` is divided among them.
+    fn ways(&self, home: usize) -> usize {
+        let most = self.most_buckets();
+        if self.buckets.len() < most {
+            return WAYS;
+        }
+        self.limit / most + usize::from(home < self.limit % most)
+    }
+
+    /// Doubles the buckets, up to those that `limit` needs.
     fn grow(&mut self) {
-        let most = self.limit + self.limit / 4 + 2;
-        let slots = (self.states.len() * 2).max(FEWEST_SLOTS).min(most);
-        let bigger = Self {
-            states: vec![State::Free; slots],
-            keys: vec![Key(0); slots],
-            values: vec![V::default(); slots],
-            ..Self::new(self.limit)
-        };
-        let before = std::mem::replace(self, bigger);
-        let entries = before.states.into_iter().zip(before.keys).zip(before.values);
-        for ((state, key), value) in entries.filter(|((state, _), _)| *state != State::Free) {
-            let slot = self.slot(key).expect_err("keys differ");
-            (self.states[slot], self.keys[slot], self.values[slot]) = (state, key, value);
-            self.len += 1;
+        let count = (self.buckets.len() * 2).clamp(1, self.most_buckets());
+        let mut bigger = Self::new(self.limit);
+        bigger.buckets.reserve_exact(count);
+        bigger.buckets.resize_with(count, Bucket::empty);
+        for bucket in std::mem::take(&mut self.buckets) {
+            for (way, (key, value)) in (0..).zip(bucket.keys.into_iter().zip(bucket.values)) {
+                if bucket.used & bit(way) == 0 {
+                    continue;
+                }
+                bigger.add(key, value);
+                if bucket.asked & bit(way) != 0 {
+                    bigger.ask(key);
+                }
+            }
         }
+        *self = bigger;
     }
 
-    fn evict(&mut self) -> V {
-        loop {
-            let slot = self.hand;
-            match self.states[slot] {
-                // The hand stays: a successor may have moved into the slot.
-                State::Kept => return self.vacate(slot),
-                State::AskedFor => self.states[slot] = State::Kept,
-                State::Free => {}
-            }
-            self.hand = self.after(slot);
-        }
+    #[cfg(test)]
+    fn count_probes(&self, slots: usize) {
+        self.probes.set(self.probes.get() + slots);
     }
 
-    /// Frees `slot` and moves back every successor whose walk would now end too early (Knuth 6.4,
-    /// algorithm R).
-    fn vacate(&mut self, slot: usize) -> V {
-        let value = std::mem::take(&mut self.values[slot]);
-        let (mut hole, mut next) = (slot, self.after(slot));
-        while self.states[next] != State::Free {
-            let walked = self.distance(self.home(self.keys[next]), next);
-            if walked >= self.distance(hole, next) {
-                self.states[hole] = self.states[next];
-                self.keys[hole] = self.keys[next];
-                self.values.swap(hole, next);
-                hole = next;
-            }
-            next = self.after(next);
-        }
-        self.states[hole] = State::Free;
-        self.len -= 1;
-        value
+    #[cfg(not(test))]
+    #[inline(always)]
+    fn count_probes(&self, _slots: usize) {}
+}
+
+impl<V: Default> Bucket<V> {
+    fn empty() -> Self {
+        let values = std::array::from_fn(|_| V::default());
+        Self { keys: [Key(0); WAYS], values, used: 0, asked: 0, hand: 0 }
     }
+
+    /// Where `key` is. All ways are compared: there is no branch to foretell wrongly.
+    #[inline]
+    fn way(&self, key: Key) -> Option<usize> {
+        let equal = |way: usize| u16::from(self.keys[way] == key) << way;
+        let found = (0..WAYS).fold(0, |found, way| found | equal(way)) & self.used;
+        (found != 0).then(|| found.trailing_zeros() as usize)
+    }
+
+    fn set(&mut self, way: usize, key: Key, value: V) {
+        (self.keys[way], self.values[way]) = (key, value);
+        self.used |= bit(way);
+        self.asked &= !bit(way);
+    }
+
+    /// The first way from the hand on that was not asked for again. When all were, nobody was.
+    fn victim(&mut self) -> usize {
+        if self.asked == self.used {
+            self.asked = 0;
+        }
+        let idle = self.used & !self.asked;
+        let ahead = idle & (u16::MAX << self.hand);
+        let way = if ahead != 0 { ahead } else { idle }.trailing_zeros() as usize;
+        self.hand = ((way + 1) % WAYS) as u8;
+        way
+    }
+}
+
+const fn bit(way: usize) -> u16 {
+    1 << way
 }
 
 #[cfg(test)]
@@ -207,35 +243,71 @@ mod tests {
         let (mut table, mut map, mut rng) = (Table::new(10_000), BTreeMap::new(), Rng::new(1));
         for step in 0..50_000u32 {
             let key = Key(rng.below(3_000) as u64);
-            if rng.below(3) == 0 {
-                assert_eq!(table.remove(key), map.remove(&key));
-            } else {
-                assert_eq!(table.insert(key, step), None);
-                map.insert(key, step);
-            }
+            assert_eq!(table.insert(key, step), None);
+            map.insert(key, step);
             assert_eq!(table.len(), map.len());
         }
-        assert!((0..3_000).all(|key| table.peek(Key(key)) == map.get(&Key(key))));
+        assert!((0..4_000).all(|key| table.peek(Key(key)) == map.get(&Key(key))));
+        assert_eq!(table.values().sum::<u32>(), map.values().sum());
     }
 
     #[test]
     fn a_flood_leaves_the_working_set_alone() {
         let mut table = Table::new(1_000);
+        let working = (0..400).chain(0..400);
+        working.for_each(|key| {
+            table.insert(Key(key), 1u32);
+        });
         for flood in 1_000..100_000 {
-            let working = Key(flood % 500);
-            if table.ask(working).is_none() {
-                table.insert(working, 1u32);
-            }
+            assert!(table.ask(Key(flood % 400)).is_some());
             table.insert(Key(flood), 2);
             assert!(table.len() <= 1_000);
         }
-        assert!((0..500).all(|key| table.peek(Key(key)) == Some(&1)));
-        assert!(table.bytes() <= 1_252 * (9 + 4), "{}", table.bytes());
+        assert_eq!(table.len(), 1_000);
+        assert!(table.bytes() <= 1_000 * 13, "{}", table.bytes());
+    }
+
+    /// Once the clock was one for the whole table: it freed neighbouring slots, walks became as long
+    /// as the runs between them, and a flood of new keys cost tens of microseconds each.
+    #[test]
+    fn a_flood_costs_no_more_work_per_key_than_the_ways_of_a_bucket() {
+        const LIMIT: u64 = 5_000;
+        let (mut table, mut rng) = (Table::new(LIMIT as usize), Rng::new(1));
+        for key in 0..20 * LIMIT {
+            // Some are asked for again, so that hands pass over them.
+            table.ask(Key(rng.below(LIMIT as usize) as u64));
+            let grown = table.buckets.len() == table.most_buckets();
+            table.probes.set(0);
+            assert!(table.ask(Key(key)).is_none());
+            table.insert(Key(key), 1u32);
+            let probes = table.probes.get();
+            assert!(!grown || probes <= 4 * WAYS, "{probes} for key {key}");
+        }
+        assert_eq!(table.len(), LIMIT as usize);
+    }
+
+    #[test]
+    fn keys_that_were_chosen_for_one_bucket_evict_only_each_other() {
+        let mut table = Table::new(1_600);
+        (0..20_000).for_each(|key| {
+            table.insert(Key(key), key);
+        });
+        let others: Vec<_> =
+            (0..20_000).filter(|key| table.home(Key(*key)) != 3).map(Key).collect();
+        let values = |table: &Table<u64>| others.iter().map(|k| table.peek(*k).copied()).collect();
+        let before: Vec<_> = values(&table);
+        for key in (20_000..60_000).map(Key).filter(|key| table.home(*key) == 3).collect::<Vec<_>>()
+        {
+            table.probes.set(0);
+            table.insert(key, key.0);
+            assert!(table.probes.get() <= 4 * WAYS);
+        }
+        assert_eq!(before, values(&table));
     }
 
     #[test]
     fn what_is_not_kept_by_an_update_is_forgotten() {
-        let mut table = Table::new(100);
+        let mut table = Table::new(1_000);
         (0..100).for_each(|key| assert_eq!(table.insert(Key(key), key), None));
         table.update(|value| (value % 2 == 0).then_some(value + 1));
         assert_eq!(table.len(), 50);
