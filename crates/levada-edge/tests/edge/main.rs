@@ -1,6 +1,7 @@
 //! Nodes under attack: real sockets on loopback, an origin that misbehaves, clients that do worse.
 //!
-//! Every test ends by asserting that nothing is counted any more: whatever happened, no count leaks.
+//! A test whose node lives to its end asserts there that nothing is counted any more: whatever happened,
+//! no count leaks.
 
 mod support;
 
