@@ -13,7 +13,7 @@ use levada_types::{Key, Request};
 use crate::{
     Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
     Policy, Reason, Setting, Surroundings, Tracked,
-    choose::{any, least_by},
+    choose::any,
     order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
     view::View,
 };
@@ -242,10 +242,9 @@ impl Dynamic {
         let slot = self.slots.as_ref().map(|slots| slots.of(key));
         let length = slot.map_or(1, |slot| slot.length);
 
-        let mut steps = 0;
-        let mut walk = self.order.walk(key, cluster).inspect(|_| steps += 1);
-        let load = |node| view.load(node, cluster);
-        let least = least_by(walk.by_ref().take(length), load, context.rng)?;
+        let set = self.order.first(key, cluster, length);
+        let (first, mut steps) = (*set.first()?, set.len());
+        let least = view.least(set, cluster, context.rng)?;
         if !busy(&least) {
             let reason = if steps == 1 { Reason::Hash } else { Reason::Replica };
             if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
@@ -254,18 +253,13 @@ impl Dynamic {
             return Some(Pick { node: least, reason, set_size: steps as u32 });
         }
         // Extend the walk. The new length is the steps taken: all nodes, when all are busy.
-        let idle = walk.find(|node| !busy(node));
+        let mut further = self.order.walk(key, cluster).skip(steps).inspect(|_| steps += 1);
+        let idle = further.find(|node| !busy(node));
         if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
             slots.grow(slot, steps, context.now);
         }
-        let set_size = steps as u32;
-        match idle {
-            Some(node) => Some(Pick { node, reason: Reason::Spill, set_size }),
-            None => {
-                let node = self.order.walk(key, cluster).next()?;
-                Some(Pick { node, reason: Reason::Hash, set_size })
-            }
-        }
+        let (node, reason) = idle.map_or((first, Reason::Hash), |node| (node, Reason::Spill));
+        Some(Pick { node, reason, set_size: steps as u32 })
     }
 
     /// Large files: T-R and T-S of the paper.
@@ -282,10 +276,9 @@ impl Dynamic {
                 Some(Pick { node, reason: Reason::Chance, set_size: cluster.up().len() as u32 })
             }
             Large::Set => {
-                let (view, mut set_size) = (self.view, 0);
-                let set = self.order.walk(key, cluster).take(most).inspect(|_| set_size += 1);
-                let node = least_by(set, |node| view.load(node, cluster), context.rng)?;
-                Some(Pick { node, reason: Reason::Replica, set_size })
+                let set = self.order.first(key, cluster, most);
+                let node = self.view.least(set, cluster, context.rng)?;
+                Some(Pick { node, reason: Reason::Replica, set_size: set.len() as u32 })
             }
         }
     }

@@ -235,7 +235,7 @@ impl Policy for LardR {
             set.changed_at(context.now);
         }
         let load = |node: NodeIndex| relative_load(node, cluster);
-        let Some(mut node) = least_by(set.nodes().iter().copied(), load, context.rng) else {
+        let Some(mut node) = least_by(set.nodes(), load, context.rng) else {
             return self.assign(request, cluster, context);
         };
         let most = set.nodes().iter().copied().max_by(|&a, &b| load(a).total_cmp(&load(b)));

@@ -15,7 +15,7 @@ use levada_types::{Request, Rng};
 use crate::{
     Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Parameters, Pick, Policy,
     Reason, Setting, Surroundings,
-    choose::{by_share, least_by},
+    choose::{by_share, one_of},
     order::{Method, ORDER_CACHE, Order, POINTS},
     view::View,
 };
@@ -97,17 +97,11 @@ enum Choice {
 }
 
 impl Choice {
-    fn of(
-        self,
-        set: impl Iterator<Item = NodeIndex>,
-        cluster: &Cluster,
-        rng: &mut Rng,
-    ) -> Option<NodeIndex> {
+    fn of(self, set: &[NodeIndex], cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
         match self {
-            // To choose by chance is to choose the least where all are alike.
-            Self::Chance => least_by(set, |_| (), rng),
+            Self::Chance => one_of(set, rng),
             Self::Nearness => by_share(set, |node| cluster.node(node).distance.recip(), rng),
-            Self::Least(view) => least_by(set, |node| view.load(node, cluster), rng),
+            Self::Least(view) => view.least(set, cluster, rng),
         }
     }
 }
@@ -139,13 +133,10 @@ impl Policy for Replicas {
         cluster: &Cluster,
         context: &mut Context<'_>,
     ) -> Option<Pick> {
-        let mut size = 0;
-        let mut walk = self.order.walk(request.key, cluster);
-        let limit = self.replicas.min(walk.spread());
-        let set = walk.take(limit).inspect(|_| size += 1);
+        let set = self.order.first(request.key, cluster, self.replicas);
         let node = self.choice.of(set, cluster, context.rng)?;
-        let reason = if size == 1 { Reason::Hash } else { Reason::Replica };
-        Some(Pick { node, reason, set_size: size })
+        let reason = if set.len() == 1 { Reason::Hash } else { Reason::Replica };
+        Some(Pick { node, reason, set_size: set.len() as u32 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {

@@ -3,7 +3,9 @@
 //! The proximity strategies of OSDI'02 Sec. 3.3 are the others under an effective view, FDR-Global is
 //! FDR under a global one; so the view is a value and not a policy.
 
-use crate::{Cluster, NodeIndex};
+use levada_types::Rng;
+
+use crate::{Cluster, LoadTable, NodeIndex, choose::least_by};
 
 /// Which load counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,35 +17,44 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The load to compare nodes by, relative to weight.
+    /// The least loaded of `nodes` relative to weight, ties broken by chance.
     ///
     /// An effective load counts the request to come as well: times a distance, no load at all would
     /// make an idle far node look like an idle near one.
     #[inline]
-    pub(crate) fn load(self, node: NodeIndex, cluster: &Cluster) -> f64 {
-        let outstanding = self.outstanding(node, cluster);
+    pub(crate) fn least(
+        self,
+        nodes: &[NodeIndex],
+        cluster: &Cluster,
+        rng: &mut Rng,
+    ) -> Option<NodeIndex> {
+        let loads = self.loads(cluster);
         if cluster.even() && !self.effective {
-            return outstanding;
+            return least_by(nodes, |node| loads.of(node), rng);
         }
-        let n = cluster.node(node);
-        let load = if self.effective { (outstanding + 1.0) * n.distance } else { outstanding };
-        load / n.weight
+        let load = |node| {
+            let (n, outstanding) = (cluster.node(node), f64::from(loads.of(node)));
+            let load = if self.effective { (outstanding + 1.0) * n.distance } else { outstanding };
+            if cluster.even() { load } else { load / n.weight }
+        };
+        least_by(nodes, load, rng)
     }
 
     /// Whether `node` has `threshold` requests outstanding per weight of 1. Effective load is
     /// outstanding times distance here, so that at equal distances both views call the same nodes busy.
     #[inline]
     pub(crate) fn busy(self, node: NodeIndex, cluster: &Cluster, threshold: f64) -> bool {
-        let outstanding = self.outstanding(node, cluster);
+        let outstanding = f64::from(self.loads(cluster).of(node));
         let n = cluster.node(node);
         let load = if self.effective { outstanding * n.distance } else { outstanding };
         load >= threshold * n.weight
     }
 
-    fn outstanding(self, node: NodeIndex, cluster: &Cluster) -> f64 {
+    #[inline]
+    fn loads(self, cluster: &Cluster) -> &LoadTable {
         match cluster.global_loads() {
-            Some(everyone) if self.global => f64::from(everyone.of(node)),
-            _ => f64::from(cluster.load(node)),
+            Some(everyone) if self.global => everyone,
+            _ => cluster.loads(),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Remembered orders: a direct-mapped table of cache lines, and a small one for whole orders.
 //!
-//! Nearly every walk ends within the first few nodes, so that a line of 64 bytes holds what it
-//! needs:
+//! Nearly every walk ends within the first few nodes, so that half a line of the processor's cache
+//! holds what it needs:
 //!
 //! ```text
-//! | key 8 | depth 1 | spread 1 | used 2 | first 13 nodes, 4 each |
+//! | key 8 | first 10 nodes, 2 each | depth 1 | spread 1 | used 1 | 1 free |
 //! ```
 //!
 //! A line that was used since the last object passed it over is not given up to the next: that one's
@@ -19,7 +19,10 @@ use super::Table;
 use crate::NodeIndex;
 
 /// Nodes in a line.
-pub(super) const LINE: usize = 13;
+pub(super) const LINE: usize = 10;
+
+/// The largest cluster whose nodes fit into lines. Orders of a larger one are all deep.
+const MOST_NODES: usize = 1 << 16;
 
 #[derive(Clone)]
 pub(super) struct Cache {
@@ -28,13 +31,13 @@ pub(super) struct Cache {
 }
 
 #[derive(Clone, Copy)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Line {
     key: Key,
+    nodes: [u16; LINE],
     depth: u8,
     spread: u8,
     used: bool,
-    nodes: [NodeIndex; LINE],
 }
 
 /// Where one key is or would be.
@@ -54,8 +57,7 @@ struct Deep {
 impl Cache {
     /// Room for `entries` orders besides that of the walk under way, which is the last line.
     pub(super) fn new(entries: usize) -> Self {
-        let nodes = [NodeIndex(0); LINE];
-        let empty = Line { key: Key(0), depth: 0, spread: 0, used: false, nodes };
+        let empty = Line { key: Key(0), nodes: [0; LINE], depth: 0, spread: 0, used: false };
         Self {
             lines: vec![empty; entries + 1].into(),
             deep: vec![Deep::default(); entries.div_ceil(64).max(1)].into(),
@@ -90,9 +92,25 @@ impl Cache {
     pub(super) fn known(&self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
         let line = &self.lines[place.line];
         if line.key == key && position < usize::from(line.depth) {
-            return line.nodes.get(position).copied();
+            return line.nodes.get(position).map(|node| NodeIndex(u32::from(*node)));
         }
         None
+    }
+
+    /// The first `count` nodes of the order of `key`, if its line holds as many.
+    #[inline]
+    pub(super) fn first(
+        &self,
+        key: Key,
+        place: Place,
+        count: usize,
+    ) -> Option<impl Iterator<Item = NodeIndex>> {
+        let line = &self.lines[place.line];
+        if line.key != key || count > usize::from(line.depth) {
+            return None;
+        }
+        let nodes = line.nodes.get(..count)?;
+        Some(nodes.iter().map(|node| NodeIndex(u32::from(*node))))
     }
 
     /// Works the order of `key` out to `position` or beyond: to `usual` at first, then further in
@@ -109,7 +127,7 @@ impl Cache {
         if position >= all {
             return None;
         }
-        if position >= LINE || usual > LINE {
+        if position >= LINE || usual > LINE || all > MOST_NODES {
             return self.deep[place.deep].nth(key, position, usual, table);
         }
         let line = &mut self.lines[place.line];
@@ -117,9 +135,11 @@ impl Cache {
         let depth = usual.max(position + 1).max(held * LEAP).min(LINE).min(all);
         line.used &= line.key == key;
         line.key = key;
-        line.spread = table.fill(key, &mut line.nodes[..depth]).min(LINE) as u8;
+        let mut nodes = [NodeIndex(0); LINE];
+        line.spread = table.fill(key, &mut nodes[..depth]).min(LINE) as u8;
         line.depth = depth as u8;
-        Some(line.nodes[position])
+        line.nodes = nodes.map(|node| node.0 as u16);
+        Some(nodes[position])
     }
 
     /// The spread of the order of `key`, which has just been looked at.

@@ -47,29 +47,34 @@ impl Hrw {
         match out.len() {
             0 => {}
             1 => out[0] = self.nodes[highest(scored)],
-            few if few <= LINE && self.weights.is_none() => self.filter(scored, out),
+            few if few <= LINE && self.weights.is_none() => self.filter(key, out),
             _ => self.sort(scored.collect(), out),
         }
     }
 
     /// The few highest: those above a score that somewhat more than enough should reach, sorted. When
     /// too few or too many do, all are sorted.
-    fn filter(&self, scored: impl Iterator<Item = (u64, usize)> + Clone, out: &mut [NodeIndex]) {
+    fn filter(&self, key: Key, out: &mut [NodeIndex]) {
         const ROOM: usize = 32;
         let few = out.len() as f64;
         let part = (few + 2.0 * few.sqrt() + 1.0) / self.nodes.len() as f64;
         let bar = ((1.0 - part).max(0.0) * u64::MAX as f64) as u64;
-        let (mut best, mut reached) = ([(0, 0); ROOM], 0);
-        for (score, i) in scored.clone() {
+        let (mut best, mut reached) = ([0u32; ROOM], 0);
+        for (i, party) in (0..).zip(&self.parties) {
             // Written whether it counts or not: a branch would be foretold wrongly too often.
-            best[reached % ROOM] = (score, i);
-            reached += usize::from(score >= bar);
+            best[reached % ROOM] = i;
+            reached += usize::from(weigh(key, *party) >= bar);
         }
         if reached < out.len() || reached > ROOM {
+            let scored = self.parties.iter().enumerate().map(|(i, p)| (weigh(key, *p), i));
             return self.sort(scored.collect(), out);
         }
-        best[..reached].sort_unstable_by(descending);
-        for (place, (_, i)) in out.iter_mut().zip(best) {
+        let mut scored = best.map(|i| (0, i as usize));
+        for (score, i) in &mut scored[..reached] {
+            *score = weigh(key, self.parties[*i]);
+        }
+        scored[..reached].sort_unstable_by(descending);
+        for (place, (_, i)) in out.iter_mut().zip(scored) {
             *place = self.nodes[i];
         }
     }

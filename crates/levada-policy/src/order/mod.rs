@@ -43,6 +43,8 @@ pub(crate) struct Order {
     depth: usize,
     built: Option<(u64, Table)>,
     cache: Cache,
+    // What `first` returns, kept for its memory.
+    set: Vec<NodeIndex>,
 }
 
 impl Order {
@@ -59,7 +61,24 @@ impl Order {
             Method::Ring | Method::Spread => given(parameters, &POINTS),
         };
         let entries = given(parameters, &ORDER_CACHE) / u64::from(surroundings.shards);
-        Self { method, points, depth, built: None, cache: Cache::new(entries as usize) }
+        let cache = Cache::new(entries as usize);
+        Self { method, points, depth, built: None, cache, set: Vec::new() }
+    }
+
+    /// The set of `key`: the first `count` nodes of its walk, and at most those that the order itself
+    /// puts into the set (the distinct servers closest to the points of R-CHash).
+    pub(crate) fn first(&mut self, key: Key, cluster: &Cluster, count: usize) -> &[NodeIndex] {
+        let mut set = std::mem::take(&mut self.set);
+        set.clear();
+        let mut walk = self.walk(key, cluster);
+        let count = count.min(walk.spread());
+        if let Some(nodes) = walk.remembered(count) {
+            set.extend(nodes);
+        } else {
+            set.extend(walk.take(count));
+        }
+        self.set = set;
+        &self.set
     }
 
     /// Walks the order of `key` over the nodes of `cluster` that take it.
@@ -163,9 +182,19 @@ enum Filter {
 }
 
 impl Walk<'_> {
-    /// How many nodes the order itself puts into the set of the key: the distinct servers closest to
-    /// the points of R-CHash. Other methods set no limit.
-    pub(crate) fn spread(&mut self) -> usize {
+    /// The first `count` nodes, when all nodes take all keys and these are remembered in one line.
+    #[inline]
+    fn remembered(&mut self, count: usize) -> Option<impl Iterator<Item = NodeIndex>> {
+        let count = count.min(self.unseen);
+        if self.filter != Filter::None {
+            return None;
+        }
+        self.order.nth(self.key, self.place, count.checked_sub(1)?)?;
+        self.order.cache.first(self.key, self.place, count)
+    }
+
+    /// How many nodes the order itself puts into the set of the key. Only R-CHash sets a limit.
+    fn spread(&mut self) -> usize {
         if self.order.method != Method::Spread || self.unseen == 0 {
             return usize::MAX;
         }
@@ -237,9 +266,9 @@ impl Table {
 pub(crate) const ORDER_CACHE: Parameter = Parameter {
     name: "order_cache",
     kind: Kind::Integer(0, 1 << 24),
-    default: Setting::Integer(65_536),
+    default: Setting::Integer(262_144),
     unit: "objects",
-    help: "How many hash orders are remembered, at 64 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
+    help: "How many hash orders are remembered, at 32 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
 };
 
 /// How finely the circle is divided.
