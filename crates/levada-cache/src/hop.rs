@@ -41,11 +41,14 @@ pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
+    // One walk over what is there, instead of a search for each name: most messages have none of
+    // them, or `Connection: keep-alive` alone.
+    let found: Vec<HeaderName> = headers.keys().filter(|n| is_hop_by_hop(n)).cloned().collect();
+    if found.contains(&header::CONNECTION) {
         let names: Vec<HeaderName> = nominated(headers).collect();
         strip_fields(headers, &names);
     }
-    strip_fields(headers, &HOP_BY_HOP);
+    strip_fields(headers, &found);
 }
 
 /// The fields that `Connection` names. Those without which a message would change its meaning are

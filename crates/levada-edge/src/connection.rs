@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
+use http::{HeaderValue, Request};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -42,10 +42,20 @@ pub(crate) enum Door {
 }
 
 /// Who asks, and by which door.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(crate) door: Door,
     pub(crate) client: IpAddr,
+    /// The client's address as a field value, written once for all requests of the connection.
+    pub(crate) address: HeaderValue,
+}
+
+impl Visit {
+    fn new(door: Door, client: IpAddr) -> Arc<Self> {
+        let address = HeaderValue::try_from(client.to_string());
+        let address = address.unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        Arc::new(Self { door, client, address })
+    }
 }
 
 /// What a listener is for and what it speaks.
@@ -82,13 +92,13 @@ pub(crate) async fn serve(
     stop: Stop,
 ) {
     node.metrics.connections.inc();
-    let visit = Visit { door: entrance.door, client };
+    let visit = Visit::new(entrance.door, client);
     let ending = match &entrance.tls {
-        Some(tls) => encrypted(&node, visit, tls, stream, stop).await,
+        Some(tls) => encrypted(&node, &visit, tls, stream, stop).await,
         None if entrance.h2c && speaks_h2(&node, &stream, &stop).await => {
-            http2(&node, visit, stream, stop).await
+            http2(&node, &visit, stream, stop).await
         }
-        None => http1(&node, visit, stream, stop).await,
+        None => http1(&node, &visit, stream, stop).await,
     };
     node.metrics.connections.dec();
     node.metrics.ended(ending);
@@ -100,7 +110,7 @@ pub(crate) async fn serve(
 
 async fn encrypted(
     node: &Arc<Node>,
-    visit: Visit,
+    visit: &Arc<Visit>,
     tls: &TlsAcceptor,
     stream: TcpStream,
     stop: Stop,
@@ -125,7 +135,7 @@ async fn encrypted(
     }
 }
 
-async fn http1<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Ending
+async fn http1<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -> Ending
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -167,16 +177,16 @@ where
     ledger.ending()
 }
 
-async fn http2<S>(node: &Arc<Node>, visit: Visit, stream: S, stop: Stop) -> Ending
+async fn http2<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -> Ending
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &bounds(node, visit.door);
     let vigil = Vigil::new(limits);
     let service = service_fn(|request: Request<Incoming>| {
-        let (node, stream) = (node.clone(), vigil.stream());
+        let (node, visit, stream) = (node.clone(), visit.clone(), vigil.stream());
         async move {
-            let response = pipeline::serve(&node, visit, request).await;
+            let response = pipeline::serve(&node, &visit, request).await;
             Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
         }
     });

@@ -14,8 +14,8 @@ use crate::{
     clock,
     fill::{Passed, Writer},
     forward,
-    identify::Asked,
     node::Node,
+    pipeline::Errand,
     sites::Site,
     store::{Object, StoredHead},
     upstream::{Exchange, Head},
@@ -37,13 +37,9 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    pub(crate) fn new(
-        node: &Arc<Node>,
-        asked: &Asked,
-        mut head: Head,
-        fields: HeaderMap,
-        stored: Option<Arc<Object>>,
-    ) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, stored: Option<Arc<Object>>) -> Self {
+        let asked = &errand.asked;
+        let mut head = forward::onward(node, errand);
         let none = HeaderMap::new();
         let validators = stored.as_ref().map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
@@ -55,7 +51,7 @@ impl Fetch {
             key: asked.key,
             identity: asked.identity.clone(),
             head,
-            asked: fields,
+            asked: errand.parts.headers.clone(),
             stored,
         }
     }

@@ -1,13 +1,11 @@
 //! Requests to other servers: what they carry, and the tries until one has answered.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{self, COOKIE, HOST, VIA},
-    request::Parts,
 };
-use levada_cache::strip_request;
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
 
@@ -19,6 +17,7 @@ use crate::{
     node::Node,
     passage::Passage,
     peers::{PEER, Peers, REFUSED},
+    pipeline::Errand,
     redirect::retried,
     respond::append_member,
     sites::Site,
@@ -42,22 +41,24 @@ impl From<Failure> for Failed {
 }
 
 /// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
-pub(crate) fn onward(node: &Node, asked: &Asked, parts: Parts, visit: Visit) -> Head {
-    let Parts { method, mut headers, .. } = parts;
-    strip_request(&mut headers);
+pub(crate) fn onward(node: &Node, errand: &Errand) -> Head {
+    let Errand { visit, asked, parts, .. } = errand;
+    let mut headers = parts.headers.clone();
     headers.remove(PEER);
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
     if visit.door != Door::Peer {
-        forwarded(&mut headers, asked, visit.client);
+        forwarded(&mut headers, asked, visit);
     }
     append_member(&mut headers, CDN_LOOP, &HeaderValue::from_static(CDN_ID));
     append_member(&mut headers, VIA, &node.via);
     if let Ok(host) = HeaderValue::from_str(&asked.host) {
         headers.insert(HOST, host);
     }
-    let uri = asked.target().parse().unwrap_or_default();
-    Head { method, uri, headers, version: Version::HTTP_11 }
+    // An absolute form, or a pass, is not for the next server to see.
+    let plain = parts.uri.authority().is_none() && !asked.passed;
+    let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
+    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11 }
 }
 
 /// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113
@@ -81,14 +82,12 @@ pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
 
 /// Who asked, by which name and protocol: a client's own claims are replaced where they would be
 /// believed, and kept as history in `X-Forwarded-For`.
-fn forwarded(headers: &mut HeaderMap, asked: &Asked, client: IpAddr) {
+fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit) {
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static(asked.scheme));
     if let Ok(host) = HeaderValue::from_str(&asked.host) {
         headers.insert(FORWARDED_HOST, host);
     }
-    if let Ok(client) = HeaderValue::from_str(&client.to_string()) {
-        append_member(headers, FORWARDED_FOR, &client);
-    }
+    append_member(headers, FORWARDED_FOR, &visit.address);
 }
 
 /// Asks the site's origins, one after another where that is safe, until one answers.
@@ -142,9 +141,7 @@ pub(crate) async fn to_origin(
 pub(crate) async fn to_peer(
     node: &Arc<Node>,
     peers: &Arc<Peers>,
-    asked: &Asked,
-    parts: &Parts,
-    visit: Visit,
+    errand: &Errand,
     first: Pick,
     passage: &mut Passage,
 ) -> Option<(Exchange, Pick)> {
@@ -152,7 +149,7 @@ pub(crate) async fn to_peer(
     if pick.node == peers.me() {
         return None;
     }
-    let head = onward(node, asked, parts.clone(), visit);
+    let (head, asked) = (onward(node, errand), &errand.asked);
     let mut tried: Vec<NodeIndex> = Vec::new();
     while pick.node != peers.me() {
         passage.outstanding = Some(peers.loads().begin(pick.node));

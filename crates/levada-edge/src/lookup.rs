@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use http::{Method, header, request::Parts};
-use levada_cache::{Forwarded, RequestDirectives, Serve, serve, serve_missing};
+use http::Method;
+use hyper::body::Body;
+use levada_cache::{Asked as Wanted, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
 
-use crate::{clock, identify::Asked, node::Node, store::Object};
+use crate::{clock, node::Node, pipeline::Errand, store::Object};
 
 /// What a lookup found.
 pub(crate) enum Found {
@@ -36,19 +37,19 @@ pub(crate) struct Order {
     pub(crate) directives: RequestDirectives,
 }
 
-/// Looks a request up. `parts` is the client's head; the request has no body if `bodiless`.
-pub(crate) fn lookup(node: &Node, asked: &Asked, parts: &Parts, bodiless: bool) -> Found {
+/// Looks a request up.
+pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
+    let Errand { asked, parts, body, .. } = errand;
     if !asked.site.settings.cache {
         return Found::Bypass(Forwarded::Bypass, "off");
     }
-    if !levada_cache::is_cache_method(&parts.method) || !bodiless {
+    if !levada_cache::is_cache_method(&parts.method) || !body.is_end_stream() {
         return Found::Bypass(Forwarded::Method, "method");
     }
-    let directives = RequestDirectives::of(&parts.headers);
+    let Wanted { directives, range: ranged, .. } = Wanted::of(&parts.headers);
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
     let order = |stored, why| Order { key: sought.key, stored, why, directives };
     let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
-    let ranged = parts.headers.contains_key(header::RANGE);
     let Some(object) = sought.object else {
         return match serve_missing(&directives) {
             Serve::GatewayTimeout => Found::Nothing,

@@ -1,6 +1,10 @@
 //! What operators watch, in Prometheus' text format: base units, `_total`, never a URL as a label.
 
-use std::{fmt::Write, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    fmt::Write,
+    sync::{OnceLock, atomic::AtomicU64},
+    time::Duration,
+};
 
 use http::StatusCode;
 use levada_policy::Pick;
@@ -67,6 +71,8 @@ pub(crate) struct EndingLabels {
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
+    /// The counters of 200, by listener and cache result: nearly every request's.
+    ok: [[OnceLock<Counter>; CacheResult::COUNT]; 2],
     bytes: Counter,
     durations: Histogram,
     pub(crate) in_flight: Gauge,
@@ -102,6 +108,7 @@ impl Metrics {
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("build_info", "The version that runs", build);
         Self {
+            ok: Default::default(),
             requests: register!("http_requests", "Requests answered", Family::default()),
             bytes: register!("http_response_bytes", "Bytes of bodies sent", Counter::default()),
             durations: register!(
@@ -185,17 +192,26 @@ impl Metrics {
         bytes: u64,
         elapsed: Duration,
     ) {
-        let labels = RequestLabels {
-            listener: Word(if from_peer { "peer" } else { "client" }),
-            code: status.as_u16(),
-            cache: Word(cache.as_str()),
-        };
-        self.requests.get_or_create(&labels).inc();
+        let ok = &self.ok[usize::from(from_peer)][cache as usize];
+        if status == StatusCode::OK {
+            ok.get_or_init(|| self.counter(from_peer, status, cache)).inc();
+        } else {
+            self.counter(from_peer, status, cache).inc();
+        }
         self.bytes.inc_by(bytes);
         self.durations.observe(elapsed.as_secs_f64());
         if cache == CacheResult::Collapsed {
             self.collapsed.inc();
         }
+    }
+
+    fn counter(&self, from_peer: bool, status: StatusCode, cache: CacheResult) -> Counter {
+        let labels = RequestLabels {
+            listener: Word(if from_peer { "peer" } else { "client" }),
+            code: status.as_u16(),
+            cache: Word(cache.as_str()),
+        };
+        self.requests.get_or_create_owned(&labels)
     }
 
     pub(crate) fn upstream(&self, kind: &'static str, status: StatusCode) {

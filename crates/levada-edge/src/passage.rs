@@ -6,13 +6,12 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
-use http::{HeaderValue, Method, Request, StatusCode, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, Method, StatusCode, Version, header};
 use levada_policy::{Outcome, Outstanding, Pick};
 
 use crate::{
-    admission::InService, body::BodyError, connection::Visit, forward::Failed, identify::Asked,
-    node::Node, redirect::Decider, settings::LogFormat,
+    admission::InService, body::BodyError, forward::Failed, node::Node, pipeline::Errand,
+    redirect::Decider, settings::LogFormat,
 };
 
 /// What a request's answer came from, in nginx's words for a cache's results.
@@ -37,6 +36,9 @@ pub(crate) enum CacheResult {
 }
 
 impl CacheResult {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 8;
+
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -108,24 +110,19 @@ impl Passage {
     }
 
     /// Notes who asks for what, if there is a log to be written.
-    pub(crate) fn note(
-        &mut self,
-        node: &Node,
-        asked: &Asked,
-        visit: Visit,
-        of: &Request<Incoming>,
-    ) {
+    pub(crate) fn note(&mut self, node: &Node, errand: &Errand) {
         if node.access_log.is_none() {
             return;
         }
-        let field = |name| of.headers().get(name).cloned();
+        let Errand { visit, asked, parts, .. } = errand;
+        let field = |name| parts.headers.get(name).cloned();
         self.line = Some(Box::new(Line {
             client: visit.client,
-            method: of.method().clone(),
+            method: parts.method.clone(),
             scheme: asked.scheme,
             host: asked.host.clone(),
             target: asked.target().to_owned(),
-            version: of.version(),
+            version: parts.version,
             referer: field(header::REFERER),
             user_agent: field(header::USER_AGENT),
             upstream: None,

@@ -29,8 +29,9 @@ use crate::{
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     respond,
+    sites::Site,
     store::{Object, StoredHead},
-    upstream::Exchange,
+    upstream::{Exchange, Head},
 };
 
 type Answer = Result<Response<ResponseBody>, Failed>;
@@ -41,14 +42,14 @@ type Answer = Result<Response<ResponseBody>, Failed>;
 /// pay for the room that a fetch would need.
 pub(crate) async fn serve(
     node: &Arc<Node>,
-    visit: Visit,
+    visit: &Arc<Visit>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let mut passage = Passage::begin(node, visit.door == Door::Peer);
-    let answer = match admit(node, visit.door, &request) {
-        Admission::Asked(asked) => {
-            passage.note(node, &asked, visit, &request);
-            route(node, visit, asked, request, &mut passage).await
+    let answer = match admit(node, visit, request) {
+        Admission::Errand(errand) => {
+            passage.note(node, &errand);
+            route(node, errand, &mut passage).await
         }
         Admission::Answered(response) => Ok(response),
         Admission::Refused(failure) => Err(failure.into()),
@@ -61,15 +62,23 @@ pub(crate) async fn serve(
     response.map(|body| body.with(passage))
 }
 
+/// A request that has been admitted, on its way down this file.
+pub(crate) struct Errand {
+    pub(crate) visit: Arc<Visit>,
+    pub(crate) asked: Asked,
+    pub(crate) parts: Parts,
+    pub(crate) body: Incoming,
+}
+
 enum Admission {
-    Asked(Asked),
+    Errand(Box<Errand>),
     Answered(Response<ResponseBody>),
     Refused(Failure),
 }
 
 /// Who may ask, and for what.
-fn admit(node: &Node, door: Door, request: &Request<Incoming>) -> Admission {
-    if door == Door::Peer {
+fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admission {
+    if visit.door == Door::Peer {
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
             return Admission::Refused(Failure::NoPeer);
         }
@@ -80,44 +89,40 @@ fn admit(node: &Node, door: Door, request: &Request<Incoming>) -> Admission {
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admission::Answered(respond::options());
     }
-    match identify(node, door, request) {
-        Ok(asked) => Admission::Asked(asked),
-        Err(failure) => Admission::Refused(failure),
-    }
+    let asked = match identify(node, visit.door, &request) {
+        Ok(asked) => asked,
+        Err(failure) => return Admission::Refused(failure),
+    };
+    let (mut parts, body) = request.into_parts();
+    // Before anything is selected by them: what the origin does not see must not choose a variant.
+    strip_request(&mut parts.headers);
+    Admission::Errand(Box::new(Errand { visit: visit.clone(), asked, parts, body }))
 }
 
 /// Where the request is served: here, by a peer through this node, or by a peer that the client is
 /// sent to.
-async fn route(
-    node: &Arc<Node>,
-    visit: Visit,
-    asked: Asked,
-    request: Request<Incoming>,
-    passage: &mut Passage,
-) -> Answer {
+async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
+    let Errand { visit, asked, parts, body } = &*errand;
     asked.site.count();
-    let (mut parts, body) = request.into_parts();
-    // Before anything is selected by them: what the origin does not see must not choose a variant.
-    strip_request(&mut parts.headers);
     // A request that was forwarded once is served here; one that changes something is the origin's.
     let settled = visit.door == Door::Peer || asked.passed;
     let peers =
         node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_end_stream());
     let Some(peers) = peers else {
-        return here(node, visit, &asked, parts, body, passage).await;
+        return here(node, errand, passage).await;
     };
-    let pick = redirect(node, peers, &asked)?;
+    let pick = redirect(node, peers, asked)?;
     passage.decided(&asked.site.decider, pick);
     if asked.site.redirects() && pick.node != peers.me() {
-        return away(node, peers, &asked, pick.node);
+        return away(node, peers, asked, pick.node);
     }
     let Some((exchange, pick)) =
-        Box::pin(forward::to_peer(node, peers, &asked, &parts, visit, pick, passage)).await
+        Box::pin(forward::to_peer(node, peers, &errand, pick, passage)).await
     else {
         passage.outstanding = Some(peers.loads().begin(peers.me()));
-        return here(node, visit, &asked, parts, body, passage).await;
+        return here(node, errand, passage).await;
     };
-    Ok(relay(node, &asked, exchange, pick, passage))
+    Ok(relay(node, asked, exchange, pick, passage))
 }
 
 /// The node that the policy chooses.
@@ -159,32 +164,26 @@ fn relay(
 }
 
 /// Served by this node: from its store, by a fetch, or by the origin for this request alone.
-async fn here(
-    node: &Arc<Node>,
-    visit: Visit,
-    asked: &Asked,
-    parts: Parts,
-    body: Incoming,
-    passage: &mut Passage,
-) -> Answer {
+async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
     passage.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
-    let response = match lookup(node, asked, &parts, body.is_end_stream()) {
+    let key = errand.asked.key;
+    let response = match lookup(node, &errand) {
         Found::Stored { object, age, ttl, refresh } => {
             passage.cache = CacheResult::Hit;
             if let Some(order) = refresh {
-                drop(join(node, visit, asked, &parts, order));
+                drop(join(node, &errand, order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
-            stored(node, &parts, &object, Some(age), &status)
+            stored(node, &errand.parts, &object, Some(age), &status)
         }
-        Found::Fetch(order) => Box::pin(filled(node, visit, asked, parts, order, passage)).await?,
+        Found::Fetch(order) => Box::pin(filled(node, errand, order, passage)).await?,
         Found::Bypass(why, detail) => {
             passage.cache = CacheResult::Bypass;
-            Box::pin(bypass(node, visit, asked, parts, body, why, detail)).await?
+            Box::pin(bypass(node, errand, why, detail)).await?
         }
         Found::Nothing => return Err(Failure::OnlyIfCached.into()),
     };
-    node.sizes.learn(asked.key, response.status(), response.headers());
+    node.sizes.learn(key, response.status(), response.headers());
     Ok(response.map(|body| body.paced(node.pace())))
 }
 
@@ -241,17 +240,10 @@ fn not_modified(
 
 /// Joins the fetch of an object, or begins it. `None` when another URI is being fetched under the
 /// same key.
-fn join(
-    node: &Arc<Node>,
-    visit: Visit,
-    asked: &Asked,
-    parts: &Parts,
-    order: Order,
-) -> Option<(Reader, bool)> {
-    let part = node.fills.join(order.key, &asked.identity)?;
+fn join(node: &Arc<Node>, errand: &Errand, order: Order) -> Option<(Reader, bool)> {
+    let part = node.fills.join(order.key, &errand.asked.identity)?;
     if part.leader {
-        let head = forward::onward(node, asked, parts.clone(), visit);
-        let fetch = Fetch::new(node, asked, head, parts.headers.clone(), order.stored);
+        let fetch = Fetch::new(node, errand, order.stored);
         let writer = Writer::new(part.reader.fill().clone());
         tokio::spawn(fetch.run(writer));
     }
@@ -261,20 +253,19 @@ fn join(
 /// From the growing copy of an object that this request, or one before it, had fetched.
 async fn filled(
     node: &Arc<Node>,
-    visit: Visit,
-    asked: &Asked,
-    parts: Parts,
+    errand: Box<Errand>,
     order: Order,
     passage: &mut Passage,
 ) -> Answer {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     passage.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
-    if forward::has_passed(node, &parts.headers) {
-        return alone(node, visit, asked, parts, why, "loop").await;
+    if forward::has_passed(node, &errand.parts.headers) {
+        return alone(node, errand, why, "loop").await;
     }
-    let Some((reader, leader)) = join(node, visit, asked, &parts, order) else {
-        return alone(node, visit, asked, parts, why, "collision").await;
+    let Some((reader, leader)) = join(node, &errand, order) else {
+        return alone(node, errand, why, "collision").await;
     };
+    let parts = &errand.parts;
     // Others may have a response only if it could be served from the store.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
@@ -285,12 +276,12 @@ async fn filled(
         Verdict::Share { head, length } if mine(&head) => {
             status.forwarded_status = leader.then_some(head.status.as_u16());
             status.stored = leader;
-            Ok(growing(node, &parts, &head, reader.of_length(length), &status))
+            Ok(growing(node, parts, &head, reader.of_length(length), &status))
         }
         Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            Ok(stored(node, &parts, &object, None, &status))
+            Ok(stored(node, parts, &object, None, &status))
         }
         Verdict::Failed(failed) => {
             let instead = stale.and_then(|object| {
@@ -302,7 +293,7 @@ async fn filled(
                 )? {
                     Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => {
                         let status = CacheStatus { ttl: Some(ttl), ..status };
-                        Some(stored(node, &parts, &object, Some(age), &status))
+                        Some(stored(node, parts, &object, Some(age), &status))
                     }
                     _ => None,
                 }
@@ -322,7 +313,7 @@ async fn filled(
         // its leader has left lying is let go first.
         _ => {
             drop(reader);
-            alone(node, visit, asked, parts, why, "not-shared").await
+            alone(node, errand, why, "not-shared").await
         }
     }
 }
@@ -366,34 +357,20 @@ fn has_already(head: &StoredHead, parts: &Parts) -> bool {
 }
 
 /// From the origin for this request alone, which has no body.
-async fn alone(
-    node: &Node,
-    visit: Visit,
-    asked: &Asked,
-    parts: Parts,
-    why: Why,
-    detail: &'static str,
-) -> Answer {
-    let head = forward::onward(node, asked, parts, visit);
-    from_origin(node, asked, head, RequestBody::None, why, detail).await
+async fn alone(node: &Node, errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
+    let head = forward::onward(node, &errand);
+    from_origin(node, &errand.asked.site, head, RequestBody::None, why, detail).await
 }
 
 /// Past the cache, body and all.
-async fn bypass(
-    node: &Node,
-    visit: Visit,
-    asked: &Asked,
-    parts: Parts,
-    body: Incoming,
-    why: Why,
-    detail: &'static str,
-) -> Answer {
-    let changes = !levada_cache::is_safe(&parts.method);
-    let head = forward::onward(node, asked, parts, visit);
+async fn bypass(node: &Node, errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
+    let changes = !levada_cache::is_safe(&errand.parts.method);
+    let head = forward::onward(node, &errand);
+    let Errand { asked, body, .. } = *errand;
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
-    let response = from_origin(node, asked, head, body, why, detail).await?;
+    let response = from_origin(node, &asked.site, head, body, why, detail).await?;
     // RFC 9111 Sec. 4.4: what an unsafe method has changed must not be served as it was.
     if changes && !response.status().is_client_error() && !response.status().is_server_error() {
         node.store.remove(asked.key);
@@ -403,13 +380,13 @@ async fn bypass(
 
 async fn from_origin(
     node: &Node,
-    asked: &Asked,
-    mut head: crate::upstream::Head,
+    site: &Site,
+    mut head: Head,
     body: RequestBody,
     why: Why,
     detail: &'static str,
 ) -> Answer {
-    let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
+    let exchange = forward::to_origin(node, site, &mut head, body).await?;
     let status = CacheStatus {
         forwarded: Some(why),
         forwarded_status: Some(exchange.response.status().as_u16()),
