@@ -92,14 +92,17 @@ enum Bound {
 impl Bound {
     fn new(cluster: &Cluster, percent: u64) -> Self {
         let up = cluster.up();
-        let outstanding: u64 = up.iter().map(|node| u64::from(cluster.load(*node))).sum();
+        let outstanding = if up.len() == cluster.len() {
+            cluster.loads().total()
+        } else {
+            up.iter().map(|node| u64::from(cluster.load(*node))).sum()
+        };
         let allowed = percent.saturating_mul(outstanding + 1);
         if cluster.even() {
             let each = allowed.div_ceil(100 * up.len().max(1) as u64);
             return Self::Even(u32::try_from(each).unwrap_or(u32::MAX));
         }
-        let weights: f64 = up.iter().map(|node| cluster.node(*node).weight).sum();
-        Self::PerWeight(allowed as f64 / 100.0 / weights)
+        Self::PerWeight(allowed as f64 / 100.0 / cluster.weight_up())
     }
 
     fn admits(&self, node: NodeIndex, cluster: &Cluster) -> bool {

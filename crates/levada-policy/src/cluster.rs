@@ -46,6 +46,11 @@ impl Node {
             ramp: 1.0,
         }
     }
+
+    /// The weight as proxies that repeat servers take it: a fraction is rounded, to 1 at least.
+    pub(crate) fn repetitions(&self) -> u64 {
+        self.weight.round().max(1.0) as u64
+    }
 }
 
 /// Everything a policy may know of the nodes. A driver makes a new one when membership, health or
@@ -60,6 +65,8 @@ pub struct Cluster {
     ramping: bool,
     request_costs: Box<[f32]>,
     even: bool,
+    weight_up: f64,
+    turns: Box<[u64]>,
 }
 
 impl Cluster {
@@ -76,7 +83,20 @@ impl Cluster {
         let ramping = nodes.iter().any(|n| n.up && n.ramp < 1.0);
         let request_costs = nodes.iter().map(request_cost).collect();
         let even = nodes.iter().all(|n| n.weight == 1.0);
-        Self { nodes, loads, global: None, membership, up, ramping, request_costs, even }
+        let weight_up = nodes.iter().filter(|n| n.up).map(|n| n.weight).sum();
+        let turns = if even { Box::default() } else { turns(&nodes) };
+        Self {
+            nodes,
+            loads,
+            global: None,
+            membership,
+            up,
+            ramping,
+            request_costs,
+            even,
+            weight_up,
+            turns,
+        }
     }
 
     /// The same with the true load of every node, over all redirectors (OSDI'02, FDR-Global).
@@ -139,6 +159,17 @@ impl Cluster {
         self.even
     }
 
+    /// The weights of all nodes that are up.
+    pub(crate) fn weight_up(&self) -> f64 {
+        self.weight_up
+    }
+
+    /// With every node that is up repeated as often as its weight: where the turns of each end. Empty
+    /// when all weights are 1.
+    pub(crate) fn turns(&self) -> &[u64] {
+        &self.turns
+    }
+
     /// Whether `node` takes the requests for `key`: it is up, and if it is in slow start, `key` is
     /// among the part of the keys that it takes already.
     ///
@@ -184,6 +215,14 @@ impl Cluster {
     pub fn global_loads(&self) -> Option<&Arc<LoadTable>> {
         self.global.as_ref()
     }
+}
+
+fn turns(nodes: &[Node]) -> Box<[u64]> {
+    let ends = nodes.iter().filter(|n| n.up).scan(0, |end, node| {
+        *end += node.repetitions();
+        Some(*end)
+    });
+    ends.collect()
 }
 
 fn request_cost(node: &Node) -> f32 {

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use crate::NodeIndex;
@@ -12,12 +12,14 @@ use crate::NodeIndex;
 pub struct LoadTable {
     // Packed, not padded to cache lines: policies scan it far more often than cores contend for it.
     outstanding: Box<[AtomicU32]>,
+    total: AtomicU64,
 }
 
 impl LoadTable {
     /// A table for `nodes` nodes, all idle.
     pub fn new(nodes: usize) -> Arc<Self> {
-        Arc::new(Self { outstanding: (0..nodes).map(|_| AtomicU32::new(0)).collect() })
+        let outstanding = (0..nodes).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { outstanding, total: AtomicU64::new(0) })
     }
 
     /// How many nodes it counts for.
@@ -36,6 +38,12 @@ impl LoadTable {
         self.outstanding[node.get()].load(Relaxed)
     }
 
+    /// Outstanding requests at all nodes together.
+    #[inline]
+    pub fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
     /// The counts of all nodes, by index, for policies that look at every node.
     #[inline]
     pub(crate) fn counts(&self) -> &[AtomicU32] {
@@ -45,12 +53,15 @@ impl LoadTable {
     /// Counts one request to `node` until the guard drops, whatever path the request takes.
     pub fn begin(self: &Arc<Self>, node: NodeIndex) -> Outstanding {
         self.outstanding[node.get()].fetch_add(1, Relaxed);
+        self.total.fetch_add(1, Relaxed);
         Outstanding { table: self.clone(), node }
     }
 
     /// Sets a count outright: for drivers that learn loads rather than count them, and for tests.
     pub fn set(&self, node: NodeIndex, outstanding: u32) {
-        self.outstanding[node.get()].store(outstanding, Relaxed);
+        let before = self.outstanding[node.get()].swap(outstanding, Relaxed);
+        self.total.fetch_add(u64::from(outstanding), Relaxed);
+        self.total.fetch_sub(u64::from(before), Relaxed);
     }
 }
 
@@ -71,6 +82,7 @@ impl Outstanding {
 impl Drop for Outstanding {
     fn drop(&mut self) {
         self.table.outstanding[self.node.get()].fetch_sub(1, Relaxed);
+        self.table.total.fetch_sub(1, Relaxed);
     }
 }
 
@@ -85,8 +97,10 @@ mod tests {
         let two = table.begin(NodeIndex(1));
         assert_eq!((table.of(NodeIndex(0)), table.of(NodeIndex(1))), (0, 2));
         drop(one);
-        assert_eq!(table.of(two.node()), 1);
+        table.set(NodeIndex(0), 7);
+        assert_eq!((table.of(two.node()), table.total()), (1, 8));
+        table.set(NodeIndex(0), 0);
         drop(two);
-        assert_eq!(table.of(NodeIndex(1)), 0);
+        assert_eq!((table.of(NodeIndex(1)), table.total()), (0, 0));
     }
 }

@@ -26,20 +26,13 @@ impl Policy for Modulo {
         cluster: &Cluster,
         _context: &mut Context<'_>,
     ) -> Option<Pick> {
-        let up = cluster.up();
-        let node = if cluster.ramping() || !cluster.even() {
-            repeated(request.key, cluster)?
-        } else if up.is_empty() {
-            return None;
-        } else {
-            up[(request.key.0 % up.len() as u64) as usize]
-        };
+        let node = home(request.key, cluster)?;
         Some(Pick { node, reason: Reason::Hash, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         let mut order = cluster.up().to_vec();
-        let first = repeated(request.key, cluster);
+        let first = home(request.key, cluster);
         let turn = order.iter().position(|node| Some(*node) == first).unwrap_or(0);
         order.rotate_left(turn);
         Candidates { set_size: order.len().min(1), order }
@@ -50,36 +43,37 @@ impl Policy for Modulo {
     }
 }
 
-/// The key modulo the nodes that take it, each repeated as often as its weight.
-fn repeated(key: Key, cluster: &Cluster) -> Option<NodeIndex> {
-    let taking = |node: &&NodeIndex| cluster.accepts(**node, key);
-    let turns: u64 = cluster.up().iter().filter(taking).map(|n| repetitions(*n, cluster)).sum();
-    if turns > 0 {
-        return at_turn(key.0 % turns, cluster.up().iter().filter(taking), cluster);
+/// The key modulo the nodes that are up, each repeated as often as its weight; and if that one is in
+/// slow start and does not take the key yet, modulo those that do.
+#[inline]
+fn home(key: Key, cluster: &Cluster) -> Option<NodeIndex> {
+    let (up, turns) = (cluster.up(), cluster.turns());
+    let at = match turns.last() {
+        Some(all) => {
+            let turn = key.0 % all;
+            turns.partition_point(|end| *end <= turn)
+        }
+        None => key.0.checked_rem(up.len() as u64)? as usize,
+    };
+    let node = up[at];
+    if cluster.ramping() && !cluster.accepts(node, key) {
+        return Some(among_taking(key, cluster).unwrap_or(node));
     }
-    let turns: u64 = cluster.up().iter().map(|n| repetitions(*n, cluster)).sum();
-    at_turn(key.0.checked_rem(turns)?, cluster.up().iter(), cluster)
+    Some(node)
 }
 
-fn at_turn<'a>(
-    mut turn: u64,
-    mut nodes: impl Iterator<Item = &'a NodeIndex>,
-    cluster: &Cluster,
-) -> Option<NodeIndex> {
-    nodes
-        .find(|node| match turn.checked_sub(repetitions(**node, cluster)) {
-            Some(rest) => {
-                turn = rest;
-                false
-            }
-            None => true,
-        })
-        .copied()
-}
-
-/// Weights are whole numbers in the proxies that repeat servers: fractions are rounded, up to 1 at least.
-fn repetitions(node: NodeIndex, cluster: &Cluster) -> u64 {
-    cluster.node(node).weight.round().max(1.0) as u64
+fn among_taking(key: Key, cluster: &Cluster) -> Option<NodeIndex> {
+    let up = cluster.up().iter().copied();
+    let taking: Vec<_> = up.filter(|node| cluster.accepts(*node, key)).collect();
+    let repetitions = |node: &NodeIndex| cluster.node(*node).repetitions();
+    let mut turn = key.0.checked_rem(taking.iter().map(repetitions).sum())?;
+    taking.into_iter().find(|node| match turn.checked_sub(repetitions(node)) {
+        Some(rest) => {
+            turn = rest;
+            false
+        }
+        None => true,
+    })
 }
 
 #[cfg(test)]
@@ -106,5 +100,20 @@ mod tests {
         let mut world = World::new("modulo", &[]);
         let picks: Vec<_> = (0..8).map(|key| world.node(key, &cluster)).collect();
         assert_eq!(picks, [0, 1, 1, 2, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn slow_start_moves_only_what_the_slow_node_does_not_take() {
+        let mut slow = nodes(4);
+        slow[2].ramp = 0.5;
+        let (warm, slow) = (cluster(nodes(4)), cluster(slow));
+        let mut world = World::new("modulo", &[]);
+        let mut kept = 0;
+        for key in 0..4_000 {
+            let (home, now) = (world.node(key, &warm), world.node(key, &slow));
+            assert!(home == now || home == 2, "{key} went from {home} to {now}");
+            kept += u32::from(home == 2 && now == 2);
+        }
+        assert!((400..700).contains(&kept), "{kept} of 1000");
     }
 }
