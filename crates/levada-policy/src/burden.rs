@@ -85,50 +85,70 @@ fn lowest<S: PartialOrd + Copy>(
     let (loads, costs) = (cluster.loads().counts(), cluster.request_costs());
     let at = |index: usize| score(loads[index].load(Relaxed), costs[index]);
 
-    const BLOCKS: usize = 64;
-    let size = loads.len().div_ceil(BLOCKS).max(8);
+    const BLOCKS: usize = 32;
+    let size = loads.len().div_ceil(BLOCKS).next_multiple_of(8 * SIDE_BY_SIDE);
     let mut lows = [at(0); BLOCKS];
     let blocks = loads.chunks(size).zip(costs.chunks(size));
     for (low, (loads, costs)) in lows.iter_mut().zip(blocks) {
-        *low = lowest_of_block(loads, costs, &score);
+        *low = lowest_score(loads, costs, &score);
     }
     let lows = &lows[..loads.len().div_ceil(size)];
     let lowest = lows[1..].iter().fold(lows[0], |a, &b| if b < a { b } else { a });
 
+    let has_it = |index: &usize| at(*index) == lowest;
     match ties {
         Ties::Turn(place) => {
             let place = if place < loads.len() { place } else { 0 };
-            (place..loads.len()).chain(0..place).find(|&index| at(index) == lowest)
+            (place..loads.len()).chain(0..place).find(has_it)
         }
         Ties::Chance(rng) => {
             // Where many are level, as in an idle cluster, a few guesses spare the search. A guess
             // that hits is as likely any of them.
-            let guessed = (0..4).map(|_| rng.below(loads.len())).find(|&index| at(index) == lowest);
-            guessed.or_else(|| {
-                let blocks = (0..lows.len()).filter(|&block| lows[block] == lowest);
-                let indices = blocks.flat_map(|b| b * size..loads.len().min((b + 1) * size));
-                let level = indices.filter(|&index| at(index) == lowest);
-                level.zip(1..).fold(
-                    None,
-                    |taken, (index, count)| {
-                        if rng.below(count) == 0 { Some(index) } else { taken }
-                    },
-                )
-            })
+            let mut guesses = (0..4).map(|_| rng.below(loads.len()));
+            if let Some(index) = guesses.find(has_it) {
+                return Some(index);
+            }
+            let (mut level, mut ties) = ([0; LEVEL], 0);
+            for block in (0..lows.len()).filter(|&block| lows[block] == lowest) {
+                for index in block * size..loads.len().min((block + 1) * size) {
+                    level[ties % LEVEL] = index;
+                    ties += usize::from(has_it(&index));
+                }
+            }
+            match ties {
+                0 => None,
+                1..=LEVEL => Some(level[rng.below(ties)]),
+                _ => (0..loads.len()).map(|_| rng.below(loads.len())).find(has_it),
+            }
         }
     }
 }
 
+/// More level nodes than these are found by guessing.
+const LEVEL: usize = 64;
+
+/// The lowest score of a block: several minima side by side, as each waits for its forerunner.
 #[inline]
-fn lowest_of_block<S: PartialOrd + Copy>(
+fn lowest_score<S: PartialOrd + Copy>(
     loads: &[AtomicU32],
     costs: &[f32],
     score: impl Fn(u32, f32) -> S,
 ) -> S {
-    let mut scores = loads.iter().zip(costs).map(|(load, cost)| score(load.load(Relaxed), *cost));
-    let first = scores.next().expect("no block is empty");
-    scores.fold(first, |a, b| if b < a { b } else { a })
+    let of = |load: &AtomicU32, cost: &f32| score(load.load(Relaxed), *cost);
+    let less = |a: S, b: S| if b < a { b } else { a };
+    let mut lows = [of(&loads[0], &costs[0]); SIDE_BY_SIDE];
+    let (loads, other_loads) = loads.as_chunks::<SIDE_BY_SIDE>();
+    let (costs, other_costs) = costs.as_chunks::<SIDE_BY_SIDE>();
+    for (loads, costs) in loads.iter().zip(costs) {
+        for i in 0..SIDE_BY_SIDE {
+            lows[i] = less(lows[i], of(&loads[i], &costs[i]));
+        }
+    }
+    let others = other_loads.iter().zip(other_costs).map(|(load, cost)| of(load, cost));
+    others.chain(lows).fold(lows[0], less)
 }
+
+const SIDE_BY_SIDE: usize = 8;
 
 #[cfg(test)]
 mod tests {
