@@ -94,7 +94,7 @@ pub fn format_duration(duration: Duration) -> impl fmt::Display {
     ];
     let (size, unit) = units
         .into_iter()
-        .find(|(size, _)| nanos >= *size && nanos % size == 0)
+        .find(|(size, _)| nanos >= *size && nanos.is_multiple_of(*size))
         .unwrap_or((1, "ns"));
     if nanos == 0 { "0s".to_owned() } else { format!("{}{unit}", nanos / size) }
 }
