@@ -94,6 +94,10 @@ impl CacheStatus<'_> {
 
     /// Adds this cache behind those nearer to the origin (Sec. 2), as one line.
     pub fn append_to(&self, headers: &mut HeaderMap, node: &NodeName) {
+        if !headers.contains_key(CACHE_STATUS) {
+            headers.insert(CACHE_STATUS, self.value(node));
+            return;
+        }
         let mut text = Vec::with_capacity(128);
         for line in headers.get_all(CACHE_STATUS) {
             text.extend_from_slice(line.as_bytes());

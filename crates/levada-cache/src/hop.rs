@@ -3,24 +3,23 @@
 use crate::vary::list;
 use http::{HeaderMap, HeaderName, header};
 
-/// The fields that end with the connection whether or not `Connection` names them.
-const HOP_BY_HOP: [HeaderName; 11] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    HeaderName::from_static("proxy-authentication-info"),
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
-];
-
-/// Whether a field never goes beyond a connection and is never stored (RFC 9111, Sec. 3.1).
+/// Whether a field never goes beyond a connection and is never stored (RFC 9111, Sec. 3.1), whether
+/// or not `Connection` names it.
 pub fn is_hop_by_hop(name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(name)
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authentication-info"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
 }
 
 /// Takes out of a request what ends at this node.

@@ -39,7 +39,7 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn new(node: &Arc<Node>, errand: &Errand, stored: Option<Arc<Object>>) -> Self {
         let asked = &errand.asked;
-        let mut head = forward::onward(node, errand);
+        let mut head = forward::onward(node, errand, errand.parts.headers.clone());
         let none = HeaderMap::new();
         let validators = stored.as_ref().map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);

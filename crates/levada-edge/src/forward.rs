@@ -41,18 +41,21 @@ impl From<Failure> for Failed {
 }
 
 /// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
-pub(crate) fn onward(node: &Node, errand: &Errand) -> Head {
+pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> Head {
     let Errand { visit, asked, parts, .. } = errand;
-    let mut headers = parts.headers.clone();
+    // Room for what is added, at once.
+    headers.reserve(8);
     headers.remove(PEER);
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
+    let named = headers.get(HOST).filter(|host| host.as_bytes() == asked.host.as_bytes()).cloned();
+    let host = named.or_else(|| HeaderValue::from_str(&asked.host).ok());
     if visit.door != Door::Peer {
-        forwarded(&mut headers, asked, visit);
+        forwarded(&mut headers, asked, visit, host.as_ref());
     }
     append_member(&mut headers, CDN_LOOP, &HeaderValue::from_static(CDN_ID));
     append_member(&mut headers, VIA, &node.via);
-    if let Ok(host) = HeaderValue::from_str(&asked.host) {
+    if let Some(host) = host {
         headers.insert(HOST, host);
     }
     // An absolute form, or a pass, is not for the next server to see.
@@ -82,10 +85,10 @@ pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
 
 /// Who asked, by which name and protocol: a client's own claims are replaced where they would be
 /// believed, and kept as history in `X-Forwarded-For`.
-fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit) {
+fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option<&HeaderValue>) {
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static(asked.scheme));
-    if let Ok(host) = HeaderValue::from_str(&asked.host) {
-        headers.insert(FORWARDED_HOST, host);
+    if let Some(host) = host {
+        headers.insert(FORWARDED_HOST, host.clone());
     }
     append_member(headers, FORWARDED_FOR, &visit.address);
 }
@@ -149,7 +152,7 @@ pub(crate) async fn to_peer(
     if pick.node == peers.me() {
         return None;
     }
-    let (head, asked) = (onward(node, errand), &errand.asked);
+    let (head, asked) = (onward(node, errand, errand.parts.headers.clone()), &errand.asked);
     let mut tried: Vec<NodeIndex> = Vec::new();
     while pick.node != peers.me() {
         passage.outstanding = Some(peers.loads().begin(pick.node));

@@ -357,15 +357,17 @@ fn has_already(head: &StoredHead, parts: &Parts) -> bool {
 }
 
 /// From the origin for this request alone, which has no body.
-async fn alone(node: &Node, errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
-    let head = forward::onward(node, &errand);
+async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
+    let headers = std::mem::take(&mut errand.parts.headers);
+    let head = forward::onward(node, &errand, headers);
     from_origin(node, &errand.asked.site, head, RequestBody::None, why, detail).await
 }
 
 /// Past the cache, body and all.
-async fn bypass(node: &Node, errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
+async fn bypass(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
     let changes = !levada_cache::is_safe(&errand.parts.method);
-    let head = forward::onward(node, &errand);
+    let headers = std::mem::take(&mut errand.parts.headers);
+    let head = forward::onward(node, &errand, headers);
     let Errand { asked, body, .. } = *errand;
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
