@@ -65,6 +65,7 @@ fn name(
     host.make_ascii_lowercase();
     let site = node.sites.find(without_port(&host)).ok_or(Failure::UnknownHost)?.clone();
     let scheme = scheme(door, request.headers());
+    host.truncate(without_default_port(scheme, &host).len());
     let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
     for part in [scheme, "://", &host, target] {
         identity.push_str(part);
@@ -78,8 +79,15 @@ fn name(
 pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
     let host = uri.authority()?.as_str().to_ascii_lowercase();
     let scheme = uri.scheme_str().unwrap_or("http");
+    let host = without_default_port(scheme, &host).to_owned();
     let target = uri.path_and_query().map_or("/", |t| t.as_str());
     Some((format!("{scheme}://{host}{target}"), host))
+}
+
+/// With the scheme's own port or without it, it is the same URI (RFC 9110 Sec. 4.2.3).
+fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    host.strip_suffix(default).unwrap_or(host)
 }
 
 pub(crate) fn without_port(host: &str) -> &str {
@@ -163,6 +171,14 @@ mod tests {
         assert_eq!(check_loop(&headers, 2), Ok(()));
         headers.append(CDN_LOOP, HeaderValue::from_static("levada"));
         assert_eq!(check_loop(&headers, 2), Err(Failure::Loop));
+    }
+
+    #[test]
+    fn default_port_makes_no_other_uri() {
+        let identity = |url: &str| identity_of(&url.parse().unwrap()).unwrap().0;
+        assert_eq!(identity("http://A.test:80/x"), identity("http://a.test/x"));
+        assert_eq!(identity("https://a.test:443/x"), "https://a.test/x");
+        assert_ne!(identity("https://a.test:80/x"), identity("https://a.test/x"));
     }
 
     #[test]
