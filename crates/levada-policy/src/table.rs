@@ -16,8 +16,8 @@
 //! that come once replaces itself and leaves the working set alone. Whoever chooses keys for one bucket
 //! evicts the other keys of that bucket, and nothing else.
 //!
-//! Buckets are added while there are fewer than the limit takes, so that nothing is evicted before. All
-//! ways then count towards the limit: a slot costs 8.5 bytes and the value.
+//! A full bucket makes the table double its buckets while the limit allows it. After that one may evict
+//! while others have room: the price of bounded work. A slot costs 8.5 bytes and the value.
 
 use levada_types::{Key, weigh};
 
