@@ -4,7 +4,10 @@
 //!   wrk (core 1) ──> levada │ nginx (core 0) ──> nginx as the origin (core 1)
 //! ```
 //!
-//! `cargo run --release -p levada-bench --bin edge [-- --rounds N --seconds S --connections C]`
+//! ```text
+//! cargo build --profile dist --workspace     # what packages ship: nginx comes from one, too
+//! cargo run --profile dist -p levada-bench --bin edge [-- --rounds N --seconds S --connections C]
+//! ```
 //!
 //! Rounds are interleaved, so that a machine whose speed drifts treats both alike; the figure of a
 //! server is its own CPU time (user and system, as the kernel accounts it) divided by the requests
@@ -168,7 +171,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for pid in tree(self.child.id()).unwrap_or_default() {
-            let _ = Command::new("kill").arg(pid.to_string()).status();
+            let _ = Command::new("kill").arg(pid.to_string()).stderr(Stdio::null()).status();
         }
         let _ = self.child.wait();
     }
@@ -271,7 +274,7 @@ fn levada(dir: &Path, origin: u16, cached: bool) -> Result<Server> {
     let port = free_port()?;
     let config = dir.join(format!("levada-{cached}.toml"));
     let text = format!(
-        "name = \"bench\"\nruntime = \"shared:1\"\n\
+        "name = \"bench\"\n[runtime]\nmode = \"shared\"\nthreads = 1\n[log]\naccess = \"off\"\n\
          [[listen]]\naddress = \"127.0.0.1:{port}\"\n\
          [[site]]\nhosts = [\"*\"]\norigin = \"http://127.0.0.1:{origin}\"\ncache = {cached}\n"
     );
@@ -286,7 +289,7 @@ fn binary() -> Result<PathBuf> {
     }
     let path = std::env::current_exe()?.with_file_name("levada");
     if !path.exists() {
-        return Err("build the binary first: cargo build --release".into());
+        return Err("build the binary first: cargo build --profile dist --workspace".into());
     }
     Ok(path)
 }

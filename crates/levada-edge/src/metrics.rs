@@ -79,6 +79,8 @@ pub(crate) struct Metrics {
     /// Responses whose end the client, or the server, did not live to see.
     pub(crate) aborted: Counter,
     upstream: Family<UpstreamLabels, Counter>,
+    /// The same for 200: of origins, of peers.
+    upstream_ok: [OnceLock<Counter>; 2],
     upstream_failures: Family<FailureLabels, Counter>,
     pub(crate) origin_bytes: Counter,
     decisions: Family<DecisionLabels, Counter>,
@@ -109,6 +111,7 @@ impl Metrics {
         registry.register("build_info", "The version that runs", build);
         Self {
             ok: Default::default(),
+            upstream_ok: Default::default(),
             requests: register!("http_requests", "Requests answered", Family::default()),
             bytes: register!("http_response_bytes", "Bytes of bodies sent", Counter::default()),
             durations: register!(
@@ -215,8 +218,15 @@ impl Metrics {
     }
 
     pub(crate) fn upstream(&self, kind: &'static str, status: StatusCode) {
-        let labels = UpstreamLabels { upstream: Word(kind), code: status.as_u16() };
-        self.upstream.get_or_create(&labels).inc();
+        let counter = || {
+            let labels = UpstreamLabels { upstream: Word(kind), code: status.as_u16() };
+            self.upstream.get_or_create_owned(&labels)
+        };
+        if status == StatusCode::OK {
+            self.upstream_ok[usize::from(kind == "peer")].get_or_init(counter).inc();
+        } else {
+            counter().inc();
+        }
     }
 
     pub(crate) fn upstream_failure(&self, kind: &'static str, failure: Failure) {

@@ -51,7 +51,7 @@ pub(crate) async fn serve(
             passage.note(node, &errand);
             route(node, errand, &mut passage).await
         }
-        Admission::Answered(response) => Ok(response),
+        Admission::Answered(response) => Ok(*response),
         Admission::Refused(failure) => Err(failure.into()),
     };
     let response = answer.unwrap_or_else(|failed| {
@@ -72,7 +72,7 @@ pub(crate) struct Errand {
 
 enum Admission {
     Errand(Box<Errand>),
-    Answered(Response<ResponseBody>),
+    Answered(Box<Response<ResponseBody>>),
     Refused(Failure),
 }
 
@@ -83,11 +83,12 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
             return Admission::Refused(Failure::NoPeer);
         }
         if request.uri().path() == PROBE {
-            return Admission::Answered(respond::plain(StatusCode::OK, "well\n".to_owned()));
+            let well = respond::plain(StatusCode::OK, "well\n".to_owned());
+            return Admission::Answered(Box::new(well));
         }
     }
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
-        return Admission::Answered(respond::options());
+        return Admission::Answered(Box::new(respond::options()));
     }
     let asked = match identify(node, visit.door, &request) {
         Ok(asked) => asked,
@@ -183,7 +184,9 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
         }
         Found::Nothing => return Err(Failure::OnlyIfCached.into()),
     };
-    node.sizes.learn(key, response.status(), response.headers());
+    if node.peers.is_some() {
+        node.sizes.learn(key, response.status(), response.headers());
+    }
     Ok(response.map(|body| body.paced(node.pace())))
 }
 
