@@ -9,6 +9,8 @@
 //! cargo run --profile dist -p levada-bench --bin edge [-- --rounds N --seconds S --connections C]
 //! ```
 //!
+//! Both send the origin the same fields, so that it has the same work.
+//!
 //! Rounds are interleaved, so that a machine whose speed drifts treats both alike; the figure of a
 //! server is its own CPU time (user and system, as the kernel accounts it) divided by the requests
 //! that were answered. Needs `nginx`, `wrk` and `taskset`, and two cores. Everything listens on
@@ -236,7 +238,9 @@ fn nginx(dir: &Path, origin: u16, cached: bool) -> Result<Server> {
          server {{ listen 127.0.0.1:{port} backlog=4096; keepalive_requests 100000000;\n\
          location / {{ proxy_pass http://origin; proxy_http_version 1.1; \
          proxy_set_header Connection \"\"; proxy_set_header Host $host; \
-         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; {cache} }} }}",
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; \
+         proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host; \
+         proxy_set_header Via \"1.1 bench\"; proxy_set_header CDN-Loop levada; {cache} }} }}",
         dir = dir.display(),
     );
     let name = if cached { "cached" } else { "passing" };

@@ -11,8 +11,8 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 use command::Verdict;
 
-/// A request costs some forty allocations, most of them within the HTTP implementation: this
-/// allocator takes half the time of the system's for them.
+/// A tenth of the instructions of a request that is passed on were the system allocator's, most of
+/// them for the HTTP implementation's many small pieces.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
