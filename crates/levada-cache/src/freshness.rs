@@ -147,6 +147,7 @@ pub struct Freshness {
     lifetime: u64,
     while_revalidate: u32,
     if_error: u32,
+    if_unreachable: u32,
     flags: u8,
     source: Source,
 }
@@ -157,7 +158,7 @@ const IMMUTABLE: u8 = 4;
 
 impl Freshness {
     /// The size of what [`Freshness::to_bytes`] gives.
-    pub const BYTES: usize = 34;
+    pub const BYTES: usize = 38;
 
     /// Computes the numbers of a response that has just arrived.
     pub fn of(exchange: &Exchange<'_>, effective: &Effective, rules: &Rules) -> Self {
@@ -171,6 +172,9 @@ impl Freshness {
                 .stale_while_revalidate
                 .unwrap_or(whole_seconds(rules.stale_while_revalidate)),
             if_error: directives.stale_if_error.unwrap_or(whole_seconds(rules.stale_if_error)),
+            if_unreachable: directives
+                .stale_if_error
+                .unwrap_or(whole_seconds(rules.stale_if_unreachable.max(rules.stale_if_error))),
             flags: flags(directives, rules),
             source: lifetime.source,
         }
@@ -242,6 +246,18 @@ impl Freshness {
         self.if_error
     }
 
+    /// For how many seconds past its lifetime it may be served while the origin cannot be reached.
+    pub fn stale_if_unreachable(&self) -> u32 {
+        self.if_unreachable
+    }
+
+    /// Keeps the response from any further use without validation, whatever its lifetime.
+    #[must_use]
+    pub fn never_again(mut self) -> Self {
+        self.flags |= VALIDATE_ALWAYS;
+        self
+    }
+
     /// Makes the response stale from `now` on: a soft purge, or a `HEAD` or an error that showed
     /// the stored response to be outdated (Sec. 4.3.5). Stale windows count from `now`.
     #[must_use]
@@ -258,8 +274,9 @@ impl Freshness {
         bytes[16..24].copy_from_slice(&self.lifetime.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.while_revalidate.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.if_error.to_le_bytes());
-        bytes[32] = self.flags;
-        bytes[33] = self.source as u8;
+        bytes[32..36].copy_from_slice(&self.if_unreachable.to_le_bytes());
+        bytes[36] = self.flags;
+        bytes[37] = self.source as u8;
         bytes
     }
 
@@ -273,8 +290,9 @@ impl Freshness {
             lifetime: long(16)?,
             while_revalidate: short(24)?,
             if_error: short(28)?,
-            flags: bytes[32],
-            source: Source::from_u8(bytes[33])?,
+            if_unreachable: short(32)?,
+            flags: bytes[36],
+            source: Source::from_u8(bytes[37])?,
         };
         let plausible = [read.received, read.initial_age, read.lifetime].iter().all(|&n| n < FAR)
             && read.flags & !(VALIDATE_ALWAYS | NEVER_STALE | IMMUTABLE) == 0;
@@ -511,7 +529,7 @@ mod tests {
             let mut bytes = bytes;
             if plain {
                 for high in [6, 7, 14, 15, 22, 23] { bytes[high] = 0; }
-                (bytes[32], bytes[33]) = (bytes[32] & 7, bytes[33] % 6);
+                (bytes[36], bytes[37]) = (bytes[36] & 7, bytes[37] % 6);
             }
             if let Some(read) = Freshness::from_bytes(&bytes) {
                 let _ = (read.age(time(now)), read.ttl(time(now)), read.expired(time(now)), read.received());

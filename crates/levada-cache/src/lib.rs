@@ -20,7 +20,7 @@
 //! answer  ──► may_store(exchange, rules)  Storable{freshness, vary, strip} │ NoStore
 //!             strip_response, strip_fields
 //! 304     ──► Validators::selected_by     then update_stored, and may_store of the result
-//! error   ──► serve_instead_of_error      stale-if-error
+//! error   ──► serve_instead_of_error      stale-if-error; or the origin cannot be reached
 //! ```
 //!
 //! # What to keep with a stored response
@@ -73,7 +73,9 @@ pub use hop::{is_hop_by_hop, strip_fields, strip_request, strip_response};
 pub use invalidate::{invalidated, is_safe};
 pub use range::{ContentRange, MAX_RANGES, Multipart, Parts, RangeSet, RangeSpec};
 pub use rules::{Cookies, Rules};
-pub use serve::{Serve, Staleness, serve, serve_instead_of_error, serve_missing};
+pub use serve::{
+    Serve, Staleness, Trouble, is_error, serve, serve_instead_of_error, serve_missing,
+};
 pub use storable::{NoStore, Storable, may_store, may_store_part};
 pub use targeted::{Effective, TARGETS, strip_own_target};
 pub use validate::{

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-/// The choices. The default adds nothing to what the origin says.
+/// The choices. The default adds nothing to what the origin says, as long as the origin is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The lifetime of a response that gives none, for statuses that may be stored on a guess.
@@ -20,6 +20,9 @@ pub struct Rules {
     pub stale_while_revalidate: Duration,
     /// `stale-if-error` of a response that has none.
     pub stale_if_error: Duration,
+    /// How long past its lifetime a response that has no `stale-if-error` stands in for an origin that
+    /// cannot be reached at all: the "disconnected" of RFC 9111, Sec. 4.2.4.
+    pub stale_if_unreachable: Duration,
     /// Whether `s-maxage` leaves room for the two windows above.
     ///
     /// By RFC 9111, Sec. 5.2.2.10, it implies `proxy-revalidate` and forbids every stale use; many
@@ -41,6 +44,7 @@ impl Default for Rules {
             heuristic_max: Duration::from_secs(24 * 3600),
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
+            stale_if_unreachable: Duration::from_secs(24 * 3600),
             s_maxage_allows_stale: false,
             clock_skew: Duration::from_secs(5),
             cookies: Cookies::default(),

@@ -1,6 +1,7 @@
 //! Whether a stored response may answer a request (RFC 9111, Sec. 4; RFC 5861; RFC 8246).
 
 use crate::{cache_control::RequestDirectives, freshness::Freshness};
+use http::StatusCode;
 use std::time::SystemTime;
 
 /// What to do with a request for which a response is stored.
@@ -36,6 +37,8 @@ pub enum Staleness {
     WhileRevalidate,
     /// Within `stale-if-error`, after an error (RFC 5861, Sec. 4).
     IfError,
+    /// Within the site's window for an origin that cannot be reached (RFC 9111, Sec. 4.2.4).
+    Unreachable,
     /// The client's `max-stale` (RFC 9111, Sec. 5.2.1.2).
     MaxStale,
 }
@@ -46,6 +49,7 @@ impl Staleness {
         match self {
             Self::WhileRevalidate => "stale-while-revalidate",
             Self::IfError => "stale-if-error",
+            Self::Unreachable => "unreachable",
             Self::MaxStale => "max-stale",
         }
     }
@@ -64,24 +68,52 @@ pub fn serve_missing(request: &RequestDirectives) -> Serve {
     if request.only_if_cached { Serve::GatewayTimeout } else { Serve::Validate }
 }
 
-/// Whether the stored response may stand in after the origin could not be reached or answered with
-/// 500, 502, 503 or 504 (RFC 5861, Sec. 4). The client's own `stale-if-error` widens the window.
+/// What is wrong with the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It answered, with a status that [`is_error`] knows.
+    Error,
+    /// There was no answer.
+    Unreachable,
+}
+
+impl Trouble {
+    /// The name that `Cache-Status` details print.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "stale-if-error",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// The statuses that a stored response may stand in for (RFC 5861, Sec. 4).
+pub fn is_error(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}
+
+/// Whether the stored response may stand in for the answer that the origin failed to give (RFC 5861,
+/// Sec. 4; RFC 9111, Sec. 4.2.4). The client's own `stale-if-error` widens the window.
 pub fn serve_instead_of_error(
     freshness: &Freshness,
     request: &RequestDirectives,
+    trouble: Trouble,
     now: SystemTime,
 ) -> Option<Serve> {
     if freshness.forbids_stale() {
         return None;
     }
     let ttl = freshness.ttl_millis(now);
-    let window = freshness.stale_if_error().max(request.stale_if_error.unwrap_or(0));
+    let (window, why) = match trouble {
+        Trouble::Error => (freshness.stale_if_error(), Staleness::IfError),
+        Trouble::Unreachable => (freshness.stale_if_unreachable(), Staleness::Unreachable),
+    };
+    let window = window.max(request.stale_if_error.unwrap_or(0));
     let (age, seconds) = (freshness.age(now), freshness.ttl(now));
     if ttl > 0 {
         // Fresh, but the client wanted it confirmed: that the origin cannot is an error too.
         return (window > 0).then_some(Serve::Fresh { age, ttl: seconds });
     }
-    let why = Staleness::IfError;
     within(ttl, window).then_some(Serve::Stale { age, ttl: seconds, why })
 }
 
@@ -156,7 +188,13 @@ mod tests {
     }
 
     fn instead_of_error(stored: &str, after: u64, asked: &str) -> Option<Serve> {
-        serve_instead_of_error(&freshness(stored), &asking(asked), time(NOW + after))
+        let now = time(NOW + after);
+        serve_instead_of_error(&freshness(stored), &asking(asked), Trouble::Error, now)
+    }
+
+    fn instead_of_silence(stored: &str, after: u64) -> Option<Serve> {
+        let (asked, now) = (RequestDirectives::NONE, time(NOW + after));
+        serve_instead_of_error(&freshness(stored), &asked, Trouble::Unreachable, now)
     }
 
     const fn stale(age: u32, ttl: i64, why: Staleness) -> Serve {
@@ -224,6 +262,7 @@ mod tests {
                 format!("max-age=60, stale-while-revalidate=99, stale-if-error=99, {forbids}");
             assert_eq!(served(&stored, 70, "max-stale"), Serve::Validate, "{forbids}");
             assert_eq!(instead_of_error(&stored, 70, "stale-if-error=99"), None, "{forbids}");
+            assert_eq!(instead_of_silence(&stored, 70), None, "{forbids}");
         }
     }
 
@@ -251,6 +290,23 @@ mod tests {
             Some(Serve::Fresh { age: 10, ttl: 50 })
         );
         assert_eq!(instead_of_error("max-age=60", 61, "x"), None);
+    }
+
+    #[test]
+    fn silence_is_bridged_for_longer_than_an_error_unless_the_origin_says_how_long() {
+        let day = 24 * 3600;
+        let bridged = |age, ttl| Some(stale(age, ttl, Staleness::Unreachable));
+        assert_eq!(instead_of_silence("max-age=60", 61), bridged(61, -1));
+        assert_eq!(instead_of_silence("max-age=60", 61 + day), None);
+        assert_eq!(instead_of_silence("max-age=60, stale-if-error=30", 90), bridged(90, -30));
+        assert_eq!(instead_of_silence("max-age=60, stale-if-error=30", 91), None);
+        assert_eq!(instead_of_silence("max-age=60, stale-if-error=0", 61), None);
+    }
+
+    #[test]
+    fn what_must_not_be_used_again_is_validated_although_fresh() {
+        let freshness = freshness("max-age=60").never_again();
+        assert_eq!(serve(&freshness, &RequestDirectives::NONE, time(NOW)), Serve::Validate);
     }
 
     #[test]

@@ -269,6 +269,17 @@ impl Relay {
         self.body.is_end_stream()
     }
 
+    /// Reads on to the end, so that the connection can be used again, or to so many bytes.
+    pub(crate) async fn drain(mut self, mut most: usize) {
+        while let Some(Ok(frame)) = self.next().await {
+            let read = frame.data_ref().map_or(0, Bytes::len);
+            match most.checked_sub(read) {
+                Some(left) => most = left,
+                None => return,
+            }
+        }
+    }
+
     /// The next piece, for callers that are not bodies themselves.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         std::future::poll_fn(|cx| self.poll(cx)).await

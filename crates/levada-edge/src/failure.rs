@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     ResponseTimeout,
     /// It answered something that is not HTTP, or not as HTTP wants it.
     BadResponse,
+    /// It answered with an error, where a stored response was to be confirmed.
+    ErrorAnswer(StatusCode),
     /// A peer is full and said so.
     PeerFull,
     // This node's.
@@ -64,9 +66,12 @@ impl Failure {
             Self::OnlyIfCached | Self::ConnectTimeout | Self::ResponseTimeout => {
                 StatusCode::GATEWAY_TIMEOUT
             }
-            Self::Dns | Self::Connect | Self::Tls | Self::NoResponse | Self::BadResponse => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Dns
+            | Self::Connect
+            | Self::Tls
+            | Self::NoResponse
+            | Self::BadResponse
+            | Self::ErrorAnswer(_) => StatusCode::BAD_GATEWAY,
             Self::PeerFull
             | Self::AllDown
             | Self::QueueFull
@@ -93,6 +98,7 @@ impl Failure {
             Self::NoResponse => "the server closed without a response",
             Self::ResponseTimeout => "the server did not answer in time",
             Self::BadResponse => "the server's answer is not HTTP",
+            Self::ErrorAnswer(_) => "the server answered with an error",
             Self::PeerFull => "the peer is full",
             Self::AllDown => "every server is down",
             Self::QueueFull => "too many requests wait for the server",
@@ -119,7 +125,7 @@ impl Failure {
             Self::NoResponse => "connection_terminated",
             Self::ResponseTimeout => "http_response_timeout",
             Self::BadResponse => "http_protocol_error",
-            Self::PeerFull | Self::AllDown => "destination_unavailable",
+            Self::ErrorAnswer(_) | Self::PeerFull | Self::AllDown => "destination_unavailable",
             Self::QueueFull | Self::QueueTimeout | Self::Overload => "connection_limit_reached",
         }
     }
@@ -148,6 +154,8 @@ impl Failure {
     pub(crate) const fn retry_after(self) -> Option<u64> {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => Some(1),
+            // As long as a server that fails is left alone, or longer.
+            _ if self.blames_server() => Some(5),
             _ => None,
         }
     }
@@ -164,6 +172,7 @@ mod tests {
             assert!(!failure.blames_server() && !failure.worth_retrying());
         }
         assert_eq!(Failure::Overload.retry_after(), Some(1));
-        assert_eq!(Failure::Connect.retry_after(), None);
+        assert_eq!(Failure::Connect.retry_after(), Some(5));
+        assert_eq!(Failure::OnlyIfCached.retry_after(), None);
     }
 }

@@ -4,16 +4,19 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, header, response};
 use levada_cache::{
-    Exchange as Judged, Rules, Storable, Validators, make_conditional, may_store, strip_fields,
-    strip_response, update_stored,
+    Exchange as Judged, RequestDirectives, Rules, Storable, Trouble, Validators, is_error,
+    make_conditional, may_store, serve_instead_of_error, strip_fields, strip_response,
+    update_stored,
 };
 use levada_types::Key;
 
 use crate::{
     body::{Relay, RequestBody},
     clock,
+    failure::Failure,
     fill::{Passed, Writer},
     forward,
+    lookup::Order,
     node::Node,
     pipeline::Errand,
     sites::Site,
@@ -34,10 +37,16 @@ pub(crate) struct Fetch {
     pub(crate) asked: HeaderMap,
     /// What is stored and needs validation.
     pub(crate) stored: Option<Arc<Object>>,
+    /// What the client that leads asked of caches.
+    pub(crate) directives: RequestDirectives,
 }
 
+/// So much of an answer that nobody wants is read for the sake of its connection.
+const DRAINED: usize = 64 << 10;
+
 impl Fetch {
-    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, stored: Option<Arc<Object>>) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order) -> Self {
+        let Order { stored, directives, .. } = order;
         let asked = &errand.asked;
         let mut head = forward::onward(node, errand, errand.parts.headers.clone());
         let none = HeaderMap::new();
@@ -53,6 +62,7 @@ impl Fetch {
             head,
             asked: errand.parts.headers.clone(),
             stored,
+            directives,
         }
     }
 
@@ -74,6 +84,11 @@ impl Fetch {
         {
             return self.renew(&stored, &head, requested, received, writer);
         }
+        if self.may_bridge(head.status, received) {
+            writer.fail(Failure::ErrorAnswer(head.status).into());
+            // The connection is of use to others if what it still carries is short.
+            return relay.drain(DRAINED).await;
+        }
         let verdict = self.judge(head.status, &head.headers, requested, received);
         strip_response(&mut head.headers);
         match verdict {
@@ -90,6 +105,13 @@ impl Fetch {
                 writer.pass(Passed { head, relay, reason });
             }
         }
+    }
+
+    /// Whether this answer is an error that the stored response may stand in for.
+    fn may_bridge(&self, status: StatusCode, now: SystemTime) -> bool {
+        let Some(stored) = self.stored.as_ref().filter(|_| is_error(status)) else { return false };
+        let freshness = &stored.head.freshness;
+        serve_instead_of_error(freshness, &self.directives, Trouble::Error, now).is_some()
     }
 
     fn judge(
@@ -180,13 +202,15 @@ impl Fetch {
             Ok(storable) => {
                 head.validators = Validators::of(&head.headers, received);
                 head.freshness = storable.freshness;
+                strip_fields(&mut head.headers, &storable.strip);
                 let renewed = Arc::new(stored.renewed(head, &self.node.via));
                 self.node.store.put(self.key, renewed.clone());
                 writer.renewed(renewed);
             }
-            // It may be used this once, but no longer be kept.
+            // It may be used this once, by the client that asked, but no longer be kept.
             Err(_) => {
                 self.node.store.remove(self.key);
+                head.freshness = head.freshness.never_again();
                 writer.renewed(Arc::new(stored.renewed(head, &self.node.via)));
             }
         }

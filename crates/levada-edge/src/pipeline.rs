@@ -9,8 +9,8 @@ use http::{
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
-    CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve,
-    not_modified_fields, strip_request,
+    CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve, Trouble,
+    not_modified_fields, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
@@ -246,7 +246,7 @@ fn not_modified(
 fn join(node: &Arc<Node>, errand: &Errand, order: Order) -> Option<(Reader, bool)> {
     let part = node.fills.join(order.key, &errand.asked.identity)?;
     if part.leader {
-        let fetch = Fetch::new(node, errand, order.stored);
+        let fetch = Fetch::new(node, errand, order);
         let writer = Writer::new(part.reader.fill().clone());
         tokio::spawn(fetch.run(writer));
     }
@@ -287,20 +287,8 @@ async fn filled(
             Ok(stored(node, parts, &object, None, &status))
         }
         Verdict::Failed(failed) => {
-            let instead = stale.and_then(|object| {
-                let now = clock::wall();
-                match levada_cache::serve_instead_of_error(
-                    &object.head.freshness,
-                    &directives,
-                    now,
-                )? {
-                    Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => {
-                        let status = CacheStatus { ttl: Some(ttl), ..status };
-                        Some(stored(node, parts, &object, Some(age), &status))
-                    }
-                    _ => None,
-                }
-            });
+            let instead = stale
+                .and_then(|object| bridged(node, parts, &object, &directives, &failed, status));
             instead.ok_or(failed)
         }
         Verdict::Alone if leader => {
@@ -319,6 +307,33 @@ async fn filled(
             alone(node, errand, why, "not-shared").await
         }
     }
+}
+
+/// A stored response instead of the one that the origin failed to give, where that is allowed.
+fn bridged(
+    node: &Node,
+    parts: &Parts,
+    object: &Arc<Object>,
+    directives: &RequestDirectives,
+    failed: &Failed,
+    status: CacheStatus<'_>,
+) -> Option<Response<ResponseBody>> {
+    let (trouble, answered) = match failed.failure {
+        Failure::ErrorAnswer(status) => (Trouble::Error, Some(status.as_u16())),
+        _ => (Trouble::Unreachable, None),
+    };
+    let freshness = &object.head.freshness;
+    let (age, ttl) = match serve_instead_of_error(freshness, directives, trouble, clock::wall())? {
+        Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => (age, ttl),
+        Serve::Validate | Serve::GatewayTimeout => return None,
+    };
+    let status = CacheStatus {
+        forwarded_status: answered.filter(|_| !status.collapsed),
+        ttl: Some(ttl),
+        detail: Some(trouble.as_str()),
+        ..status
+    };
+    Some(stored(node, parts, object, Some(age), &status))
 }
 
 /// Whether a response that was fetched for another request may answer this one: it must be the right

@@ -13,6 +13,7 @@ mod http2;
 mod input;
 mod memory;
 mod sharing;
+mod stale;
 mod stopping;
 mod upload;
 mod upstream;

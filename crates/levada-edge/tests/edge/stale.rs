@@ -1,0 +1,95 @@
+//! What stands in for an origin that fails, and what clients are told when nothing may.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::support::*;
+
+/// An origin whose `/a` is stale from the start and has these directives; from the second time on it
+/// does `later`.
+async fn world(
+    directives: &str,
+    later: fn() -> Reply,
+) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
+    let origin = Origin::start().await;
+    let node = start(single(&[origin.address])).await;
+    let at = node.addresses.clients[0];
+    let cache_control = format!("max-age=60, {directives}");
+    let times = AtomicUsize::new(0);
+    origin.script("/a", move |_| match times.fetch_add(1, Relaxed) {
+        0 => Reply::ok("body")
+            .with("etag", "\"1\"")
+            .with("age", "100")
+            .with("cache-control", &cache_control),
+        _ => later(),
+    });
+    assert_eq!(get(at, "/a").await.text(), "body");
+    settled(&node).await;
+    (origin, node, at)
+}
+
+fn unavailable() -> Reply {
+    Reply::ok("oops").status("503 Service Unavailable").with("cache-control", "max-age=60")
+}
+
+#[tokio::test]
+async fn stale_object_stands_in_for_an_origin_that_does_not_answer() {
+    let (_origin, node, at) = world("x", Reply::hang_up).await;
+    let answer = get(at, "/a").await;
+    assert_eq!((answer.status, answer.text()), (200, "body".to_owned()));
+    let status = answer.field("cache-status");
+    assert!(status.starts_with("n0; fwd=stale; ttl=-4"), "{status}");
+    assert!(status.ends_with("; detail=unreachable"), "{status}");
+    assert!(answer.field("age").parse::<u32>().unwrap() >= 100);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn stale_object_stands_in_for_an_error_where_the_origin_allows_it() {
+    let (origin, node, at) = world("stale-if-error=600", unavailable).await;
+    for _ in 0..2 {
+        let answer = get(at, "/a").await;
+        assert_eq!((answer.status, answer.text()), (200, "body".to_owned()));
+        let status = answer.field("cache-status");
+        assert!(status.contains("fwd=stale; fwd-status=503; ttl=-4"), "{status}");
+        assert!(status.ends_with("; detail=stale-if-error"), "{status}");
+        settled(&node).await;
+    }
+    assert_eq!(origin.hits("/a"), 3, "an error is not remembered in place of the object");
+    assert!(origin.connections() <= 2, "an error answer leaves its connection to others");
+}
+
+#[tokio::test]
+async fn error_reaches_the_client_where_nothing_allows_stale() {
+    let (_origin, node, at) = world("x", unavailable).await;
+    let answer = get(at, "/a").await;
+    assert_eq!((answer.status, answer.text()), (503, "oops".to_owned()));
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn client_may_allow_stale_for_an_error() {
+    let (_origin, node, at) = world("x", unavailable).await;
+    let answer = get_with(at, "/a", &[("Cache-Control", "stale-if-error=600")]).await;
+    assert_eq!((answer.status, answer.text()), (200, "body".to_owned()));
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn nothing_stale_stands_in_where_the_origin_forbids_it() {
+    for directive in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=60"] {
+        let (_origin, node, at) = world(directive, Reply::hang_up).await;
+        let answer = get(at, "/a").await;
+        assert_eq!(answer.status, 502, "{directive}");
+        assert_eq!(answer.field("retry-after"), "5", "{directive}");
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn dead_origin_with_nothing_stored_is_a_502_that_says_when_to_come_back() {
+    let (origin, node, at) = world("x", Reply::hang_up).await;
+    drop(origin);
+    let answer = get(at, "/b").await;
+    assert_eq!((answer.status, answer.field("retry-after")), (502, "5".to_owned()));
+    settled(&node).await;
+}
