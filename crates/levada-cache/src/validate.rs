@@ -66,8 +66,10 @@ impl Validators {
         let moment = |name| response.get(name).and_then(|v: &HeaderValue| parse_date(v.as_bytes()));
         let (last_modified, date) = (moment(header::LAST_MODIFIED), moment(header::DATE));
         let etag = response.get(header::ETAG).filter(|v| ETag::parse(v.as_bytes()).is_some());
+        // A copy: a value as it came from the network holds on to the buffer that it was read into.
+        let etag = etag.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
         Self {
-            etag: etag.cloned(),
+            etag,
             last_modified,
             changed: last_modified.or(date).unwrap_or((millis(received) / 1000) as i64),
             settled: last_modified.zip(date).is_some_and(|(changed, made)| made > changed),

@@ -49,6 +49,10 @@ pub use node::StartError;
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;
 
+/// What measurements call.
+#[doc(hidden)]
+pub mod measuring;
+
 /// What reads the bytes of clients, for fuzzing only.
 #[doc(hidden)]
 pub mod fuzzing {

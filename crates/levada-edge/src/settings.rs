@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
 use levada_policy::Value;
 
 /// Everything one node needs to run.
@@ -187,6 +188,8 @@ pub struct CacheSettings {
     pub memory: u64,
     /// The largest object it keeps.
     pub max_object: u64,
+    /// What goes first when it is full.
+    pub eviction: &'static Eviction,
 }
 
 /// What a client, or all together, may cost.
@@ -294,7 +297,7 @@ impl Default for HealthCheck {
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        Self { memory: 256 << 20, max_object: 32 << 20 }
+        Self { memory: 256 << 20, max_object: 32 << 20, eviction: DEFAULT_EVICTION }
     }
 }
 

@@ -122,6 +122,11 @@ impl Eviction for GreedyDual {
         self.count
     }
 
+    fn overhead(&self) -> u64 {
+        let objects = self.objects.capacity() * size_of::<Object>();
+        (objects + self.heap.capacity() * size_of::<Candidate>()) as u64
+    }
+
     fn contains(&self, handle: Handle) -> bool {
         self.objects.get(handle.index()).is_some_and(Object::is_there)
     }

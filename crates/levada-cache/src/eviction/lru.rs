@@ -36,6 +36,10 @@ impl Eviction for Lru {
         self.queue.count
     }
 
+    fn overhead(&self) -> u64 {
+        self.nodes.overhead()
+    }
+
     fn contains(&self, handle: Handle) -> bool {
         self.nodes.contains(handle)
     }

@@ -54,6 +54,10 @@ pub trait Eviction: Send {
         self.len() == 0
     }
 
+    /// What the algorithm has allocated for its own state, in bytes: what the weights of the objects
+    /// do not say.
+    fn overhead(&self) -> u64;
+
     /// Whether `handle` stands for an object of the set.
     fn contains(&self, handle: Handle) -> bool;
 
@@ -119,6 +123,9 @@ pub const EVICTIONS: &[Entry] = &[
     s3fifo::ENTRY,
     sieve::ENTRY,
 ];
+
+/// The one that is taken when none is named.
+pub const DEFAULT_EVICTION: &Entry = &lru::ENTRY;
 
 /// The algorithm called `name`.
 pub fn find_eviction(name: &str) -> Option<&'static Entry> {

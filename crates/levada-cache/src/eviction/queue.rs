@@ -30,6 +30,11 @@ impl Nodes {
         self.0.get_mut(handle.index()).filter(|node| node.place != ABSENT)
     }
 
+    /// Bytes that are allocated.
+    pub(super) fn overhead(&self) -> u64 {
+        (self.0.capacity() * size_of::<Node>()) as u64
+    }
+
     pub(super) fn contains(&self, handle: Handle) -> bool {
         self.0.get(handle.index()).is_some_and(|node| node.place != ABSENT)
     }

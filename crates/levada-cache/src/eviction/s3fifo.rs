@@ -106,6 +106,11 @@ impl Eviction for S3Fifo {
         self.small.count + self.main.count
     }
 
+    fn overhead(&self) -> u64 {
+        let keys = self.keys.capacity() * size_of::<Key>();
+        self.nodes.overhead() + self.ghost.overhead() + keys as u64
+    }
+
     fn contains(&self, handle: Handle) -> bool {
         self.nodes.contains(handle)
     }
@@ -155,13 +160,22 @@ struct Ghost {
     next_place: u64,
 }
 
-/// A key that is remembered takes memory too, so each weighs at least this.
-const LEAST_GHOST_BYTES: u64 = 64;
+/// A key that is remembered takes memory too, some 50 to 120 bytes: however small the objects are, the
+/// keys take no more than half of what the cache may.
+const LEAST_GHOST_BYTES: u64 = 256;
 
 impl Ghost {
     fn new(capacity: u64) -> Self {
         let (order, known) = (VecDeque::new(), HashMap::new());
         Self { capacity, bytes: 0, order, known, next_place: 0 }
+    }
+
+    /// Bytes that are allocated. The map takes a byte beside each of its places, and leaves one place
+    /// in eight free.
+    fn overhead(&self) -> u64 {
+        let places = (self.known.capacity() * 8 / 7).next_power_of_two();
+        let known = places * (size_of::<(Key, (u64, u64))>() + 1);
+        (known + self.order.capacity() * size_of::<(Key, u64)>()) as u64
     }
 
     fn remember(&mut self, key: Key, bytes: u64) {
@@ -194,28 +208,31 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_once_goes_before_what_is_asked_for_again() {
-        assert_eq!(play(&ENTRY, 300, "a100 b100 c100 a a d100 e100"), ". . . b c");
+        assert_eq!(play(&ENTRY, 3000, "a1000 b1000 c1000 a a d1000 e1000"), ". . . b c");
     }
 
     #[test]
     fn return_from_the_ghost_goes_to_main() {
         // a comes back and outlives the newer d and e, which are only in small.
-        assert_eq!(play(&ENTRY, 300, "a100 b100 c100 d100 a100 e100 f100 g100"), ". . . a b c d e");
+        assert_eq!(
+            play(&ENTRY, 3000, "a1000 b1000 c1000 d1000 a1000 e1000 f1000 g1000"),
+            ". . . a b c d e"
+        );
     }
 
     #[test]
     fn main_goes_round_while_it_is_hit() {
-        let steps = "a100 b100 a a b b c100 d100 e100 a c e f100";
-        assert_eq!(play(&ENTRY, 200, steps), ". . a c d e");
+        let steps = "a1000 b1000 a a b b c1000 d1000 e1000 a c e f1000";
+        assert_eq!(play(&ENTRY, 2000, steps), ". . a c d e");
     }
 
     #[test]
     fn ghost_stays_within_its_bytes() {
-        let mut ghost = Ghost::new(640);
+        let mut ghost = Ghost::new(2560);
         for n in 0..1000 {
             ghost.remember(Key(n % 7), 1);
             ghost.remember(Key(n), 100);
-            assert!(ghost.bytes <= 640 && ghost.order.len() <= 2 * ghost.known.len() + 16);
+            assert!(ghost.bytes <= 2560 && ghost.order.len() <= 2 * ghost.known.len() + 16);
         }
         assert!(ghost.forget(Key(999)) && !ghost.forget(Key(500)));
     }

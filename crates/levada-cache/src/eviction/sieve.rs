@@ -52,6 +52,10 @@ impl Eviction for Sieve {
         self.queue.count
     }
 
+    fn overhead(&self) -> u64 {
+        self.nodes.overhead()
+    }
+
     fn contains(&self, handle: Handle) -> bool {
         self.nodes.contains(handle)
     }

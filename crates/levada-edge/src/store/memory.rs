@@ -1,297 +1,298 @@
-//! The memory tier: complete objects, bounded in bytes with their heads and bookkeeping.
+//! The memory tier: entries by key, bounded in bytes with everything that is kept of them.
+//!
+//! ```text
+//!   key ── hash ──┬── which shard ── lock ──> table: key -> entry, handle
+//!   (seeded)      └── where in its table      eviction: by handle, what goes first
+//!                                             keys: by handle, to find what went
+//! ```
+//!
+//! A shard counts the weights of its entries and what its table, its eviction and its lists have
+//! allocated. Together they never exceed its part of the limit: after every insertion, entries go
+//! until that is so. What goes is dropped after the lock has been released.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     num::NonZero,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_cache::{CACHE_STATUS, Freshness, Validators, Vary};
-use levada_types::{Key, hash64, weigh};
-use quick_cache::{
-    DefaultHashBuilder, OptionsBuilder, Weighter,
-    sync::{Cache, DefaultLifecycle},
-};
+use hashbrown::HashTable;
+use levada_cache::eviction::{self, Eviction, Handle, TooLarge};
+use levada_types::Key;
+use parking_lot::Mutex;
 
-/// The head of a response that may be served again.
+use super::{block::Block, object::Object, variants::Varies};
+
+/// What is kept under a key.
 #[derive(Clone, Debug)]
-pub(crate) struct StoredHead {
-    pub(crate) status: StatusCode,
-    /// End-to-end fields only; `Age` is computed anew for every response.
-    pub(crate) headers: HeaderMap,
-    pub(crate) freshness: Freshness,
-    pub(crate) validators: Validators,
-    /// The request fields that select this variant, and what they were.
-    pub(crate) vary: Vary,
-    pub(crate) variant: Box<[u8]>,
-}
-
-impl StoredHead {
-    /// Whether this is the variant that `request` selects.
-    pub(crate) fn answers(&self, request: &HeaderMap) -> bool {
-        self.vary.is_empty() || self.vary.matches(request, &self.variant, &mut Vec::new())
-    }
-}
-
-/// One complete response.
-#[derive(Debug)]
-pub(crate) struct Object {
-    /// The URI it answers, in full: two URIs may share a key.
-    identity: Box<str>,
-    pub(crate) head: StoredHead,
-    reply: HeaderMap,
-    body: Box<[Bytes]>,
-    len: u64,
-}
-
-/// Segments of a stored body: few enough for one vectored write of a usual object, small enough that
-/// the allocator finds room.
-const SEGMENT: usize = 256 << 10;
-/// Bookkeeping per object beside its head and body: the index entry, the allocations' own overhead.
-const OVERHEAD: u64 = 512;
-/// Bookkeeping per header field, beside name and value.
-const FIELD_OVERHEAD: usize = 112;
-
-impl Object {
-    /// An object with its body copied together: pieces as they came from the network hold on to much
-    /// larger read buffers.
-    pub(crate) fn new<'a>(
-        identity: &str,
-        head: StoredHead,
-        via: &HeaderValue,
-        pieces: impl Iterator<Item = &'a Bytes>,
-        len: u64,
-    ) -> Self {
-        let mut body = Vec::with_capacity((len as usize).div_ceil(SEGMENT));
-        let mut left = len as usize;
-        let mut segment = Vec::with_capacity(left.min(SEGMENT));
-        for piece in pieces {
-            let mut piece: &[u8] = piece;
-            while !piece.is_empty() {
-                let (now, later) = piece.split_at(piece.len().min(SEGMENT - segment.len()));
-                segment.extend_from_slice(now);
-                piece = later;
-                if segment.len() == SEGMENT {
-                    left = left.saturating_sub(SEGMENT);
-                    let full =
-                        std::mem::replace(&mut segment, Vec::with_capacity(left.min(SEGMENT)));
-                    body.push(Bytes::from(full));
-                }
-            }
-        }
-        if !segment.is_empty() {
-            body.push(Bytes::from(segment.into_boxed_slice()));
-        }
-        let len = body.iter().map(|s| s.len() as u64).sum();
-        let reply = reply(&head.headers, via, len);
-        let head = StoredHead { headers: owned(&head.headers), ..head };
-        Self { identity: identity.into(), head, reply, body: body.into(), len }
-    }
-
-    /// The same body under a head that a validation has renewed.
-    pub(crate) fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
-        let reply = reply(&head.headers, via, self.len);
-        let head = StoredHead { headers: owned(&head.headers), ..head };
-        let (identity, body) = (self.identity.clone(), self.body.clone());
-        Self { identity, head, reply, body, len: self.len }
-    }
-
-    /// The fields of a response from the store, to be cloned. `Age` and `Cache-Status` are in it, to
-    /// be overwritten: a field that is there already needs no room made for it.
-    pub(crate) fn reply(&self) -> &HeaderMap {
-        &self.reply
-    }
-
-    /// Whether caches nearer to the origin have reported in `Cache-Status`.
-    pub(crate) fn has_history(&self) -> bool {
-        self.head.headers.contains_key(CACHE_STATUS)
-    }
-
-    pub(crate) fn body(&self) -> &[Bytes] {
-        &self.body
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn weight(&self) -> u64 {
-        let fields: usize = self
-            .head
-            .headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD)
-            .sum();
-        // The fields are kept twice: as received, and as sent.
-        OVERHEAD + self.len + (self.identity.len() + 2 * fields) as u64
-    }
-}
-
-fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
-    let mut reply = owned(headers);
-    reply.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
-    reply.append(header::VIA, via.clone());
-    reply.insert(header::AGE, HeaderValue::from(0));
-    reply.entry(CACHE_STATUS).or_insert_with(|| HeaderValue::from_static("-"));
-    reply
-}
-
-/// A copy that shares nothing: values as they came from the network hold on to whole read buffers.
-fn owned(headers: &HeaderMap) -> HeaderMap {
-    let mut values = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
-    let mut copy = HeaderMap::with_capacity(headers.len() + 4);
-    for (name, value) in headers {
-        values.extend_from_slice(value.as_bytes());
-        let bytes = values.split().freeze();
-        let value = HeaderValue::from_maybe_shared(bytes).unwrap_or_else(|_| value.clone());
-        copy.append(name.clone(), value);
-    }
-    copy
-}
-
-/// All objects in memory.
-///
-/// An object that does not vary stands under the key of its URI. One that varies stands under a key
-/// of URI and variant, and the URI's own entry says by which fields.
-pub(crate) struct Memory {
-    entries: Cache<Key, Entry, ByWeight>,
-    generations: AtomicU64,
-}
-
-#[derive(Clone)]
-enum Entry {
+pub(crate) enum Entry {
+    /// A response.
     Object(Arc<Object>),
+    /// What leads to the variants of a URI.
     Varies(Arc<Varies>),
+    /// A part of a long body.
+    #[allow(dead_code, reason = "made when long objects are kept in blocks")]
+    Block(Arc<Block>),
 }
 
-/// By which fields a URI varies.
-struct Varies {
-    identity: Box<str>,
-    vary: Vary,
-    /// Part of the variants' keys: when the URI is forgotten and stored again, the variants from
-    /// before must not come back with it.
-    generation: u64,
-}
-
-#[derive(Clone)]
-struct ByWeight;
-
-impl Weighter<Key, Entry> for ByWeight {
-    fn weight(&self, _key: &Key, entry: &Entry) -> u64 {
-        match entry {
-            Entry::Object(object) => object.weight(),
-            Entry::Varies(varies) => OVERHEAD + varies.identity.len() as u64,
+impl Entry {
+    /// What it takes of memory.
+    pub(crate) fn weight(&self) -> u64 {
+        match self {
+            Self::Object(object) => object.weight(),
+            Self::Varies(varies) => varies.weight(),
+            Self::Block(block) => block.weight(),
         }
     }
 }
 
-/// What is known of a URI.
-pub(crate) struct Sought {
-    /// Under which key its object is, or would be.
-    pub(crate) key: Key,
-    pub(crate) object: Option<Arc<Object>>,
-    /// Other variants are known.
-    pub(crate) varies: bool,
+/// What a sweep does with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "purges sweep")]
+pub(crate) enum Verdict {
+    Keep,
+    Remove,
 }
+
+/// Where a sweep goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "purges sweep")]
+pub(crate) struct Place {
+    shard: usize,
+    handle: usize,
+}
+
+/// All entries in memory.
+pub(crate) struct Memory {
+    shards: Box<[Aligned]>,
+    hash: Hash,
+}
+
+/// On lines of its own, so that two locks that are taken at once do not slow each other.
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+/// A shard has room for so many of the largest entries: what is left over at its end is little then,
+/// and one of them does not drive out all others.
+const LARGEST_PER_SHARD: u64 = 16;
+
+/// Entries that a sweep looks at under one lock.
+#[allow(dead_code, reason = "purges sweep")]
+const SWEEP_STEP: usize = 1024;
 
 impl Memory {
-    /// A store of this many bytes for objects of up to `largest`.
-    pub(crate) fn new(bytes: u64, largest: u64) -> Self {
-        // A guess at the number of objects only sizes the index.
-        let guess = usize::try_from(bytes / (16 << 10)).unwrap_or(usize::MAX).clamp(64, 1 << 20);
-        // The index is divided so that threads do not meet at one lock, its bytes with it: a part must
-        // still have room for the largest object and some others, or that would never be kept.
-        let parts = usize::try_from(bytes / largest.saturating_mul(4).max(1)).unwrap_or(usize::MAX);
+    /// A tier of this many bytes for entries of up to `largest`.
+    pub(crate) fn new(bytes: u64, largest: u64, eviction: &eviction::Entry) -> Self {
+        let parts = bytes / largest.saturating_mul(LARGEST_PER_SHARD).max(1);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let parts = parts.clamp(1, threads * 4);
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, threads * 4);
         let parts = if parts.is_power_of_two() { parts } else { parts.next_power_of_two() / 2 };
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity(guess)
-            .weight_capacity(bytes)
-            .shards(parts)
-            .build();
-        let entries = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                ByWeight,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            ),
-            Err(_) => Cache::with_weighter(guess, bytes, ByWeight),
-        };
-        Self { entries, generations: AtomicU64::new(0) }
+        let hash = Hash::seeded();
+        let shard = |_| Aligned(Mutex::new(Shard::new(bytes / parts as u64, eviction, hash)));
+        Self { shards: (0..parts).map(shard).collect(), hash }
     }
 
-    /// The object for a URI and the request's fields.
-    pub(crate) fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
-        match self.entries.get(&key) {
-            Some(Entry::Object(object)) if *object.identity == *identity => {
-                Sought { key, object: Some(object), varies: false }
-            }
-            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
-                self.variant(varies.key(key, &varies.vary.key(request)), identity, request)
-            }
-            _ => Sought { key, object: None, varies: false },
-        }
+    /// An entry, as a request that uses it.
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> Option<Entry> {
+        let hash = self.hash.of(key);
+        self.shard(hash).lock().get(hash, key)
     }
 
-    fn variant(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
-        let object = match self.entries.get(&key) {
-            Some(Entry::Object(o)) if *o.identity == *identity && o.head.answers(request) => {
-                Some(o)
-            }
-            _ => None,
-        };
-        Sought { key, object, varies: true }
+    /// An entry, without counting as a request.
+    pub(crate) fn peek(&self, key: Key) -> Option<Entry> {
+        let hash = self.hash.of(key);
+        self.shard(hash).lock().find(hash, key).map(|slot| slot.entry.clone())
     }
 
-    /// Keeps an object of the URI whose key is `key`.
-    pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
-        if object.head.vary.is_empty() {
-            return self.entries.insert(key, Entry::Object(object));
-        }
-        let varies = self.varies(key, &object);
-        let variant = varies.key(key, &object.head.variant);
-        self.entries.insert(key, Entry::Varies(varies));
-        self.entries.insert(variant, Entry::Object(object));
+    /// Keeps an entry in place of whatever stood under its key.
+    ///
+    /// # Errors
+    /// When it is too large for its shard. Nothing stands under the key then.
+    pub(crate) fn insert(&self, key: Key, entry: Entry) -> Result<(), TooLarge> {
+        let hash = self.hash.of(key);
+        let mut gone = Vec::new();
+        self.shard(hash).lock().insert(hash, key, entry, &mut gone)
     }
 
-    /// What leads to the variants of this object's URI: as it stands, or a new one.
-    fn varies(&self, key: Key, object: &Object) -> Arc<Varies> {
-        match self.entries.peek(&key) {
-            Some(Entry::Varies(varies))
-                if varies.identity == object.identity && varies.vary == object.head.vary =>
-            {
-                varies
-            }
-            _ => Arc::new(Varies {
-                identity: object.identity.clone(),
-                vary: object.head.vary.clone(),
-                generation: self.generations.fetch_add(1, Relaxed),
-            }),
-        }
+    /// Takes an entry out.
+    pub(crate) fn remove(&self, key: Key) -> Option<Entry> {
+        let hash = self.hash.of(key);
+        self.shard(hash).lock().remove(hash, key)
     }
 
-    /// Forgets what is stored for a URI. Variants that nothing leads to any more are evicted in time.
-    pub(crate) fn remove(&self, key: Key) {
-        self.entries.remove(&key);
+    /// Judges the next entries from `place` on, about a thousand, and gives the place after them;
+    /// `None` at the end. From the default place to the end, everything is seen that is there all the
+    /// while. `judge` is called under a lock: it must be quick and leave this tier alone.
+    #[allow(dead_code, reason = "purges sweep")]
+    pub(crate) fn sweep(
+        &self,
+        place: Place,
+        mut judge: impl FnMut(Key, &Entry) -> Verdict,
+    ) -> Option<Place> {
+        let mut gone = Vec::new();
+        let Place { shard, handle } = place;
+        let next = self.shards.get(shard)?.0.lock().sweep(handle, &mut judge, &mut gone);
+        Some(match next {
+            Some(handle) => Place { shard, handle },
+            None => Place { shard: shard + 1, handle: 0 },
+        })
     }
 
+    /// Bytes that are taken, bookkeeping included.
     pub(crate) fn bytes(&self) -> u64 {
-        self.entries.weight()
+        self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
     }
 
+    /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.shards.iter().map(|shard| shard.0.lock().table.len()).sum()
+    }
+
+    /// The table uses the lowest and the highest bits.
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
     }
 }
 
-impl Varies {
-    fn key(&self, key: Key, variant: &[u8]) -> Key {
-        Key(weigh(Key(weigh(key, hash64(variant))), self.generation))
+struct Shard {
+    limit: u64,
+    hash: Hash,
+    table: HashTable<Slot>,
+    eviction: Box<dyn Eviction>,
+    /// The key of every handle; of one that is free, the last.
+    keys: Vec<Key>,
+    free: Vec<Handle>,
+}
+
+struct Slot {
+    key: Key,
+    handle: Handle,
+    entry: Entry,
+}
+
+impl Shard {
+    fn new(limit: u64, eviction: &eviction::Entry, hash: Hash) -> Self {
+        let eviction = (eviction.build)(limit);
+        let (keys, free) = (Vec::new(), Vec::new());
+        Self { limit, hash, table: HashTable::new(), eviction, keys, free }
+    }
+
+    fn find(&self, hash: u64, key: Key) -> Option<&Slot> {
+        self.table.find(hash, |slot| slot.key == key)
+    }
+
+    fn get(&mut self, hash: u64, key: Key) -> Option<Entry> {
+        let slot = self.table.find(hash, |slot| slot.key == key)?;
+        self.eviction.touch(slot.handle);
+        Some(slot.entry.clone())
+    }
+
+    fn insert(
+        &mut self,
+        hash: u64,
+        key: Key,
+        entry: Entry,
+        gone: &mut Vec<Entry>,
+    ) -> Result<(), TooLarge> {
+        gone.extend(self.remove(hash, key));
+        let weight = entry.weight();
+        if weight > self.limit.saturating_sub(self.overhead()) {
+            return Err(TooLarge);
+        }
+        self.make_room(weight, gone);
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.keys.push(key);
+            Handle(self.keys.len() as u32 - 1)
+        });
+        self.keys[handle.0 as usize] = key;
+        let of = self.hash;
+        self.table.insert_unique(hash, Slot { key, handle, entry }, |slot| of.of(slot.key));
+        self.eviction.add(handle, key, weight);
+        // The tables may have grown.
+        self.make_room(0, gone);
+        Ok(())
+    }
+
+    /// Evicts until there is room for `weight` more bytes.
+    fn make_room(&mut self, weight: u64, gone: &mut Vec<Entry>) {
+        while self.bytes() + weight > self.limit {
+            let Some(victim) = self.eviction.evict() else { break };
+            let key = self.keys[victim.0 as usize];
+            gone.extend(self.forget(self.hash.of(key), key));
+        }
+    }
+
+    fn remove(&mut self, hash: u64, key: Key) -> Option<Entry> {
+        let handle = self.find(hash, key)?.handle;
+        self.eviction.remove(handle);
+        self.forget(hash, key)
+    }
+
+    /// Takes out of the table what the eviction has no longer.
+    fn forget(&mut self, hash: u64, key: Key) -> Option<Entry> {
+        let there = self.table.find_entry(hash, |slot| slot.key == key).ok()?;
+        let (slot, _) = there.remove();
+        self.free.push(slot.handle);
+        Some(slot.entry)
+    }
+
+    #[allow(dead_code, reason = "purges sweep")]
+    fn sweep(
+        &mut self,
+        from: usize,
+        judge: &mut impl FnMut(Key, &Entry) -> Verdict,
+        gone: &mut Vec<Entry>,
+    ) -> Option<usize> {
+        let end = (from + SWEEP_STEP).min(self.keys.len());
+        for handle in from..end {
+            if !self.eviction.contains(Handle(handle as u32)) {
+                continue;
+            }
+            let key = self.keys[handle];
+            let hash = self.hash.of(key);
+            if self.find(hash, key).is_some_and(|slot| judge(key, &slot.entry) == Verdict::Remove) {
+                gone.extend(self.remove(hash, key));
+            }
+        }
+        (end < self.keys.len()).then_some(end)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.eviction.used() + self.overhead()
+    }
+
+    /// What the lists have allocated, whatever stands in them.
+    fn overhead(&self) -> u64 {
+        let keys = self.keys.capacity() * size_of::<Key>();
+        let free = self.free.capacity() * size_of::<Handle>();
+        (self.table.allocation_size() + keys + free) as u64 + self.eviction.overhead()
     }
 }
+
+/// A hash function drawn by chance, for keys that strangers may choose: they are hashes of URLs by a
+/// fixed function.
+///
+/// Multiply-add-shift is strongly universal (Dietzfelbinger, STACS 1996): whatever two keys are, they
+/// meet no more often than two that are drawn by chance.
+#[derive(Clone, Copy)]
+struct Hash {
+    factor: u128,
+    addend: u128,
+}
+
+impl Hash {
+    fn seeded() -> Self {
+        let chance = RandomState::new();
+        let draw = |n: u8| u128::from(chance.hash_one(n));
+        Self { factor: draw(0) << 64 | draw(1), addend: draw(2) << 64 | draw(3) }
+    }
+
+    #[inline]
+    fn of(self, key: Key) -> u64 {
+        (self.factor.wrapping_mul(u128::from(key.0)).wrapping_add(self.addend) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,102 @@
-//! What a node keeps: complete responses, found by the hash of their URI.
+//! What a node keeps: responses, found by the hash of their URI.
 
+mod block;
 mod memory;
+mod object;
+mod segments;
+mod variants;
+mod weight;
 
-pub(crate) use memory::{Memory, Object, StoredHead};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use http::HeaderMap;
+use levada_types::Key;
+
+use crate::settings::CacheSettings;
+
+use self::variants::Varies;
+pub(crate) use self::{
+    memory::{Entry, Memory},
+    object::{Object, StoredHead},
+};
+
+/// All that is kept.
+pub(crate) struct Store {
+    memory: Memory,
+    generations: AtomicU64,
+}
+
+/// What is known of a URI.
+pub(crate) struct Sought {
+    /// Under which key its object is, or would be.
+    pub(crate) key: Key,
+    pub(crate) object: Option<Arc<Object>>,
+    /// Other variants are known.
+    pub(crate) varies: bool,
+}
+
+impl Store {
+    pub(crate) fn new(settings: &CacheSettings) -> Self {
+        let CacheSettings { memory, max_object, eviction } = *settings;
+        Self { memory: Memory::new(memory, max_object, eviction), generations: AtomicU64::new(0) }
+    }
+
+    /// The object for a URI and the request's fields.
+    pub(crate) fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
+        match self.memory.get(key) {
+            Some(Entry::Object(object)) if object.identity() == identity => {
+                Sought { key, object: Some(object), varies: false }
+            }
+            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+                self.variant(varies.key(key, &varies.vary.key(request)), identity, request)
+            }
+            _ => Sought { key, object: None, varies: false },
+        }
+    }
+
+    fn variant(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
+        let object = match self.memory.get(key) {
+            Some(Entry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
+                Some(o)
+            }
+            _ => None,
+        };
+        Sought { key, object, varies: true }
+    }
+
+    /// Keeps an object of the URI whose key is `key`, unless it is too large.
+    pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
+        let mut key = key;
+        if !object.head.vary.is_empty() {
+            let varies = self.varies(key, &object);
+            let variant = varies.key(key, &object.head.variant);
+            let _ = self.memory.insert(key, Entry::Varies(varies));
+            key = variant;
+        }
+        let _ = self.memory.insert(key, Entry::Object(object));
+    }
+
+    /// What leads to the variants of this object's URI: as it stands, or a new one.
+    fn varies(&self, key: Key, object: &Object) -> Arc<Varies> {
+        match self.memory.peek(key) {
+            Some(Entry::Varies(varies)) if varies.leads_to(object) => varies,
+            _ => Arc::new(Varies::of(object, self.generations.fetch_add(1, Relaxed))),
+        }
+    }
+
+    /// Forgets what is stored for a URI. Variants that nothing leads to any more are evicted in time.
+    pub(crate) fn remove(&self, key: Key) {
+        self.memory.remove(key);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len()
+    }
+}

@@ -7,6 +7,7 @@ mod site;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
+use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
     AccessLog, CacheSettings, Certificate, Listener, LogFormat, Runtime, Settings,
 };
@@ -131,7 +132,7 @@ impl Check<'_, '_> {
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object } = self.file.cache;
+        let file::Cache { memory, max_object, ref eviction } = self.file.cache;
         let path = self.root.key("cache").key("max_object");
         if max_object.0 > memory.0 && self.findings.has(&path) {
             let message = format!("{max_object} does not fit into the memory of {memory}");
@@ -140,7 +141,9 @@ impl Check<'_, '_> {
         }
         // A default that does not fit was not asked for.
         let max_object = max_object.0.min(memory.0);
-        CacheSettings { memory: memory.0, max_object }
+        // A name that is in no list has been reported with those that are.
+        let eviction = find_eviction(eviction).unwrap_or(DEFAULT_EVICTION);
+        CacheSettings { memory: memory.0, max_object, eviction }
     }
 
     /// The outer `None` when it is wrong, the inner when there is none.

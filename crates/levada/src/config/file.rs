@@ -194,6 +194,8 @@ pub struct Cache {
     pub memory: Size,
     /// The largest object it keeps; larger ones are passed on. It fits into `memory`, which lowers the default.
     pub max_object: Size,
+    /// What goes first when it is full.
+    pub eviction: String,
 }
 
 /// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.
@@ -434,8 +436,12 @@ impl Default for Log {
 
 impl Default for Cache {
     fn default() -> Self {
-        let settings::CacheSettings { memory, max_object } = settings::CacheSettings::default();
-        Self { memory: Size(memory), max_object: Size(max_object) }
+        let edge = settings::CacheSettings::default();
+        Self {
+            memory: Size(edge.memory),
+            max_object: Size(edge.max_object),
+            eviction: edge.eviction.name.to_owned(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! and the documents, whose tables are made from it. Beyond JSON Schema there are the formats of
 //! [`text::FORMATS`](super::text::FORMATS), and `x-minimum` and `x-maximum` for amounts in text.
 
+use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{Entry, Kind, POLICIES, Parameter, Setting};
 use levada_types::format_duration;
 use schemars::generate::SchemaSettings;
@@ -23,6 +24,7 @@ pub fn schema() -> Json {
     simplify(&mut schema);
     with_policies(&mut schema["properties"]["policy"]);
     with_policies(&mut schema["properties"]["site"]["items"]["properties"]["policy"]);
+    schema["properties"]["cache"]["properties"]["eviction"]["oneOf"] = evictions();
     schema["$defs"] =
         json!({ "parameters": { "allOf": edge_policies().map(when_named).collect::<Json>() } });
     schema
@@ -78,6 +80,13 @@ fn unwrap_optional(object: &mut Map<String, Json>) {
 fn with_policies(schema: &mut Json) {
     schema["properties"]["name"]["enum"] = edge_policies().map(|policy| policy.name).collect();
     schema["allOf"] = json!([{ "$ref": "#/$defs/parameters" }]);
+}
+
+/// Each algorithm as a word with what it does.
+fn evictions() -> Json {
+    let word =
+        |entry: &eviction::Entry| json!({ "const": entry.name, "description": entry.summary });
+    EVICTIONS.iter().map(word).collect()
 }
 
 fn edge_policies() -> impl Iterator<Item = &'static Entry> {

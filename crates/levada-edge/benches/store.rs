@@ -1,0 +1,104 @@
+//! What a hit in the memory tier costs, side by side with quick_cache, which knows one algorithm only
+//! and keeps no exact account.
+//!
+//! `cargo bench -p levada-edge --bench store` prints nanoseconds on the processor per hit; the best of
+//! several rounds counts, since neighbours only ever add time.
+
+use std::{
+    hint::black_box,
+    sync::{Arc, Barrier},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use levada_cache::eviction::EVICTIONS;
+use levada_edge::measuring::Tier;
+use levada_types::{Key, Rng, hash64};
+use quick_cache::sync::Cache;
+
+const OBJECTS: usize = 50_000;
+const GETS: usize = 1 << 20;
+const ROUNDS: usize = 7;
+
+fn main() {
+    println!("ns per hit      1 thread  2 threads");
+    let body = Bytes::from_static(&[b'x'; 64]);
+    let quick = Cache::new(4 * OBJECTS);
+    (0..OBJECTS).for_each(|n| quick.insert(key(n), Arc::new(body.clone())));
+    row("quick_cache", |key| quick.get(&key).map(|body| body.len() as u64));
+    let mut fields = HeaderMap::new();
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+    for eviction in EVICTIONS {
+        let tier = Tier::new(1 << 30, 1 << 20, eviction);
+        (0..OBJECTS).for_each(|n| tier.put(key(n), "a.example/", &fields, &body));
+        row(eviction.name, |key| tier.get(key));
+    }
+}
+
+fn row(name: &str, get: impl Fn(Key) -> Option<u64> + Sync) {
+    println!("{name:15} {:8.0}  {:9.0}", best(1, &get), best(2, &get));
+}
+
+/// The time of a hit with so many threads that all do nothing else.
+fn best(threads: usize, get: &(impl Fn(Key) -> Option<u64> + Sync)) -> f64 {
+    let round = |round: u64| {
+        let together = Barrier::new(threads);
+        let thread = |n: usize| {
+            let keys = zipf(round * 10 + n as u64);
+            together.wait();
+            let clock = Clock::start();
+            let bytes: u64 = keys.iter().filter_map(|&key| get(key)).sum();
+            let seconds = clock.seconds();
+            assert_eq!(black_box(bytes), 64 * GETS as u64, "everything is there");
+            seconds * 1e9 / GETS as f64
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads)
+                .map(|n| {
+                    scope.spawn({
+                        let thread = &thread;
+                        move || thread(n)
+                    })
+                })
+                .collect();
+            let times = running.into_iter().map(|thread| thread.join().expect("no panic"));
+            times.fold(0.0, f64::max)
+        })
+    };
+    (0..ROUNDS as u64).map(round).fold(f64::INFINITY, f64::min)
+}
+
+fn key(n: usize) -> Key {
+    Key(hash64(&n.to_le_bytes()))
+}
+
+/// Ranks with density 1/rank.
+fn zipf(seed: u64) -> Vec<Key> {
+    let mut rng = Rng::new(seed);
+    (0..GETS).map(|_| key((OBJECTS as f64).powf(rng.unit()) as usize % OBJECTS)).collect()
+}
+
+/// Time on the processor, where Linux tells it; else time on the wall.
+struct Clock {
+    wall: Instant,
+    processor: Option<u64>,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { wall: Instant::now(), processor: processor_nanos() }
+    }
+
+    fn seconds(&self) -> f64 {
+        match self.processor.zip(processor_nanos()) {
+            Some((begun, now)) => (now - begun) as f64 / 1e9,
+            None => self.wall.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+fn processor_nanos() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    stat.split(' ').next()?.parse().ok()
+}

@@ -1,0 +1,75 @@
+//! The memory tier with nothing around it, for measurements: what it takes of memory and of time.
+
+use std::{sync::Arc, time::SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use levada_cache::{Exchange, Rules, Validators, eviction, may_store};
+use levada_types::Key;
+
+use crate::store::{Entry, Memory, Object, StoredHead};
+
+/// The tier of a node's memory.
+pub struct Tier(Memory);
+
+impl Tier {
+    /// An empty tier of so many bytes, for entries of up to `largest`.
+    pub fn new(bytes: u64, largest: u64, eviction: &eviction::Entry) -> Self {
+        Self(Memory::new(bytes, largest, eviction))
+    }
+
+    /// Keeps a response if it may be stored and fits.
+    pub fn put(&self, key: Key, identity: &str, fields: &HeaderMap, body: &Bytes) {
+        let now = SystemTime::now();
+        let exchange = Exchange {
+            method: &Method::GET,
+            request: &HeaderMap::new(),
+            status: StatusCode::OK,
+            response: fields,
+            requested: now,
+            received: now,
+        };
+        let Ok(storable) = may_store(&exchange, &Rules::default()) else { return };
+        let head = StoredHead {
+            status: exchange.status,
+            headers: fields.clone(),
+            freshness: storable.freshness,
+            validators: Validators::of(fields, now),
+            variant: storable.vary.key(exchange.request),
+            vary: storable.vary,
+        };
+        let via = HeaderValue::from_static("1.1 levada");
+        let object = Object::new(identity, head, &via, std::iter::once(body), body.len() as u64);
+        let _ = self.0.insert(key, Entry::Object(Arc::new(object)));
+    }
+
+    /// The length of a stored body.
+    pub fn get(&self, key: Key) -> Option<u64> {
+        match self.0.get(key)? {
+            Entry::Object(object) => Some(object.len()),
+            Entry::Varies(_) | Entry::Block(_) => None,
+        }
+    }
+
+    /// Sends a stored body, as far as memory is concerned.
+    pub fn touch_body(&self, key: Key) {
+        if let Some(Entry::Object(object)) = self.0.get(key) {
+            drop((object.reply().clone(), object.body().to_vec()));
+        }
+    }
+
+    /// The bytes that the tier counts.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// How many responses there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

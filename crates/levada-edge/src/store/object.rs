@@ -1,0 +1,140 @@
+//! One complete response, as it is kept.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use levada_cache::{CACHE_STATUS, Freshness, Validators, Vary};
+
+use super::{
+    segments::gather,
+    weight::{ARC, fields, segments},
+};
+
+/// The head of a response that may be served again.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredHead {
+    pub(crate) status: StatusCode,
+    /// End-to-end fields only; `Age` is computed anew for every response.
+    pub(crate) headers: HeaderMap,
+    pub(crate) freshness: Freshness,
+    pub(crate) validators: Validators,
+    /// The request fields that select this variant, and what they were.
+    pub(crate) vary: Vary,
+    pub(crate) variant: Box<[u8]>,
+}
+
+impl StoredHead {
+    /// Whether this is the variant that `request` selects.
+    pub(crate) fn answers(&self, request: &HeaderMap) -> bool {
+        self.vary.is_empty() || self.vary.matches(request, &self.variant, &mut Vec::new())
+    }
+}
+
+/// One complete response.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// The URI it answers, in full: two URIs may share a key.
+    identity: Box<str>,
+    pub(crate) head: StoredHead,
+    reply: HeaderMap,
+    body: Box<[Bytes]>,
+    len: u64,
+}
+
+impl Object {
+    /// An object with its body copied together: pieces as they came from the network hold on to much
+    /// larger read buffers.
+    pub(crate) fn new<'a>(
+        identity: &str,
+        head: StoredHead,
+        via: &HeaderValue,
+        pieces: impl Iterator<Item = &'a Bytes>,
+        len: u64,
+    ) -> Self {
+        let body = gather(pieces, len);
+        let len = body.iter().map(|segment| segment.len() as u64).sum();
+        Self::made(identity.into(), head, via, body, len)
+    }
+
+    /// The same body under a head that a validation has renewed.
+    pub(crate) fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
+        Self::made(self.identity.clone(), head, via, self.body.clone(), self.len)
+    }
+
+    fn made(
+        identity: Box<str>,
+        head: StoredHead,
+        via: &HeaderValue,
+        body: Box<[Bytes]>,
+        len: u64,
+    ) -> Self {
+        let head = StoredHead { headers: owned(&head.headers), ..head };
+        let reply = reply(&head.headers, via, len);
+        Self { identity, head, reply, body, len }
+    }
+
+    /// The URI it answers, in full.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The fields of a response from the store, to be cloned. `Age` and `Cache-Status` are in it, to
+    /// be overwritten: a field that is there already needs no room made for it.
+    pub(crate) fn reply(&self) -> &HeaderMap {
+        &self.reply
+    }
+
+    /// Whether caches nearer to the origin have reported in `Cache-Status`.
+    pub(crate) fn has_history(&self) -> bool {
+        self.head.headers.contains_key(CACHE_STATUS)
+    }
+
+    pub(crate) fn body(&self) -> &[Bytes] {
+        &self.body
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What it takes of memory.
+    pub(super) fn weight(&self) -> u64 {
+        let head = &self.head;
+        let values: usize = head.headers.values().map(HeaderValue::len).sum();
+        let names: usize = head.headers.keys().map(|name| name.as_str().len()).sum();
+        let own = size_of::<Self>() + ARC + self.identity.len() + head.variant.len();
+        let vary = size_of_val(head.vary.fields());
+        // Names and values are shared between what was received and what is sent.
+        let maps = fields(&head.headers) + fields(&self.reply) + names + values + SMALL;
+        (own + vary + maps + segments(&self.body)) as u64
+    }
+}
+
+/// What is too small to be followed one by one: the length as a field, the entity tag, and what the
+/// copied values need to be shared.
+const SMALL: usize = 200;
+
+/// The fields as they are sent. They share their values with `headers`, which share them among
+/// themselves: see [`owned`].
+fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
+    let mut reply = HeaderMap::with_capacity(headers.keys_len() + 4);
+    reply.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+    reply.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
+    reply.append(header::VIA, via.clone());
+    reply.insert(header::AGE, HeaderValue::from(0));
+    reply.entry(CACHE_STATUS).or_insert_with(|| HeaderValue::from_static("-"));
+    // A copy has no room left over.
+    reply.clone()
+}
+
+/// A copy that shares nothing: values as they came from the network hold on to whole read buffers.
+fn owned(headers: &HeaderMap) -> HeaderMap {
+    let mut values = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
+    let mut copy = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers {
+        values.extend_from_slice(value.as_bytes());
+        let bytes = values.split().freeze();
+        let value = HeaderValue::from_maybe_shared(bytes).unwrap_or_else(|_| value.clone());
+        copy.append(name.clone(), value);
+    }
+    copy.clone()
+}

@@ -1,0 +1,42 @@
+//! URIs with several objects, selected by request fields (RFC 9111 Sec. 4.1).
+//!
+//! An object that does not vary stands under the key of its URI. One that varies stands under a key
+//! of URI and variant, and the URI's own entry says by which fields.
+
+use levada_cache::Vary;
+use levada_types::{Key, hash64, weigh};
+
+use super::{object::Object, weight::ARC};
+
+/// By which fields a URI varies.
+#[derive(Debug)]
+pub(crate) struct Varies {
+    pub(crate) identity: Box<str>,
+    pub(crate) vary: Vary,
+    /// Part of the variants' keys: when the URI is forgotten and stored again, the variants from
+    /// before must not come back with it.
+    pub(crate) generation: u64,
+}
+
+impl Varies {
+    /// What leads to the variants of `object`'s URI.
+    pub(super) fn of(object: &Object, generation: u64) -> Self {
+        Self { identity: object.identity().into(), vary: object.head.vary.clone(), generation }
+    }
+
+    /// Whether it leads to `object`.
+    pub(super) fn leads_to(&self, object: &Object) -> bool {
+        *self.identity == *object.identity() && self.vary == object.head.vary
+    }
+
+    /// The key of a variant of the URI whose key is `key`.
+    pub(super) fn key(&self, key: Key, variant: &[u8]) -> Key {
+        Key(weigh(Key(weigh(key, hash64(variant))), self.generation))
+    }
+
+    /// What it takes of memory.
+    pub(super) fn weight(&self) -> u64 {
+        let own = size_of::<Self>() + ARC + self.identity.len();
+        (own + size_of_val(self.vary.fields())) as u64
+    }
+}
