@@ -53,8 +53,9 @@ pub use tls::TlsError;
 #[doc(hidden)]
 pub mod measuring;
 
-/// What reads the bytes of clients, for fuzzing only.
+/// What reads bytes from outside, for fuzzing and measuring only.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
+    pub use crate::store::disk;
 }

@@ -19,7 +19,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{failure::Failure, guard::Ending, passage::CacheResult};
+use crate::{failure::Failure, guard::Ending, passage::CacheResult, store::disk::DiskMetrics};
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +94,8 @@ pub(crate) struct Metrics {
     pub(crate) filling_bytes: Gauge<i64>,
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
+    #[allow(dead_code, reason = "no node opens a disk tier yet")]
+    pub(crate) disk: DiskMetrics,
 }
 
 impl Metrics {
@@ -183,6 +185,7 @@ impl Metrics {
                 "Memory of the policies' tables",
                 Gauge::default()
             ),
+            disk: DiskMetrics::registered(&mut registry),
             registry,
         }
     }

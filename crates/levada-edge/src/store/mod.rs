@@ -1,6 +1,7 @@
 //! What a node keeps: responses, found by the hash of their URI.
 
 mod block;
+pub mod disk;
 mod memory;
 mod object;
 mod segments;

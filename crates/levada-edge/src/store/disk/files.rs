@@ -1,0 +1,199 @@
+//! The directory of the tier, and everything that is done in it.
+//!
+//! ```text
+//! lock                      held by the node that uses the directory
+//! index                     the snapshot of the index; `index.clean` after an orderly end
+//! writing                   the one file being written; renamed when it is whole
+//! 000 .. 3ff                by the first ten bits of the key
+//!   0123456789abcdef        a record, named by its key
+//! ```
+//!
+//! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use levada_types::Key;
+
+use super::record::{self, Damage, HEADER, Header, MAX_BODY, MAX_HEAD, Record};
+
+/// How many directories share the records.
+pub(super) const FANOUT: u16 = 1024;
+/// What one read brings of a record whose head alone is wanted: usually all of it.
+const HEAD_READ: usize = 4096;
+/// Pieces up to here are put together before they are written.
+const TOGETHER: usize = 64 << 10;
+
+/// Why a record could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+}
+
+pub(super) struct Files {
+    root: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn snapshot(&self, clean: bool) -> PathBuf {
+        self.root.join(if clean { "index.clean" } else { "index" })
+    }
+
+    pub(super) fn writing(&self) -> PathBuf {
+        self.root.join("writing")
+    }
+
+    /// The directory number `part`.
+    pub(super) fn part(&self, part: u16) -> PathBuf {
+        self.root.join(format!("{part:03x}"))
+    }
+
+    pub(super) fn path(&self, key: Key) -> PathBuf {
+        self.root.join(format!("{:03x}/{:016x}", part_of(key), key.0))
+    }
+
+    /// Makes the directory if it is missing, and takes it for this node until the file is dropped. A
+    /// directory that cannot be written to is taken if a node has been there before.
+    pub(super) fn take(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.root)?;
+        let path = self.root.join("lock");
+        // Open for reading only: nothing hinders the file system from becoming read-only.
+        let lock = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                File::create(&path)?;
+                File::open(&path)?
+            }
+            opened => opened?,
+        };
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// The record of `key`, whole.
+    pub(super) fn read(&self, key: Key) -> Result<Record, ReadError> {
+        let mut file = File::open(self.path(key))?;
+        let length = file.metadata()?.len();
+        if length > (HEADER + MAX_HEAD + MAX_BODY) as u64 {
+            return Err(Damage::Length.into());
+        }
+        // Reserved exactly: one read brings all, one more finds the end.
+        let mut bytes = Vec::with_capacity(length as usize);
+        file.read_to_end(&mut bytes)?;
+        Ok(record::parse(&Bytes::from(bytes), key)?)
+    }
+
+    /// The head of the record of `key`. Its body has the length that it should have; more is not known.
+    pub(super) fn read_head(&self, key: Key) -> Result<Bytes, ReadError> {
+        let mut file = File::open(self.path(key))?;
+        let length = file.metadata()?.len();
+        let mut bytes = Vec::with_capacity(HEAD_READ);
+        (&mut file).take(HEAD_READ as u64).read_to_end(&mut bytes)?;
+        let front = Header::read(&bytes)?.0.front();
+        if front > bytes.len() {
+            file.take((front - bytes.len()) as u64).read_to_end(&mut bytes)?;
+        }
+        let front = record::check_front(&bytes, key, length)?.front();
+        Ok(Bytes::from(bytes).slice(HEADER..front))
+    }
+
+    /// Writes a record; true when its directory had to be made.
+    pub(super) fn write(&self, key: Key, head: &[u8], body: &[Bytes]) -> io::Result<bool> {
+        let front = record::front(key, head, body);
+        self.write_file(
+            &self.path(key),
+            std::iter::once(&front[..]).chain(body.iter().map(|b| &b[..])),
+        )
+    }
+
+    /// Writes a file beside and renames it, so that `path` is the old one or the new one, whole; true
+    /// when its directory had to be made.
+    pub(super) fn write_file<'a>(
+        &self,
+        path: &Path,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<bool> {
+        let writing = self.writing();
+        let result =
+            write_pieces(&writing, pieces).and_then(|()| match fs::rename(&writing, path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir(path.parent().unwrap_or(path))?;
+                    fs::rename(&writing, path)?;
+                    Ok(true)
+                }
+                renamed => renamed.map(|()| false),
+            });
+        if result.is_err() {
+            // A full disk gets its room back. If this fails, the next record is written over it.
+            let _ = fs::remove_file(&writing);
+        }
+        result
+    }
+
+    /// Removes the file of a record; that there is none is as good.
+    pub(super) fn remove(&self, key: Key) -> io::Result<()> {
+        remove(&self.path(key))
+    }
+}
+
+fn write_pieces<'a>(path: &Path, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+    let mut file = io::BufWriter::with_capacity(TOGETHER, File::create(path)?);
+    for piece in pieces {
+        file.write_all(piece)?;
+    }
+    file.flush()
+}
+
+/// Removes a file; that there is none is as good.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// The number of the directory that holds the record of `key`.
+pub(super) fn part_of(key: Key) -> u16 {
+    (key.0 >> 54) as u16
+}
+
+/// The key that a file in directory `part` is named by.
+pub(super) fn key_of(part: u16, name: &std::ffi::OsStr) -> Option<Key> {
+    let name = name.to_str().filter(|name| name.len() == 16)?;
+    let lower = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let key = u64::from_str_radix(name, 16).ok().filter(|_| name.bytes().all(lower)).map(Key)?;
+    (part_of(key) == part).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_their_keys() {
+        let files = Files::new("/cache".into());
+        let key = Key(0xffc0_0000_0000_00ab);
+        assert_eq!(files.path(key), Path::new("/cache/3ff/ffc00000000000ab"));
+        assert_eq!(key_of(0x3ff, "ffc00000000000ab".as_ref()), Some(key));
+        assert_eq!(key_of(0x3fe, "ffc00000000000ab".as_ref()), None);
+        assert_eq!(key_of(0x3ff, "FFC00000000000AB".as_ref()), None);
+        assert_eq!(key_of(0x3ff, "+fc00000000000ab".as_ref()), None);
+    }
+}

@@ -1,0 +1,467 @@
+//! The disk tier: records by key, and nothing about HTTP.
+//!
+//! ```text
+//! get ──► queue (what waits to be written) ──► index ──► file ──► checksums
+//! put ──► queue ──► the tier's thread: make room, write, rename
+//! ```
+//!
+//! A record is a file of its own ([`record`], [`files`]). One thread alone changes the directory: it
+//! takes it, scans it ([`scan`]), then does what waits ([`queue`], [`writer`]). Readers read on the
+//! runtime's blocking threads. What is wrong with the disk or with a record is a miss, a count and a log
+//! line ([`trouble`]), never an error of a request.
+//!
+//! A record is found by what the file system says. The [`index`] in memory says what is there, how much
+//! room it takes and what goes first; until the first scan has ended it knows nothing, and `get` tries
+//! the files. Nothing is written before that: how much room is taken is not known.
+//!
+//! What was put last is what is found, or nothing: when a record is dropped instead of being written,
+//! the one before it goes, too. A removal counts at once; its file goes when the thread comes to it, so
+//! a crash before that brings the record back.
+
+mod doorkeeper;
+mod files;
+mod index;
+mod metrics;
+mod queue;
+mod record;
+mod scan;
+mod snapshot;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod writer;
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use levada_cache::eviction;
+use levada_types::Key;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Semaphore, watch};
+
+pub use metrics::DiskMetrics;
+pub use record::Record;
+pub use sweep::{Swept, Verdict};
+
+use doorkeeper::Doorkeeper;
+use files::{Files, ReadError};
+use index::Index;
+use queue::{Queue, Work};
+use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, length};
+use trouble::{Hush, Kind, Pause};
+
+/// How many records are read at once: what they hold in memory is bounded, and a disk is busy with
+/// fewer.
+const READS: usize = 64;
+/// A disk that has not answered by now is worse than the origin.
+const READ_DEADLINE: Duration = Duration::from_secs(2);
+/// How long the end waits for a thread that is stuck in the disk.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// What a disk tier is made of.
+#[derive(Clone, Debug)]
+pub struct DiskSettings {
+    /// A directory of its own.
+    pub dir: PathBuf,
+    /// The most bytes that it may take, with all that belongs to it.
+    pub bytes: u64,
+    /// What goes first when it is full.
+    pub eviction: &'static eviction::Entry,
+    /// Whether a record is written only when it is put for the second time.
+    pub admit_on_second_hit: bool,
+    /// The most bytes that may wait to be written.
+    pub queue_bytes: u64,
+}
+
+/// Why there can be no disk tier.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The path leads to something else.
+    #[error("the disk cache needs a directory, and {} is none; name another path", .0.display())]
+    NotADirectory(PathBuf),
+    /// Another process has it.
+    #[error("the disk cache {} is in use by another node; give every node its own", .0.display())]
+    InUse(PathBuf),
+    /// The system gives no thread.
+    #[error("the disk cache cannot start its thread: {0}")]
+    Thread(io::Error),
+}
+
+/// Records on a disk.
+///
+/// Dropped, it ends without writing what waits; [`close`](Self::close) ends it in order.
+pub struct Disk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    files: Files,
+    metrics: DiskMetrics,
+    state: Mutex<State>,
+    /// Wakes the thread.
+    news: Condvar,
+    /// Wakes who waits for the thread's end.
+    end: Condvar,
+    /// The directory is this node's.
+    taken: AtomicBool,
+    scanned: watch::Sender<bool>,
+    reads: Arc<Semaphore>,
+    hushes: Mutex<[Hush; Kind::COUNT]>,
+    hush_damaged: Mutex<Hush>,
+}
+
+struct State {
+    index: Index,
+    queue: Queue,
+    scanned: bool,
+    doorkeeper: Option<Doorkeeper>,
+    reading: Pause,
+    writing: Pause,
+    closing: Option<Closing>,
+    ended: bool,
+}
+
+/// How the thread is to end.
+#[derive(Clone, Copy, Debug)]
+enum Closing {
+    /// Now.
+    AtOnce,
+    /// When nothing waits, at this time at the latest.
+    By(Instant),
+}
+
+/// Where a record may be.
+enum Place {
+    Waiting(Record),
+    /// In its file, perhaps; this change to its head waits.
+    File {
+        change: Option<(Bytes, Bytes)>,
+        troubled: bool,
+    },
+    Nowhere,
+}
+
+impl Disk {
+    /// Opens the tier: makes the directory if it is missing and begins to scan it. A directory that
+    /// cannot be used now is tried again; until then all are misses.
+    ///
+    /// # Errors
+    /// When it never could be used: the path is not a directory, or another node has it.
+    pub fn open(settings: DiskSettings, metrics: DiskMetrics) -> Result<Self, DiskError> {
+        let dir = settings.dir;
+        let seed = RandomState::new().hash_one(0);
+        let doorkeeper =
+            settings.admit_on_second_hit.then(|| Doorkeeper::new(settings.bytes, seed));
+        let shared = Arc::new(Shared {
+            files: Files::new(dir.clone()),
+            metrics,
+            state: Mutex::new(State {
+                index: Index::new(settings.bytes, settings.eviction, seed),
+                queue: Queue::new(settings.queue_bytes),
+                scanned: false,
+                doorkeeper,
+                reading: Pause::default(),
+                writing: Pause::default(),
+                closing: None,
+                ended: false,
+            }),
+            news: Condvar::new(),
+            end: Condvar::new(),
+            taken: AtomicBool::new(false),
+            scanned: watch::Sender::new(false),
+            reads: Arc::new(Semaphore::new(READS)),
+            hushes: Mutex::default(),
+            hush_damaged: Mutex::default(),
+        });
+        let lock = match shared.files.take() {
+            Ok(lock) => Some(lock),
+            Err(error) => match error.kind() {
+                io::ErrorKind::ResourceBusy => return Err(DiskError::InUse(dir)),
+                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                    return Err(DiskError::NotADirectory(dir));
+                }
+                _ => {
+                    shared.trouble("the disk cache cannot be used", &dir, &error);
+                    shared.state.lock().writing.failed(Instant::now());
+                    None
+                }
+            },
+        };
+        shared.taken.store(lock.is_some(), Relaxed);
+        let theirs = shared.clone();
+        thread::Builder::new()
+            .name("disk".into())
+            .spawn(move || writer::run(&theirs, lock))
+            .map_err(DiskError::Thread)?;
+        Ok(Self { shared })
+    }
+
+    /// Whether there is a record of `key`; until the scan has ended there may be one of any.
+    pub fn holds(&self, key: Key) -> bool {
+        let state = self.shared.state.lock();
+        match state.queue.get(key) {
+            Some(Work::Write { .. }) => true,
+            Some(Work::Remove) => false,
+            Some(Work::Rewrite { .. }) | None => state.may_hold(key),
+        }
+    }
+
+    /// The record of `key`, undamaged. Must be called on a runtime.
+    pub async fn get(&self, key: Key) -> Option<Record> {
+        let (change, troubled) = match self.shared.place(key) {
+            Place::Waiting(record) => {
+                self.shared.metrics.hits.inc();
+                return Some(record);
+            }
+            Place::Nowhere => {
+                self.shared.metrics.misses.inc();
+                return None;
+            }
+            Place::File { change, troubled } => (change, troubled),
+        };
+        let shared = self.shared.clone();
+        let reading = async {
+            let place = shared.reads.clone().acquire_owned().await.ok()?;
+            let read = move || {
+                // Released by the read itself: one that hangs in the disk keeps its place.
+                let _place = place;
+                shared.read(key, change, troubled)
+            };
+            tokio::task::spawn_blocking(read).await.ok()?
+        };
+        match tokio::time::timeout(READ_DEADLINE, reading).await {
+            Ok(record) => record,
+            Err(_) => {
+                self.shared.metrics.misses.inc();
+                let error = io::ErrorKind::TimedOut.into();
+                self.shared.read_failed(&self.shared.files.path(key), &error);
+                None
+            }
+        }
+    }
+
+    /// Keeps a record instead of what `key` had. It is written later, or dropped when the disk does not
+    /// keep up; it is never waited for.
+    pub fn put(&self, key: Key, head: Bytes, body: impl Into<Box<[Bytes]>>) {
+        let work = Work::Write { head, body: body.into() };
+        let taken = self.shared.taken.load(Relaxed);
+        let mut state = self.shared.state.lock();
+        match state.refusal(key, &work, taken) {
+            None => state.queue.push(key, work),
+            Some(reason) => {
+                self.shared.metrics.dropped(reason);
+                state.remove(key);
+            }
+        }
+        self.shared.show(&state);
+        self.shared.news.notify_one();
+    }
+
+    /// Removes the record of `key`, also one that waits to be written.
+    pub fn remove(&self, key: Key) {
+        self.shared.remove(key);
+    }
+
+    /// How many records there are, as far as is known.
+    pub fn entries(&self) -> usize {
+        self.shared.state.lock().index.len()
+    }
+
+    /// The bytes that they take with all that belongs to them, as far as is known.
+    pub fn bytes(&self) -> u64 {
+        self.shared.state.lock().index.bytes()
+    }
+
+    /// Returns when all that is on the disk is known.
+    pub async fn scanned(&self) {
+        // The sender lives as long as this does.
+        let _ = self.shared.scanned.subscribe().wait_for(|scanned| *scanned).await;
+    }
+
+    /// Ends the tier: what waits is written as long as there is time, then the index. Blocks until then.
+    /// Whatever is put later is dropped.
+    pub fn close(&self, within: Duration) {
+        self.shared.close(Closing::By(Instant::now() + within), within + LAST_WAIT);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.shared.close(Closing::AtOnce, LAST_WAIT);
+    }
+}
+
+impl State {
+    /// Whether the directory has a record of `key`, as far as is known.
+    fn may_hold(&self, key: Key) -> bool {
+        !self.scanned || self.index.contains(key)
+    }
+
+    /// Why this record is not to be written.
+    fn refusal(&mut self, key: Key, work: &Work, taken: bool) -> Option<&'static str> {
+        let Work::Write { head, body } = work else { return None };
+        let (front, body) = (HEADER + head.len(), length(body));
+        if self.closing.is_some() {
+            return Some("stopping");
+        }
+        let pages = index::pages((front + body) as u64);
+        if head.len() > MAX_HEAD || body > MAX_BODY || !self.index.could_have_room(pages) {
+            return Some("too_large");
+        }
+        if !taken || !self.writing.is_over(Instant::now()) {
+            return Some("failing");
+        }
+        let known = self.index.contains(key) || self.queue.get(key).is_some();
+        if !known && self.doorkeeper.as_mut().is_some_and(|doorkeeper| !doorkeeper.knows(key)) {
+            return Some("first_time");
+        }
+        self.queue.is_full_for(key, work).then_some("queue_full")
+    }
+
+    fn remove(&mut self, key: Key) {
+        if self.may_hold(key) || self.queue.get(key).is_some() {
+            self.queue.push(key, Work::Remove);
+        }
+    }
+}
+
+impl Shared {
+    fn place(&self, key: Key) -> Place {
+        let mut state = self.state.lock();
+        let change = match state.queue.get(key) {
+            Some(Work::Write { head, body }) => {
+                return Place::Waiting(Record { head: head.clone(), body: body.clone() });
+            }
+            Some(Work::Remove) => return Place::Nowhere,
+            Some(Work::Rewrite { old, new }) => Some((old.clone(), new.clone())),
+            None => None,
+        };
+        if !state.index.touch(key, unix_time()) && state.scanned || !self.taken.load(Relaxed) {
+            return Place::Nowhere;
+        }
+        let troubled = state.reading.until().is_some();
+        if troubled && !state.reading.is_over(Instant::now()) {
+            return Place::Nowhere;
+        }
+        Place::File { change, troubled }
+    }
+
+    fn read(&self, key: Key, change: Option<(Bytes, Bytes)>, troubled: bool) -> Option<Record> {
+        let result = self.files.read(key);
+        if troubled && !matches!(result, Err(ReadError::Io(_))) {
+            self.state.lock().reading.worked();
+        }
+        match result {
+            Ok(mut record) => {
+                self.metrics.hits.inc();
+                if let Some((_, new)) = change.filter(|(old, _)| *old == record.head) {
+                    record.head = new;
+                }
+                return Some(record);
+            }
+            Err(error) => self.unreadable(key, error),
+        }
+        self.metrics.misses.inc();
+        None
+    }
+
+    /// What follows from a record that could not be read.
+    fn unreadable(&self, key: Key, error: ReadError) {
+        match error {
+            ReadError::Damaged(damage) => {
+                self.damaged(&self.files.path(key), damage);
+                self.remove(key);
+            }
+            ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                let state = self.state.lock();
+                // It may just have been evicted. If not, somebody else has removed it.
+                let lost = state.index.contains(key) && state.queue.get(key).is_none();
+                drop(state);
+                if lost {
+                    self.trouble("a record is gone", &self.files.path(key), &error);
+                    self.remove(key);
+                }
+            }
+            ReadError::Io(error) => {
+                self.read_failed(&self.files.path(key), &error);
+                if is_bad_medium(&error) {
+                    self.remove(key);
+                }
+            }
+        }
+    }
+
+    fn read_failed(&self, path: &Path, error: &io::Error) {
+        self.trouble("a record cannot be read", path, error);
+        self.state.lock().reading.failed(Instant::now());
+    }
+
+    fn remove(&self, key: Key) {
+        let mut state = self.state.lock();
+        state.remove(key);
+        self.show(&state);
+        self.news.notify_one();
+    }
+
+    fn close(&self, how: Closing, wait: Duration) {
+        let mut state = self.state.lock();
+        if state.closing.is_none() || matches!(how, Closing::AtOnce) {
+            state.closing = Some(how);
+        }
+        self.news.notify_one();
+        let deadline = Instant::now() + wait;
+        while !state.ended {
+            if self.end.wait_until(&mut state, deadline).timed_out() {
+                tracing::warn!(dir = %self.files.root().display(), "the disk cache hangs: left alone");
+                return;
+            }
+        }
+    }
+
+    /// Counts and reports an error of the disk.
+    fn trouble(&self, what: &str, path: &Path, error: &io::Error) {
+        let kind = Kind::of(error);
+        self.metrics.error(kind);
+        if let Some(left_out) = self.hushes.lock()[kind as usize].speak(Instant::now()) {
+            let (path, kind) = (path.display(), kind.as_str());
+            tracing::warn!(%path, %error, kind, left_out, "{what}");
+        }
+    }
+
+    /// Counts and reports a damaged record.
+    fn damaged(&self, path: &Path, damage: Damage) {
+        self.metrics.damaged.inc();
+        if let Some(left_out) = self.hush_damaged.lock().speak(Instant::now()) {
+            let path = path.display();
+            tracing::warn!(%path, %damage, left_out, "a damaged record of the disk cache is removed");
+        }
+    }
+
+    fn show(&self, state: &State) {
+        self.metrics.bytes.set(state.index.bytes() as i64);
+        self.metrics.entries.set(state.index.len() as i64);
+        self.metrics.queue_bytes.set(state.queue.bytes() as i64);
+    }
+}
+
+/// Whether the medium itself fails to give the bytes back (EIO).
+fn is_bad_medium(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(5)
+}
+
+/// Seconds of Unix time, as stamps have them.
+fn unix_time() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}

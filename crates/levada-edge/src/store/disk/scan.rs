@@ -1,0 +1,194 @@
+//! Finding out what is on the disk: the snapshot gives hints, the directory the truth.
+
+use std::{
+    fs::{self, DirEntry},
+    io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+use levada_types::Key;
+
+use super::{
+    files::{FANOUT, ReadError, key_of, remove},
+    index::{Entry, PAGE, pages},
+    snapshot,
+    writer::Writer,
+};
+
+/// How many entries are put in at once.
+const BATCH: usize = 4096;
+/// A snapshot that is longer is none.
+const LONGEST_SNAPSHOT: u64 = 4 << 30;
+
+/// Scans the directory; false when the end comes first.
+pub(super) fn run(writer: &mut Writer<'_>) -> bool {
+    let files = &writer.shared.files;
+    if let Err(error) = remove(&files.writing()) {
+        writer.failed("the disk cache cannot be written", &error);
+    }
+    let hints = Hints::read(writer);
+    let mut found = Vec::with_capacity(hints.entries.len());
+    for part in 0..FANOUT {
+        if writer.shared.state.lock().closing.is_some() {
+            return false;
+        }
+        match scan_part(writer, part, &hints, &mut found) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => writer.shared.trouble("cannot be scanned", &files.part(part), &error),
+            Ok(()) => {
+                writer.parts[usize::from(part)] = true;
+                writer.shared.state.lock().index.beside(PAGE, 0);
+            }
+        }
+        writer.remove_what_waits();
+    }
+    drop(hints);
+    fill(writer, found);
+    true
+}
+
+/// Puts into the index what has been found, so that what was asked for last goes last.
+fn fill(writer: &mut Writer<'_>, mut found: Vec<Entry>) {
+    found.sort_unstable_by_key(|entry| (entry.stamp, entry.key));
+    writer.shared.state.lock().index.reserve(found.len());
+    for batch in found.chunks(BATCH) {
+        // Where there is no room, as after the limit was lowered, the oldest make it.
+        let room = batch.iter().try_for_each(|entry| {
+            writer.make_room(entry.pages)?;
+            writer.shared.state.lock().index.insert(*entry);
+            Ok(())
+        });
+        if let Err(error) = room {
+            writer.failed("the disk cache cannot be written", &error);
+        }
+    }
+    let shared = writer.shared;
+    let mut state = shared.state.lock();
+    state.scanned = true;
+    shared.show(&state);
+    let (entries, bytes) = (state.index.len(), state.index.bytes());
+    drop(state);
+    shared.metrics.scanned.set(1);
+    shared.scanned.send_replace(true);
+    tracing::info!(dir = %shared.files.root().display(), entries, bytes, "the disk cache is scanned");
+}
+
+/// What a snapshot says, by key.
+struct Hints {
+    entries: Vec<Entry>,
+    /// Nothing was written after it.
+    clean: bool,
+}
+
+impl Hints {
+    fn read(writer: &mut Writer<'_>) -> Self {
+        let files = &writer.shared.files;
+        let path = files.snapshot(false);
+        // From now on it is out of date.
+        let clean = fs::rename(files.snapshot(true), &path).is_ok();
+        let mut entries = match read_snapshot(&path) {
+            Ok((entries, length)) => {
+                writer.snapshot = u64::from(pages(length)) * PAGE;
+                writer.shared.state.lock().index.beside(writer.snapshot, 0);
+                entries
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                writer.shared.trouble("the index of the disk cache cannot be read", &path, &error);
+                Vec::new()
+            }
+        };
+        entries.sort_unstable_by_key(|entry| entry.key);
+        Self { entries, clean }
+    }
+
+    fn of(&self, key: Key) -> Option<&Entry> {
+        let at = self.entries.binary_search_by_key(&key.0, |entry| entry.key).ok()?;
+        self.entries.get(at)
+    }
+}
+
+fn read_snapshot(path: &Path) -> io::Result<(Vec<Entry>, u64)> {
+    let length = fs::metadata(path)?.len();
+    if length > LONGEST_SNAPSHOT {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let entries = snapshot::parse(&fs::read(path)?).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((entries, length))
+}
+
+fn scan_part(
+    writer: &Writer<'_>,
+    part: u16,
+    hints: &Hints,
+    found: &mut Vec<Entry>,
+) -> io::Result<()> {
+    for file in fs::read_dir(writer.shared.files.part(part))? {
+        let file = file?;
+        if !file.file_type()?.is_file() {
+            foreign(writer, &file);
+            continue;
+        }
+        match key_of(part, &file.file_name()) {
+            None => foreign(writer, &file),
+            Some(key) => found.extend(entry(writer, key, &file, hints)),
+        }
+    }
+    Ok(())
+}
+
+/// What a file of a record's name is.
+fn entry(writer: &Writer<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<Entry> {
+    let hint = hints.of(key);
+    if let Some(hint) = hint.filter(|_| hints.clean) {
+        return Some(*hint);
+    }
+    let shared = writer.shared;
+    let looked = match hint {
+        Some(_) => Ok(()),
+        None => shared.files.read_head(key).map(drop),
+    };
+    match looked.and_then(|()| Ok(file.metadata()?)) {
+        Ok(metadata) => {
+            let written = u32::try_from(metadata.mtime()).unwrap_or_default();
+            let stamp = hint.map_or(written, |hint| hint.stamp.max(written));
+            Some(Entry { key: key.0, pages: pages(metadata.len()), stamp })
+        }
+        Err(error) => {
+            match error {
+                ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {}
+                error => shared.unreadable(key, error),
+            }
+            None
+        }
+    }
+}
+
+/// A file that nobody could have put here on purpose. Directories are left alone.
+fn foreign(writer: &Writer<'_>, file: &DirEntry) {
+    if file.file_type().is_ok_and(|kind| kind.is_dir()) {
+        return;
+    }
+    match remove(&file.path()) {
+        Ok(()) => drop(writer.shared.metrics.foreign.inc()),
+        Err(error) => writer.shared.trouble("cannot be removed", &file.path(), &error),
+    }
+}
+
+impl Writer<'_> {
+    /// Does the removals that wait. Nothing is written yet: how much room there is is not known.
+    fn remove_what_waits(&mut self) {
+        let removals = self.shared.state.lock().queue.removals();
+        if removals.is_empty() {
+            return;
+        }
+        for (at, (key, _)) in removals.iter().enumerate() {
+            if let Err(error) = self.shared.files.remove(*key) {
+                self.failed("the disk cache cannot be written", &error);
+                return self.shared.state.lock().queue.withdraw(&removals[..at]);
+            }
+        }
+        self.shared.state.lock().queue.withdraw(&removals);
+    }
+}

@@ -1,0 +1,125 @@
+//! Going through all records at leisure, as for a purge.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use levada_types::Key;
+
+use super::{Disk, Shared, index::Entry, queue::Work};
+
+/// What is to become of a record, by its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It gets this head instead.
+    Rewrite(Bytes),
+}
+
+/// What a sweep has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Records judged.
+    pub judged: u64,
+    /// Those removed.
+    pub removed: u64,
+    /// Those given another head.
+    pub rewritten: u64,
+}
+
+/// How many heads are read at once.
+const BATCH: usize = 64;
+
+impl Disk {
+    /// Judges every record that was put before this call, on disk or waiting, at most so many per
+    /// second; it begins when the scan has ended. A record that is replaced meanwhile may be judged or
+    /// not. Must be called on a runtime.
+    pub async fn sweep(
+        &self,
+        per_second: u32,
+        mut judge: impl FnMut(Key, &Bytes) -> Verdict,
+    ) -> Swept {
+        self.scanned().await;
+        let mut swept = self.shared.sweep_queue(&mut judge);
+        let pause = Duration::from_secs(1) * BATCH as u32 / per_second.max(1);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut entries = Vec::new();
+            next = self.shared.state.lock().index.list(from, BATCH, &mut entries);
+            let shared = self.shared.clone();
+            let read = move || shared.heads(&entries);
+            let Ok(heads) = tokio::task::spawn_blocking(read).await else { break };
+            for (key, head) in heads {
+                let verdict = judge(key, &head);
+                self.shared.carry_out(key, head, verdict, &mut swept);
+            }
+            tokio::time::sleep(pause).await;
+        }
+        swept
+    }
+}
+
+impl Shared {
+    /// Judges what waits: the disk does not have it yet.
+    fn sweep_queue(&self, judge: &mut impl FnMut(Key, &Bytes) -> Verdict) -> Swept {
+        let waiting: Vec<_> = {
+            let state = self.state.lock();
+            state.queue.all().map(|(key, ticket, work)| (key, ticket, work.clone())).collect()
+        };
+        let mut swept = Swept::default();
+        for (key, ticket, work) in waiting {
+            let (Work::Write { head, .. } | Work::Rewrite { new: head, .. }) = &work else {
+                continue;
+            };
+            swept.judged += 1;
+            let work = match (judge(key, head), work) {
+                (Verdict::Keep, _) => continue,
+                (Verdict::Rewrite(head), Work::Write { body, .. }) => Work::Write { head, body },
+                (Verdict::Rewrite(new), Work::Rewrite { old, .. }) => Work::Rewrite { old, new },
+                _ => Work::Remove,
+            };
+            let count = match &work {
+                Work::Remove => &mut swept.removed,
+                _ => &mut swept.rewritten,
+            };
+            *count += u64::from(self.state.lock().queue.exchange(key, ticket, work));
+        }
+        self.news.notify_one();
+        swept
+    }
+
+    fn heads(&self, entries: &[Entry]) -> Vec<(Key, Bytes)> {
+        let mut heads = Vec::with_capacity(entries.len());
+        for key in entries.iter().map(|entry| Key(entry.key)) {
+            match self.files.read_head(key) {
+                Ok(head) => heads.push((key, head)),
+                Err(error) => self.unreadable(key, error),
+            }
+        }
+        heads
+    }
+
+    fn carry_out(&self, key: Key, head: Bytes, verdict: Verdict, swept: &mut Swept) {
+        swept.judged += 1;
+        let mut state = self.state.lock();
+        // What waits has been judged, or was put later.
+        if verdict == Verdict::Keep || state.queue.get(key).is_some() {
+            return;
+        }
+        if let Verdict::Rewrite(new) = verdict {
+            let work = Work::Rewrite { old: head, new };
+            if !state.queue.is_full_for(key, &work) {
+                swept.rewritten += 1;
+                state.queue.push(key, work);
+                self.news.notify_one();
+                return;
+            }
+        }
+        swept.removed += 1;
+        state.remove(key);
+        self.show(&state);
+        self.news.notify_one();
+    }
+}
