@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use http::{HeaderMap, Method, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header, response};
 use levada_cache::{
-    Exchange as Judged, RequestDirectives, Rules, Storable, Trouble, Validators, is_error,
+    Exchange as Judged, NoStore, RequestDirectives, Storable, Trouble, Validators, is_error,
     make_conditional, may_store, serve_instead_of_error, strip_fields, strip_response,
     update_stored,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Fetch {
     pub(crate) site: Arc<Site>,
     /// The key of the URI.
     pub(crate) key: Key,
+    /// The key that the fetch is shared by: of the URI, or of the variant.
+    pub(crate) fill_key: Key,
     pub(crate) identity: String,
     /// What goes to the origin.
     pub(crate) head: Head,
@@ -46,7 +48,7 @@ const DRAINED: usize = 64 << 10;
 
 impl Fetch {
     pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order) -> Self {
-        let Order { stored, directives, .. } = order;
+        let Order { key, stored, directives, .. } = order;
         let asked = &errand.asked;
         let mut head = forward::onward(node, errand, errand.parts.headers.clone());
         let none = HeaderMap::new();
@@ -58,6 +60,7 @@ impl Fetch {
             node: node.clone(),
             site: asked.site.clone(),
             key: asked.key,
+            fill_key: key,
             identity: asked.identity.clone(),
             head,
             asked: errand.parts.headers.clone(),
@@ -93,6 +96,8 @@ impl Fetch {
         strip_response(&mut head.headers);
         match verdict {
             Ok(storable) => {
+                self.node.unstorable.forget(self.fill_key);
+                writer.keep_for_leader(named(&head.headers, &storable.strip));
                 let head = self.stored_head(head, storable, received);
                 self.store(head, relay, writer).await;
             }
@@ -101,6 +106,9 @@ impl Fetch {
                 // origin, which says nothing about it (RFC 9111 Sec. 4.3.3).
                 if !head.status.is_server_error() {
                     self.node.store.remove(self.key);
+                }
+                if speaks_for_others(head.status, reason) {
+                    self.node.unstorable.remember(self.fill_key, self.node.clock.now());
                 }
                 writer.pass(Passed { head, relay, reason });
             }
@@ -121,7 +129,6 @@ impl Fetch {
         requested: SystemTime,
         received: SystemTime,
     ) -> Result<Storable, &'static str> {
-        let rules = Rules { default_ttl: self.site.settings.default_ttl, ..Rules::default() };
         let exchange = Judged {
             method: &Method::GET,
             request: &self.asked,
@@ -130,7 +137,8 @@ impl Fetch {
             requested,
             received,
         };
-        let storable = may_store(&exchange, &rules).map_err(levada_cache::NoStore::as_str)?;
+        let storable =
+            may_store(&exchange, &self.site.rules).map_err(levada_cache::NoStore::as_str)?;
         match content_length(headers) {
             Some(length) if length > self.node.settings.cache.max_object => Err("too-large"),
             _ => Ok(storable),
@@ -215,6 +223,20 @@ impl Fetch {
             }
         }
     }
+}
+
+/// Whether a response that may not be stored lets the same be expected of the next: not if that was up
+/// to the request, nor in a failure that will pass.
+fn speaks_for_others(status: StatusCode, reason: &str) -> bool {
+    let by_request =
+        [NoStore::RequestNoStore, NoStore::Authorization].map(NoStore::as_str).contains(&reason);
+    !by_request && !status.is_server_error()
+}
+
+/// The fields of these names.
+fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let values = |name| headers.get_all(name).iter().map(move |value| (name, value));
+    names.iter().flat_map(values).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The length that a head tells.

@@ -23,6 +23,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::SizeHint;
 use levada_types::Key;
 use parking_lot::Mutex;
@@ -61,6 +62,8 @@ struct State {
     verdict: Option<Verdict>,
     /// The upstream response that only the leader may have.
     alone: Option<Passed>,
+    /// Fields that only the leader may have.
+    own: HeaderMap,
     pieces: VecDeque<Bytes>,
     /// The number of the first piece that is still held.
     first: usize,
@@ -122,15 +125,20 @@ impl Fills {
             return (*fill.identity == *identity)
                 .then(|| Part { reader: fill.reader(), leader: false });
         }
-        let fill = Arc::new(Fill {
-            key,
-            identity: identity.into(),
-            fills: Arc::downgrade(self),
-            state: Mutex::new(State::default()),
-        });
+        let fill = self.detached(key, identity);
         let reader = fill.reader();
         table.insert(key, fill);
         Some(Part { reader, leader: true })
+    }
+
+    /// A fill that nobody finds by its key.
+    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str) -> Arc<Fill> {
+        Arc::new(Fill {
+            key,
+            identity: identity.into(),
+            fills: Arc::downgrade(self),
+            state: Mutex::default(),
+        })
     }
 
     /// Objects being fetched.
@@ -150,7 +158,12 @@ impl Fill {
         self.state.lock().alone.take()
     }
 
-    fn reader(self: &Arc<Self>) -> Reader {
+    /// The fields that are not to be shared: once, for the leader.
+    pub(crate) fn take_own(&self) -> HeaderMap {
+        std::mem::take(&mut self.state.lock().own)
+    }
+
+    pub(crate) fn reader(self: &Arc<Self>) -> Reader {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
@@ -173,6 +186,11 @@ impl Writer {
     /// The head has arrived and may be shared.
     pub(crate) fn share(&mut self, head: Arc<StoredHead>, length: Option<u64>) {
         self.settle(Verdict::Share { head, length });
+    }
+
+    /// Fields that are the leader's alone, of a response that is to be shared without them.
+    pub(crate) fn keep_for_leader(&self, own: HeaderMap) {
+        self.fill.state.lock().own = own;
     }
 
     /// The response is the leader's alone.

@@ -8,6 +8,7 @@
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! lookup ─ store                       what is stored and may be used (levada-cache decides)
 //! fill ─ fetch ─ forward ─ upstream    one fetch per object, from origins that are watched
+//! effects                              what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
 //! ```
 
@@ -16,6 +17,7 @@ mod admission;
 mod body;
 mod clock;
 mod connection;
+mod effects;
 mod explain;
 mod failure;
 mod fetch;
@@ -33,6 +35,7 @@ mod passage;
 mod peers;
 mod pipeline;
 mod redirect;
+mod remembered;
 mod respond;
 mod run;
 pub mod settings;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{
+    HeaderMap, Method,
+    header::{IF_MATCH, IF_UNMODIFIED_SINCE},
+};
 use hyper::body::Body;
 use levada_cache::{Asked as Wanted, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
@@ -35,6 +38,8 @@ pub(crate) struct Order {
     pub(crate) stored: Option<Arc<Object>>,
     pub(crate) why: Forwarded,
     pub(crate) directives: RequestDirectives,
+    /// Nobody waits for it who did not give the order: the response is not expected to be storable.
+    pub(crate) alone: bool,
 }
 
 /// Looks a request up.
@@ -46,18 +51,25 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     if !levada_cache::is_cache_method(&parts.method) || !body.is_end_stream() {
         return Found::Bypass(Forwarded::Method, "method");
     }
-    let Wanted { directives, range: ranged, .. } = Wanted::of(&parts.headers);
+    let Wanted { directives, range: ranged, conditional } = Wanted::of(&parts.headers);
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
-    let order = |stored, why| Order { key: sought.key, stored, why, directives };
+    let alone = directives.no_store || node.unstorable.holds(sought.key, node.clock.now());
+    let order = |stored, why| Order { key: sought.key, stored, why, directives, alone: false };
+    // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
+    let for_origin = conditional && has_precondition(&parts.headers);
     let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
     let Some(object) = sought.object else {
         return match serve_missing(&directives) {
             Serve::GatewayTimeout => Found::Nothing,
+            _ if for_origin => Found::Bypass(missing, "precondition"),
             _ if ranged => Found::Bypass(missing, "range"),
             _ if parts.method == Method::HEAD => Found::Bypass(missing, "head"),
-            _ => Found::Fetch(order(None, missing)),
+            _ => Found::Fetch(Order { alone, ..order(None, missing) }),
         };
     };
+    if for_origin && !directives.only_if_cached {
+        return Found::Bypass(Forwarded::Request, "precondition");
+    }
     if ranged {
         return Found::Bypass(Forwarded::Bypass, "range");
     }
@@ -75,4 +87,9 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
             Found::Fetch(order(Some(object), why))
         }
     }
+}
+
+/// Whether a request is to have no effect unless the origin's own state is as named.
+fn has_precondition(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_UNMODIFIED_SINCE)
 }

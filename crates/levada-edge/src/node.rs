@@ -21,6 +21,7 @@ use crate::{
     pace::{Paced, Pacer},
     peers::{Peers, WatchedPeer},
     redirect::Decider,
+    remembered::Remembered,
     settings::{Origin, Runtime, Settings, Site as SiteSettings},
     sites::{Site, Sites, WatchedOrigin},
     sizes::Sizes,
@@ -32,6 +33,8 @@ use crate::{
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
+/// How long a response that could not be stored speaks for those that follow.
+const UNSTORABLE: Duration = Duration::from_secs(120);
 
 /// A node at work.
 pub(crate) struct Node {
@@ -42,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
     pub(crate) sizes: Sizes,
+    /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
+    pub(crate) unstorable: Remembered,
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access_log: Option<Log>,
@@ -113,6 +118,7 @@ impl Node {
             store: Store::new(&settings.cache),
             fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4),
             sizes: Sizes::default(),
+            unstorable: Remembered::new(UNSTORABLE),
             capacity: Capacity::new(settings.limits.capacity),
             metrics,
             access_log,

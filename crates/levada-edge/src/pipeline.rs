@@ -19,9 +19,10 @@ use crate::{
     body::{Relay, RequestBody, ResponseBody, Source},
     clock,
     connection::{Door, Visit},
+    effects::Effects,
     failure::Failure,
     fetch::{Fetch, content_length},
-    fill::{Reader, Verdict, Writer},
+    fill::{Part, Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
     lookup::{Found, Order, lookup},
@@ -29,9 +30,8 @@ use crate::{
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     respond,
-    sites::Site,
     store::{Object, StoredHead},
-    upstream::{Exchange, Head},
+    upstream::Exchange,
 };
 
 type Answer = Result<Response<ResponseBody>, Failed>;
@@ -244,7 +244,11 @@ fn not_modified(
 /// Joins the fetch of an object, or begins it. `None` when another URI is being fetched under the
 /// same key.
 fn join(node: &Arc<Node>, errand: &Errand, order: Order) -> Option<(Reader, bool)> {
-    let part = node.fills.join(order.key, &errand.asked.identity)?;
+    let identity = &errand.asked.identity;
+    let part = match order.alone {
+        true => Part { reader: node.fills.detached(order.key, identity).reader(), leader: true },
+        false => node.fills.join(order.key, identity)?,
+    };
     if part.leader {
         let fetch = Fetch::new(node, errand, order);
         let writer = Writer::new(part.reader.fill().clone());
@@ -279,7 +283,10 @@ async fn filled(
         Verdict::Share { head, length } if mine(&head) => {
             status.forwarded_status = leader.then_some(head.status.as_u16());
             status.stored = leader;
-            Ok(growing(node, parts, &head, reader.of_length(length), &status))
+            let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
+            let mut response = growing(node, parts, &head, reader.of_length(length), &status);
+            response.headers_mut().extend(own);
+            Ok(response)
         }
         Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
@@ -377,36 +384,33 @@ fn has_already(head: &StoredHead, parts: &Parts) -> bool {
 /// From the origin for this request alone, which has no body.
 async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
     let headers = std::mem::take(&mut errand.parts.headers);
-    let head = forward::onward(node, &errand, headers);
-    from_origin(node, &errand.asked.site, head, RequestBody::None, why, detail).await
+    let mut head = forward::onward(node, &errand, headers);
+    let site = &errand.asked.site;
+    let exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
+    Ok(from_origin(node, exchange, why, detail))
 }
 
 /// Past the cache, body and all.
 async fn bypass(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
-    let changes = !levada_cache::is_safe(&errand.parts.method);
+    let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
     let headers = std::mem::take(&mut errand.parts.headers);
-    let head = forward::onward(node, &errand, headers);
+    let mut head = forward::onward(node, &errand, headers);
     let Errand { asked, body, .. } = *errand;
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
-    let response = from_origin(node, &asked.site, head, body, why, detail).await?;
-    // RFC 9111 Sec. 4.4: what an unsafe method has changed must not be served as it was.
-    if changes && !response.status().is_client_error() && !response.status().is_server_error() {
-        node.store.remove(asked.key);
-    }
-    Ok(response)
+    let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
+    effects.take(node, &asked, exchange.response.status(), exchange.response.headers());
+    Ok(from_origin(node, exchange, why, detail))
 }
 
-async fn from_origin(
+/// The origin's answer to one request alone.
+fn from_origin(
     node: &Node,
-    site: &Site,
-    mut head: Head,
-    body: RequestBody,
+    exchange: Exchange,
     why: Why,
     detail: &'static str,
-) -> Answer {
-    let exchange = forward::to_origin(node, site, &mut head, body).await?;
+) -> Response<ResponseBody> {
     let status = CacheStatus {
         forwarded: Some(why),
         forwarded_status: Some(exchange.response.status().as_u16()),
@@ -418,7 +422,7 @@ async fn from_origin(
     }
     let mut response = passed_on(node, exchange);
     status.append_to(response.headers_mut(), &node.cache_name);
-    Ok(response)
+    response
 }
 
 /// A server's answer on its way to the client: end-to-end fields only, and this node in `Via`.

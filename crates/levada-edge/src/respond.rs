@@ -14,8 +14,9 @@ use crate::{
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3).
+/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and takes out what the origin said to it alone.
 pub(crate) fn via(node: &Node, headers: &mut HeaderMap) {
+    levada_cache::strip_own_target(headers);
     append_member(headers, VIA, &node.via);
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use http::HeaderValue;
+use levada_cache::Rules;
 
 use crate::{
     clock::Clock,
@@ -26,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
+    /// What may be stored, and for how long.
+    pub(crate) rules: Rules,
     /// Requests since the retry budget was last asked.
     requests: AtomicU64,
 }
@@ -37,12 +40,14 @@ impl Site {
         origins: Vec<Arc<WatchedOrigin>>,
         retry_budget: f64,
     ) -> Self {
+        let rules = Rules { default_ttl: settings.default_ttl, ..Rules::default() };
         let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
         Self {
             settings,
             decider,
             origins,
             origin_host,
+            rules,
             retries: RetryBudget::new(retry_budget),
             requests: AtomicU64::new(0),
         }

@@ -122,6 +122,7 @@ fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
     reply.append(header::VIA, via.clone());
     reply.insert(header::AGE, HeaderValue::from(0));
     reply.entry(CACHE_STATUS).or_insert_with(|| HeaderValue::from_static("-"));
+    levada_cache::strip_own_target(&mut reply);
     // A copy has no room left over.
     reply.clone()
 }

@@ -1,0 +1,90 @@
+//! What an answer that passes the cache by tells of what is stored.
+//!
+//! A successful unsafe request invalidates its URI, and those of the same host that its answer names
+//! (RFC 9111 Sec. 4.4). The answer to a HEAD confirms what is stored, or shows it to be outdated
+//! (Sec. 4.3.5).
+
+use std::{sync::Arc, time::SystemTime};
+
+use http::{HeaderMap, Method, StatusCode, Uri};
+use levada_cache::{
+    Exchange as Judged, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
+    update_stored,
+};
+use levada_types::Key;
+
+use crate::{
+    clock,
+    identify::{Asked, identity_of},
+    node::Node,
+    store::StoredHead,
+};
+
+/// What was asked, as far as it matters to what is stored.
+pub(crate) struct Effects {
+    method: Method,
+    /// The client's fields, which select a variant; for a HEAD only.
+    request: Option<HeaderMap>,
+    requested: SystemTime,
+}
+
+impl Effects {
+    /// Of a request that is about to be sent on.
+    pub(crate) fn of(method: &Method, request: &HeaderMap) -> Self {
+        let request = (*method == Method::HEAD).then(|| request.clone());
+        Self { method: method.clone(), request, requested: clock::wall() }
+    }
+
+    /// Takes the consequences of the answer.
+    pub(crate) fn take(&self, node: &Node, asked: &Asked, status: StatusCode, answer: &HeaderMap) {
+        if !is_safe(&self.method) {
+            return invalidate(node, asked, &self.method, status, answer);
+        }
+        if let Some(request) = &self.request
+            && status == StatusCode::OK
+        {
+            self.compare(node, asked, request, answer);
+        }
+    }
+
+    /// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
+    /// on if that contradicts it.
+    fn compare(&self, node: &Node, asked: &Asked, request: &HeaderMap, answer: &HeaderMap) {
+        let stored = node.store.get(asked.key, &asked.identity, request).object;
+        let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
+            return;
+        };
+        let received = clock::wall();
+        let mut head = StoredHead::clone(&stored.head);
+        if head_confirms(&head.headers, answer) {
+            update_stored(&mut head.headers, answer);
+            let exchange = Judged {
+                method: &Method::GET,
+                request,
+                status: head.status,
+                response: &head.headers,
+                requested: self.requested,
+                received,
+            };
+            let Ok(storable) = may_store(&exchange, &asked.site.rules) else {
+                return node.store.remove(asked.key);
+            };
+            head.validators = Validators::of(&head.headers, received);
+            head.freshness = storable.freshness;
+            strip_fields(&mut head.headers, &storable.strip);
+            head.headers.remove(http::header::AGE);
+        } else {
+            head.freshness = head.freshness.expired(received);
+        }
+        node.store.put(asked.key, Arc::new(stored.renewed(head, &node.via)));
+    }
+}
+
+fn invalidate(node: &Node, asked: &Asked, method: &Method, status: StatusCode, answer: &HeaderMap) {
+    let Ok(target) = asked.identity.parse::<Uri>() else { return };
+    for uri in invalidated(method, status, &target, answer) {
+        if let Some((identity, _)) = identity_of(&uri) {
+            node.store.remove(Key::of(identity.as_bytes()));
+        }
+    }
+}
