@@ -117,11 +117,12 @@ impl CacheStatus<'_> {
                 text.extend_from_slice(why.as_str().as_bytes());
             }
         }
-        // Writing to a vector cannot fail.
         if let Some(status) = self.forwarded_status {
-            let _ = write!(text, "; fwd-status={status}");
+            text.extend_from_slice(b"; fwd-status=");
+            text.extend([100, 10, 1].map(|unit| b'0' + (status / unit % 10) as u8));
         }
         if let Some(ttl) = self.ttl {
+            // Writing to a vector cannot fail.
             let _ = write!(text, "; ttl={ttl}");
         }
         if self.stored {

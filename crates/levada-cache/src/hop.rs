@@ -40,14 +40,15 @@ pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // One walk over what is there, instead of a search for each name: most messages have none of
-    // them, or `Connection: keep-alive` alone.
-    let found: Vec<HeaderName> = headers.keys().filter(|n| is_hop_by_hop(n)).cloned().collect();
-    if found.contains(&header::CONNECTION) {
+    if headers.contains_key(header::CONNECTION) {
         let names: Vec<HeaderName> = nominated(headers).collect();
         strip_fields(headers, &names);
+        headers.remove(header::CONNECTION);
     }
-    strip_fields(headers, &found);
+    // A walk over what is there, instead of a search for each name: most messages have no other.
+    while let Some(name) = headers.keys().find(|name| is_hop_by_hop(name)).cloned() {
+        headers.remove(name);
+    }
 }
 
 /// The fields that `Connection` names. Those without which a message would change its meaning are
@@ -58,6 +59,8 @@ pub(crate) fn nominated(headers: &HeaderMap) -> impl Iterator<Item = HeaderName>
         .get_all(header::CONNECTION)
         .iter()
         .flat_map(|line| list(line.as_bytes()))
+        // The usual one ends here in any case.
+        .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"))
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !is_end_to_end(name))
 }

@@ -19,7 +19,6 @@ use crate::{
     peers::{PEER, Peers, REFUSED},
     pipeline::Errand,
     redirect::retried,
-    respond::append_member,
     sites::Site,
     upstream::{Exchange, Head},
 };
@@ -48,18 +47,21 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.remove(PEER);
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
-    let named = headers.get(HOST).filter(|host| host.as_bytes() == asked.host.as_bytes()).cloned();
-    let host = named.or_else(|| HeaderValue::from_str(&asked.host).ok());
-    if visit.door != Door::Peer {
-        forwarded(&mut headers, asked, visit, host.as_ref());
-    }
-    append_member(&mut headers, CDN_LOOP, &HeaderValue::from_static(CDN_ID));
-    append_member(&mut headers, VIA, &node.via);
-    if let Some(host) = host {
-        headers.insert(HOST, host);
-    }
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !asked.passed;
+    let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host.as_bytes();
+    let mut host = headers.get(HOST).filter(named).cloned();
+    if host.is_none() {
+        host = HeaderValue::from_str(&asked.host).ok();
+        if let Some(host) = &host {
+            headers.insert(HOST, host.clone());
+        }
+    }
+    if visit.door != Door::Peer {
+        forwarded(&mut headers, asked, visit, host);
+    }
+    headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
+    headers.append(VIA, node.via.clone());
     let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
     Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11 }
 }
@@ -85,12 +87,12 @@ pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
 
 /// Who asked, by which name and protocol: a client's own claims are replaced where they would be
 /// believed, and kept as history in `X-Forwarded-For`.
-fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option<&HeaderValue>) {
+fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option<HeaderValue>) {
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static(asked.scheme));
     if let Some(host) = host {
-        headers.insert(FORWARDED_HOST, host.clone());
+        headers.insert(FORWARDED_HOST, host);
     }
-    append_member(headers, FORWARDED_FOR, &visit.address);
+    headers.append(FORWARDED_FOR, visit.address.clone());
 }
 
 /// Asks the site's origins, one after another where that is safe, until one answers.

@@ -91,8 +91,8 @@ fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
 }
 
 pub(crate) fn without_port(host: &str) -> &str {
-    match host.rfind(':') {
-        Some(at) if !host[at..].contains(']') => &host[..at],
+    match memchr::memrchr2(b':', b']', host.as_bytes()) {
+        Some(at) if host.as_bytes()[at] == b':' => &host[..at],
         _ => host,
     }
 }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, header::HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_types::Timestamp;
 
@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Proves that a request comes from a peer: the sender's name and the secret.
-pub(crate) const PEER: &str = "levada-peer";
+pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");
 /// A peer's answer when it holds as many requests as it can.
-pub(crate) const REFUSED: &str = "levada-refused";
+pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
 /// What a probe of a peer asks for.
 pub(crate) const PROBE: &str = "/.levada/health";
 

@@ -21,7 +21,7 @@ use crate::{
     connection::{Door, Visit},
     effects::Effects,
     failure::Failure,
-    fetch::{Fetch, content_length},
+    fetch::Fetch,
     fill::{Part, Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
@@ -395,12 +395,13 @@ async fn bypass(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static
     let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
     let headers = std::mem::take(&mut errand.parts.headers);
     let mut head = forward::onward(node, &errand, headers);
-    let Errand { asked, body, .. } = *errand;
+    let body = errand.body;
+    let asked = &errand.asked;
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
-    effects.take(node, &asked, exchange.response.status(), exchange.response.headers());
+    effects.take(node, asked, exchange.response.status(), exchange.response.headers());
     Ok(from_origin(node, exchange, why, detail))
 }
 
@@ -417,7 +418,7 @@ fn from_origin(
         detail: Some(detail),
         ..CacheStatus::default()
     };
-    if let Some(length) = content_length(exchange.response.headers()) {
+    if let Some(length) = exchange.response.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
     let mut response = passed_on(node, exchange);

@@ -17,15 +17,7 @@ pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-statu
 /// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and takes out what the origin said to it alone.
 pub(crate) fn via(node: &Node, headers: &mut HeaderMap) {
     levada_cache::strip_own_target(headers);
-    append_member(headers, VIA, &node.via);
-}
-
-/// A member of a list field, behind those that earlier hops have put there.
-pub(crate) fn append_member(headers: &mut HeaderMap, name: HeaderName, member: &HeaderValue) {
-    match headers.entry(name) {
-        header::Entry::Vacant(entry) => drop(entry.insert(member.clone())),
-        header::Entry::Occupied(mut entry) => entry.append(member.clone()),
-    }
+    headers.append(VIA, node.via.clone());
 }
 
 /// Names the peer that served, and why it was chosen where the site shows that (RFC 9209).
@@ -47,7 +39,7 @@ pub(crate) fn next_hop(
         );
     }
     if let Ok(value) = HeaderValue::try_from(status) {
-        append_member(headers, PROXY_STATUS, &value);
+        headers.append(PROXY_STATUS, value);
     }
 }
 
