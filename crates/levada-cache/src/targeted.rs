@@ -98,7 +98,7 @@ fn take(read: &mut ResponseDirectives, name: &[u8], value: &Value<'_>) -> Option
 
 /// A value, as far as a cache directive can have it.
 #[derive(Clone, Copy, Debug)]
-enum Value<'a> {
+pub(crate) enum Value<'a> {
     Integer(i64),
     Boolean(bool),
     /// Between the quotes, escapes as they are: no field name contains one.
@@ -118,12 +118,12 @@ impl Value<'_> {
 }
 
 /// The parsing algorithms of RFC 9651, Sec. 4.2, each taking what it reads off `rest`.
-struct Scan<'a> {
-    rest: &'a [u8],
+pub(crate) struct Scan<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Scan<'a> {
-    fn eat(&mut self, byte: u8) -> bool {
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
         let there = self.rest.first() == Some(&byte);
         if there {
             self.rest = &self.rest[1..];
@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
         taken
     }
 
-    fn blanks(&mut self) {
+    pub(crate) fn blanks(&mut self) {
         self.while_of(|b| b == b' ' || b == b'\t');
     }
 
@@ -151,7 +151,7 @@ impl<'a> Scan<'a> {
     }
 
     /// An item or an inner list (Sec. 4.2.1.1), without its parameters.
-    fn value(&mut self) -> Option<Value<'a>> {
+    pub(crate) fn value(&mut self) -> Option<Value<'a>> {
         if !self.eat(b'(') {
             return self.bare_item();
         }
@@ -167,7 +167,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Sec. 4.2.3.2: read, since they must be well formed, and ignored (RFC 9213, Sec. 2.1).
-    fn parameters(&mut self) -> Option<()> {
+    pub(crate) fn parameters(&mut self) -> Option<()> {
         while self.eat(b';') {
             self.while_of(|b| b == b' ');
             self.key()?;

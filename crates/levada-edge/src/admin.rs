@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{explain, node::Node, passage::CacheResult, stop::Stop, upstream::Server};
+use crate::{explain, node::Node, passage::CacheResult, purge, stop::Stop, upstream::Server};
 
 /// Serves operators until the node stops.
 pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
@@ -26,9 +26,13 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
         };
         let (node, cut) = (node.clone(), stop.clone());
         tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let response = answer(&node, &request);
-                async move { Ok::<_, Infallible>(response) }
+            let node = &node;
+            let service = service_fn(|request: Request<Incoming>| async move {
+                if request.method() == Method::POST && request.uri().path() == "/purge" {
+                    let answer = purge::door::operator(node, request).await;
+                    return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
+                }
+                Ok::<_, Infallible>(answer(node, &request))
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -47,10 +51,13 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET, and POST to /purge\n");
     }
     match request.uri().path() {
-        "/" => text(StatusCode::OK, "/metrics /healthz /readyz /status /explain?url=URL\n"),
+        "/" => text(
+            StatusCode::OK,
+            "/metrics /healthz /readyz /status /explain?url=URL, POST /purge\n",
+        ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
         "/metrics" => metrics(node),
@@ -80,6 +87,9 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.cache_bytes.set(whole(node.store.bytes()));
     metrics.cache_objects.set(whole(node.store.len() as u64));
     metrics.filling_bytes.set(whole(node.fills.bytes()));
+    metrics.purge_rules.set(whole(node.purges.len() as u64));
+    let pending = node.peers.as_ref().map_or(0, |peers| peers.pending.len());
+    metrics.purges_pending.set(whole(pending as u64));
     let tracked = node.sites.iter().map(|site| site.decider.tracked());
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));

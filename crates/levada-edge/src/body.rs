@@ -37,6 +37,8 @@ pub(crate) enum BodyError {
 /// The body of a request on its way to a server.
 pub(crate) enum RequestBody {
     None,
+    /// This node's own.
+    Text(Bytes),
     Client(Upload),
 }
 
@@ -100,7 +102,7 @@ impl RequestBody {
 
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         match self {
-            Self::None => None,
+            Self::None | Self::Text(_) => None,
             Self::Client(upload) => Some(upload.progress.clone()),
         }
     }
@@ -120,6 +122,10 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
+            Self::Text(text) => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
             Self::Client(upload) => upload.poll(cx),
         }
     }
@@ -127,6 +133,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::None => true,
+            Self::Text(text) => text.is_empty(),
             Self::Client(upload) => upload.body.is_end_stream(),
         }
     }
@@ -134,6 +141,7 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::None => SizeHint::with_exact(0),
+            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::Client(upload) => upload.body.size_hint(),
         }
     }

@@ -1,7 +1,7 @@
 //! What an answer that passes the cache by tells of what is stored.
 //!
 //! A successful unsafe request invalidates its URI, and those of the same host that its answer names
-//! (RFC 9111 Sec. 4.4). The answer to a HEAD confirms what is stored, or shows it to be outdated
+//! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3). The answer to a HEAD confirms what is stored, or shows it to be outdated
 //! (Sec. 4.3.5).
 
 use std::{sync::Arc, time::SystemTime};
@@ -17,6 +17,7 @@ use crate::{
     clock,
     identify::{Asked, identity_of},
     node::Node,
+    purge,
     store::StoredHead,
 };
 
@@ -36,7 +37,13 @@ impl Effects {
     }
 
     /// Takes the consequences of the answer.
-    pub(crate) fn take(&self, node: &Node, asked: &Asked, status: StatusCode, answer: &HeaderMap) {
+    pub(crate) fn take(
+        &self,
+        node: &Arc<Node>,
+        asked: &Asked,
+        status: StatusCode,
+        answer: &HeaderMap,
+    ) {
         if !is_safe(&self.method) {
             return invalidate(node, asked, &self.method, status, answer);
         }
@@ -50,7 +57,9 @@ impl Effects {
     /// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
     /// on if that contradicts it.
     fn compare(&self, node: &Node, asked: &Asked, request: &HeaderMap, answer: &HeaderMap) {
-        let stored = node.store.get(asked.key, &asked.identity, request).object;
+        let _flight = node.purges.begin();
+        let sought = node.store.get(asked.key, &asked.identity, request);
+        let stored = node.purges.sift(sought).object;
         let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
             return;
         };
@@ -80,7 +89,16 @@ impl Effects {
     }
 }
 
-fn invalidate(node: &Node, asked: &Asked, method: &Method, status: StatusCode, answer: &HeaderMap) {
+fn invalidate(
+    node: &Arc<Node>,
+    asked: &Asked,
+    method: &Method,
+    status: StatusCode,
+    answer: &HeaderMap,
+) {
+    if !status.is_client_error() && !status.is_server_error() {
+        purge::door::origin(node, &asked.identity, answer);
+    }
     let Ok(target) = asked.identity.parse::<Uri>() else { return };
     for uri in invalidated(method, status, &target, answer) {
         if let Some((identity, _)) = identity_of(&uri) {

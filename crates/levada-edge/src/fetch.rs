@@ -19,6 +19,7 @@ use crate::{
     lookup::Order,
     node::Node,
     pipeline::Errand,
+    purge::{Flight, Label},
     sites::Site,
     store::{Object, StoredHead},
     upstream::{Exchange, Head},
@@ -41,13 +42,15 @@ pub(crate) struct Fetch {
     pub(crate) stored: Option<Arc<Object>>,
     /// What the client that leads asked of caches.
     pub(crate) directives: RequestDirectives,
+    /// Since when: purges that come later win.
+    pub(crate) flight: Flight,
 }
 
 /// So much of an answer that nobody wants is read for the sake of its connection.
 const DRAINED: usize = 64 << 10;
 
 impl Fetch {
-    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order, flight: Flight) -> Self {
         let Order { key, stored, directives, .. } = order;
         let asked = &errand.asked;
         let mut head = forward::onward(node, errand, errand.parts.headers.clone());
@@ -66,6 +69,7 @@ impl Fetch {
             asked: errand.parts.headers.clone(),
             stored,
             directives,
+            flight,
         }
     }
 
@@ -118,7 +122,7 @@ impl Fetch {
     /// Whether this answer is an error that the stored response may stand in for.
     fn may_bridge(&self, status: StatusCode, now: SystemTime) -> bool {
         let Some(stored) = self.stored.as_ref().filter(|_| is_error(status)) else { return false };
-        let freshness = &stored.head.freshness;
+        let freshness = &stored.head.freshness();
         serve_instead_of_error(freshness, &self.directives, Trouble::Error, now).is_some()
     }
 
@@ -155,6 +159,8 @@ impl Fetch {
         let validators = Validators::of(&headers, received);
         strip_fields(&mut headers, &storable.strip);
         headers.remove(header::AGE);
+        let label = Label::of(&headers, &self.identity, self.site.id, self.flight.born());
+        self.node.purges.strip(&mut headers);
         StoredHead {
             status: head.status,
             headers,
@@ -162,6 +168,7 @@ impl Fetch {
             validators,
             variant: storable.vary.key(&self.asked),
             vary: storable.vary,
+            label,
         }
     }
 
@@ -188,7 +195,14 @@ impl Fetch {
         if let Some((pieces, bytes)) = writer.complete() {
             let head = StoredHead::clone(&head);
             let object = Object::new(&self.identity, head, &self.node.via, pieces.iter(), bytes);
-            self.node.store.put(self.key, Arc::new(object));
+            self.keep(Arc::new(object));
+        }
+    }
+
+    /// Stores an object, unless it was purged while it was fetched.
+    fn keep(&self, object: Arc<Object>) {
+        if self.node.purges.may_keep(&object) {
+            self.node.store.put(self.key, object);
         }
     }
 
@@ -206,13 +220,15 @@ impl Fetch {
         let verdict = self.judge(stored.head.status, &headers, requested, received);
         let mut head = StoredHead { headers, ..stored.head.clone() };
         head.headers.remove(header::AGE);
+        head.label = head.label.renewed(&head.headers, &self.identity, self.flight.born());
+        self.node.purges.strip(&mut head.headers);
         match verdict {
             Ok(storable) => {
                 head.validators = Validators::of(&head.headers, received);
                 head.freshness = storable.freshness;
                 strip_fields(&mut head.headers, &storable.strip);
                 let renewed = Arc::new(stored.renewed(head, &self.node.via));
-                self.node.store.put(self.key, renewed.clone());
+                self.keep(renewed.clone());
                 writer.renewed(renewed);
             }
             // It may be used this once, by the client that asked, but no longer be kept.

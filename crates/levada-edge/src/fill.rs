@@ -32,6 +32,7 @@ use crate::{
     body::{BodyError, Relay},
     failure::Failure,
     forward::Failed,
+    purge::{Flight, Label, Purges},
     store::{Object, StoredHead},
 };
 
@@ -47,12 +48,15 @@ pub(crate) struct Fills {
     /// How many of them there may be; what grows beyond is streamed instead of kept.
     bound: u64,
     max_object: u64,
+    purges: Arc<Purges>,
 }
 
 /// One fetch.
 pub(crate) struct Fill {
     key: Key,
     identity: Box<str>,
+    /// What purges go by until the head has arrived.
+    label: Label,
     fills: Weak<Fills>,
     state: Mutex<State>,
 }
@@ -96,6 +100,17 @@ pub(crate) enum Verdict {
     Failed(Failed),
 }
 
+impl Verdict {
+    /// The label of what may be shared.
+    pub(crate) fn label(&self) -> Option<&Label> {
+        match self {
+            Self::Share { head, .. } => Some(&head.label),
+            Self::Renewed(object) => Some(&object.head.label),
+            Self::Alone | Self::Failed(_) => None,
+        }
+    }
+}
+
 /// A response that only the leader's client may have.
 pub(crate) struct Passed {
     pub(crate) head: http::response::Parts,
@@ -108,37 +123,50 @@ pub(crate) struct Passed {
 /// let go.
 pub(crate) struct Part {
     pub(crate) reader: Reader,
-    /// Whether the caller must start the fetch, by [`Writer::new`] in a task of its own.
-    pub(crate) leader: bool,
+    /// For the caller who must start the fetch, by [`Writer::new`] in a task of its own.
+    pub(crate) flight: Option<Flight>,
 }
 
 impl Fills {
-    pub(crate) fn new(max_object: u64, bound: u64) -> Arc<Self> {
-        Arc::new(Self { table: Mutex::default(), held: AtomicU64::new(0), bound, max_object })
+    pub(crate) fn new(max_object: u64, bound: u64, purges: Arc<Purges>) -> Arc<Self> {
+        Arc::new(Self {
+            table: Mutex::default(),
+            held: AtomicU64::new(0),
+            bound,
+            max_object,
+            purges,
+        })
     }
 
     /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
-    /// being fetched: the caller is on its own.
-    pub(crate) fn join(self: &Arc<Self>, key: Key, identity: &str) -> Option<Part> {
+    /// being fetched: the caller is on its own. A fetch that began before a purge of it is not joined
+    /// any more; it goes on for those who asked before.
+    pub(crate) fn join(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Option<Part> {
         let mut table = self.table.lock();
         if let Some(fill) = table.get(&key) {
-            return (*fill.identity == *identity)
-                .then(|| Part { reader: fill.reader(), leader: false });
+            if *fill.identity != *identity {
+                return None;
+            }
+            if fill.may_be_joined(&self.purges) {
+                return Some(Part { reader: fill.reader(), flight: None });
+            }
         }
-        let fill = self.detached(key, identity);
-        let reader = fill.reader();
-        table.insert(key, fill);
-        Some(Part { reader, leader: true })
+        let part = self.detached(key, identity, site);
+        table.insert(key, part.reader.fill().clone());
+        Some(part)
     }
 
-    /// A fill that nobody finds by its key.
-    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str) -> Arc<Fill> {
-        Arc::new(Fill {
+    /// A fetch that nobody finds by its key.
+    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Part {
+        let flight = self.purges.begin();
+        let fill = Arc::new(Fill {
             key,
             identity: identity.into(),
+            label: Label::new(site, flight.born()),
             fills: Arc::downgrade(self),
             state: Mutex::default(),
-        })
+        });
+        Part { reader: fill.reader(), flight: Some(flight) }
     }
 
     /// Objects being fetched.
@@ -163,7 +191,13 @@ impl Fill {
         std::mem::take(&mut self.state.lock().own)
     }
 
-    pub(crate) fn reader(self: &Arc<Self>) -> Reader {
+    fn may_be_joined(&self, purges: &Purges) -> bool {
+        let verdict = self.state.lock().verdict.clone();
+        let known = verdict.as_ref().and_then(Verdict::label);
+        purges.may_join(known.unwrap_or(&self.label), &self.identity)
+    }
+
+    fn reader(self: &Arc<Self>) -> Reader {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;

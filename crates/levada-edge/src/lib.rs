@@ -34,6 +34,7 @@ mod pace;
 mod passage;
 mod peers;
 mod pipeline;
+mod purge;
 mod redirect;
 mod remembered;
 mod respond;

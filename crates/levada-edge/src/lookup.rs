@@ -31,6 +31,7 @@ pub(crate) enum Found {
 }
 
 /// A fetch to be made.
+#[derive(Clone)]
 pub(crate) struct Order {
     /// The key to fetch under: of the URI, or of the variant.
     pub(crate) key: Key,
@@ -53,6 +54,7 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     }
     let Wanted { directives, range: ranged, conditional } = Wanted::of(&parts.headers);
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
+    let sought = node.purges.sift(sought);
     let alone = directives.no_store || node.unstorable.holds(sought.key, node.clock.now());
     let order = |stored, why| Order { key: sought.key, stored, why, directives, alone: false };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
@@ -73,7 +75,7 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     if ranged {
         return Found::Bypass(Forwarded::Bypass, "range");
     }
-    match serve(&object.head.freshness, &directives, clock::wall()) {
+    match serve(&object.head.freshness(), &directives, clock::wall()) {
         Serve::Fresh { age, ttl } => Found::Stored { object, age, ttl, refresh: None },
         Serve::Stale { age, ttl, .. } => {
             let refresh = Some(order(Some(object.clone()), Forwarded::Stale));
@@ -82,7 +84,7 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
         Serve::GatewayTimeout => Found::Nothing,
         Serve::Validate if parts.method == Method::HEAD => Found::Bypass(Forwarded::Stale, "head"),
         Serve::Validate => {
-            let fresh = object.head.freshness.is_fresh(clock::wall());
+            let fresh = object.head.freshness().is_fresh(clock::wall());
             let why = if fresh { Forwarded::Request } else { Forwarded::Stale };
             Found::Fetch(order(Some(object), why))
         }

@@ -7,7 +7,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use levada_cache::{Exchange, Rules, Validators, eviction, may_store};
 use levada_types::Key;
 
-use crate::store::{Entry, Memory, Object, StoredHead};
+use crate::{
+    purge::Label,
+    store::{Entry, Memory, Object, StoredHead},
+};
 
 /// The tier of a node's memory.
 pub struct Tier(Memory);
@@ -37,6 +40,7 @@ impl Tier {
             validators: Validators::of(fields, now),
             variant: storable.vary.key(exchange.request),
             vary: storable.vary,
+            label: Label::new(0, 0),
         };
         let via = HeaderValue::from_static("1.1 levada");
         let object = Object::new(identity, head, &via, std::iter::once(body), body.len() as u64);

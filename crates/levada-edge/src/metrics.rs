@@ -67,6 +67,12 @@ pub(crate) struct EndingLabels {
     reason: Word,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct PurgeLabels {
+    scope: Word,
+    kind: Word,
+}
+
 /// All counters of a node.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -92,6 +98,9 @@ pub(crate) struct Metrics {
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
     pub(crate) filling_bytes: Gauge<i64>,
+    purges: Family<PurgeLabels, Counter>,
+    pub(crate) purge_rules: Gauge<i64>,
+    pub(crate) purges_pending: Gauge<i64>,
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
     #[allow(dead_code, reason = "no node opens a disk tier yet")]
@@ -175,6 +184,17 @@ impl Metrics {
                 "Bytes of objects that are being fetched",
                 Gauge::default()
             ),
+            purges: register!("purges", "Purges carried out, by scope and kind", Family::default()),
+            purge_rules: register!(
+                "purge_rules",
+                "Purges that are still being applied to what is stored",
+                Gauge::default()
+            ),
+            purges_pending: register!(
+                "purges_pending",
+                "Purges that peers have not confirmed",
+                Gauge::default()
+            ),
             tracked_objects: register!(
                 "policy_tracked_objects",
                 "Objects with state of their own in the policies",
@@ -246,6 +266,11 @@ impl Metrics {
     pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {
         let labels = ServerLabels { kind: Word(kind), server: server.to_owned() };
         self.servers.get_or_create(&labels).set(i64::from(up));
+    }
+
+    pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
+        let labels = PurgeLabels { scope: Word(scope), kind: Word(kind) };
+        self.purges.get_or_create(&labels).inc();
     }
 
     pub(crate) fn ended(&self, ending: Ending) {

@@ -11,15 +11,17 @@ use std::{
 use http::HeaderValue;
 use levada_cache::NodeName;
 use levada_policy::BuildError;
+use levada_types::Key;
 
 use crate::{
     admission::Capacity,
-    clock::Clock,
+    clock::{self, Clock},
     fill::Fills,
     log::Log,
     metrics::Metrics,
     pace::{Paced, Pacer},
     peers::{Peers, WatchedPeer},
+    purge::{self, Purges},
     redirect::Decider,
     remembered::Remembered,
     settings::{Origin, Runtime, Settings, Site as SiteSettings},
@@ -44,6 +46,7 @@ pub(crate) struct Node {
     pub(crate) peers: Option<Arc<Peers>>,
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
+    pub(crate) purges: Arc<Purges>,
     pub(crate) sizes: Sizes,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
@@ -111,12 +114,14 @@ impl Node {
         let access_log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
         let via = format!("1.1 {}", settings.name);
+        let purges = Arc::new(Purges::new(clock::wall(), settings.purge.expose_tags));
         Ok(Arc::new(Self {
             clock,
             sites: Sites::new(sites),
             peers,
             store: Store::new(&settings.cache),
-            fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4),
+            fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4, purges.clone()),
+            purges,
             sizes: Sizes::default(),
             unstorable: Remembered::new(UNSTORABLE),
             capacity: Capacity::new(settings.limits.capacity),
@@ -133,6 +138,16 @@ impl Node {
     /// A body's place at the serving rate, if there is one.
     pub(crate) fn pace(&self) -> Option<Paced> {
         self.pacer.as_ref().map(Paced::new)
+    }
+
+    /// Drops what is stored for these URLs, whichever scheme they were asked by.
+    pub(crate) fn forget(&self, identities: &[String]) {
+        for identity in identities {
+            let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
+            for scheme in ["http", "https"] {
+                self.store.remove(Key::of(format!("{scheme}://{rest}").as_bytes()));
+            }
+        }
     }
 
     pub(crate) fn unix_time(&self) -> u64 {
@@ -163,8 +178,12 @@ impl Node {
                 let check = peers.settings().health.clone();
                 until_stopped(Box::pin(upstream::watch(watched, check, self.clock)));
             }
+            if peers.settings().health.interval.is_zero() {
+                until_stopped(Box::pin(purge::deliver_all(peers.clone())));
+            }
             until_stopped(Box::pin(ramp(peers.clone(), self.clock)));
         }
+        until_stopped(Box::pin(purge::sweep(self.clone())));
         if self.access_log.is_some() {
             until_stopped(Box::pin(flush(self.clone())));
         }

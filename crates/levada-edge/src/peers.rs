@@ -12,6 +12,7 @@ use crate::{
     clock::Clock,
     failure::Failure,
     metrics::Metrics,
+    purge,
     settings::{Peer, Peering, Settings, Trust},
     tls,
     upstream::{Address, Change, Head, Health, Server, Watched, Wire, report},
@@ -32,6 +33,8 @@ pub(crate) struct Peers {
     cluster: ArcSwap<Cluster>,
     loads: Arc<LoadTable>,
     template: Vec<ClusterNode>,
+    /// Purges that they have not confirmed.
+    pub(crate) pending: purge::Pending,
     settings: Peering,
     credential: Option<HeaderValue>,
     clock: Clock,
@@ -74,6 +77,7 @@ impl Peers {
             servers,
             client_urls: peering.peers.iter().map(|p| p.client_url.clone()).collect(),
             cluster: ArcSwap::from_pointee(cluster),
+            pending: purge::Pending::new(template.len()),
             loads,
             template,
             settings: peering.clone(),
@@ -204,6 +208,7 @@ impl Watched for WatchedPeer {
             head.headers.insert(HOST, host);
         }
         server.asked(&self.peers.address_to(server, &head)).await
+            && purge::deliver(&self.peers, self.node).await
     }
 
     fn changed(&self, _change: Change) {

@@ -22,13 +22,14 @@ use crate::{
     effects::Effects,
     failure::Failure,
     fetch::Fetch,
-    fill::{Part, Reader, Verdict, Writer},
+    fill::{Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
     lookup::{Found, Order, lookup},
     node::Node,
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
+    purge::{self, Label},
     respond,
     store::{Object, StoredHead},
     upstream::Exchange,
@@ -52,6 +53,10 @@ pub(crate) async fn serve(
             route(node, errand, &mut passage).await
         }
         Admission::Answered(response) => Ok(*response),
+        Admission::Order(order) => {
+            let answer = Box::pin(purge::door::peer(node, order)).await;
+            Ok(answer.into_response(ResponseBody::text))
+        }
         Admission::Refused(failure) => Err(failure.into()),
     };
     let response = answer.unwrap_or_else(|failed| {
@@ -73,6 +78,8 @@ pub(crate) struct Errand {
 enum Admission {
     Errand(Box<Errand>),
     Answered(Box<Response<ResponseBody>>),
+    /// A peer's order to purge.
+    Order(Incoming),
     Refused(Failure),
 }
 
@@ -85,6 +92,9 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
         if request.uri().path() == PROBE {
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
             return Admission::Answered(Box::new(well));
+        }
+        if request.uri().path() == purge::door::PATH && *request.method() == Method::POST {
+            return Admission::Order(request.into_body());
         }
     }
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
@@ -104,6 +114,10 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
 /// sent to.
 async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
     let Errand { visit, asked, parts, body } = &*errand;
+    if parts.method.as_str() == purge::door::METHOD {
+        let answer = Box::pin(purge::door::client(node, asked, &parts.headers)).await;
+        return Ok(answer.into_response(ResponseBody::text));
+    }
     asked.site.count();
     // A request that was forwarded once is served here; one that changes something is the origin's.
     let settled = visit.door == Door::Peer || asked.passed;
@@ -172,7 +186,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
         Found::Stored { object, age, ttl, refresh } => {
             passage.cache = CacheResult::Hit;
             if let Some(order) = refresh {
-                drop(join(node, &errand, order));
+                drop(join(node, &errand, &order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             stored(node, &errand.parts, &object, Some(age), &status)
@@ -243,25 +257,26 @@ fn not_modified(
 
 /// Joins the fetch of an object, or begins it. `None` when another URI is being fetched under the
 /// same key.
-fn join(node: &Arc<Node>, errand: &Errand, order: Order) -> Option<(Reader, bool)> {
-    let identity = &errand.asked.identity;
+fn join(node: &Arc<Node>, errand: &Errand, order: &Order) -> Option<(Reader, bool)> {
+    let (identity, site) = (&errand.asked.identity, errand.asked.site.id);
     let part = match order.alone {
-        true => Part { reader: node.fills.detached(order.key, identity).reader(), leader: true },
-        false => node.fills.join(order.key, identity)?,
+        true => node.fills.detached(order.key, identity, site),
+        false => node.fills.join(order.key, identity, site)?,
     };
-    if part.leader {
-        let fetch = Fetch::new(node, errand, order);
+    let leader = part.flight.is_some();
+    if let Some(flight) = part.flight {
+        let fetch = Fetch::new(node, errand, order.clone(), flight);
         let writer = Writer::new(part.reader.fill().clone());
         tokio::spawn(fetch.run(writer));
     }
-    Some((part.reader, part.leader))
+    Some((part.reader, leader))
 }
 
 /// From the growing copy of an object that this request, or one before it, had fetched.
 async fn filled(
     node: &Arc<Node>,
     errand: Box<Errand>,
-    order: Order,
+    mut order: Order,
     passage: &mut Passage,
 ) -> Answer {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
@@ -269,17 +284,31 @@ async fn filled(
     if forward::has_passed(node, &errand.parts.headers) {
         return alone(node, errand, why, "loop").await;
     }
-    let Some((reader, leader)) = join(node, &errand, order) else {
-        return alone(node, errand, why, "collision").await;
+    let arrived = node.purges.latest();
+    let (reader, leader, verdict) = loop {
+        let Some((reader, leader)) = join(node, &errand, &order) else {
+            return alone(node, errand, why, "collision").await;
+        };
+        if !leader {
+            passage.cache = CacheResult::Collapsed;
+        }
+        let verdict = reader.verdict().await;
+        // Only now its tags are known: what was begun before a purge is for those who asked before.
+        let begun_before = |label: &Label| label.born() < arrived;
+        let outdated = verdict.label().is_some_and(|label| {
+            begun_before(label) && !node.purges.may_join(label, &errand.asked.identity)
+        });
+        if leader || !outdated {
+            break (reader, leader, verdict);
+        }
+        let alive = |object: &Arc<Object>| node.purges.may_keep(object);
+        order.stored = order.stored.filter(alive);
     };
     let parts = &errand.parts;
     // Others may have a response only if it could be served from the store.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
-    if !leader {
-        passage.cache = CacheResult::Collapsed;
-    }
-    match reader.verdict().await {
+    match verdict {
         Verdict::Share { head, length } if mine(&head) => {
             status.forwarded_status = leader.then_some(head.status.as_u16());
             status.stored = leader;
@@ -329,7 +358,7 @@ fn bridged(
         Failure::ErrorAnswer(status) => (Trouble::Error, Some(status.as_u16())),
         _ => (Trouble::Unreachable, None),
     };
-    let freshness = &object.head.freshness;
+    let freshness = &object.head.freshness();
     let (age, ttl) = match serve_instead_of_error(freshness, directives, trouble, clock::wall())? {
         Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => (age, ttl),
         Serve::Validate | Serve::GatewayTimeout => return None,
@@ -347,7 +376,7 @@ fn bridged(
 /// variant, and one that the store could have served (RFC 9111 Sec. 4).
 fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
     let directives = RequestDirectives::default();
-    let stored = levada_cache::serve(&head.freshness, &directives, clock::wall());
+    let stored = levada_cache::serve(&head.freshness(), &directives, clock::wall());
     head.answers(request) && matches!(stored, Serve::Fresh { .. } | Serve::Stale { .. })
 }
 
@@ -359,7 +388,7 @@ fn growing(
     reader: Reader,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
-    let age = Some(head.freshness.age(clock::wall())).filter(|age| *age > 0);
+    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
     if has_already(head, parts) {
         return not_modified(node, head, age, status);
     }
@@ -391,7 +420,12 @@ async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static 
 }
 
 /// Past the cache, body and all.
-async fn bypass(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
+async fn bypass(
+    node: &Arc<Node>,
+    mut errand: Box<Errand>,
+    why: Why,
+    detail: &'static str,
+) -> Answer {
     let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
     let headers = std::mem::take(&mut errand.parts.headers);
     let mut head = forward::onward(node, &errand, headers);
@@ -430,12 +464,14 @@ fn from_origin(
 fn passed_on(node: &Node, exchange: Exchange) -> Response<ResponseBody> {
     let (mut parts, body) = exchange.response.into_parts();
     levada_cache::strip_response(&mut parts.headers);
+    node.purges.strip(&mut parts.headers);
     respond::via(node, &mut parts.headers);
     let relay = Relay::new(body, exchange.lease, node.settings.limits.response_body_timeout);
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(relay)))
 }
 
 fn finish_passed(node: &Node, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
+    node.purges.strip(response.headers_mut());
     respond::via(node, response.headers_mut());
     status.append_to(response.headers_mut(), &node.cache_name);
 }

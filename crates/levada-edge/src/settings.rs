@@ -23,6 +23,8 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// The memory tier.
     pub cache: CacheSettings,
+    /// Who may purge, and what becomes of tags.
+    pub purge: PurgeSettings,
     /// What is served, by host.
     pub sites: Vec<Site>,
     /// What a client may cost.
@@ -190,6 +192,15 @@ pub struct CacheSettings {
     pub max_object: u64,
     /// What goes first when it is full.
     pub eviction: &'static Eviction,
+}
+
+/// Purging.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgeSettings {
+    /// What those who purge must know; `None` switches the `PURGE` method off.
+    pub token: Option<String>,
+    /// Whether clients receive `Surrogate-Key` and `Cache-Tag`.
+    pub expose_tags: bool,
 }
 
 /// What a client, or all together, may cost.

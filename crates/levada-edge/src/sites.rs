@@ -10,6 +10,7 @@ use std::{
 
 use http::HeaderValue;
 use levada_cache::Rules;
+use levada_types::hash64;
 
 use crate::{
     clock::Clock,
@@ -22,6 +23,8 @@ use crate::{
 
 /// A site at work.
 pub(crate) struct Site {
+    /// By which purges know it: the hash of its first host, the same on every node.
+    pub(crate) id: u64,
     pub(crate) settings: SiteSettings,
     pub(crate) decider: SharedDecider,
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
@@ -42,7 +45,9 @@ impl Site {
     ) -> Self {
         let rules = Rules { default_ttl: settings.default_ttl, ..Rules::default() };
         let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
+        let id = hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()));
         Self {
+            id,
             settings,
             decider,
             origins,

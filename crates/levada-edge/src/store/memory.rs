@@ -48,7 +48,6 @@ impl Entry {
 
 /// What a sweep does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "purges sweep")]
 pub(crate) enum Verdict {
     Keep,
     Remove,
@@ -56,7 +55,6 @@ pub(crate) enum Verdict {
 
 /// Where a sweep goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "purges sweep")]
 pub(crate) struct Place {
     shard: usize,
     handle: usize,
@@ -77,7 +75,6 @@ struct Aligned(Mutex<Shard>);
 const LARGEST_PER_SHARD: u64 = 16;
 
 /// Entries that a sweep looks at under one lock.
-#[allow(dead_code, reason = "purges sweep")]
 const SWEEP_STEP: usize = 1024;
 
 impl Memory {
@@ -124,7 +121,6 @@ impl Memory {
     /// Judges the next entries from `place` on, about a thousand, and gives the place after them;
     /// `None` at the end. From the default place to the end, everything is seen that is there all the
     /// while. `judge` is called under a lock: it must be quick and leave this tier alone.
-    #[allow(dead_code, reason = "purges sweep")]
     pub(crate) fn sweep(
         &self,
         place: Place,
@@ -237,7 +233,6 @@ impl Shard {
         Some(slot.entry)
     }
 
-    #[allow(dead_code, reason = "purges sweep")]
     fn sweep(
         &mut self,
         from: usize,

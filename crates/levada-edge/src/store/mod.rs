@@ -93,6 +93,18 @@ impl Store {
         self.memory.remove(key);
     }
 
+    /// Holds everything against `keep`, a part at a time, and drops what does not pass. What leads to
+    /// variants stays, and blocks, which nothing leads to any more.
+    pub(crate) fn sweep(&self, keep: impl Fn(&Object) -> bool) {
+        let mut place = Some(memory::Place::default());
+        while let Some(from) = place {
+            place = self.memory.sweep(from, |_, entry| match entry {
+                Entry::Object(object) if !keep(object) => memory::Verdict::Remove,
+                _ => memory::Verdict::Keep,
+            });
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes()
     }

@@ -4,6 +4,8 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_cache::{CACHE_STATUS, Freshness, Validators, Vary};
 
+use crate::purge::Label;
+
 use super::{
     segments::gather,
     weight::{ARC, fields, segments},
@@ -20,9 +22,16 @@ pub(crate) struct StoredHead {
     /// The request fields that select this variant, and what they were.
     pub(crate) vary: Vary,
     pub(crate) variant: Box<[u8]>,
+    /// What purges go by.
+    pub(crate) label: Label,
 }
 
 impl StoredHead {
+    /// As received, or stale by a soft purge.
+    pub(crate) fn freshness(&self) -> Freshness {
+        self.label.freshness(self.freshness)
+    }
+
     /// Whether this is the variant that `request` selects.
     pub(crate) fn answers(&self, request: &HeaderMap) -> bool {
         self.vary.is_empty() || self.vary.matches(request, &self.variant, &mut Vec::new())
@@ -102,7 +111,7 @@ impl Object {
         let values: usize = head.headers.values().map(HeaderValue::len).sum();
         let names: usize = head.headers.keys().map(|name| name.as_str().len()).sum();
         let own = size_of::<Self>() + ARC + self.identity.len() + head.variant.len();
-        let vary = size_of_val(head.vary.fields());
+        let vary = size_of_val(head.vary.fields()) + head.label.weight();
         // Names and values are shared between what was received and what is sent.
         let maps = fields(&head.headers) + fields(&self.reply) + names + values + SMALL;
         (own + vary + maps + segments(&self.body)) as u64

@@ -16,10 +16,12 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, Uri, Version,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -34,6 +36,9 @@ use crate::{
     failure::Failure,
     settings::Limits,
 };
+
+/// What is read of an answer of which only the status counts.
+const LARGEST_REPLY: usize = 64 << 10;
 
 /// An origin or a peer, with everything that is shared by the requests to it.
 pub(crate) struct Server {
@@ -313,6 +318,21 @@ impl Server {
             exchange.lease.give_back();
         }
         exchange.response.status().as_u16() < 400
+    }
+
+    /// Sends a short request beside all others, and returns the status of the answer.
+    pub(crate) async fn told(
+        self: &Arc<Self>,
+        head: &Head,
+        body: Bytes,
+    ) -> Result<StatusCode, Failure> {
+        let sent = self.exchange_at(None, head, RequestBody::Text(body)).await?;
+        let Exchange { response, mut lease } = sent;
+        let status = response.status();
+        if Limited::new(response.into_body(), LARGEST_REPLY).collect().await.is_ok() {
+            lease.give_back();
+        }
+        Ok(status)
     }
 
     /// Whether requests must carry an absolute URI, as HTTP/2 wants it.

@@ -13,6 +13,7 @@ mod http2;
 mod input;
 mod memory;
 mod passing;
+mod purge;
 mod sharing;
 mod stale;
 mod stopping;

@@ -40,6 +40,7 @@ pub(super) fn settings(
         peering: peering?,
         admin: file.admin.listen.map(|listen| listen.0),
         cache,
+        purge: Default::default(),
         sites: sites?,
         limits: (&file.limits).into(),
         access_log: access_log?,

@@ -10,7 +10,7 @@ use levada_edge::{
     Running,
     settings::{
         CacheSettings, Delivery, HealthCheck, Limits, Listener, Origin as OriginSetting, Peer,
-        Peering, PolicyChoice, Runtime, Settings, Site, Trust,
+        Peering, PolicyChoice, PurgeSettings, Runtime, Settings, Site, Trust,
     },
 };
 
@@ -28,6 +28,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         peering: None,
         admin: Some(ANY.parse().unwrap()),
         cache: CacheSettings::default(),
+        purge: PurgeSettings::default(),
         sites: vec![site(HOST, origins)],
         limits: Limits::default(),
         access_log: None,

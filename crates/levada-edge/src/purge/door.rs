@@ -1,0 +1,235 @@
+//! Where orders to purge come in: clients that know a token, operators, peers.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE},
+};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use serde::Serialize;
+
+use super::{
+    order::{Order, Unclear, What},
+    spread,
+};
+use crate::{clock, identify::Asked, node::Node, tls};
+
+/// The method of clients that purge.
+pub(crate) const METHOD: &str = "PURGE";
+/// What peers post orders to.
+pub(crate) const PATH: &str = "/.levada/purge";
+
+/// RFC 9875 Sec. 3.
+const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
+
+/// Bytes of an order.
+const LARGEST: usize = 256 << 10;
+/// How long an order may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The answer to an order, for whatever body the listener sends.
+pub(crate) struct Answer {
+    status: StatusCode,
+    field: Option<(HeaderName, HeaderValue)>,
+    kind: &'static str,
+    text: String,
+}
+
+/// What came of an order, node by node.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    purged: &'static str,
+    count: usize,
+    soft: bool,
+    /// Every node that may have had a copy has confirmed.
+    confirmed: bool,
+    nodes: Vec<Told>,
+}
+
+/// What came of it at one node.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    pub(crate) node: String,
+    pub(crate) result: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+    /// It will be told again when it can be reached.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) pending: bool,
+}
+
+/// Whether a node has confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Confirmed,
+    Refused,
+    Unreachable,
+    TimedOut,
+}
+
+/// `PURGE` at a listener for clients.
+pub(crate) async fn client(node: &Arc<Node>, asked: &Asked, headers: &HeaderMap) -> Answer {
+    let Some(token) = &node.settings.purge.token else {
+        let text = "PURGE is off: there is no `token` in [purge]\n";
+        let mut answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, text);
+        let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        answer.field = Some((ALLOW, methods));
+        return answer;
+    };
+    if !shows(headers, token) {
+        return stranger();
+    }
+    match Order::from_fields(headers, &asked.identity, &asked.host) {
+        Ok(order) => follow(node, order).await,
+        Err(unclear) => Answer::unclear(&unclear),
+    }
+}
+
+/// A POST at the admin listener.
+pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
+    if let Some(token) = &node.settings.purge.token
+        && !shows(request.headers(), token)
+    {
+        return stranger();
+    }
+    // A web page may post forms and text to any address that its reader's browser can reach, but JSON
+    // only where it has been allowed to.
+    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if !kind.eq_ignore_ascii_case(b"application/json") {
+        let text = "send JSON, and say so: Content-Type: application/json\n";
+        return Answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+    }
+    let order = match read(request.into_body()).await {
+        Ok(bytes) => Order::from_json(&bytes, false),
+        Err(answer) => return answer,
+    };
+    match order {
+        Ok(order) => follow(node, order).await,
+        Err(unclear) => Answer::unclear(&unclear),
+    }
+}
+
+/// A peer's order, which it has had from somebody else: it is not passed on.
+pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> Answer {
+    let order = match read(body).await {
+        Ok(bytes) => Order::from_json(&bytes, true),
+        Err(answer) => return answer,
+    };
+    match order.and_then(|order| here(node, &order)) {
+        // Of a site that is not here, nothing is here.
+        Ok(()) | Err(Unclear::UnknownHost(_)) => Answer::text(StatusCode::OK, "purged\n"),
+        Err(unclear) => Answer::unclear(&unclear),
+    }
+}
+
+/// What an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
+pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
+    let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
+    if groups.is_empty() {
+        return;
+    }
+    let order = Order { what: What::Groups(groups, identity.to_owned()), soft: false };
+    if let Err(error) = here(node, &order) {
+        return tracing::warn!(identity, %error, "groups are not purged");
+    }
+    if let Some(peers) = node.peers.clone() {
+        tokio::spawn(async move { spread::tell(&peers, &order).await });
+    }
+}
+
+/// Carries an order out here and at every peer.
+async fn follow(node: &Arc<Node>, order: Order) -> Answer {
+    if let Err(unclear) = here(node, &order) {
+        return Answer::unclear(&unclear);
+    }
+    let name = node.settings.name.clone();
+    let mut nodes =
+        vec![Told { node: name, result: Outcome::Confirmed, detail: None, pending: false }];
+    let mut all_told = true;
+    if let Some(peers) = node.peers.clone() {
+        // In a task of its own: whoever asks may go away, the peers are told.
+        let order = order.clone();
+        let telling = tokio::spawn(async move { spread::tell(&peers, &order).await });
+        match telling.await {
+            Ok(told) => nodes.extend(told),
+            Err(_) => all_told = false,
+        }
+    }
+    let confirmed = all_told && nodes.iter().all(|told| told.result == Outcome::Confirmed);
+    let report =
+        Report { purged: order.scope(), count: order.count(), soft: order.soft, confirmed, nodes };
+    let status = if confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Answer {
+        status,
+        field: None,
+        kind: "application/json",
+        text: serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
+    }
+}
+
+/// Carries an order out on this node.
+fn here(node: &Node, order: &Order) -> Result<(), Unclear> {
+    let (rules, urls) = order.rules(&node.sites)?;
+    node.purges.add(&rules, clock::wall());
+    if !order.soft {
+        node.forget(&urls);
+    }
+    node.metrics.purged(order.scope(), order.kind());
+    let (scope, kind) = (order.scope(), order.kind());
+    tracing::info!(scope, kind, count = order.count(), what = order.summary(), "purged");
+    Ok(())
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Answer> {
+    match tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let text = format!("an order has {LARGEST} bytes at most: divide it\n");
+            Err(Answer::text(StatusCode::PAYLOAD_TOO_LARGE, text))
+        }
+        Ok(Err(_)) => Err(Answer::text(StatusCode::BAD_REQUEST, "the order broke off\n")),
+        Err(_) => Err(Answer::text(StatusCode::REQUEST_TIMEOUT, "the order did not arrive\n")),
+    }
+}
+
+/// Whether the sender knows the token (RFC 6750 Sec. 2.1).
+fn shows(headers: &HeaderMap, token: &str) -> bool {
+    let shown = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let Some((scheme, shown)) = shown.split_at_checked(7) else { return false };
+    scheme.eq_ignore_ascii_case(b"Bearer ") && tls::equal(shown.trim_ascii(), token.as_bytes())
+}
+
+fn stranger() -> Answer {
+    let text = "purging needs the token: Authorization: Bearer TOKEN\n";
+    let mut answer = Answer::text(StatusCode::UNAUTHORIZED, text);
+    answer.field = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"purge\"")));
+    answer
+}
+
+impl Answer {
+    fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, field: None, kind: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    fn unclear(unclear: &Unclear) -> Self {
+        Self::text(unclear.status(), format!("{unclear}\n"))
+    }
+
+    /// As a response with a body of any kind.
+    pub(crate) fn into_response<B>(self, body: impl FnOnce(String) -> B) -> Response<B> {
+        let length = self.text.len();
+        let mut response = Response::new(body(self.text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.extend(self.field);
+        response
+    }
+}

@@ -1,0 +1,97 @@
+//! Purging: what must not be served any more, on this node and its peers.
+//!
+//! ```text
+//! door                an order comes: PURGE, the admin listener, a peer
+//! order               what it says, or why it cannot be followed
+//! rules, label        what it covers; what a stored response tells of itself
+//! sweep               rules are applied to everything stored, and end
+//! spread              peers are told, now or when they are back
+//! ```
+//!
+//! A tier that keeps responses has three duties: it keeps the [`Label`] with everything that can be
+//! found by itself; whatever it finds is asked [`Purges::may_keep`] before it is used; and who puts
+//! something in holds a [`Flight`] from before that question until it is in. Blocks need no label:
+//! they are reached by a version that their head tells, and [`Label::born`] is part of it.
+
+pub(crate) mod door;
+mod label;
+mod order;
+mod rules;
+mod spread;
+mod sweep;
+
+use std::{sync::Arc, time::SystemTime};
+
+use http::HeaderMap;
+use tokio::sync::Notify;
+
+pub(crate) use label::Label;
+pub(crate) use rules::{Rule, Rules, Verdict};
+pub(crate) use spread::{Pending, deliver, run as deliver_all};
+pub(crate) use sweep::{Flight, run as sweep};
+
+use crate::store::{Object, Sought};
+use sweep::Flights;
+
+/// A node's purges.
+pub(crate) struct Purges {
+    rules: Rules,
+    flights: Arc<Flights>,
+    added: Notify,
+    /// Clients receive tags.
+    expose_tags: bool,
+}
+
+impl Purges {
+    pub(crate) fn new(now: SystemTime, expose_tags: bool) -> Self {
+        let rules = Rules::new(now);
+        Self { rules, flights: Arc::default(), added: Notify::new(), expose_tags }
+    }
+
+    /// The newest purge.
+    pub(crate) fn latest(&self) -> u64 {
+        self.rules.latest()
+    }
+
+    /// A fetch begins: nothing has been asked of the origin yet.
+    pub(crate) fn begin(&self) -> Flight {
+        Flight::begin(&self.flights, || self.rules.latest())
+    }
+
+    fn judge(&self, label: &Label, identity: &str) -> Verdict {
+        self.rules.judge(label, identity)
+    }
+
+    /// What was found, without an object that is purged.
+    pub(crate) fn sift(&self, sought: Sought) -> Sought {
+        Sought { object: sought.object.filter(|object| self.may_keep(object)), ..sought }
+    }
+
+    /// Whether an object may be kept: it may be stale, but is not gone.
+    pub(crate) fn may_keep(&self, object: &Object) -> bool {
+        self.judge(&object.head.label, object.identity()) != Verdict::Dead
+    }
+
+    /// Whether somebody who asks now may share what was begun with this label.
+    pub(crate) fn may_join(&self, label: &Label, identity: &str) -> bool {
+        self.judge(label, identity) == Verdict::Alive
+    }
+
+    /// From now on these rules hold.
+    pub(crate) fn add(&self, rules: &[Rule], now: SystemTime) {
+        self.rules.add(rules, now);
+        self.added.notify_one();
+    }
+
+    /// Takes the tags out of a response: the origin told them to this cache.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
+        if !self.expose_tags {
+            label::strip(headers);
+        }
+    }
+
+    /// Rules that are still needed.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+}

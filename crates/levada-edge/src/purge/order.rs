@@ -1,0 +1,338 @@
+//! What is to be purged, as operators, clients and peers say it.
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+
+use super::{label, rules::Rule};
+use crate::{identify, sites::Sites};
+
+/// URLs, prefixes or tags in one order.
+pub(crate) const MAX_ITEMS: usize = 1000;
+/// What else a client wants with `PURGE`: `soft`, `prefix`, `all`.
+const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
+/// How Fastly's clients ask for a soft purge.
+const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
+
+/// An order to purge, well formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) what: What,
+    pub(crate) soft: bool,
+}
+
+/// What is to be purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Urls(Vec<String>),
+    Prefixes(Vec<String>),
+    /// Tags, of the site of this host or of all.
+    Tags(Vec<String>, Option<String>),
+    /// Cache groups of the origin of this URL (RFC 9875).
+    Groups(Vec<String>, String),
+    /// Everything, of the site of this host or of all.
+    All(Option<String>),
+}
+
+/// An order as JSON has it: of `url`, `prefix`, `tag`, `group` and `all` exactly one is there.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct Form {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<Items>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<Items>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<Items>,
+    /// Between peers only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<Items>,
+    all: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    site: Option<String>,
+    soft: bool,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum Items {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// Why an order is not followed. Nothing has been purged then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unclear {
+    #[error("this is no order to purge: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("say what to purge: exactly one of `url`, `prefix`, `tag` and `all`")]
+    What,
+    #[error("{0} are too many for one order: send up to {MAX_ITEMS}")]
+    TooMany(usize),
+    #[error("`{0}` is no absolute URL: write it as in http://www.example.com/path")]
+    NotAbsolute(String),
+    #[error("a tag is at least one letter long")]
+    EmptyTag,
+    #[error("a URL names its site itself: leave `site` out")]
+    NeedlessSite,
+    #[error("no site answers to the host `{0}`; look at `hosts` of each [[site]]")]
+    UnknownHost(String),
+}
+
+impl Unclear {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::UnknownHost(_) => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl Items {
+    fn list(self) -> Result<Vec<String>, Unclear> {
+        match self {
+            Self::One(item) => Ok(vec![item]),
+            Self::Many(items) if items.is_empty() => Err(Unclear::What),
+            Self::Many(items) if items.len() > MAX_ITEMS => Err(Unclear::TooMany(items.len())),
+            Self::Many(items) => Ok(items),
+        }
+    }
+}
+
+impl Order {
+    /// Reads JSON. `trusted` comes from a peer, which may name groups.
+    pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, Unclear> {
+        let form: Form = serde_json::from_slice(bytes)?;
+        let site = form.site;
+        let without_site =
+            |what| if site.is_some() { Err(Unclear::NeedlessSite) } else { Ok(what) };
+        let what = match (form.url, form.prefix, form.tag, form.group, form.all) {
+            (Some(urls), None, None, None, false) => without_site(What::Urls(urls.list()?))?,
+            (None, Some(all), None, None, false) => without_site(What::Prefixes(all.list()?))?,
+            (None, None, Some(tags), None, false) => What::Tags(tags.list()?, site),
+            (None, None, None, Some(groups), false) if trusted => {
+                What::Groups(groups.list()?, site.unwrap_or_default())
+            }
+            (None, None, None, None, true) => What::All(site),
+            _ => return Err(Unclear::What),
+        };
+        Ok(Self { what, soft: form.soft })
+    }
+
+    /// What [`from_json`](Self::from_json) reads.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let mut form = Form { soft: self.soft, ..Form::default() };
+        let many = |items: &[String]| Some(Items::Many(items.to_vec()));
+        match &self.what {
+            What::Urls(urls) => form.url = many(urls),
+            What::Prefixes(prefixes) => form.prefix = many(prefixes),
+            What::Tags(tags, site) => (form.tag, form.site) = (many(tags), site.clone()),
+            What::Groups(groups, url) => {
+                (form.group, form.site) = (many(groups), Some(url.clone()));
+            }
+            What::All(site) => (form.all, form.site) = (true, site.clone()),
+        }
+        serde_json::to_vec(&form).unwrap_or_default()
+    }
+
+    /// Reads a `PURGE` request for the URL `identity` of `host`: it stays within the site.
+    pub(crate) fn from_fields(
+        headers: &HeaderMap,
+        identity: &str,
+        host: &str,
+    ) -> Result<Self, Unclear> {
+        let wants = |word: &[u8]| {
+            let words = headers.get_all(LEVADA_PURGE).iter();
+            let mut words = words.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+            words.any(|found| found.trim_ascii().eq_ignore_ascii_case(word))
+        };
+        let tags: Vec<String> = label::plain_tags(headers)
+            .map(|tag| String::from_utf8(tag.to_vec()).map_err(|_| Unclear::EmptyTag))
+            .collect::<Result<_, _>>()?;
+        let asks_for_tags =
+            headers.contains_key(label::SURROGATE_KEY) || headers.contains_key(label::CACHE_TAG);
+        let what = match (asks_for_tags, wants(b"prefix"), wants(b"all")) {
+            (true, false, false) if tags.is_empty() => return Err(Unclear::EmptyTag),
+            (true, false, false) if tags.len() > MAX_ITEMS => {
+                return Err(Unclear::TooMany(tags.len()));
+            }
+            (true, false, false) => What::Tags(tags, Some(host.to_owned())),
+            (false, true, false) => What::Prefixes(vec![identity.to_owned()]),
+            (false, false, true) => What::All(Some(host.to_owned())),
+            (false, false, false) => What::Urls(vec![identity.to_owned()]),
+            _ => return Err(Unclear::What),
+        };
+        let fastly = headers.get(FASTLY_SOFT).map(HeaderValue::as_bytes) == Some(b"1");
+        Ok(Self { what, soft: fastly || wants(b"soft") })
+    }
+
+    /// The kind of what is purged, for people and metrics.
+    pub(crate) fn scope(&self) -> &'static str {
+        match self.what {
+            What::Urls(_) => "url",
+            What::Prefixes(_) => "prefix",
+            What::Tags(..) => "tag",
+            What::Groups(..) => "group",
+            What::All(_) => "all",
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.soft { "soft" } else { "hard" }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match &self.what {
+            What::Urls(items)
+            | What::Prefixes(items)
+            | What::Tags(items, _)
+            | What::Groups(items, _) => items.len(),
+            What::All(_) => 1,
+        }
+    }
+
+    /// What is purged, shortened for the log.
+    pub(crate) fn summary(&self) -> String {
+        let first = |items: &[String]| items.first().cloned().unwrap_or_default();
+        let text = match &self.what {
+            What::Urls(items) | What::Prefixes(items) => first(items),
+            What::Tags(items, site) => match site {
+                Some(site) => format!("{} of {site}", first(items)),
+                None => first(items),
+            },
+            What::Groups(items, url) => format!("{} of {url}", first(items)),
+            What::All(site) => site.clone().unwrap_or_else(|| "every site".to_owned()),
+        };
+        text.chars().take(200).collect()
+    }
+
+    /// The rules that carry it out here, and the URLs that they name.
+    pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), Unclear> {
+        let site = |host: &String| {
+            let host = host.to_ascii_lowercase();
+            let found = sites.find(identify::without_port(&host));
+            found.map(|site| site.id).ok_or(Unclear::UnknownHost(host))
+        };
+        let soft = self.soft;
+        let mut urls = Vec::new();
+        let rules = match &self.what {
+            What::Urls(items) => items
+                .iter()
+                .map(|url| {
+                    let (identity, host) = absolute(url)?;
+                    let rule = Rule::url(site(&host)?, &identity, soft);
+                    urls.push(identity);
+                    Ok(rule)
+                })
+                .collect::<Result<_, Unclear>>()?,
+            What::Prefixes(items) => items
+                .iter()
+                .map(|prefix| {
+                    let (identity, host) = absolute(prefix)?;
+                    Ok(Rule::prefix(site(&host)?, &identity, soft))
+                })
+                .collect::<Result<_, Unclear>>()?,
+            What::Tags(items, host) => {
+                let site = host.as_ref().map(site).transpose()?;
+                if items.iter().any(|tag| tag.trim().is_empty()) {
+                    return Err(Unclear::EmptyTag);
+                }
+                items.iter().map(|tag| Rule::tag(site, tag.trim(), soft)).collect()
+            }
+            What::Groups(items, url) => {
+                let (identity, host) = absolute(url)?;
+                let site = site(&host)?;
+                items.iter().map(|group| Rule::group(site, &identity, group)).collect()
+            }
+            What::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
+        };
+        Ok((rules, urls))
+    }
+}
+
+/// The identity that requests for this URL have, and its host.
+fn absolute(url: &str) -> Result<(String, String), Unclear> {
+    url.parse::<Uri>()
+        .ok()
+        .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
+        .and_then(|uri| identify::identity_of(&uri))
+        .ok_or_else(|| Unclear::NotAbsolute(url.chars().take(200).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Order, String> {
+        Order::from_json(json.as_bytes(), false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn orders_are_read_as_they_are_written() {
+        let list = |items: &[&str]| items.iter().map(ToString::to_string).collect::<Vec<_>>();
+        for (what, soft) in [
+            (What::Urls(list(&["http://a/"])), false),
+            (What::Prefixes(list(&["http://a/", "http://b/"])), true),
+            (What::Tags(list(&["t"]), None), false),
+            (What::Tags(list(&["t"]), Some("a".to_owned())), false),
+            (What::Groups(list(&["g"]), "http://a".to_owned()), false),
+            (What::All(None), true),
+            (What::All(Some("a".to_owned())), false),
+        ] {
+            let order = Order { what, soft };
+            assert_eq!(Order::from_json(&order.to_json(), true).unwrap(), order);
+        }
+        assert_eq!(read(r#"{"url":"http://a/"}"#), read(r#"{"url":["http://a/"]}"#));
+    }
+
+    #[test]
+    fn unclear_orders_are_refused_with_a_reason() {
+        let many = format!(r#"{{"tag":{:?}}}"#, vec!["t"; MAX_ITEMS + 1]);
+        for (json, reason) in [
+            ("", "no order"),
+            ("[]", "exactly one"),
+            (r#"{"uri":"http://a/"}"#, "unknown field"),
+            ("{}", "exactly one"),
+            (r#"{"all":false}"#, "exactly one"),
+            (r#"{"url":[]}"#, "exactly one"),
+            (r#"{"url":"http://a/","all":true}"#, "exactly one"),
+            (r#"{"group":"g","site":"http://a"}"#, "exactly one"),
+            (r#"{"url":"http://a/","site":"a"}"#, "leave `site` out"),
+            (&many, "1001 are too many"),
+        ] {
+            let error = read(json).unwrap_err();
+            assert!(error.contains(reason), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn fields_of_a_purge_say_what_it_covers() {
+        let read = |fields: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            Order::from_fields(&headers, "http://a/x", "a").map(|order| (order.what, order.soft))
+        };
+        let url = || vec!["http://a/x".to_owned()];
+        let site = || Some("a".to_owned());
+        let tags = || What::Tags(vec!["t".to_owned(), "u".to_owned()], site());
+        assert_eq!(read(&[]).unwrap(), (What::Urls(url()), false));
+        assert_eq!(read(&[("fastly-soft-purge", "1")]).unwrap(), (What::Urls(url()), true));
+        assert_eq!(read(&[("levada-purge", "Soft")]).unwrap(), (What::Urls(url()), true));
+        let prefix = read(&[("levada-purge", "prefix"), ("levada-purge", "x, soft")]);
+        assert_eq!(prefix.unwrap(), (What::Prefixes(url()), true));
+        assert_eq!(read(&[("levada-purge", "all")]).unwrap(), (What::All(site()), false));
+        assert_eq!(read(&[("surrogate-key", "t u")]).unwrap(), (tags(), false));
+        assert_eq!(read(&[("cache-tag", "t,u")]).unwrap(), (tags(), false));
+        assert!(read(&[("surrogate-key", " ")]).is_err(), "not the URL by mistake");
+        assert!(read(&[("surrogate-key", "t"), ("levada-purge", "all")]).is_err());
+    }
+
+    #[test]
+    fn only_absolute_urls_of_http_are_urls() {
+        for url in ["", "/x", "a.test/x", "http:///x", "ftp://a.test/", "http://a b/", "mailto:x"] {
+            assert!(absolute(url).is_err(), "{url}");
+        }
+        assert_eq!(absolute("HTTP://A.test:80").unwrap().0, "http://a.test/");
+    }
+}

@@ -1,0 +1,486 @@
+//! Purges as rules: what each of them covers, and whether a stored response is older than one that
+//! covers it.
+//!
+//! Every rule has a sequence number, larger than all before. A response is *born* with the newest
+//! number at the moment its fetch began; a rule with a larger one, if it matches, makes it dead (hard)
+//! or stale (soft). So nothing is searched when a purge comes, and a fetch that was under way is
+//! covered like anything stored. Varnish's bans are the same idea; here rules are kept by what they
+//! name, so that a check costs a few look-ups, however many rules there are.
+//!
+//! The numbers are microseconds of Unix time where that is larger than the last number plus one: after
+//! a restart they go on above everything on disk, and a soft purge knows since when it counts.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound::{Excluded, Included, Unbounded},
+    sync::atomic::{AtomicU64, Ordering},
+    time::SystemTime,
+};
+
+use levada_types::{Key, hash64, weigh};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use super::label::{self, Label};
+
+/// URLs and tags that are kept one by one.
+const MAX_NAMED: usize = 100_000;
+/// Prefixes.
+const MAX_PREFIXES: usize = 10_000;
+
+// Kinds of names: one number must not be taken for another's.
+const URL: u64 = 1;
+const TAG: u64 = 2;
+const SITE: u64 = 3;
+
+/// What one purge covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) scope: Scope,
+    /// Stale instead of gone.
+    pub(crate) soft: bool,
+    /// The site that is purged as a whole when there are too many rules; everything without one.
+    pub(crate) site: Option<u64>,
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scope {
+    /// One URL.
+    Url(u64),
+    /// All URLs that begin so.
+    Prefix(Box<str>),
+    /// A tag, on the rule's site only if it has one.
+    Tag(u64),
+    /// Everything of the rule's site, or everything.
+    All,
+}
+
+/// What becomes of a stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Alive,
+    /// It counts as stale: [`Label::stale_since`] says since when.
+    Stale,
+    /// It is not there any more.
+    Dead,
+}
+
+/// The newest hard and soft purge of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    hard: u64,
+    soft: u64,
+}
+
+/// All rules that may still cover something.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    latest: AtomicU64,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// URLs, tags, sites.
+    named: HashMap<u64, Mark>,
+    prefixes: BTreeMap<Box<[u8]>, Mark>,
+    all: Mark,
+    /// The newest purge of whatever tag.
+    any_tag: Mark,
+}
+
+/// A URL without its scheme: a purge is about what is served, not how.
+fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+impl Rule {
+    /// One URL with all its variants. `identity` as [`crate::identify`] writes it.
+    pub(crate) fn url(site: u64, identity: &str, soft: bool) -> Self {
+        let scope = Scope::Url(hash64(without_scheme(identity).as_bytes()));
+        Self { scope, soft, site: Some(site) }
+    }
+
+    /// All that begins with `identity`.
+    pub(crate) fn prefix(site: u64, identity: &str, soft: bool) -> Self {
+        Self { scope: Scope::Prefix(without_scheme(identity).into()), soft, site: Some(site) }
+    }
+
+    /// A tag, of one site or of all.
+    pub(crate) fn tag(site: Option<u64>, text: &str, soft: bool) -> Self {
+        Self { scope: Scope::Tag(label::tag(text.as_bytes())), soft, site }
+    }
+
+    /// A cache group of the origin of `identity` (RFC 9875).
+    pub(crate) fn group(site: u64, identity: &str, text: &str) -> Self {
+        Self { scope: Scope::Tag(label::group(identity, text)), soft: false, site: Some(site) }
+    }
+
+    /// Everything, of one site or of all.
+    pub(crate) fn all(site: Option<u64>, soft: bool) -> Self {
+        Self { scope: Scope::All, soft, site }
+    }
+}
+
+impl Rules {
+    /// No rules; whatever is born from now on is newer than `now` and every number before.
+    pub(crate) fn new(now: SystemTime) -> Self {
+        Self { latest: AtomicU64::new(micros(now)), table: RwLock::default() }
+    }
+
+    /// The number of the newest rule.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest.load(Ordering::Acquire)
+    }
+
+    /// How many rules there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.read().len()
+    }
+
+    /// Makes rules, which share a number, and returns it. What would be too much becomes a purge of
+    /// its site.
+    pub(crate) fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
+        let mut table = self.table.write();
+        let sequence = micros(now).max(self.latest() + 1);
+        for rule in rules {
+            table.add(rule, sequence);
+        }
+        // Whoever sees the number finds the rules: they wait for the lock.
+        self.latest.store(sequence, Ordering::Release);
+        sequence
+    }
+
+    /// Holds a response against the rules. While there is no new one since the last time, that is one
+    /// comparison.
+    pub(crate) fn judge(&self, label: &Label, identity: &str) -> Verdict {
+        let latest = self.latest();
+        if label.checked.load(Ordering::Relaxed) != latest {
+            let mark = self.table.read().mark(label, identity);
+            if mark.hard > label.born {
+                return Verdict::Dead;
+            }
+            if mark.soft > label.born {
+                label.expire(mark.soft / 1000);
+            }
+            label.checked.store(latest, Ordering::Relaxed);
+        }
+        match label.stale_since.load(Ordering::Relaxed) {
+            0 => Verdict::Alive,
+            _ => Verdict::Stale,
+        }
+    }
+
+    /// Drops every rule up to this number: nothing that it covers is left.
+    pub(crate) fn forget(&self, sequence: u64) {
+        self.table.write().forget(sequence);
+    }
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        self.named.len() + self.prefixes.len() + usize::from(self.all != Mark::default())
+    }
+
+    fn add(&mut self, rule: &Rule, sequence: u64) {
+        let Rule { scope, soft, site } = rule;
+        match scope {
+            Scope::Url(hash) if self.has_room(URL, None, *hash) => {
+                self.name(URL, None, *hash).set(*soft, sequence);
+            }
+            Scope::Tag(hash) if self.has_room(TAG, *site, *hash) => {
+                self.name(TAG, *site, *hash).set(*soft, sequence);
+                self.any_tag.set(*soft, sequence);
+            }
+            Scope::Prefix(text)
+                if self.prefixes.len() < MAX_PREFIXES
+                    || self.prefixes.contains_key(text.as_bytes()) =>
+            {
+                self.prefixes.entry(text.as_bytes().into()).or_default().set(*soft, sequence);
+            }
+            wide => {
+                if *wide != Scope::All {
+                    tracing::warn!("too many purges at once: a whole site is purged instead");
+                }
+                match site {
+                    Some(site) => self.name(SITE, None, *site).set(*soft, sequence),
+                    None => self.all.set(*soft, sequence),
+                }
+            }
+        }
+    }
+
+    fn has_room(&self, kind: u64, site: Option<u64>, hash: u64) -> bool {
+        self.named.len() < MAX_NAMED || self.named.contains_key(&named(kind, site, hash))
+    }
+
+    fn name(&mut self, kind: u64, site: Option<u64>, hash: u64) -> &mut Mark {
+        self.named.entry(named(kind, site, hash)).or_default()
+    }
+
+    /// The newest purges that cover a response.
+    fn mark(&self, label: &Label, identity: &str) -> Mark {
+        let mut mark = self.all;
+        let text = without_scheme(identity);
+        if !self.named.is_empty() {
+            let mut merge = |kind, site, hash| {
+                if let Some(found) = self.named.get(&named(kind, site, hash)) {
+                    mark.merge(*found);
+                }
+            };
+            merge(URL, None, hash64(text.as_bytes()));
+            merge(SITE, None, label.site);
+            for tag in &label.tags {
+                merge(TAG, None, *tag);
+                merge(TAG, Some(label.site), *tag);
+            }
+        }
+        if label.any_tag {
+            mark.merge(self.any_tag);
+        }
+        self.merge_prefixes(text.as_bytes(), &mut mark);
+        mark
+    }
+
+    /// Every prefix of `text` is at or before it in order. The nearest one that is no prefix shares
+    /// its beginning only, and no prefix longer than that beginning can come before it: so the search
+    /// goes on from there, in as many steps as there are beginnings.
+    fn merge_prefixes(&self, text: &[u8], mark: &mut Mark) {
+        let mut rest = text;
+        let mut inclusive = true;
+        loop {
+            let end = if inclusive { Included(rest) } else { Excluded(rest) };
+            let before = self.prefixes.range::<[u8], _>((Unbounded, end)).next_back();
+            let Some((prefix, found)) = before else { return };
+            let common = prefix.iter().zip(rest).take_while(|(one, other)| one == other).count();
+            inclusive = common < prefix.len();
+            if !inclusive {
+                mark.merge(*found);
+            }
+            rest = &rest[..common];
+        }
+    }
+
+    fn forget(&mut self, sequence: u64) {
+        self.named.retain(|_, mark| mark.forget(sequence));
+        self.prefixes.retain(|_, mark| mark.forget(sequence));
+        self.all.forget(sequence);
+        self.any_tag.forget(sequence);
+        if self.named.is_empty() {
+            self.named.shrink_to_fit();
+        }
+    }
+}
+
+impl Mark {
+    fn set(&mut self, soft: bool, sequence: u64) {
+        let one = if soft { &mut self.soft } else { &mut self.hard };
+        *one = (*one).max(sequence);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.hard = self.hard.max(other.hard);
+        self.soft = self.soft.max(other.soft);
+    }
+
+    /// Whether something newer than `sequence` is left.
+    fn forget(&mut self, sequence: u64) -> bool {
+        for one in [&mut self.hard, &mut self.soft] {
+            if *one <= sequence {
+                *one = 0;
+            }
+        }
+        *self != Self::default()
+    }
+}
+
+impl Label {
+    /// Stale since `millis`, or since earlier if it was so before.
+    fn expire(&self, millis: u64) {
+        let earlier = |was: u64| (was == 0 || was > millis).then_some(millis);
+        let _ = self.stale_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier);
+    }
+}
+
+fn named(kind: u64, site: Option<u64>, hash: u64) -> u64 {
+    weigh(Key(weigh(Key(hash), kind)), site.unwrap_or(0))
+}
+
+fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::HeaderMap;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: u64 = 11;
+    const B: u64 = 22;
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1000)
+    }
+
+    fn rules() -> Rules {
+        Rules::new(now())
+    }
+
+    fn tagged(rules: &Rules, site: u64, tags: &str) -> Label {
+        let mut headers = HeaderMap::new();
+        headers.insert(label::SURROGATE_KEY, tags.parse().unwrap());
+        Label::of(&headers, "http://a.test/", site, rules.latest())
+    }
+
+    /// What becomes of `http://a.test/img/x?q` of site A with the tags `t u`, after `rule`.
+    fn after(rule: Rule) -> Verdict {
+        let rules = rules();
+        let label = tagged(&rules, A, "t u");
+        rules.add(&[rule], now());
+        rules.judge(&label, "http://a.test/img/x?q")
+    }
+
+    #[test]
+    fn rule_covers_what_it_names_and_nothing_else() {
+        for (rule, covered) in [
+            (Rule::url(A, "http://a.test/img/x?q", false), true),
+            (Rule::url(A, "https://a.test/img/x?q", false), true),
+            (Rule::url(A, "http://a.test/img/x", false), false),
+            (Rule::url(A, "http://a.test:81/img/x?q", false), false),
+            (Rule::prefix(A, "http://a.test/", false), true),
+            (Rule::prefix(A, "https://a.test/img/", false), true),
+            (Rule::prefix(A, "http://a.test/img/x?q", false), true),
+            (Rule::prefix(A, "http://a.test/img/x?q2", false), false),
+            (Rule::prefix(A, "http://a.test/ima", false), false),
+            (Rule::tag(None, "t", false), true),
+            (Rule::tag(Some(A), "u", false), true),
+            (Rule::tag(Some(B), "u", false), false),
+            (Rule::tag(None, "T", false), false),
+            (Rule::group(A, "http://a.test/", "t"), false),
+            (Rule::all(None, false), true),
+            (Rule::all(Some(A), false), true),
+            (Rule::all(Some(B), false), false),
+        ] {
+            let expected = if covered { Verdict::Dead } else { Verdict::Alive };
+            assert_eq!(after(rule.clone()), expected, "{rule:?}");
+            let expected = if covered { Verdict::Stale } else { Verdict::Alive };
+            assert_eq!(after(Rule { soft: true, ..rule.clone() }), expected, "soft {rule:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_born_before_is_covered() {
+        let rules = rules();
+        let before = Label::new(A, rules.latest());
+        rules.add(&[Rule::all(None, false)], now());
+        let after = Label::new(A, rules.latest());
+        assert_eq!(rules.judge(&before, "http://a.test/"), Verdict::Dead);
+        assert_eq!(rules.judge(&after, "http://a.test/"), Verdict::Alive);
+    }
+
+    #[test]
+    fn hard_purge_is_not_softened_by_one_that_follows() {
+        let rules = rules();
+        let label = Label::new(A, rules.latest());
+        rules.add(&[Rule::all(None, false)], now());
+        rules.add(&[Rule::all(None, true)], now());
+        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Dead);
+    }
+
+    #[test]
+    fn stale_since_the_first_purge_that_was_noticed() {
+        let rules = rules();
+        let label = Label::new(A, rules.latest());
+        let later = |seconds| now() + Duration::from_secs(seconds);
+        for seconds in [5, 9] {
+            rules.add(&[Rule::all(None, true)], later(seconds));
+            assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Stale);
+            assert_eq!(label.stale_since.load(Ordering::Relaxed), 1_005_000);
+        }
+        rules.forget(rules.latest());
+        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Stale, "for good");
+    }
+
+    #[test]
+    fn numbers_grow_even_when_the_clock_goes_back() {
+        let rules = rules();
+        let mut last = rules.latest();
+        for seconds in [3, 2, 0, 1] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(998 + seconds);
+            let number = rules.add(&[Rule::all(None, false)], at);
+            assert!(number > last);
+            last = number;
+        }
+    }
+
+    #[test]
+    fn forgotten_rules_leave_nothing_behind() {
+        let rules = rules();
+        let old = tagged(&rules, A, "t");
+        let all = [
+            Rule::url(A, "http://a.test/", false),
+            Rule::prefix(A, "http://a.test/", false),
+            Rule::tag(None, "t", true),
+            Rule::all(Some(A), true),
+            Rule::all(None, false),
+        ];
+        let first = rules.add(&all, now());
+        assert_eq!(rules.len(), 5);
+        rules.add(&[Rule::prefix(A, "http://a.test/", false)], now());
+        rules.forget(first);
+        assert_eq!(rules.len(), 1, "the newer one stays");
+        assert_eq!(rules.judge(&old, "http://a.test/"), Verdict::Dead);
+        rules.forget(rules.latest());
+        assert_eq!(rules.len(), 0);
+    }
+
+    #[test]
+    fn too_many_rules_become_a_purge_of_the_site() {
+        let rules = rules();
+        let (ours, others) = (Label::new(A, rules.latest()), Label::new(B, rules.latest()));
+        let many: Vec<Rule> = (0..=MAX_PREFIXES)
+            .map(|n| Rule::prefix(A, &format!("http://a.test/{n}/"), false))
+            .collect();
+        rules.add(&many[..MAX_PREFIXES], now());
+        assert_eq!(rules.judge(&ours, "http://a.test/x"), Verdict::Alive);
+        rules.add(&many, now());
+        assert_eq!(rules.len(), MAX_PREFIXES + 1);
+        assert_eq!(rules.judge(&ours, "http://a.test/x"), Verdict::Dead);
+        assert_eq!(rules.judge(&others, "http://b.test/x"), Verdict::Alive);
+    }
+
+    #[test]
+    fn response_with_more_tags_than_are_kept_dies_with_any_of_them() {
+        let rules = rules();
+        let many: Vec<String> = (0..2000).map(|n| format!("t{n}")).collect();
+        let label = tagged(&rules, A, &many.join(" "));
+        rules.add(&[Rule::url(A, "http://a.test/else", false)], now());
+        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Alive);
+        rules.add(&[Rule::tag(None, "t1999", false)], now());
+        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Dead);
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_are_found_as_by_trying_each(
+            prefixes in proptest::collection::vec("[ab/]{0,6}", 0..24),
+            url in "[ab/]{0,12}",
+        ) {
+            let rules = rules();
+            let label = Label::new(A, rules.latest());
+            let all: Vec<Rule> =
+                prefixes.iter().map(|p| Rule::prefix(A, &format!("http://h/{p}"), false)).collect();
+            rules.add(&all, now());
+            let covered = prefixes.iter().any(|prefix| url.starts_with(prefix.as_str()));
+            let dead = rules.judge(&label, &format!("http://h/{url}")) == Verdict::Dead;
+            prop_assert_eq!(dead, covered);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Telling peers what to purge: now, and those that could not be told when they are back.
+//!
+//! What a peer has not confirmed is kept here and delivered as part of its health probe, so that a
+//! peer which was down is not up again with something purged in its store.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode, Version,
+    header::{CONTENT_TYPE, HOST},
+};
+use levada_policy::NodeIndex;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::{
+    door::{Outcome, PATH, Told},
+    order::{Order, What},
+};
+use crate::{failure::Failure, peers::Peers, upstream::Head};
+
+/// How long a peer may take to confirm, all tries together.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Before the second and the third try.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// Orders kept for one peer.
+const MAX_PENDING: usize = 1000;
+/// How often pending orders are tried where no probe delivers them.
+const DELIVERY: Duration = Duration::from_secs(1);
+
+/// Orders that peers have not confirmed, by peer.
+#[derive(Debug)]
+pub(crate) struct Pending(Vec<Mutex<VecDeque<Bytes>>>);
+
+impl Pending {
+    pub(crate) fn new(peers: usize) -> Self {
+        Self(std::iter::repeat_with(Mutex::default).take(peers).collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|orders| orders.lock().len()).sum()
+    }
+
+    fn of(&self, peer: NodeIndex) -> &Mutex<VecDeque<Bytes>> {
+        &self.0[peer.get()]
+    }
+
+    fn keep(&self, peer: NodeIndex, order: Bytes) {
+        let mut orders = self.of(peer).lock();
+        if orders.len() >= MAX_PENDING {
+            let all = Order { what: What::All(None), soft: false };
+            orders.clear();
+            orders.push_back(all.to_json().into());
+        } else {
+            orders.push_back(order);
+        }
+    }
+}
+
+/// Tells every peer, all at once, and what each of them answered.
+pub(crate) async fn tell(peers: &Arc<Peers>, order: &Order) -> Vec<Told> {
+    let order = Bytes::from(order.to_json());
+    let mut telling = JoinSet::new();
+    for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
+        let (peers, order) = (peers.clone(), order.clone());
+        telling.spawn(async move { (peer, tell_one(&peers, peer, order).await) });
+    }
+    let mut told = telling.join_all().await;
+    told.sort_by_key(|(peer, _)| peer.get());
+    told.into_iter().map(|(_, told)| told).collect()
+}
+
+async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> Told {
+    let tries = async {
+        let mut answer = send(peers, peer, order.clone()).await;
+        for pause in PAUSES {
+            if answer.is_ok() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            answer = send(peers, peer, order.clone()).await;
+        }
+        answer
+    };
+    let (result, detail) = match tokio::time::timeout(PATIENCE, tries).await {
+        Ok(Ok(StatusCode::OK)) => (Outcome::Confirmed, None),
+        Ok(Ok(status)) => (Outcome::Refused, Some(format!("it answered {status}"))),
+        Ok(Err(failure)) => (Outcome::Unreachable, Some(failure.as_str().to_owned())),
+        Err(_) => (Outcome::TimedOut, None),
+    };
+    let name = &peers.server(peer).name;
+    let pending = matches!(result, Outcome::Unreachable | Outcome::TimedOut);
+    if pending {
+        peers.pending.keep(peer, order);
+    }
+    if result != Outcome::Confirmed {
+        tracing::warn!(peer = %name, ?result, detail, pending, "a peer has not confirmed a purge");
+    }
+    Told { node: name.to_string(), result, detail, pending }
+}
+
+/// Delivers what a peer has not confirmed yet. Whether nothing is left.
+pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
+    let orders = peers.pending.of(peer);
+    loop {
+        let next = orders.lock().front().cloned();
+        let Some(order) = next else { return true };
+        let answer = send(peers, peer, order.clone()).await;
+        let name = &peers.server(peer).name;
+        match answer {
+            Ok(StatusCode::OK) => tracing::info!(peer = %name, "a pending purge is confirmed"),
+            Ok(status) => tracing::error!(peer = %name, %status, "a pending purge is refused"),
+            Err(_) => return false,
+        }
+        // It may have been replaced by a wider one meanwhile.
+        let mut orders = orders.lock();
+        if orders.front() == Some(&order) {
+            orders.pop_front();
+        }
+    }
+}
+
+/// Delivers to all peers for ever: where there are no probes to do so.
+pub(crate) async fn run(peers: Arc<Peers>) {
+    let mut ticks = tokio::time::interval(DELIVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for (peer, _) in peers.servers() {
+            let _ = tokio::time::timeout(PATIENCE, deliver(&peers, peer)).await;
+        }
+    }
+}
+
+async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode, Failure> {
+    let server = peers.server(peer);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
+        headers.insert(HOST, host);
+    }
+    let uri = http::Uri::from_static(PATH);
+    let head = Head { method: Method::POST, uri, headers, version: Version::HTTP_11 };
+    server.told(&peers.address_to(server, &head), order).await
+}

@@ -1,0 +1,89 @@
+//! The end of rules: when everything stored has been held against a rule, and nothing older than it
+//! is still on its way into the store, nobody needs it any more.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::node::Node;
+
+/// How long purges are gathered before a sweep.
+const GATHER: Duration = Duration::from_millis(500);
+/// When rules are still needed after a sweep: until the next.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Whatever is on its way into a tier: how many, by the newest purge when they began.
+#[derive(Debug, Default)]
+pub(super) struct Flights(Mutex<BTreeMap<u64, usize>>);
+
+/// Something on its way into a tier, from before it is judged until after it is stored: a fetch, or a
+/// promotion from disk. Rules that may cover it stay while it lives.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    flights: Arc<Flights>,
+    born: u64,
+}
+
+impl Flight {
+    pub(super) fn begin(flights: &Arc<Flights>, latest: impl FnOnce() -> u64) -> Self {
+        let mut table = flights.0.lock();
+        // Read under the lock: a sweep that does not see this flight has begun before it.
+        let born = latest();
+        *table.entry(born).or_default() += 1;
+        Self { flights: flights.clone(), born }
+    }
+
+    /// The newest purge when it began.
+    pub(crate) fn born(&self) -> u64 {
+        self.born
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut table = self.flights.0.lock();
+        if let Some(count) = table.get_mut(&self.born) {
+            *count -= 1;
+            if *count == 0 {
+                table.remove(&self.born);
+            }
+        }
+    }
+}
+
+impl Flights {
+    /// Up to which number no rule covers anything under way, if that is up to `latest` at most.
+    fn none_older_than(&self, latest: impl FnOnce() -> u64) -> u64 {
+        let table = self.0.lock();
+        let latest = latest();
+        table.keys().next().map_or(latest, |born| latest.min(*born))
+    }
+}
+
+/// Applies rules to everything stored, soon after they came, for ever.
+pub(crate) async fn run(node: Arc<Node>) {
+    loop {
+        if node.purges.rules.len() == 0 {
+            node.purges.added.notified().await;
+            tokio::time::sleep(GATHER).await;
+        } else {
+            // Something older than a rule was still under way.
+            let _ = tokio::time::timeout(AGAIN, node.purges.added.notified()).await;
+        }
+        let sweeping = node.clone();
+        let swept = tokio::task::spawn_blocking(move || sweep(&sweeping)).await;
+        if let Err(error) = swept {
+            tracing::error!(%error, "a sweep after purges failed");
+        }
+    }
+}
+
+/// One pass over every tier, then over the rules.
+pub(crate) fn sweep(node: &Node) {
+    let purges = &node.purges;
+    // Taken before the tiers are gone through: what is stored by then will be found there, and what
+    // is not is counted as under way.
+    let done = purges.flights.none_older_than(|| purges.rules.latest());
+    node.store.sweep(|object| purges.may_keep(object));
+    purges.rules.forget(done);
+}
