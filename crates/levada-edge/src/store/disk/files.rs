@@ -3,9 +3,9 @@
 //! ```text
 //! lock                      held by the node that uses the directory
 //! index                     the snapshot of the index; `index.clean` after an orderly end
-//! writing                   the one file being written; renamed when it is whole
 //! 000 .. 3ff                by the first ten bits of the key
 //!   0123456789abcdef        a record, named by its key
+//!   writing                 a record being written; renamed when it is whole
 //! ```
 //!
 //! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
@@ -23,6 +23,8 @@ use super::record::{self, Damage, HEADER, Header, MAX_BODY, MAX_HEAD, Record};
 
 /// How many directories share the records.
 pub(super) const FANOUT: u16 = 1024;
+/// The name of what is being written.
+pub(super) const WRITING: &str = "writing";
 /// What one read brings of a record whose head alone is wanted: usually all of it.
 const HEAD_READ: usize = 4096;
 /// Pieces up to here are put together before they are written.
@@ -52,10 +54,6 @@ impl Files {
 
     pub(super) fn snapshot(&self, clean: bool) -> PathBuf {
         self.root.join(if clean { "index.clean" } else { "index" })
-    }
-
-    pub(super) fn writing(&self) -> PathBuf {
-        self.root.join("writing")
     }
 
     /// The directory number `part`.
@@ -114,8 +112,8 @@ impl Files {
         Ok(Bytes::from(bytes).slice(HEADER..front))
     }
 
-    /// Writes a record; true when its directory had to be made.
-    pub(super) fn write(&self, key: Key, head: &[u8], body: &[Bytes]) -> io::Result<bool> {
+    /// Writes a record.
+    pub(super) fn write(&self, key: Key, head: &[u8], body: &[Bytes]) -> io::Result<()> {
         let front = record::front(key, head, body);
         self.write_file(
             &self.path(key),
@@ -123,23 +121,24 @@ impl Files {
         )
     }
 
-    /// Writes a file beside and renames it, so that `path` is the old one or the new one, whole; true
-    /// when its directory had to be made.
+    /// Writes a file beside and renames it, so that `path` is the old one or the new one, whole.
     pub(super) fn write_file<'a>(
         &self,
         path: &Path,
         pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> io::Result<bool> {
-        let writing = self.writing();
-        let result =
-            write_pieces(&writing, pieces).and_then(|()| match fs::rename(&writing, path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir(path.parent().unwrap_or(path))?;
-                    fs::rename(&writing, path)?;
-                    Ok(true)
-                }
-                renamed => renamed.map(|()| false),
-            });
+    ) -> io::Result<()> {
+        // In the same directory: that makes the file system keep directory and records together.
+        let writing = path.with_file_name(WRITING);
+        let file = match File::create(&writing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir(path.parent().unwrap_or(path))?;
+                File::create(&writing)
+            }
+            created => created,
+        };
+        let result = file
+            .and_then(|file| write_pieces(file, pieces))
+            .and_then(|()| fs::rename(&writing, path));
         if result.is_err() {
             // A full disk gets its room back. If this fails, the next record is written over it.
             let _ = fs::remove_file(&writing);
@@ -153,8 +152,8 @@ impl Files {
     }
 }
 
-fn write_pieces<'a>(path: &Path, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
-    let mut file = io::BufWriter::with_capacity(TOGETHER, File::create(path)?);
+fn write_pieces<'a>(file: File, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+    let mut file = io::BufWriter::with_capacity(TOGETHER, file);
     for piece in pieces {
         file.write_all(piece)?;
     }

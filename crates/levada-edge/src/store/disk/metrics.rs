@@ -29,7 +29,7 @@ pub struct DiskMetrics {
 
 impl DiskMetrics {
     /// The counters, shown by `registry`.
-    pub(crate) fn registered(registry: &mut Registry) -> Self {
+    pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("cache_disk");
         let gauges = [

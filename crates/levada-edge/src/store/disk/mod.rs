@@ -5,12 +5,12 @@
 //! put ──► queue ──► the tier's thread: make room, write, rename
 //! ```
 //!
-//! A record is a file of its own ([`record`], [`files`]). One thread alone changes the directory: it
-//! takes it, scans it ([`scan`]), then does what waits ([`queue`], [`writer`]). Readers read on the
+//! A record is a file of its own (`record`, `files`). One thread alone changes the directory: it
+//! takes it, scans it (`scan`), then does what waits (`queue`, `writer`). Readers read on the
 //! runtime's blocking threads. What is wrong with the disk or with a record is a miss, a count and a log
-//! line ([`trouble`]), never an error of a request.
+//! line (`trouble`), never an error of a request.
 //!
-//! A record is found by what the file system says. The [`index`] in memory says what is there, how much
+//! A record is found by what the file system says. The `index` in memory says what is there, how much
 //! room it takes and what goes first; until the first scan has ended it knows nothing, and `get` tries
 //! the files. Nothing is written before that: how much room is taken is not known.
 //!
@@ -283,6 +283,11 @@ impl Disk {
         self.shared.state.lock().index.bytes()
     }
 
+    /// The bytes that wait to be written.
+    pub fn queued(&self) -> u64 {
+        self.shared.state.lock().queue.bytes()
+    }
+
     /// Returns when all that is on the disk is known.
     pub async fn scanned(&self) {
         // The sender lives as long as this does.
@@ -453,6 +458,22 @@ impl Shared {
         self.metrics.entries.set(state.index.len() as i64);
         self.metrics.queue_bytes.set(state.queue.bytes() as i64);
     }
+}
+
+/// What the bytes of a record's file are read as, for fuzzing.
+#[doc(hidden)]
+pub fn read_record(key: Key, bytes: &Bytes) -> Option<Record> {
+    record::parse(bytes, key).ok()
+}
+
+/// The bytes of a record's file, for fuzzing.
+#[doc(hidden)]
+pub fn write_record(key: Key, head: &[u8], body: &[Bytes]) -> Vec<u8> {
+    let front = record::front(key, head, body);
+    std::iter::once(&front[..])
+        .chain(body.iter().map(|piece| &piece[..]))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// Whether the medium itself fails to give the bytes back (EIO).

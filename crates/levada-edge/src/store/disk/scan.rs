@@ -10,7 +10,7 @@ use std::{
 use levada_types::Key;
 
 use super::{
-    files::{FANOUT, ReadError, key_of, remove},
+    files::{FANOUT, ReadError, WRITING, key_of, remove},
     index::{Entry, PAGE, pages},
     snapshot,
     writer::Writer,
@@ -24,7 +24,7 @@ const LONGEST_SNAPSHOT: u64 = 4 << 30;
 /// Scans the directory; false when the end comes first.
 pub(super) fn run(writer: &mut Writer<'_>) -> bool {
     let files = &writer.shared.files;
-    if let Err(error) = remove(&files.writing()) {
+    if let Err(error) = remove(&files.root().join(WRITING)) {
         writer.failed("the disk cache cannot be written", &error);
     }
     let hints = Hints::read(writer);
@@ -36,10 +36,7 @@ pub(super) fn run(writer: &mut Writer<'_>) -> bool {
         match scan_part(writer, part, &hints, &mut found) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => writer.shared.trouble("cannot be scanned", &files.part(part), &error),
-            Ok(()) => {
-                writer.parts[usize::from(part)] = true;
-                writer.shared.state.lock().index.beside(PAGE, 0);
-            }
+            Ok(()) => writer.account_for(usize::from(part)),
         }
         writer.remove_what_waits();
     }
@@ -171,6 +168,8 @@ fn foreign(writer: &Writer<'_>, file: &DirEntry) {
         return;
     }
     match remove(&file.path()) {
+        // What the end has interrupted.
+        Ok(()) if file.file_name() == WRITING => {}
         Ok(()) => drop(writer.shared.metrics.foreign.inc()),
         Err(error) => writer.shared.trouble("cannot be removed", &file.path(), &error),
     }

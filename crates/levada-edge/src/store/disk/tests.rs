@@ -278,7 +278,8 @@ async fn scan_removes_what_is_no_record() {
     let (cut, part) = (disk.file(1), disk.file(2).parent().unwrap().to_owned());
     drop(disk);
     fs::write(&cut, b"levada").unwrap();
-    fs::write(dir.path().join("writing"), b"half a rec").unwrap();
+    fs::write(dir.path().join("writing"), b"half an ind").unwrap();
+    fs::write(part.join("writing"), b"half a rec").unwrap();
     fs::write(part.join("somebody's notes"), b"").unwrap();
     fs::write(dir.path().join("000"), b"not a directory").unwrap();
     fs::write(dir.path().join("index"), b"no index").unwrap();
@@ -289,7 +290,7 @@ async fn scan_removes_what_is_no_record() {
     let metrics = &disk.shared.metrics;
     assert_eq!((metrics.damaged.get(), metrics.foreign.get()), (1, 1));
     assert!(!cut.exists() && !dir.path().join("writing").exists());
-    assert!(!part.join("somebody's notes").exists());
+    assert!(!part.join("writing").exists() && !part.join("somebody's notes").exists());
     assert!(dir.path().join("lost+found").exists(), "only what could be its own is touched");
 }
 
@@ -360,7 +361,8 @@ async fn disk_that_hangs_costs_a_bounded_queue_and_nobody_waits() {
     let disk = Disk::open(settings, DiskMetrics::default()).unwrap();
     disk.put_record(50, 100);
     disk.settled().await;
-    hang(&dir.path().join("writing"));
+    let writing = disk.file(50).with_file_name("writing");
+    hang(&writing);
     disk.put_record(50, 200);
     (0..50).for_each(|n| disk.put_record(n, 10_000));
     assert_eq!(disk.shared.metrics.dropped_for("queue_full"), 41);
@@ -372,7 +374,7 @@ async fn disk_that_hangs_costs_a_bounded_queue_and_nobody_waits() {
     let start = Instant::now();
     disk.close(Duration::from_millis(50));
     assert!(start.elapsed() < Duration::from_secs(10));
-    fs::read(dir.path().join("writing")).unwrap();
+    fs::read(writing).unwrap();
 }
 
 #[tokio::test]
@@ -537,7 +539,9 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
     let disk = open(dir.path());
     (0..200).for_each(|n| disk.put_record(n, 6000));
     disk.settled().await;
-    hang(&dir.path().join("writing"));
+    let writing = disk.file(200).with_file_name("writing");
+    fs::create_dir_all(writing.parent().unwrap()).unwrap();
+    hang(&writing);
     (200..300).for_each(|n| disk.put_record(n, 10));
     let judge = |key_found: Key, head: &Bytes| {
         let n: u64 = std::str::from_utf8(&head[8..]).unwrap().parse().unwrap();
@@ -550,7 +554,7 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
     };
     let swept = disk.sweep(100_000, judge).await;
     assert_eq!(swept, Swept { judged: 300, removed: 100, rewritten: 100 });
-    fs::read(dir.path().join("writing")).unwrap();
+    fs::read(writing).unwrap();
     for settled in [false, true] {
         for n in (0..300).filter(|n| *n != 200) {
             let record = disk.get(key(n)).await;

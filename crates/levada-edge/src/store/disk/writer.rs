@@ -47,7 +47,7 @@ pub(super) struct Writer<'a> {
     /// Held as long as the directory is this node's.
     lock: Option<File>,
     /// Which of the directories of records there are.
-    pub(super) parts: Box<[bool; FANOUT as usize]>,
+    parts: Box<[bool; FANOUT as usize]>,
     /// The bytes of the snapshot on the disk, as accounted.
     pub(super) snapshot: u64,
     /// When to write the next one.
@@ -168,9 +168,11 @@ impl Writer<'_> {
             self.shared.metrics.dropped("too_large");
             return self.remove(key);
         }
-        let made = match self.shared.files.write(key, head, body) {
+        self.account_for(part);
+        match self.shared.files.write(key, head, body) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.begin_anew()?;
+                self.account_for(part);
                 self.shared.files.write(key, head, body)?
             }
             Err(error) if is_full(&error) => {
@@ -178,16 +180,20 @@ impl Writer<'_> {
                 self.shared.files.write(key, head, body)?
             }
             result => result?,
-        };
+        }
         let mut state = self.shared.state.lock();
         state.index.insert(Entry { key: key.0, pages: pages(total), stamp: unix_time() });
-        if made {
-            state.index.beside(PAGE, 0);
-        }
-        self.parts[part] = true;
         self.shared.metrics.writes.inc();
         self.shared.metrics.written_bytes.inc_by(total);
         Ok(())
+    }
+
+    /// Counts the directory that a record is to be in.
+    pub(super) fn account_for(&mut self, part: usize) {
+        if !self.parts[part] {
+            self.parts[part] = true;
+            self.shared.state.lock().index.beside(PAGE, 0);
+        }
     }
 
     /// Replaces the head of a record that has not changed since it was read.

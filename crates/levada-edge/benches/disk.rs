@@ -1,0 +1,151 @@
+//! What the disk tier costs, alone: hits beside a plain read of the same file, writes, and starts with
+//! many records.
+//!
+//! `cargo bench -p levada-edge --bench disk -- [records] [directory]`; with a million records it
+//! writes some 4 GB of small files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use levada_cache::eviction::find_eviction;
+use levada_edge::fuzzing::disk::{Disk, DiskMetrics, DiskSettings};
+use levada_types::{Key, hash64};
+use tokio::runtime::Runtime;
+
+/// As in a node.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let first = arguments.next();
+    if first.as_deref() == Some("start") {
+        return start(Path::new(&arguments.next().unwrap()));
+    }
+    let records = first.map_or(20_000, |records| records.parse().expect("a number of records"));
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = arguments.next().map_or(temporary.path().to_owned(), PathBuf::from);
+    hits(&dir.join("hits"));
+    starts(&dir.join("starts"), records);
+}
+
+fn hits(dir: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let disk = open(dir);
+    println!("processor microseconds per hit: tier, open + read + close, read and XXH3");
+    for (n, size) in (0..).zip([1000, 10_000, 100_000, 1 << 20]) {
+        let body = Bytes::from(vec![n as u8; size]);
+        disk.put(key(n), Bytes::from_static(&[b'h'; 300]), [body]);
+        runtime.block_on(disk.scanned());
+        while disk.entries() <= n as usize {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let file = dir.join(format!("{:03x}/{:016x}", key(n).0 >> 54, key(n).0));
+        let gets = 2000;
+        let best = |round: &dyn Fn()| {
+            let rounds = (0..7).map(|_| {
+                let before = processor_time();
+                round();
+                processor_time() - before
+            });
+            rounds.min().unwrap().as_secs_f64() * 1e6 / f64::from(gets)
+        };
+        let tier = best(&|| {
+            runtime.block_on(async {
+                for _ in 0..gets {
+                    assert!(disk.get(key(n)).await.is_some());
+                }
+            });
+        });
+        let plain = best(&|| (0..gets).for_each(|_| drop(fs::read(&file).unwrap())));
+        let hashed = best(&|| {
+            (0..gets).for_each(|_| assert_ne!(hash64(&fs::read(&file).unwrap()), 0));
+        });
+        println!("{size:8} bytes {tier:8.1} {plain:8.1} {hashed:8.1}");
+    }
+}
+
+/// Starts with so many records, each in a process of its own: after an orderly end, after a kill with a
+/// snapshot, and without one.
+fn starts(dir: &Path, records: u64) {
+    let disk = open(dir);
+    let begun = Instant::now();
+    for n in 0..records {
+        let body = Bytes::from(n.to_le_bytes().repeat(16 + n as usize % 300));
+        while disk.queued() > 32 << 20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        disk.put(key(n), Bytes::from_static(&[b'h'; 300]), [body]);
+    }
+    disk.close(Duration::from_secs(600));
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{} records written in {seconds:.1} s", disk.entries());
+    drop(disk);
+    for how in ["after an orderly end", "after a kill, with the index", "without the index"] {
+        if how.starts_with("without") {
+            fs::remove_file(dir.join("index")).unwrap();
+        }
+        println!("{how}:");
+        let status = Command::new(std::env::current_exe().unwrap()).arg("start").arg(dir).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+fn start(dir: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let before = resident();
+    let begun = Instant::now();
+    let disk = open(dir);
+    let first = runtime.block_on(disk.get(key(7)));
+    let (served, scanning) = (begun.elapsed(), disk.entries() == 0);
+    assert!(first.is_some());
+    runtime.block_on(disk.scanned());
+    let scanned = begun.elapsed();
+    println!(
+        "  first record after {:.1} ms ({}), {} scanned after {:.2} s, {:.0} MB resident, {:.0} of them \
+         from before",
+        served.as_secs_f64() * 1e3,
+        if scanning { "during the scan" } else { "after the scan" },
+        disk.entries(),
+        scanned.as_secs_f64(),
+        resident(),
+        before,
+    );
+}
+
+fn open(dir: &Path) -> Disk {
+    let settings = DiskSettings {
+        dir: dir.to_owned(),
+        bytes: 64 << 30,
+        eviction: find_eviction("lru").unwrap(),
+        admit_on_second_hit: false,
+        queue_bytes: 64 << 20,
+    };
+    Disk::open(settings, DiskMetrics::default()).unwrap()
+}
+
+fn key(n: u64) -> Key {
+    Key::of(&n.to_le_bytes())
+}
+
+/// What the threads of this process have used of the processor.
+fn processor_time() -> Duration {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let times = tasks.filter_map(|task| {
+        let stat = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(times.sum())
+}
+
+/// Megabytes in memory.
+fn resident() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1000.0
+}

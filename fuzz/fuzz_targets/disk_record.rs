@@ -1,0 +1,32 @@
+//! A record's file is read as what was written, byte for byte, or as nothing.
+#![no_main]
+
+use bytes::Bytes;
+use levada_edge::fuzzing::disk::{read_record, write_record};
+use levada_types::Key;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u64, &[u8], &[u8], Vec<(u16, u8)>, u16)| {
+    let (key, head, rest, changes, cut) = input;
+    let key = Key(key);
+    // Arbitrary bytes: whatever is read from them says the same when it is written.
+    if let Some(record) = read_record(key, &Bytes::copy_from_slice(rest)) {
+        assert_eq!(write_record(key, &record.head, &record.body), rest);
+    }
+    // A good record, changed here and there, and cut.
+    let body: Vec<Bytes> = rest.chunks(1000).map(Bytes::copy_from_slice).collect();
+    let good = write_record(key, head, &body);
+    let mut bytes = good.clone();
+    for (at, with) in changes {
+        let at = usize::from(at) % bytes.len();
+        bytes[at] ^= with;
+    }
+    bytes.truncate(bytes.len().saturating_sub(usize::from(cut)));
+    match read_record(key, &Bytes::from(bytes.clone())) {
+        Some(record) => {
+            assert_eq!(bytes, good);
+            assert_eq!((&record.head[..], record.body.concat()), (head, rest.to_vec()));
+        }
+        None => assert_ne!(bytes, good),
+    }
+});

@@ -1,0 +1,156 @@
+//! Whatever lies in the directory of a disk tier, opening, scanning, reading and sweeping it end well,
+//! and what is found under a key is what a file of that key holds undamaged.
+#![no_main]
+
+use std::{collections::HashMap, fs, path::Path, sync::LazyLock, time::Duration};
+
+use bytes::Bytes;
+use levada_cache::eviction::EVICTIONS;
+use levada_edge::fuzzing::disk::{
+    Disk, DiskMetrics, DiskSettings, Record, Verdict, read_record, write_record,
+};
+use levada_types::{Key, hash64};
+use libfuzzer_sys::{
+    arbitrary::{self, Arbitrary},
+    fuzz_target,
+};
+use tokio::runtime::{Builder, Runtime};
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    files: Vec<(Name, Content)>,
+    limit: u32,
+    eviction: u8,
+    removed: Vec<u8>,
+    put: Vec<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Name {
+    /// A record of one of few keys, in the directory that is its own or in another.
+    Record { key: u8, part: Option<u16> },
+    Index,
+    CleanIndex,
+    Lock,
+    Writing,
+    InPart(u16, u8),
+    InRoot(u8),
+}
+
+#[derive(Arbitrary, Debug)]
+enum Content {
+    Bytes(Vec<u8>),
+    Directory,
+    /// A good record, changed at one place, and cut.
+    Record { key: u8, head: Vec<u8>, body: Vec<u8>, at: u16, with: u8, cut: u8 },
+    /// An index whose checksum holds.
+    Index(Vec<(u8, u32, u32)>),
+}
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_current_thread().enable_time().build().unwrap());
+
+fuzz_target!(|input: Input| {
+    let dir = tempfile::tempdir().unwrap();
+    let eviction = &EVICTIONS[usize::from(input.eviction) % EVICTIONS.len()];
+    for (name, content) in &input.files {
+        lay(&dir.path().join(name.path()), content);
+    }
+    let holds: HashMap<u8, Record> =
+        (0..=255).filter_map(|n| Some((n, undamaged(dir.path(), n)?))).collect();
+    let settings = DiskSettings {
+        dir: dir.path().to_owned(),
+        bytes: u64::from(input.limit),
+        eviction,
+        admit_on_second_hit: false,
+        queue_bytes: 1 << 20,
+    };
+    let Ok(disk) = Disk::open(settings, DiskMetrics::default()) else { return };
+    RUNTIME.block_on(async {
+        for scanned in [false, true] {
+            for n in names(&input) {
+                if let Some(record) = disk.get(key(n)).await {
+                    assert_eq!(Some(&record), holds.get(&n), "scanned: {scanned}");
+                }
+            }
+            disk.scanned().await;
+        }
+        input.removed.iter().for_each(|&n| disk.remove(key(n)));
+        for n in &input.removed {
+            assert_eq!(disk.get(key(*n)).await, None);
+        }
+        disk.sweep(u32::MAX, |found, head| {
+            assert!(holds.iter().any(|(&n, record)| key(n) == found && record.head == head));
+            if head.len() % 2 == 0 { Verdict::Keep } else { Verdict::Rewrite(Bytes::new()) }
+        })
+        .await;
+        for &n in &input.put {
+            disk.put(key(n), "new".into(), [Bytes::from_static(b"body")]);
+        }
+    });
+    disk.close(Duration::from_secs(10));
+});
+
+fn key(n: u8) -> Key {
+    Key(hash64(&[n]))
+}
+
+fn names(input: &Input) -> impl Iterator<Item = u8> {
+    input.files.iter().filter_map(|(name, _)| match name {
+        Name::Record { key, .. } => Some(*key),
+        _ => None,
+    })
+}
+
+fn file(key: Key, part: u16) -> String {
+    format!("{part:03x}/{:016x}", key.0)
+}
+
+fn undamaged(dir: &Path, n: u8) -> Option<Record> {
+    let bytes = fs::read(dir.join(file(key(n), (key(n).0 >> 54) as u16))).ok()?;
+    read_record(key(n), &Bytes::from(bytes))
+}
+
+impl Name {
+    fn path(&self) -> String {
+        match self {
+            Self::Record { key: n, part } => {
+                file(key(*n), part.unwrap_or((key(*n).0 >> 54) as u16))
+            }
+            Self::Index => "index".into(),
+            Self::CleanIndex => "index.clean".into(),
+            Self::Lock => "lock".into(),
+            Self::Writing => "writing".into(),
+            Self::InPart(part, n) => format!("{:03x}/{n}", part % 1024),
+            Self::InRoot(n) => format!("{n:03x}"),
+        }
+    }
+}
+
+/// What cannot be laid where something else lies already is left out.
+fn lay(path: &Path, content: &Content) {
+    let _ = fs::create_dir_all(path.parent().unwrap());
+    let _ = match content {
+        Content::Bytes(bytes) => fs::write(path, bytes),
+        Content::Directory => fs::create_dir(path),
+        Content::Record { key: n, head, body, at, with, cut } => {
+            let body = Bytes::copy_from_slice(body);
+            let mut bytes = write_record(key(*n), head, &[body]);
+            let at = usize::from(*at) % bytes.len();
+            bytes[at] ^= with;
+            bytes.truncate(bytes.len().saturating_sub(usize::from(*cut)));
+            fs::write(path, bytes)
+        }
+        Content::Index(entries) => {
+            let entries: Vec<u8> = entries
+                .iter()
+                .flat_map(|(n, pages, stamp)| {
+                    let numbers = [pages.to_le_bytes(), stamp.to_le_bytes()].concat();
+                    [&key(*n).0.to_le_bytes()[..], &numbers].concat()
+                })
+                .collect();
+            let checksum = hash64(&entries).to_le_bytes();
+            fs::write(path, [&b"lindex\x01\x00"[..], &checksum, &entries].concat())
+        }
+    };
+}
