@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 enum Step {
     Insert(u32, u64),
     Touch(u32),
+    Resize(u32, u64),
     Remove(u32),
     Evict,
 }
@@ -17,6 +18,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0u32..40, prop_oneof![Just(0u64), 1u64..30, 1u64..150]).prop_map(|(h, b)| Step::Insert(h, b)),
         4 => (0u32..45).prop_map(Step::Touch),
+        1 => (0u32..45, 0u64..150).prop_map(|(h, b)| Step::Resize(h, b)),
         1 => (0u32..45).prop_map(Step::Remove),
         1 => Just(Step::Evict),
     ];
@@ -36,6 +38,13 @@ fn play(entry: &Entry, capacity: u64, steps: &[Step]) -> Vec<Handle> {
                 insert(&mut *eviction, &mut there, handle, bytes, &mut gone);
             }
             Step::Touch(handle) => eviction.touch(Handle(handle)),
+            Step::Resize(handle, bytes) => {
+                let others = eviction.used() - there.get(&Handle(handle)).unwrap_or(&0);
+                if others + bytes <= capacity {
+                    eviction.resize(Handle(handle), bytes);
+                    there.entry(Handle(handle)).and_modify(|weight| *weight = bytes);
+                }
+            }
             Step::Remove(handle) => {
                 let expected = there.remove(&Handle(handle)).is_some();
                 assert_eq!(eviction.remove(Handle(handle)), expected, "{}", entry.name);
@@ -136,6 +145,24 @@ fn greedy_dual_evicts_exactly_the_least_value() {
         victims.clear();
         eviction.insert(Handle(handle), Key(0), bytes, &mut victims).unwrap();
         assert_eq!(victims, expected, "request {request}");
+    }
+}
+
+#[test]
+fn what_is_known_of_hits_survives_another_weight() {
+    for entry in EVICTIONS {
+        let mut eviction = (entry.build)(3000);
+        let mut victims = Vec::new();
+        let mut insert = |eviction: &mut dyn Eviction, handle| {
+            eviction.insert(Handle(handle), Key(u64::from(handle)), 1000, &mut victims).unwrap();
+        };
+        (0..3).for_each(|handle| insert(&mut *eviction, handle));
+        (0..3).for_each(|_| eviction.touch(Handle(0)));
+        eviction.resize(Handle(0), 999);
+        eviction.resize(Handle(0), 1000);
+        insert(&mut *eviction, 3);
+        insert(&mut *eviction, 4);
+        assert_eq!(victims, [Handle(1), Handle(2)], "{}", entry.name);
     }
 }
 

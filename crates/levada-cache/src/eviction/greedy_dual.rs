@@ -141,6 +141,21 @@ impl Eviction for GreedyDual {
         object.value = self.inflation + f64::from(object.frequency) * object.worth;
     }
 
+    fn resize(&mut self, handle: Handle, bytes: u64) {
+        let Some(object) = self.objects.get_mut(handle.index()).filter(|o| o.is_there()) else {
+            return;
+        };
+        self.used = self.used - object.bytes + bytes;
+        object.bytes = bytes;
+        object.worth = self.cost.per_byte(bytes);
+        object.value = self.inflation + f64::from(object.frequency) * object.worth;
+        // The value may have fallen, and the heap holds lower bounds: the entry there is void now.
+        object.generation = object.generation.wrapping_add(2);
+        let (order, generation) = (object.order(), object.generation);
+        self.heap.push(Reverse(Candidate { order, handle: handle.0, generation }));
+        self.tidy();
+    }
+
     fn remove(&mut self, handle: Handle) -> bool {
         let there = self.contains(handle);
         if there {

@@ -64,6 +64,10 @@ pub trait Eviction: Send {
     /// Notes a hit; of an object that is not there, nothing.
     fn touch(&mut self, handle: Handle);
 
+    /// The object weighs `bytes` from now on; what is known of its hits stays. There is room for it,
+    /// which the owner sees to. Of an object that is not there, nothing.
+    fn resize(&mut self, handle: Handle, bytes: u64);
+
     /// Takes an object out, as after a purge; false when it is not there.
     fn remove(&mut self, handle: Handle) -> bool;
 

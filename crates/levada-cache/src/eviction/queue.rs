@@ -103,6 +103,13 @@ impl Queue {
         newer
     }
 
+    /// Gives a node of this queue another weight.
+    pub(super) fn resize(&mut self, nodes: &mut Nodes, handle: u32, bytes: u64) {
+        let node = nodes.at(handle);
+        self.bytes = self.bytes - node.bytes + bytes;
+        node.bytes = bytes;
+    }
+
     /// Moves a node of this queue to the newest end.
     pub(super) fn renew(&mut self, nodes: &mut Nodes, handle: u32) {
         if self.newest != handle {

@@ -121,6 +121,14 @@ impl Eviction for S3Fifo {
         }
     }
 
+    fn resize(&mut self, handle: Handle, bytes: u64) {
+        match self.nodes.find(handle).map(|node| node.place) {
+            Some(SMALL) => self.small.resize(&mut self.nodes, handle.0, bytes),
+            Some(_) => self.main.resize(&mut self.nodes, handle.0, bytes),
+            None => {}
+        }
+    }
+
     fn remove(&mut self, handle: Handle) -> bool {
         let there = self.nodes.contains(handle);
         if there {

@@ -66,6 +66,12 @@ impl Eviction for Sieve {
         }
     }
 
+    fn resize(&mut self, handle: Handle, bytes: u64) {
+        if self.nodes.contains(handle) {
+            self.queue.resize(&mut self.nodes, handle.0, bytes);
+        }
+    }
+
     fn remove(&mut self, handle: Handle) -> bool {
         let there = self.nodes.contains(handle);
         if there {

@@ -191,11 +191,12 @@ impl Shard {
         entry: Entry,
         gone: &mut Vec<Entry>,
     ) -> Result<(), TooLarge> {
-        gone.extend(self.remove(hash, key));
         let weight = entry.weight();
         if weight > self.limit.saturating_sub(self.overhead()) {
+            gone.extend(self.remove(hash, key));
             return Err(TooLarge);
         }
+        let Some(entry) = self.replace(hash, key, entry, weight, gone) else { return Ok(()) };
         self.make_room(weight, gone);
         let handle = self.free.pop().unwrap_or_else(|| {
             self.keys.push(key);
@@ -208,6 +209,29 @@ impl Shard {
         // The tables may have grown.
         self.make_room(0, gone);
         Ok(())
+    }
+
+    /// Puts an entry in the place of one that is there, which keeps what is known of its hits: a
+    /// response that was validated is as popular as before. Gives the entry back when none is there, or
+    /// when that had to go to make room.
+    fn replace(
+        &mut self,
+        hash: u64,
+        key: Key,
+        entry: Entry,
+        weight: u64,
+        gone: &mut Vec<Entry>,
+    ) -> Option<Entry> {
+        let Some(there) = self.find(hash, key) else { return Some(entry) };
+        self.make_room(weight.saturating_sub(there.entry.weight()), gone);
+        let Some(slot) = self.table.find_mut(hash, |slot| slot.key == key) else {
+            return Some(entry);
+        };
+        gone.push(std::mem::replace(&mut slot.entry, entry));
+        self.eviction.resize(slot.handle, weight);
+        // The eviction's lists may have grown.
+        self.make_room(0, gone);
+        None
     }
 
     /// Evicts until there is room for `weight` more bytes.

@@ -112,6 +112,23 @@ fn what_is_too_large_is_refused_and_takes_what_it_replaces_along() {
 }
 
 #[test]
+fn what_is_replaced_stays_as_popular_as_it_was() {
+    for eviction in EVICTIONS {
+        let memory = Memory::new(40_000, 40_000, eviction);
+        for n in 0..3 {
+            memory.insert(Key(n), block(n as u32, 10_000)).unwrap();
+        }
+        (0..3).for_each(|_| drop(memory.get(Key(0))));
+        memory.insert(Key(0), block(10, 9_900)).unwrap();
+        for n in 3..5 {
+            memory.insert(Key(n), block(n as u32, 10_000)).unwrap();
+        }
+        assert_eq!(memory.peek(Key(0)).map(|entry| number(&entry)), Some(10), "{}", eviction.name);
+        assert!(memory.peek(Key(1)).is_none(), "{}", eviction.name);
+    }
+}
+
+#[test]
 fn a_shard_has_room_for_many_of_the_largest() {
     for (bytes, largest) in [(1u64 << 20, 1u64 << 20), (256 << 20, 1 << 20), (8 << 30, 1 << 20)] {
         let memory = Memory::new(bytes, largest, DEFAULT_EVICTION);
