@@ -37,7 +37,7 @@
 //! # What goes first
 //!
 //! [`eviction::EVICTIONS`] lists the algorithms behind one trait, for the edge's two tiers and the
-//! simulator alike.
+//! simulator alike. [`Doorkeeper`] keeps out what is asked for once.
 //!
 //! # Which document says so
 //!
@@ -48,6 +48,7 @@ mod asked;
 mod cache_control;
 mod cache_status;
 mod date;
+mod doorkeeper;
 pub mod eviction;
 mod exchange;
 mod freshness;
@@ -68,6 +69,7 @@ pub use asked::Asked;
 pub use cache_control::{MAX_SECONDS, RequestDirectives, ResponseDirectives, Scope, parse_seconds};
 pub use cache_status::{CACHE_STATUS, CacheStatus, Forwarded, NodeName};
 pub use date::parse_date;
+pub use doorkeeper::Doorkeeper;
 pub use exchange::Exchange;
 pub use freshness::{Freshness, Lifetime, Source, is_heuristically_cacheable};
 pub use groups::strings;

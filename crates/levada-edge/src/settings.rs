@@ -192,6 +192,8 @@ pub struct CacheSettings {
     pub max_object: u64,
     /// What goes first when it is full.
     pub eviction: &'static Eviction,
+    /// Whether an object is kept only when it is fetched for the second time within memory.
+    pub second_hit: bool,
 }
 
 /// Purging.
@@ -308,7 +310,12 @@ impl Default for HealthCheck {
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        Self { memory: 256 << 20, max_object: 32 << 20, eviction: DEFAULT_EVICTION }
+        Self {
+            memory: 256 << 20,
+            max_object: 32 << 20,
+            eviction: DEFAULT_EVICTION,
+            second_hit: false,
+        }
     }
 }
 

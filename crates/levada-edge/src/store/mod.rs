@@ -8,13 +8,18 @@ mod segments;
 mod variants;
 mod weight;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use http::HeaderMap;
-use levada_types::Key;
+use levada_cache::Doorkeeper;
+use levada_types::{Key, hash64, weigh};
+use parking_lot::Mutex;
 
 use crate::settings::CacheSettings;
 
@@ -28,6 +33,7 @@ pub(crate) use self::{
 pub(crate) struct Store {
     memory: Memory,
     generations: AtomicU64,
+    doorkeeper: Option<Mutex<Doorkeeper>>,
 }
 
 /// What is known of a URI.
@@ -41,8 +47,15 @@ pub(crate) struct Sought {
 
 impl Store {
     pub(crate) fn new(settings: &CacheSettings) -> Self {
-        let CacheSettings { memory, max_object, eviction } = *settings;
-        Self { memory: Memory::new(memory, max_object, eviction), generations: AtomicU64::new(0) }
+        let CacheSettings { memory, max_object, eviction, second_hit } = *settings;
+        let seed = RandomState::new().hash_one(memory);
+        let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
+        let memory = memory - doorkeeper.as_ref().map_or(0, Doorkeeper::bytes).min(memory);
+        Self {
+            memory: Memory::new(memory, max_object, eviction),
+            generations: AtomicU64::new(0),
+            doorkeeper: doorkeeper.map(Mutex::new),
+        }
     }
 
     /// The object for a URI and the request's fields.
@@ -68,9 +81,12 @@ impl Store {
         Sought { key, object, varies: true }
     }
 
-    /// Keeps an object of the URI whose key is `key`, unless it is too large.
+    /// Keeps an object of the URI whose key is `key`, unless it is too large or has to come again.
     pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
         let mut key = key;
+        if !self.admits(key, &object.head.variant) {
+            return;
+        }
         if !object.head.vary.is_empty() {
             let varies = self.varies(key, &object);
             let variant = varies.key(key, &object.head.variant);
@@ -78,6 +94,13 @@ impl Store {
             key = variant;
         }
         let _ = self.memory.insert(key, Entry::Object(object));
+    }
+
+    /// Whether an object was put here before, or a part of its URI is known.
+    fn admits(&self, key: Key, variant: &[u8]) -> bool {
+        let Some(doorkeeper) = &self.doorkeeper else { return true };
+        let object = Key(weigh(key, hash64(variant)));
+        self.memory.peek(key).is_some() || doorkeeper.lock().knows(object)
     }
 
     /// What leads to the variants of this object's URI: as it stands, or a new one.

@@ -38,6 +38,16 @@ async fn second_request_is_a_hit() {
 }
 
 #[tokio::test]
+async fn what_is_admitted_on_its_second_fetch_is_a_hit_from_the_third_on() {
+    let (origin, node, at) = world_with(|settings| settings.cache.second_hit = true).await;
+    for (asked, fetched) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
+        assert_eq!(get(at, "/a").await.text(), "/a");
+        settled(&node).await;
+        assert_eq!(origin.hits("/a"), fetched, "request {asked}");
+    }
+}
+
+#[tokio::test]
 async fn origin_learns_who_asked_and_through_whom() {
     let (origin, node, at) = world().await;
     let claims = [

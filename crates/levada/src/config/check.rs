@@ -133,7 +133,7 @@ impl Check<'_, '_> {
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object, ref eviction } = self.file.cache;
+        let file::Cache { memory, max_object, ref eviction, admission } = self.file.cache;
         let path = self.root.key("cache").key("max_object");
         if max_object.0 > memory.0 && self.findings.has(&path) {
             let message = format!("{max_object} does not fit into the memory of {memory}");
@@ -144,7 +144,8 @@ impl Check<'_, '_> {
         let max_object = max_object.0.min(memory.0);
         // A name that is in no list has been reported with those that are.
         let eviction = find_eviction(eviction).unwrap_or(DEFAULT_EVICTION);
-        CacheSettings { memory: memory.0, max_object, eviction }
+        let second_hit = admission == file::Admission::SecondHit;
+        CacheSettings { memory: memory.0, max_object, eviction, second_hit }
     }
 
     /// The outer `None` when it is wrong, the inner when there is none.

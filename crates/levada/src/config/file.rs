@@ -196,6 +196,19 @@ pub struct Cache {
     pub max_object: Size,
     /// What goes first when it is full.
     pub eviction: String,
+    /// What it keeps.
+    pub admission: Admission,
+}
+
+/// What the cache keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Admission {
+    /// Whatever may be stored.
+    #[default]
+    Always,
+    /// What is fetched for the second time: for sites where most objects are asked for once.
+    SecondHit,
 }
 
 /// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.
@@ -441,6 +454,7 @@ impl Default for Cache {
             memory: Size(edge.memory),
             max_object: Size(edge.max_object),
             eviction: edge.eviction.name.to_owned(),
+            admission: if edge.second_hit { Admission::SecondHit } else { Admission::Always },
         }
     }
 }

@@ -91,7 +91,7 @@ fn what_is_written_is_what_is_set() {
     let text = format!(
         "{LEAST}seed = 42\nruntime = {{ mode = 'per_core', threads = 2 }}\n\
          log = {{ access = 'off' }}\n{CLUSTER}rtt = '12ms'\nclient_url = 'https://b.example/'\n\
-         {SITE}default_ttl = '1.5s'\npolicy.name = 'random'\n[cache]\nmemory = '16MiB'\neviction = 'gdsf'\n\
+         {SITE}default_ttl = '1.5s'\npolicy.name = 'random'\n[cache]\nmemory = '16MiB'\neviction = 'sieve'\nadmission = 'second_hit'\n\
          [limits]\nserve_rate = '8Mbit/s'\n"
     );
     let settings = settings(&text);
@@ -102,7 +102,7 @@ fn what_is_written_is_what_is_set() {
     assert_eq!(settings.sites[0].default_ttl, Some(Duration::from_millis(1500)));
     assert_eq!(settings.sites[0].policy.name, "random");
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
-    assert_eq!(settings.cache.eviction.name, "gdsf");
+    assert_eq!((settings.cache.eviction.name, settings.cache.second_hit), ("sieve", true));
     let peering = settings.peering.unwrap();
     assert!(matches!(peering.trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
     assert_eq!(peering.peers[1].rtt, Some(Duration::from_millis(12)));
@@ -309,6 +309,7 @@ fn values_keep_their_ranges() {
     for (line, key) in [
         ("[cache]\nmemory = '1kB'", "cache.memory"),
         ("[cache]\neviction = 'random'", "cache.eviction"),
+        ("[cache]\nadmission = 'second'", "cache.admission"),
         ("[cache]\nmemory = '8MiB'\nmax_object = '9MiB'", "cache.max_object"),
         ("[limits]\nretry_budget = 1.5", "limits.retry_budget"),
         ("[limits]\ntries = 0", "limits.tries"),

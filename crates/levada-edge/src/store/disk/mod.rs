@@ -18,7 +18,6 @@
 //! the one before it goes, too. A removal counts at once; its file goes when the thread comes to it, so
 //! a crash before that brings the record back.
 
-mod doorkeeper;
 mod files;
 mod index;
 mod metrics;
@@ -45,7 +44,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_cache::eviction;
+use levada_cache::{Doorkeeper, eviction};
 use levada_types::Key;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, watch};
@@ -54,7 +53,6 @@ pub use metrics::DiskMetrics;
 pub use record::Record;
 pub use sweep::{Swept, Verdict};
 
-use doorkeeper::Doorkeeper;
 use files::{Files, ReadError};
 use index::Index;
 use queue::{Queue, Work};

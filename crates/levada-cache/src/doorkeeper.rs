@@ -1,0 +1,63 @@
+//! Admission on the second request: what is asked for once is not worth its place.
+//!
+//! The doorkeeper of TinyLFU (Einziger et al., ACM Transactions on Storage 13(4), 2017, Sec. 3.4.2), as
+//! a table of fingerprints instead of a Bloom filter: each is replaced by the next key that falls to
+//! its place, so that it ages by itself and needs no reset.
+
+use levada_types::{Key, weigh};
+
+/// Remembers a fixed number of keys, the older the less likely.
+pub struct Doorkeeper {
+    seen: Box<[u32]>,
+    seed: u64,
+}
+
+/// A guess at the size of an object, and bounds of the table.
+const OBJECT: u64 = 16 << 10;
+const PLACES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 22;
+
+impl Doorkeeper {
+    /// One for a tier of so many bytes. `seed` is drawn by chance where strangers choose keys.
+    pub fn new(bytes: u64, seed: u64) -> Self {
+        let places = (bytes / OBJECT).clamp(*PLACES.start(), *PLACES.end());
+        Self { seen: vec![0; places as usize].into(), seed }
+    }
+
+    /// Whether `key` was here before; it has been from now on.
+    pub fn knows(&mut self, key: Key) -> bool {
+        let hash = weigh(key, self.seed);
+        let place = (hash % self.seen.len() as u64) as usize;
+        // Zero is a place that nobody has taken.
+        let fingerprint = (hash >> 32) as u32 | 1;
+        std::mem::replace(&mut self.seen[place], fingerprint) == fingerprint
+    }
+
+    /// Bytes of the table.
+    pub fn bytes(&self) -> u64 {
+        size_of_val(&*self.seen) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_time_is_known_and_few_others_are() {
+        let mut doorkeeper = Doorkeeper::new(1 << 30, 5);
+        assert!(!doorkeeper.knows(Key(1)));
+        assert!(doorkeeper.knows(Key(1)));
+        let strangers = (10..10_000).filter(|&key| doorkeeper.knows(Key(key))).count();
+        assert_eq!(strangers, 0);
+        assert!(doorkeeper.knows(Key(9_999)));
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_is_forgotten_and_the_table_stays_as_it_is() {
+        let mut doorkeeper = Doorkeeper::new(1 << 20, 5);
+        let bytes = doorkeeper.bytes();
+        assert!(!(0..100_000).any(|key| doorkeeper.knows(Key(key))));
+        assert!((0..100).all(|key| !doorkeeper.knows(Key(key))));
+        assert_eq!((bytes, doorkeeper.bytes()), (4 << 10, 4 << 10));
+    }
+}
