@@ -47,12 +47,9 @@ impl Tier {
         let _ = self.0.insert(key, Entry::Object(Arc::new(object)));
     }
 
-    /// The length of a stored body.
-    pub fn get(&self, key: Key) -> Option<u64> {
-        match self.0.get(key)? {
-            Entry::Object(object) => Some(object.len()),
-            Entry::Varies(_) | Entry::Block(_) => None,
-        }
+    /// Whether there is a response; it is a hit like any other.
+    pub fn hit(&self, key: Key) -> bool {
+        self.0.get(key).is_some()
     }
 
     /// Sends a stored body, as far as memory is concerned.

@@ -129,7 +129,7 @@ pub const EVICTIONS: &[Entry] = &[
 ];
 
 /// The one that is taken when none is named.
-pub const DEFAULT_EVICTION: &Entry = &lru::ENTRY;
+pub const DEFAULT_EVICTION: &Entry = &gdsf::ENTRY;
 
 /// The algorithm called `name`.
 pub fn find_eviction(name: &str) -> Option<&'static Entry> {
