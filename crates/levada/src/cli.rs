@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::command::{demo::args::DemoArgs, explain::ExplainArgs};
+use crate::command::{demo::args::DemoArgs, explain::ExplainArgs, purge::PurgeArgs};
 
 /// A content delivery network that one can run.
 #[derive(Debug, Parser)]
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
+    Purge(PurgeArgs),
 }
 
 /// Runs a node until it is told to stop.

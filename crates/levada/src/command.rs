@@ -5,6 +5,7 @@ mod ask;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod policies;
+pub(crate) mod purge;
 pub(crate) mod run;
 pub(crate) mod validate;
 

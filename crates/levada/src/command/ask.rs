@@ -4,8 +4,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use http::{Request, StatusCode, header::HOST};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -18,22 +21,52 @@ pub(crate) async fn get(
     target: &str,
     timeout: Duration,
 ) -> anyhow::Result<Bytes> {
-    let answer = tokio::time::timeout(timeout, exchange(admin, target)).await;
+    let request = Request::get(target).body(Full::default())?;
+    answered(admin, request, timeout).await
+}
+
+/// Posts JSON to `target` at `admin`, with a token if the node asks for one, and returns the answer.
+///
+/// # Errors
+/// As of [`get`].
+pub(crate) async fn post(
+    admin: SocketAddr,
+    target: &str,
+    body: &serde_json::Value,
+    token: Option<&str>,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
+    let mut request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
+}
+
+async fn answered(
+    admin: SocketAddr,
+    request: Request<Full<Bytes>>,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
+    let answer = tokio::time::timeout(timeout, exchange(admin, request)).await;
     let (status, body) = answer.with_context(|| format!("{admin} does not answer"))??;
-    if status != StatusCode::OK {
+    if !status.is_success() {
         bail!("{admin}: {}", String::from_utf8_lossy(&body).trim_end());
     }
     Ok(body)
 }
 
-async fn exchange(admin: SocketAddr, target: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+async fn exchange(
+    admin: SocketAddr,
+    mut request: Request<Full<Bytes>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let unreachable = || format!("no node listens for operators on {admin}");
     let stream = TcpStream::connect(admin).await.with_context(unreachable)?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = Request::get(target).header(HOST, admin.to_string());
-    let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    request.headers_mut().insert(HOST, admin.to_string().parse()?);
+    let response = sender.send_request(request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("{admin}: {error}"))?;

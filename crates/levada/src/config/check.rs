@@ -9,7 +9,7 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, CacheSettings, Certificate, Listener, LogFormat, Runtime, Settings,
+    AccessLog, CacheSettings, Certificate, Listener, LogFormat, PurgeSettings, Runtime, Settings,
 };
 
 use super::{
@@ -32,6 +32,7 @@ pub(super) fn settings(
     let peering = check.peering();
     let sites = check.sites();
     let cache = check.cache();
+    let purge = check.purge();
     let access_log = check.access_log();
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
@@ -40,7 +41,7 @@ pub(super) fn settings(
         peering: peering?,
         admin: file.admin.listen.map(|listen| listen.0),
         cache,
-        purge: Default::default(),
+        purge: purge?,
         sites: sites?,
         limits: (&file.limits).into(),
         access_log: access_log?,
@@ -146,6 +147,13 @@ impl Check<'_, '_> {
         let eviction = find_eviction(eviction).unwrap_or(DEFAULT_EVICTION);
         let second_hit = admission == file::Admission::SecondHit;
         CacheSettings { memory: memory.0, max_object, eviction, second_hit }
+    }
+
+    fn purge(&mut self) -> Option<PurgeSettings> {
+        let file::Purge { token, token_file, expose_tags } = &self.file.purge;
+        let (path, expose_tags) = (self.root.key("purge"), *expose_tags);
+        let token = self.secret(["token", "token_file"], token, token_file, &path)?;
+        Some(PurgeSettings { token, expose_tags })
     }
 
     /// The outer `None` when it is wrong, the inner when there is none.

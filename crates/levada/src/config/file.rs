@@ -39,6 +39,8 @@ pub struct File {
     pub peer: Vec<Peer>,
     /// The cache in memory.
     pub cache: Cache,
+    /// Who may purge what is stored.
+    pub purge: Purge,
     /// Which node serves a request, for sites without a policy of their own.
     pub policy: Option<Policy>,
     /// What is served, one table per group of hosts.
@@ -209,6 +211,20 @@ pub enum Admission {
     Always,
     /// What is fetched for the second time: for sites where most objects are asked for once.
     SecondHit,
+}
+
+/// Who may purge what is stored: docs/operate/purging.md.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Purge {
+    /// What those who purge must know, at least 16 bytes. Without it the `PURGE` method is off, and the admin listener asks for nothing. Better given by `${NAME}` or `token_file`.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_PURGE_TOKEN}"]))]
+    pub token: Option<String>,
+    /// A file that holds the token; white space around it does not count.
+    #[schemars(extend("examples" = ["/etc/levada/purge-token"]))]
+    pub token_file: Option<String>,
+    /// Whether clients receive `Surrogate-Key` and `Cache-Tag`, as another cache in front may need them.
+    pub expose_tags: bool,
 }
 
 /// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use levada_edge::settings::{AccessLog, Delivery, LogFormat, Runtime, Trust};
+use levada_edge::settings::{AccessLog, Delivery, LogFormat, PurgeSettings, Runtime, Trust};
 use proptest::prelude::*;
 
 use super::*;
@@ -178,6 +178,22 @@ fn a_secret_is_long_and_one() {
     assert_error(&text.replace("abcdef", ""), "peering.secret", "10 bytes");
     let both = text.replace("secret =", "secret_file = 's'\nsecret =");
     assert_error(&both, "peering.secret_file", "keep one");
+}
+
+#[test]
+fn a_purge_token_is_a_secret_like_any_other() {
+    let with = |purge: &str| format!("{LEAST}{SITE}[purge]\n{purge}");
+    assert_eq!(settings(&with("")).purge, PurgeSettings::default());
+    let given = settings(&with("token = '0123456789abcdef'\nexpose_tags = true")).purge;
+    assert_eq!(given.token.as_deref(), Some("0123456789abcdef"));
+    assert!(given.expose_tags);
+    assert_error(&with("token = 'short'"), "purge.token", "5 bytes");
+    assert_error(
+        &with("token = '0123456789abcdef'\ntoken_file = 'x'"),
+        "purge.token_file",
+        "`token`",
+    );
+    assert_error(&with("token_file = 'x'"), "purge.token_file", "cannot read");
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl Check<'_, '_> {
     }
 
     fn trust(&mut self, peering: &file::Peering, path: &Path) -> Option<Trust> {
-        let secret = self.secret(peering, path);
+        let file::Peering { secret, secret_file, .. } = peering;
+        let secret = self.secret(["secret", "secret_file"], secret, secret_file, path);
         let Some(tls) = &peering.tls else {
             if matches!(secret, Some(None)) && !self.findings.has(&path.key("tls")) {
                 let help = "add `secret_file`, `secret = \"${LEVADA_SECRET}\"`, or `tls`";
@@ -86,24 +87,31 @@ impl Check<'_, '_> {
         Some(Trust::Mtls { identity: identity?, authority: authority?, secret: secret? })
     }
 
-    /// The outer `None` when it is wrong, the inner when there is none.
-    fn secret(&mut self, peering: &file::Peering, path: &Path) -> Option<Option<String>> {
-        let (key, secret) = match (&peering.secret, &peering.secret_file) {
+    /// A secret that is given by one of two keys: as it is, or as a file. The outer `None` when it is
+    /// wrong, the inner when there is none.
+    pub(super) fn secret(
+        &mut self,
+        keys: [&'static str; 2],
+        given: &Option<String>,
+        in_file: &Option<String>,
+        path: &Path,
+    ) -> Option<Option<String>> {
+        let [own, file] = keys.map(|key| path.key(key));
+        let (key, secret) = match (given, in_file) {
             (None, None) => {
-                let wrong = ["secret", "secret_file"].map(|key| self.findings.has(&path.key(key)));
+                let wrong = [own, file].map(|key| self.findings.has(&key));
                 return if wrong.contains(&true) { None } else { Some(None) };
             }
             (Some(_), Some(_)) => {
-                let message = "there is `secret` as well";
+                let message = format!("there is `{}` as well", keys[0]);
                 let help = "keep one of the two".to_owned();
-                self.findings.error(&path.key("secret_file"), message, Some(help));
+                self.findings.error(&file, message, Some(help));
                 return None;
             }
-            (Some(secret), None) => (path.key("secret"), secret.clone()),
-            (None, Some(file)) => {
-                let key = path.key("secret_file");
-                let (_, content) = self.content(file, &key)?;
-                (key, content.trim().to_owned())
+            (Some(secret), None) => (own, secret.clone()),
+            (None, Some(name)) => {
+                let (_, content) = self.content(name, &file)?;
+                (file, content.trim().to_owned())
             }
         };
         if secret.len() < SHORTEST_SECRET {

@@ -1,0 +1,190 @@
+//! `levada purge`: tells a node, and through it its cluster, what must not be served any more.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{ArgGroup, Args};
+use levada::config;
+use serde_json::{Value as Json, json};
+
+use super::{Verdict, ask};
+
+/// Purges what is stored, on every node of the cluster.
+///
+/// By default as if it had never been stored; with --soft it becomes stale, and the origin is asked
+/// whether it still holds. The node that is told tells the others and reports who has confirmed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("what").required(true).args(["urls", "prefix", "tag", "all"])))]
+#[command(group(ArgGroup::new("node").required(true).args(["config", "admin"])))]
+pub(crate) struct PurgeArgs {
+    /// URLs, with scheme and host as clients ask for them.
+    #[arg(value_name = "URL")]
+    urls: Vec<String>,
+    /// Everything that begins with this URL.
+    #[arg(long, value_name = "URL")]
+    prefix: Vec<String>,
+    /// Everything that the origin has given this tag.
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// Everything.
+    #[arg(long)]
+    all: bool,
+    /// Confines --tag and --all to the site of this host.
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["urls", "prefix"])]
+    site: Option<String>,
+    /// Makes stale instead.
+    #[arg(long)]
+    soft: bool,
+    /// The configuration file of a running node: it has the admin address and the token.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The admin address of a running node.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// A file with the token, where the node asks for one.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Prints the node's report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Purges.
+///
+/// # Errors
+/// When the node cannot be asked, or refuses.
+pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<Verdict> {
+    let (admin, token) = node(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The timer needs the runtime that it is made in.
+    let asking =
+        async { ask::post(admin, "/purge", &order(args), token.as_deref(), PATIENCE).await };
+    let body = runtime.block_on(asking)?;
+    let report: Json = serde_json::from_slice(&body)
+        .with_context(|| format!("{admin} is no node's admin address"))?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &report)?;
+    }
+    Ok(if report["confirmed"] == true { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+/// Where to ask, and with which token.
+fn node(args: &PurgeArgs) -> anyhow::Result<(SocketAddr, Option<String>)> {
+    let mut token = std::env::var(TOKEN_VARIABLE).ok();
+    let mut admin = args.admin;
+    if let Some(file) = &args.config {
+        let unreadable = || format!("cannot read {}", file.display());
+        let checked = config::load(file).with_context(unreadable)?;
+        let Some(settings) = checked.settings else {
+            bail!("{} cannot be used:\n{}", file.display(), checked.report);
+        };
+        admin = settings.admin;
+        token = settings.purge.token.or(token);
+    }
+    if let Some(file) = &args.token_file {
+        token = Some(read_token(file)?);
+    }
+    let admin = admin.context("the node has no admin address: set `listen` in [admin]")?;
+    Ok((admin, token))
+}
+
+fn read_token(file: &Path) -> anyhow::Result<String> {
+    let content = std::fs::read_to_string(file);
+    let content = content.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(content.trim().to_owned())
+}
+
+fn order(args: &PurgeArgs) -> Json {
+    let PurgeArgs { urls, prefix, tag, all, site, soft, .. } = args;
+    let mut order = json!({ "soft": soft });
+    for (key, list) in [("url", urls), ("prefix", prefix), ("tag", tag)] {
+        if !list.is_empty() {
+            order[key] = json!(list);
+        }
+    }
+    if *all {
+        order["all"] = json!(true);
+    }
+    if let Some(site) = site {
+        order["site"] = json!(site);
+    }
+    order
+}
+
+fn print(out: &mut impl Write, report: &Json) -> io::Result<()> {
+    let word = |value: &Json| value.as_str().unwrap_or("-").to_owned();
+    let nodes = report["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let width = nodes.iter().map(|node| word(&node["node"]).len()).max().unwrap_or(0);
+    for node in nodes {
+        let result = match word(&node["result"]).as_str() {
+            "confirmed" => "purged".to_owned(),
+            "timed_out" => "does not answer".to_owned(),
+            other => other.to_owned(),
+        };
+        write!(out, "{:width$}  {result}", word(&node["node"]))?;
+        if let Some(detail) = node["detail"].as_str() {
+            write!(out, ": {detail}")?;
+        }
+        if node["pending"] == true {
+            write!(out, "; will be told when it is back")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Longer than a node waits for its peers.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+const TOKEN_VARIABLE: &str = "LEVADA_PURGE_TOKEN";
+
+const EXAMPLES: &str = "\
+Examples:
+  levada purge http://www.example.com/logo.png -c levada.toml
+  levada purge --prefix http://www.example.com/img/ --soft -c levada.toml
+  levada purge --tag product-17 --tag frontpage --admin 127.0.0.1:9180
+  levada purge --all --site www.example.com -c levada.toml --json | jq .nodes
+
+The token, where the node asks for one, comes from the configuration, from --token-file, or
+from the environment variable LEVADA_PURGE_TOKEN.
+
+Exit codes:
+  0  every node has confirmed
+  1  some have not yet: the report says which
+  2  nothing was purged: wrong arguments, no such site, a wrong token, the node does not answer";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_line_for_each_node() {
+        let report = json!({
+            "confirmed": false,
+            "nodes": [
+                {"node": "a", "result": "confirmed"},
+                {"node": "edge-2", "result": "unreachable", "detail": "no route", "pending": true},
+                {"node": "c", "result": "refused", "detail": "it answered 403 Forbidden"},
+            ],
+        });
+        let mut out = Vec::new();
+        print(&mut out, &report).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "a       purged
+edge-2  unreachable: no route; will be told when it is back
+c       refused: it answered 403 Forbidden
+"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! `levada purge` as a user runs it, against a node as a user runs it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+const TOKEN: &str = "a token of some length";
+
+/// A node that ends with the test.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that is free now.
+fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Writes a configuration and starts the node that it describes; its only peer is away.
+fn start(directory: &Path, admin: u16, with_peer: bool) -> Node {
+    std::fs::write(directory.join("token"), format!("{TOKEN}\n")).unwrap();
+    let mut text = format!(
+        r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:0"
+[admin]
+listen = "127.0.0.1:{admin}"
+[purge]
+token_file = "token"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9"
+"#
+    );
+    if with_peer {
+        text += &format!(
+            r#"
+[peering]
+listen = "127.0.0.1:{}"
+secret = "0123456789abcdef"
+[[peer]]
+name = "a"
+address = "127.0.0.1:9"
+[[peer]]
+name = "b"
+address = "127.0.0.1:10"
+"#,
+            free()
+        );
+    }
+    std::fs::write(directory.join("levada.toml"), text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.args(["run", "--stop-with-stdin", "-c"]).arg(directory.join("levada.toml"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut node = Node(command.spawn().unwrap());
+    let mut log = BufReader::new(node.0.stderr.take().unwrap()).lines();
+    let ready = log.any(|line| line.unwrap().contains("ready"));
+    assert!(ready, "the node starts");
+    // Somebody has to read on, or the node's log would block it.
+    std::thread::spawn(move || log.for_each(drop));
+    node
+}
+
+fn purge(options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.arg("purge").args(options).env_remove("LEVADA_PURGE_TOKEN").output().unwrap()
+}
+
+fn refused(options: &[&str], why: &str) {
+    let output = purge(options);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{options:?}: {error}");
+    assert!(error.contains(why), "{options:?}: {error}");
+}
+
+#[test]
+fn a_node_is_told_and_its_report_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let admin = free();
+    let _node = start(directory.path(), admin, false);
+    let file = directory.path().join("levada.toml");
+    let file = file.to_str().unwrap();
+    for what in [
+        &["http://www.example.com/a", "http://www.example.com/b"][..],
+        &["--prefix", "http://www.example.com/"],
+        &["--tag", "t", "--tag", "u", "--site", "www.example.com"],
+        &["--all", "--soft"],
+    ] {
+        let output = purge(&[what, &["-c", file]].concat());
+        assert_eq!(output.status.code(), Some(0), "{what:?}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "a  purged\n");
+    }
+    let output = purge(&["--all", "-c", file, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["purged"], &report["confirmed"]), (&"all".into(), &true.into()));
+
+    let address = format!("127.0.0.1:{admin}");
+    let token = directory.path().join("token");
+    let token = token.to_str().unwrap();
+    let output = purge(&["--all", "--admin", &address, "--token-file", token]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    refused(&["--all", "--admin", &address], "needs the token");
+    refused(&["http://else.example/", "-c", file], "no site answers to the host");
+    refused(&["/a", "-c", file], "no absolute URL");
+}
+
+#[test]
+fn a_peer_that_is_away_shows_in_report_and_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let _node = start(directory.path(), free(), true);
+    let file = directory.path().join("levada.toml");
+    let output = purge(&["--all", "-c", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.starts_with("a  purged\nb  unreachable: "), "{report}");
+    assert!(report.ends_with("; will be told when it is back\n"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_said() {
+    let admin = ["--admin", "127.0.0.1:1"];
+    for what in [
+        &[][..],
+        &["http://a.example/", "--all"],
+        &["--tag", "t", "--prefix", "http://a.example/"],
+        &["http://a.example/", "--site", "a.example"],
+    ] {
+        assert_eq!(purge(&[what, &admin].concat()).status.code(), Some(2), "{what:?}");
+    }
+    assert_eq!(purge(&["--all"]).status.code(), Some(2), "no node");
+    refused(&["--all", "--admin", "127.0.0.1:1"], "no node listens for operators on 127.0.0.1:1");
+    refused(&["--all", "-c", "/nonexistent.toml"], "cannot read /nonexistent.toml");
+    let with_file = ["--all", "--admin", "127.0.0.1:1", "--token-file", "/nonexistent"];
+    refused(&with_file, "cannot read /nonexistent");
+}
