@@ -136,6 +136,13 @@ impl Parts {
         &self.ranges[..self.count]
     }
 
+    /// From the first byte of any part to the last of any, one past it.
+    pub fn span(&self) -> (u64, u64) {
+        let parts = self.as_slice();
+        let first = parts.iter().map(|part| part.start).min().unwrap_or(0);
+        (first, parts.iter().map(|part| part.end).max().unwrap_or(0))
+    }
+
     /// Adds a range, melting it with those that it overlaps or touches. What grew may then touch
     /// another part, so it is taken out and tried again.
     fn add(&mut self, mut range: Range<u64>) {

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -16,7 +16,14 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
-    fill::Reader, guard::Exchange, pace::Paced, passage::Passage, store::Object, upstream::Lease,
+    blocks::BlockReader,
+    fill::{End, Read, Reader},
+    guard::Exchange,
+    pace::Paced,
+    partial::{Cursor, Script},
+    passage::Passage,
+    store::Object,
+    upstream::Lease,
 };
 
 /// An error that ends a body early: hyper then cuts the connection, so that the client can tell.
@@ -30,8 +37,10 @@ pub(crate) enum BodyError {
     Client(hyper::Error),
     #[error("the client sent nothing for too long")]
     ClientStalled,
-    #[error("the fill of this object failed")]
+    #[error("the fetch of this object failed")]
     Fill,
+    #[error("the rest of this object cannot be had any more")]
+    Gone,
 }
 
 /// The body of a request on its way to a server.
@@ -166,10 +175,18 @@ pub(crate) enum Source {
         object: Arc<Object>,
         next: usize,
     },
-    /// An object that is being fetched.
+    /// An object that is being fetched, from its beginning.
     Filling(Reader),
+    /// Parts of an object, or one that is kept in blocks.
+    Script(Box<Script>),
     /// A server's body, passed through.
     Upstream(Relay),
+}
+
+impl From<Script> for Source {
+    fn from(script: Script) -> Self {
+        Self::Script(Box::new(script))
+    }
 }
 
 /// A server's body with the connection that it arrives on.
@@ -308,7 +325,18 @@ impl Source {
                 *next += 1;
                 Poll::Ready(segment.map(|s| Ok(Frame::data(s))))
             }
-            Self::Filling(reader) => reader.poll(cx).map(|piece| piece.map(|p| p.map(Frame::data))),
+            Self::Filling(reader) => match ready!(reader.poll(cx)) {
+                Read::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                Read::End(End::Whole) => Poll::Ready(None),
+                Read::End(End::Broken) => Poll::Ready(Some(Err(BodyError::Fill))),
+                Read::End(End::Continued(blocked)) => {
+                    let position = reader.position();
+                    let cursor = Cursor::Blocks(BlockReader::new(blocked, u64::MAX));
+                    *self = Self::Script(Box::new(Script::from(position, None, cursor)));
+                    self.poll(cx)
+                }
+            },
+            Self::Script(script) => script.poll(cx).map(|piece| piece.map(|p| p.map(Frame::data))),
             Self::Upstream(relay) => relay.poll(cx),
         }
     }
@@ -319,6 +347,7 @@ impl Source {
             Self::Text(text) => text.is_empty(),
             Self::Stored { object, next } => *next >= object.body().len(),
             Self::Filling(reader) => reader.is_ended(),
+            Self::Script(script) => script.left() == Some(0),
             Self::Upstream(relay) => relay.is_end_stream(),
         }
     }
@@ -330,6 +359,9 @@ impl Source {
             Self::Stored { object, next: 0 } => SizeHint::with_exact(object.len()),
             Self::Stored { .. } => SizeHint::default(),
             Self::Filling(reader) => reader.size_hint(),
+            Self::Script(script) => {
+                script.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
             Self::Upstream(relay) => relay.size_hint(),
         }
     }

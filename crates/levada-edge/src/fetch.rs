@@ -4,24 +4,25 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, response};
 use levada_cache::{
-    Exchange as Judged, NoStore, RequestDirectives, Storable, Trouble, Validators, is_error,
-    make_conditional, may_store, serve_instead_of_error, strip_fields, strip_response,
-    update_stored,
+    ContentRange, Exchange as Judged, NoStore, RequestDirectives, Storable, Trouble, Validators,
+    is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
+    strip_response, update_stored,
 };
 use levada_types::Key;
 
 use crate::{
+    blocks::{self, Blocked, Long, Running},
     body::{Relay, RequestBody},
     clock,
     failure::Failure,
-    fill::{Passed, Writer},
+    fill::{End, Passed, Writer},
     forward,
     lookup::Order,
     node::Node,
     pipeline::Errand,
     purge::{Flight, Label},
     sites::Site,
-    store::{Object, StoredHead},
+    store::{Blocks, Object, StoredHead},
     upstream::{Exchange, Head},
 };
 
@@ -42,6 +43,8 @@ pub(crate) struct Fetch {
     pub(crate) stored: Option<Arc<Object>>,
     /// What the client that leads asked of caches.
     pub(crate) directives: RequestDirectives,
+    /// The block to begin with, when only parts are wanted.
+    pub(crate) part: Option<u64>,
     /// Since when: purges that come later win.
     pub(crate) flight: Flight,
 }
@@ -51,13 +54,17 @@ const DRAINED: usize = 64 << 10;
 
 impl Fetch {
     pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order, flight: Flight) -> Self {
-        let Order { key, stored, directives, .. } = order;
+        let Order { key, stored, directives, part, .. } = order;
         let asked = &errand.asked;
         let mut head = forward::onward(node, errand, errand.parts.headers.clone());
         let none = HeaderMap::new();
         let validators = stored.as_ref().map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
-        head.headers.remove(header::RANGE);
+        if let Some(number) = part {
+            let block = node.settings.cache.block;
+            let first = number.saturating_mul(block);
+            head.headers.insert(header::RANGE, blocks::range_value(first, first + block));
+        }
         head.method = Method::GET;
         Self {
             node: node.clone(),
@@ -69,6 +76,7 @@ impl Fetch {
             asked: errand.parts.headers.clone(),
             stored,
             directives,
+            part,
             flight,
         }
     }
@@ -98,12 +106,22 @@ impl Fetch {
         }
         let verdict = self.judge(head.status, &head.headers, requested, received);
         strip_response(&mut head.headers);
-        match verdict {
+        match self.part {
+            Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
+                return self.receive_part(number, head, relay, verdict, received, writer).await;
+            }
+            // The origin has no parts of it to give.
+            Some(_) if head.status == StatusCode::OK => self.node.remember_no_parts(self.key),
+            _ => {}
+        }
+        let too_large = content_length(&head.headers)
+            .is_some_and(|length| length > self.node.settings.cache.max_object);
+        match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
             Ok(storable) => {
                 self.node.unstorable.forget(self.fill_key);
                 writer.keep_for_leader(named(&head.headers, &storable.strip));
                 let head = self.stored_head(head, storable, received);
-                self.store(head, relay, writer).await;
+                self.receive(Arc::new(head), relay, writer).await;
             }
             Err(reason) => {
                 // Whatever was stored for this URI has been superseded, except by an error of the
@@ -141,12 +159,8 @@ impl Fetch {
             requested,
             received,
         };
-        let storable =
-            may_store(&exchange, &self.site.rules).map_err(levada_cache::NoStore::as_str)?;
-        match content_length(headers) {
-            Some(length) if length > self.node.settings.cache.max_object => Err("too-large"),
-            _ => Ok(storable),
-        }
+        let judge = if status == StatusCode::PARTIAL_CONTENT { may_store_part } else { may_store };
+        judge(&exchange, &self.site.rules).map_err(NoStore::as_str)
     }
 
     fn stored_head(
@@ -173,30 +187,83 @@ impl Fetch {
     }
 
     /// Lets the object grow under the eyes of its readers, then keeps it.
-    async fn store(self, head: StoredHead, mut relay: Relay, mut writer: Writer) {
+    async fn receive(self, head: Arc<StoredHead>, mut relay: Relay, mut writer: Writer) {
+        let block = self.node.settings.cache.block;
         let length = match head.status {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
-        let head = Arc::new(head);
-        writer.share(head.clone(), length);
+        let mut long = None;
+        if length.is_some_and(|length| length > block) {
+            let (blocked, running) = self.whole(&head, length);
+            writer.blocked(blocked.clone());
+            long = Some(Long::begin(blocked, running));
+        } else {
+            writer.share(head.clone(), length);
+        }
         while let Some(frame) = relay.next().await {
-            // Dropping the writer says that the fetch has failed.
+            // Dropping the writers says that the fetch has failed.
             let Ok(frame) = frame else {
                 tracing::info!(uri = self.identity, "the origin's body broke off");
-                return;
+                return self.salvage(&head, long, length);
             };
-            let Ok(piece) = frame.into_data() else { continue };
+            let Ok(mut piece) = frame.into_data() else { continue };
             self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
-            if !writer.push(piece).await {
-                return;
+            if long.is_none() {
+                let room = usize::try_from(block - writer.written()).unwrap_or(usize::MAX);
+                writer.push(piece.split_to(piece.len().min(room)));
+                if piece.is_empty() {
+                    continue;
+                }
+                let (blocked, running) = self.whole(&head, None);
+                let Ok(after) = Long::after(writer.fill(), blocked, running).await else { return };
+                long = Some(after);
+            }
+            if let Some(long) = &mut long {
+                let Ok(()) = long.push(piece).await else { return };
+                if !long.kept() {
+                    writer.close_door();
+                }
             }
         }
-        if let Some((pieces, bytes)) = writer.complete() {
-            let head = StoredHead::clone(&head);
-            let object = Object::new(&self.identity, head, &self.node.via, pieces.iter(), bytes);
-            self.keep(Arc::new(object));
+        let written = long.as_ref().map_or_else(|| writer.written(), Long::written);
+        if length.is_some_and(|length| length != written) {
+            tracing::info!(uri = self.identity, "the origin's body is not as long as it said");
+            return;
         }
+        match long {
+            None => {
+                let pieces = writer.fill().pieces();
+                let head = StoredHead::clone(&head);
+                let via = &self.node.via;
+                let object = Object::new(&self.identity, head, via, pieces.iter(), written);
+                let object = Arc::new(object);
+                self.keep(object.clone());
+                writer.fill().end(End::Whole, Some(object.body()));
+            }
+            Some(long) => {
+                let version = long.version();
+                if let Some(length) = long.finish() {
+                    self.put_blocked(&head, version, length);
+                }
+            }
+        }
+    }
+
+    /// What has come of a long body before it broke off is kept, if the rest can be asked for.
+    fn salvage(&self, head: &StoredHead, long: Option<Long>, length: Option<u64>) {
+        if let (Some(long), Some(length)) = (long, length)
+            && long.resumable()
+        {
+            self.put_blocked(head, long.version(), length);
+        }
+    }
+
+    fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) {
+        let block = self.node.settings.cache.block;
+        let blocks = Blocks { version, block, length };
+        let object = Object::blocked(&self.identity, head.clone(), &self.node.via, blocks);
+        self.keep(Arc::new(object));
     }
 
     /// Stores an object, unless it was purged while it was fetched.
@@ -204,6 +271,68 @@ impl Fetch {
         if self.node.purges.may_keep(&object) {
             self.node.store.put(self.key, object);
         }
+    }
+
+    /// A body that is being fetched as a whole, block by block.
+    fn whole(&self, head: &Arc<StoredHead>, length: Option<u64>) -> (Arc<Blocked>, Arc<Running>) {
+        let running = Running::new();
+        let blocked = self.blocked(head.clone(), length, Some(running.clone()));
+        (Arc::new(blocked), running)
+    }
+
+    fn blocked(
+        &self,
+        head: Arc<StoredHead>,
+        length: Option<u64>,
+        running: Option<Arc<Running>>,
+    ) -> Blocked {
+        let known_partless = self.node.no_parts.holds(self.key, self.node.clock.now());
+        let request = (!known_partless).then(|| blocks::part_request(&self.head, &head)).flatten();
+        Blocked {
+            node: self.node.clone(),
+            site: self.site.clone(),
+            key: self.key,
+            identity: self.identity.as_str().into(),
+            head,
+            version: blocks::new_version(),
+            block: self.node.settings.cache.block,
+            length,
+            request,
+            running,
+        }
+    }
+
+    /// A 206 to the request for a block: the whole, if there is no more of it, or the first block of
+    /// many. Parts that could be mixed up with those of another representation are of no use.
+    async fn receive_part(
+        self,
+        number: u64,
+        mut head: response::Parts,
+        relay: Relay,
+        verdict: Result<Storable, &'static str>,
+        received: SystemTime,
+        writer: Writer,
+    ) {
+        let told = head.headers.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+        let (Ok(storable), Some(ContentRange { range: Some(range), length: Some(length) })) =
+            (verdict, told)
+        else {
+            self.node.remember_no_parts(self.key);
+            return writer.dismiss();
+        };
+        head.status = StatusCode::OK;
+        blocks::as_whole(&mut head.headers, length);
+        let head = Arc::new(self.stored_head(head, storable, received));
+        if range == (0..length) && length <= self.node.settings.cache.block {
+            return self.receive(head, relay, writer).await;
+        }
+        let blocked = Arc::new(self.blocked(head.clone(), Some(length), None));
+        if blocked.request.is_none() || range != blocked.span(number) {
+            self.node.remember_no_parts(self.key);
+            return writer.dismiss();
+        }
+        self.put_blocked(&head, blocked.version, length);
+        blocked.first(number, relay, writer).await;
     }
 
     /// A 304: the stored response lives on under renewed fields (RFC 9111 Sec. 4.3.4).

@@ -1,20 +1,24 @@
-//! One fetch per object: whoever asks for it meanwhile streams from the growing copy.
+//! One fetch for many: whoever asks meanwhile streams from the growing copy.
 //!
-//! The first to miss leads: a task of its own fetches the object, so that a client's abort does not
-//! end what others read. Everyone, the leader's client included, awaits the [`Verdict`] on the head
-//! and then reads pieces at its own speed. A fetch that fails is never mistaken for the end of a body:
-//! its readers get an error, and their connections are cut.
+//! The first to miss leads: a task of its own fetches, so that a client's abort does not end what
+//! others read. Everyone, the leader's client included, awaits the [`Verdict`] on the head and then
+//! reads at its own speed. A fetch that fails is never mistaken for the end of a body: its readers get
+//! an error, and their connections are cut.
 //!
 //! ```text
-//!   join ── Leader ──> spawn run ──> head ──┬─ Share: pieces appended, readers woken
-//!     └── Follower ─────────────────────────┼─ Alone: not to be shared; the leader passes it on,
-//!                                           │         followers fetch for themselves
-//!                                           ├─ Renewed: a validation said 304
-//!                                           └─ Failed
+//!   join ── leader ──> spawn fetch ──> head ──┬─ Share: pieces appended, readers woken
+//!     └── follower ───────────────────────────┼─ Blocked: read block by block, each a fill of its own
+//!                                             ├─ Alone: not to be shared; the leader passes it on,
+//!                                             │         followers fetch for themselves
+//!                                             ├─ Renewed: a validation said 304
+//!                                             └─ Failed
 //! ```
+//!
+//! A fill holds one block of body at most (`cache.block`); what is longer goes on in
+//! [`crate::blocks`].
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,27 +31,25 @@ use http::HeaderMap;
 use http_body::SizeHint;
 use levada_types::Key;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
-    body::{BodyError, Relay},
+    blocks::Blocked,
+    body::Relay,
     failure::Failure,
     forward::Failed,
     purge::{Flight, Label, Purges},
     store::{Object, StoredHead},
 };
 
-/// How far the fetch may run ahead of the slowest reader once an object has turned out too large to
-/// keep.
-const WINDOW: usize = 1 << 20;
-
 /// All fetches under way.
 pub(crate) struct Fills {
     table: Mutex<HashMap<Key, Arc<Fill>>>,
-    /// Bytes of unfinished objects, over all fills.
+    /// Bytes of unfinished blocks, over all fills.
     held: AtomicU64,
-    /// How many of them there may be; what grows beyond is streamed instead of kept.
+    /// Beyond it no further block of a long body is begun.
     bound: u64,
-    max_object: u64,
+    freed: Notify,
     purges: Arc<Purges>,
 }
 
@@ -68,23 +70,24 @@ struct State {
     alone: Option<Passed>,
     /// Fields that only the leader may have.
     own: HeaderMap,
-    pieces: VecDeque<Bytes>,
-    /// The number of the first piece that is still held.
-    first: usize,
+    /// Where each piece starts, and the piece.
+    pieces: Vec<(u64, Bytes)>,
     bytes: u64,
-    /// Bytes in `pieces`; less than `bytes` once the object is only streamed.
-    held: usize,
-    /// Too large to keep: pieces go when every reader has them, nobody may join.
-    streamed: bool,
-    end: Option<Result<(), ()>>,
-    readers: HashMap<u64, ReaderState>,
+    /// Bytes in `pieces` that are no store's yet.
+    held: u64,
+    end: Option<End>,
+    waiting: HashMap<u64, Waker>,
     next_reader: u64,
-    writer: Option<Waker>,
 }
 
-struct ReaderState {
-    position: usize,
-    waker: Option<Waker>,
+/// How a fill has ended.
+#[derive(Clone)]
+pub(crate) enum End {
+    /// The body is complete.
+    Whole,
+    /// The block is full and the body goes on.
+    Continued(Arc<Blocked>),
+    Broken,
 }
 
 /// What has become of a fetch, as soon as the head has arrived.
@@ -92,7 +95,9 @@ struct ReaderState {
 pub(crate) enum Verdict {
     /// It may be stored and shared; `length` where the head tells it.
     Share { head: Arc<StoredHead>, length: Option<u64> },
-    /// It may not: everyone needs an own response.
+    /// It is longer than a block, or only a part was asked for: it is read block by block.
+    Blocked(Arc<Blocked>),
+    /// It may not be shared: everyone needs an own response.
     Alone,
     /// The stored object is still good.
     Renewed(Arc<Object>),
@@ -105,6 +110,7 @@ impl Verdict {
     pub(crate) fn label(&self) -> Option<&Label> {
         match self {
             Self::Share { head, .. } => Some(&head.label),
+            Self::Blocked(blocked) => Some(&blocked.head.label),
             Self::Renewed(object) => Some(&object.head.label),
             Self::Alone | Self::Failed(_) => None,
         }
@@ -119,8 +125,7 @@ pub(crate) struct Passed {
     pub(crate) reason: &'static str,
 }
 
-/// A caller's part in a fetch. Its reader is there before the first byte, so that nothing it needs is
-/// let go.
+/// A caller's part in a fetch.
 pub(crate) struct Part {
     pub(crate) reader: Reader,
     /// For the caller who must start the fetch, by [`Writer::new`] in a task of its own.
@@ -128,12 +133,13 @@ pub(crate) struct Part {
 }
 
 impl Fills {
-    pub(crate) fn new(max_object: u64, bound: u64, purges: Arc<Purges>) -> Arc<Self> {
+    /// `bound` in bytes of unfinished blocks.
+    pub(crate) fn new(bound: u64, purges: Arc<Purges>) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
             held: AtomicU64::new(0),
             bound,
-            max_object,
+            freed: Notify::new(),
             purges,
         })
     }
@@ -159,22 +165,43 @@ impl Fills {
     /// A fetch that nobody finds by its key.
     pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Part {
         let flight = self.purges.begin();
-        let fill = Arc::new(Fill {
-            key,
-            identity: identity.into(),
-            label: Label::new(site, flight.born()),
-            fills: Arc::downgrade(self),
-            state: Mutex::default(),
-        });
+        let fill = self.fill(key, identity, Label::new(site, flight.born()));
         Part { reader: fill.reader(), flight: Some(flight) }
     }
 
-    /// Objects being fetched.
+    /// A block of a body that is being fetched as a whole: purges go by that body's head.
+    pub(crate) fn block(self: &Arc<Self>, key: Key, identity: &str) -> Arc<Fill> {
+        self.fill(key, identity, Label::new(0, 0))
+    }
+
+    fn fill(self: &Arc<Self>, key: Key, identity: &str, label: Label) -> Arc<Fill> {
+        Arc::new(Fill {
+            key,
+            identity: identity.into(),
+            label,
+            fills: Arc::downgrade(self),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Waits until another block may be begun. Blocks that were begun never wait, so that there is
+    /// room again in time.
+    pub(crate) async fn room(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.held.load(Relaxed) <= self.bound {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Objects and blocks being fetched.
     pub(crate) fn len(&self) -> usize {
         self.table.lock().len()
     }
 
-    /// Bytes of unfinished objects.
+    /// Bytes of unfinished blocks.
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Relaxed)
     }
@@ -197,12 +224,71 @@ impl Fill {
         purges.may_join(known.unwrap_or(&self.label), &self.identity)
     }
 
-    fn reader(self: &Arc<Self>) -> Reader {
+    pub(crate) fn reader(self: &Arc<Self>) -> Reader {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
-        state.readers.insert(id, ReaderState { position: 0, waker: None });
-        Reader { fill: self.clone(), id, next: 0, length: None, read: 0 }
+        Reader { fill: self.clone(), id, position: 0, length: None }
+    }
+
+    /// The pieces so far.
+    pub(crate) fn pieces(&self) -> Vec<Bytes> {
+        self.state.lock().pieces.iter().map(|(_, piece)| piece.clone()).collect()
+    }
+
+    /// The body has ended, or goes on elsewhere. `stored`, the same bytes as a store keeps them,
+    /// takes the place of the pieces: what comes from the network in pieces holds on to more.
+    pub(crate) fn end(&self, end: End, stored: Option<&[Bytes]>) {
+        let mut state = self.state.lock();
+        if let Some(stored) = stored {
+            let mut start = 0;
+            state.pieces.clear();
+            for segment in stored {
+                state.pieces.push((start, segment.clone()));
+                start += segment.len() as u64;
+            }
+            let held = std::mem::take(&mut state.held);
+            self.release(held);
+        }
+        state.end.get_or_insert(end);
+        state.wake_readers();
+    }
+
+    fn append(&self, piece: Bytes) {
+        let len = piece.len() as u64;
+        let mut state = self.state.lock();
+        let start = state.bytes;
+        state.pieces.push((start, piece));
+        state.bytes += len;
+        state.held += len;
+        state.wake_readers();
+        if let Some(fills) = self.fills.upgrade() {
+            fills.held.fetch_add(len, Relaxed);
+        }
+    }
+
+    fn leave_table(self: &Arc<Self>) {
+        let Some(fills) = self.fills.upgrade() else { return };
+        let mut table = fills.table.lock();
+        if table.get(&self.key).is_some_and(|fill| Arc::ptr_eq(fill, self)) {
+            table.remove(&self.key);
+        }
+    }
+
+    fn release(&self, bytes: u64) {
+        if let Some(fills) = self.fills.upgrade()
+            && bytes > 0
+        {
+            fills.held.fetch_sub(bytes, Relaxed);
+            fills.freed.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        let held = self.state.get_mut().held;
+        self.release(held);
     }
 }
 
@@ -217,9 +303,18 @@ impl Writer {
         Self { fill, settled: false }
     }
 
+    pub(crate) fn fill(&self) -> &Arc<Fill> {
+        &self.fill
+    }
+
     /// The head has arrived and may be shared.
     pub(crate) fn share(&mut self, head: Arc<StoredHead>, length: Option<u64>) {
         self.settle(Verdict::Share { head, length });
+    }
+
+    /// The body is read block by block.
+    pub(crate) fn blocked(&mut self, blocked: Arc<Blocked>) {
+        self.settle(Verdict::Blocked(blocked));
     }
 
     /// Fields that are the leader's alone, of a response that is to be shared without them.
@@ -231,6 +326,12 @@ impl Writer {
     pub(crate) fn pass(mut self, passed: Passed) {
         self.fill.leave_table();
         self.fill.state.lock().alone = Some(passed);
+        self.settle(Verdict::Alone);
+    }
+
+    /// The response is of no use to anyone: everyone asks for itself.
+    pub(crate) fn dismiss(mut self) {
+        self.fill.leave_table();
         self.settle(Verdict::Alone);
     }
 
@@ -246,24 +347,21 @@ impl Writer {
         self.settle(Verdict::Failed(failed));
     }
 
-    /// Adds a piece of body, and waits for the readers if the object is only streamed. False when
-    /// nobody wants it any more.
-    pub(crate) async fn push(&self, piece: Bytes) -> bool {
-        if piece.is_empty() {
-            return true;
-        }
-        self.fill.append(piece);
-        std::future::poll_fn(|cx| self.fill.poll_room(cx)).await
+    /// Nobody may join any more.
+    pub(crate) fn close_door(&self) {
+        self.fill.leave_table();
     }
 
-    /// The body is complete. Returns its pieces, unless it was too large to keep.
-    pub(crate) fn complete(&mut self) -> Option<(Vec<Bytes>, u64)> {
-        let mut state = self.fill.state.lock();
-        let whole =
-            (!state.streamed).then(|| (state.pieces.iter().cloned().collect(), state.bytes));
-        state.end = Some(Ok(()));
-        state.wake_readers();
-        whole
+    /// Bytes that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.fill.state.lock().bytes
+    }
+
+    /// Adds a piece of body.
+    pub(crate) fn push(&self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.fill.append(piece);
+        }
     }
 
     fn settle(&mut self, verdict: Verdict) {
@@ -282,102 +380,30 @@ impl Drop for Writer {
             self.settle(Verdict::Failed(Failure::NoResponse.into()));
         }
         self.fill.leave_table();
-        let mut state = self.fill.state.lock();
-        if state.end.is_none() {
-            state.end = Some(Err(()));
-            state.wake_readers();
-        }
-    }
-}
-
-impl Fill {
-    fn leave_table(self: &Arc<Self>) {
-        let Some(fills) = self.fills.upgrade() else { return };
-        let mut table = fills.table.lock();
-        if table.get(&self.key).is_some_and(|fill| Arc::ptr_eq(fill, self)) {
-            table.remove(&self.key);
-        }
-    }
-
-    fn append(self: &Arc<Self>, piece: Bytes) {
-        let Some(fills) = self.fills.upgrade() else { return };
-        let mut state = self.state.lock();
-        let len = piece.len() as u64;
-        state.bytes += len;
-        state.held += piece.len();
-        state.pieces.push_back(piece);
-        let held = fills.held.fetch_add(len, Relaxed) + len;
-        let stream = !state.streamed && (state.bytes > fills.max_object || held > fills.bound);
-        state.streamed |= stream;
-        state.wake_readers();
-        drop(state);
-        if stream {
-            self.leave_table();
-        }
-    }
-
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut state = self.state.lock();
-        if !state.streamed {
-            return Poll::Ready(true);
-        }
-        self.forget_read(&mut state);
-        if state.readers.is_empty() {
-            return Poll::Ready(false);
-        }
-        if state.held <= WINDOW {
-            return Poll::Ready(true);
-        }
-        state.writer = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    /// Drops the pieces that every reader has.
-    fn forget_read(&self, state: &mut State) {
-        let slowest = state.readers.values().map(|r| r.position).min();
-        let slowest = slowest.unwrap_or(state.first + state.pieces.len());
-        let mut freed = 0;
-        while state.first < slowest {
-            let Some(piece) = state.pieces.pop_front() else { break };
-            state.first += 1;
-            freed += piece.len();
-        }
-        state.held -= freed;
-        self.release(freed as u64);
-    }
-
-    fn release(&self, bytes: u64) {
-        if let Some(fills) = self.fills.upgrade() {
-            fills.held.fetch_sub(bytes, Relaxed);
-        }
-    }
-}
-
-impl Drop for Fill {
-    fn drop(&mut self) {
-        let held = self.state.get_mut().held as u64;
-        self.release(held);
+        self.fill.end(End::Broken, None);
     }
 }
 
 impl State {
     fn wake_readers(&mut self) {
-        for reader in self.readers.values_mut() {
-            if let Some(waker) = reader.waker.take() {
-                waker.wake();
-            }
+        for (_, waker) in self.waiting.drain() {
+            waker.wake();
         }
     }
 }
 
-/// Reads a growing object from its beginning.
+/// Reads a growing body at its own speed.
 pub(crate) struct Reader {
     fill: Arc<Fill>,
     id: u64,
-    next: usize,
+    position: u64,
     length: Option<u64>,
-    /// Bytes that were read.
-    read: u64,
+}
+
+/// What a reader gets.
+pub(crate) enum Read {
+    Piece(Bytes),
+    End(End),
 }
 
 impl Reader {
@@ -388,15 +414,12 @@ impl Reader {
     /// Awaits what becomes of the fetch.
     pub(crate) async fn verdict(&self) -> Verdict {
         std::future::poll_fn(|cx| {
-            let mut guard = self.fill.state.lock();
-            let state = &mut *guard;
+            let mut state = self.fill.state.lock();
             match &state.verdict {
                 Some(verdict) => Poll::Ready(verdict.clone()),
                 None => {
                     // Its own place, which goes when it goes: those who give up leave nothing.
-                    if let Some(me) = state.readers.get_mut(&self.id) {
-                        me.waker = Some(cx.waker().clone());
-                    }
+                    state.waiting.insert(self.id, cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -410,28 +433,32 @@ impl Reader {
         self
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let mut guard = self.fill.state.lock();
-        let state = &mut *guard;
-        if let Some(piece) = state.pieces.get(self.next - state.first) {
-            let piece = piece.clone();
-            self.next += 1;
-            self.read += piece.len() as u64;
-            if let Some(me) = state.readers.get_mut(&self.id) {
-                me.position = self.next;
-            }
-            if let Some(writer) = state.writer.take() {
-                writer.wake();
-            }
-            return Poll::Ready(Some(Ok(piece)));
+    /// Bytes that were read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What comes next.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        let read = std::task::ready!(self.poll_at(cx, self.position));
+        if let Read::Piece(piece) = &read {
+            self.position += piece.len() as u64;
         }
-        match state.end {
-            Some(Ok(())) => Poll::Ready(None),
-            Some(Err(())) => Poll::Ready(Some(Err(BodyError::Fill))),
+        Poll::Ready(read)
+    }
+
+    /// What is at a position, up to the end of the piece it is in.
+    pub(crate) fn poll_at(&self, cx: &mut Context<'_>, position: u64) -> Poll<Read> {
+        let mut state = self.fill.state.lock();
+        if position < state.bytes {
+            let at = state.pieces.partition_point(|(start, _)| *start <= position) - 1;
+            let (start, piece) = &state.pieces[at];
+            return Poll::Ready(Read::Piece(piece.slice((position - start) as usize..)));
+        }
+        match &state.end {
+            Some(end) => Poll::Ready(Read::End(end.clone())),
             None => {
-                if let Some(me) = state.readers.get_mut(&self.id) {
-                    me.waker = Some(cx.waker().clone());
-                }
+                state.waiting.insert(self.id, cx.waker().clone());
                 Poll::Pending
             }
         }
@@ -439,24 +466,20 @@ impl Reader {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.length {
-            Some(length) if self.next == 0 => SizeHint::with_exact(length),
-            _ => SizeHint::default(),
+            Some(length) => SizeHint::with_exact(length.saturating_sub(self.position)),
+            None => SizeHint::default(),
         }
     }
 
     /// Whether it is known without asking that nothing more will come: whoever knows the length does
     /// not ask.
     pub(crate) fn is_ended(&self) -> bool {
-        self.length == Some(self.read)
+        self.length == Some(self.position)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut state = self.fill.state.lock();
-        state.readers.remove(&self.id);
-        if let Some(writer) = state.writer.take() {
-            writer.wake();
-        }
+        self.fill.state.lock().waiting.remove(&self.id);
     }
 }

@@ -14,6 +14,7 @@
 
 mod admin;
 mod admission;
+mod blocks;
 mod body;
 mod clock;
 mod connection;
@@ -31,6 +32,7 @@ mod lookup;
 mod metrics;
 mod node;
 mod pace;
+mod partial;
 mod passage;
 mod peers;
 mod pipeline;

@@ -10,7 +10,7 @@ use hyper::body::Body;
 use levada_cache::{Asked as Wanted, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
 
-use crate::{clock, node::Node, pipeline::Errand, store::Object};
+use crate::{clock, node::Node, partial::first_byte, pipeline::Errand, store::Object};
 
 /// What a lookup found.
 pub(crate) enum Found {
@@ -39,6 +39,8 @@ pub(crate) struct Order {
     pub(crate) stored: Option<Arc<Object>>,
     pub(crate) why: Forwarded,
     pub(crate) directives: RequestDirectives,
+    /// The block to begin with, when the client wants parts only.
+    pub(crate) part: Option<u64>,
     /// Nobody waits for it who did not give the order: the response is not expected to be storable.
     pub(crate) alone: bool,
 }
@@ -56,7 +58,9 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
     let sought = node.purges.sift(sought);
     let alone = directives.no_store || node.unstorable.holds(sought.key, node.clock.now());
-    let order = |stored, why| Order { key: sought.key, stored, why, directives, alone: false };
+    let part = first_byte(parts).filter(|_| ranged).map(|first| first / node.settings.cache.block);
+    let order =
+        |stored, why| Order { key: sought.key, stored, why, directives, part, alone: false };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
     let for_origin = conditional && has_precondition(&parts.headers);
     let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
@@ -64,16 +68,15 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
         return match serve_missing(&directives) {
             Serve::GatewayTimeout => Found::Nothing,
             _ if for_origin => Found::Bypass(missing, "precondition"),
-            _ if ranged => Found::Bypass(missing, "range"),
+            _ if ranged && node.no_parts.holds(asked.key, node.clock.now()) => {
+                Found::Bypass(missing, "range")
+            }
             _ if parts.method == Method::HEAD => Found::Bypass(missing, "head"),
             _ => Found::Fetch(Order { alone, ..order(None, missing) }),
         };
     };
     if for_origin && !directives.only_if_cached {
         return Found::Bypass(Forwarded::Request, "precondition");
-    }
-    if ranged {
-        return Found::Bypass(Forwarded::Bypass, "range");
     }
     match serve(&object.head.freshness(), &directives, clock::wall()) {
         Serve::Fresh { age, ttl } => Found::Stored { object, age, ttl, refresh: None },

@@ -38,6 +38,9 @@ const RAMP_STEP: Duration = Duration::from_millis(250);
 /// How long a response that could not be stored speaks for those that follow.
 const UNSTORABLE: Duration = Duration::from_secs(120);
 
+/// How long a URI without parts stays known as one.
+const NO_PARTS: Duration = Duration::from_secs(600);
+
 /// A node at work.
 pub(crate) struct Node {
     pub(crate) settings: Settings,
@@ -48,6 +51,8 @@ pub(crate) struct Node {
     pub(crate) fills: Arc<Fills>,
     pub(crate) purges: Arc<Purges>,
     pub(crate) sizes: Sizes,
+    /// URIs whose parts the origin does not send, or not so that they could be kept.
+    pub(crate) no_parts: Remembered,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
     pub(crate) capacity: Arc<Capacity>,
@@ -120,9 +125,10 @@ impl Node {
             sites: Sites::new(sites),
             peers,
             store: Store::new(&settings.cache),
-            fills: Fills::new(settings.cache.max_object, settings.cache.memory / 4, purges.clone()),
+            fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             purges,
             sizes: Sizes::default(),
+            no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
             capacity: Capacity::new(settings.limits.capacity),
             metrics,
@@ -138,6 +144,10 @@ impl Node {
     /// A body's place at the serving rate, if there is one.
     pub(crate) fn pace(&self) -> Option<Paced> {
         self.pacer.as_ref().map(Paced::new)
+    }
+
+    pub(crate) fn remember_no_parts(&self, key: Key) {
+        self.no_parts.remember(key, self.clock.now());
     }
 
     /// Drops what is stored for these URLs, whichever scheme they were asked by.

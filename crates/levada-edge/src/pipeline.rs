@@ -5,7 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::AGE, request::Parts,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{AGE, CONTENT_LENGTH, RANGE},
+    request::Parts,
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
@@ -16,6 +18,7 @@ use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
 
 use crate::{
+    blocks::{BlockReader, Blocked},
     body::{Relay, RequestBody, ResponseBody, Source},
     clock,
     connection::{Door, Visit},
@@ -27,6 +30,7 @@ use crate::{
     identify::{Asked, identify},
     lookup::{Found, Order, lookup},
     node::Node,
+    partial::{self, Cursor, Script, Wanted},
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     purge::{self, Label},
@@ -189,7 +193,10 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
                 drop(join(node, &errand, &order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
-            stored(node, &errand.parts, &object, Some(age), &status)
+            match object.blocks() {
+                None => stored(node, &errand.parts, &object, Some(age), &status),
+                Some(_) => Box::pin(in_blocks(node, errand, object, age, &status, passage)).await?,
+            }
         }
         Found::Fetch(order) => Box::pin(filled(node, errand, order, passage)).await?,
         Found::Bypass(why, detail) => {
@@ -204,7 +211,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
     Ok(response.map(|body| body.paced(node.pace())))
 }
 
-/// A stored response: whole, its head alone, or 304 when the client has it already.
+/// A stored response: whole, in part, its head alone, or 304 when the client has it already.
 fn stored(
     node: &Node,
     parts: &Parts,
@@ -216,11 +223,7 @@ fn stored(
     if has_already(head, parts) {
         return not_modified(node, head, age, status);
     }
-    let source = match parts.method == Method::HEAD {
-        true => Source::Empty,
-        false => Source::Stored { object: object.clone(), next: 0 },
-    };
-    let mut response = Response::new(ResponseBody::new(source));
+    let mut response = Response::new(());
     *response.status_mut() = head.status;
     let headers = response.headers_mut();
     headers.clone_from(object.reply());
@@ -233,6 +236,105 @@ fn stored(
     } else {
         headers.insert(CACHE_STATUS, status.value(&node.cache_name));
     }
+    let wanted = match parts.headers.contains_key(RANGE) {
+        true => partial::wanted(parts, head, object.len()),
+        false => Wanted::Whole,
+    };
+    let source = match wanted {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
+        Wanted::Nothing => return unsatisfied(node, object.len(), status),
+        Wanted::Some(ranges) => {
+            let cursor = Cursor::Stored(object.clone());
+            partial::answer(&mut response, &ranges, object.len(), cursor).into()
+        }
+    };
+    response.map(|()| ResponseBody::new(source))
+}
+
+/// A stored response in blocks, of which some may have to be fetched. When one of them cannot be had,
+/// the object is fetched anew.
+async fn in_blocks(
+    node: &Arc<Node>,
+    errand: Box<Errand>,
+    object: Arc<Object>,
+    age: u32,
+    status: &CacheStatus<'_>,
+    passage: &mut Passage,
+) -> Answer {
+    let blocked = Arc::new(Blocked::stored(node, &errand, &object));
+    let mut status = CacheStatus { ..*status };
+    if let Some(response) = from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await
+    {
+        if status.forwarded.is_some() {
+            passage.cache = CacheResult::Miss;
+        }
+        return Ok(response);
+    }
+    node.store.remove(errand.asked.key);
+    let why = Why::UriMiss;
+    let directives = RequestDirectives::default();
+    let part = partial::first_byte(&errand.parts).map(|first| first / blocked.block);
+    let part = part.filter(|_| blocked.request.is_some());
+    let order = Order { key: errand.asked.key, stored: None, why, directives, part, alone: false };
+    filled(node, errand, order, passage).await
+}
+
+/// A response that is read block by block. `None` when its first block cannot be had.
+async fn from_blocks(
+    node: &Node,
+    parts: &Parts,
+    blocked: &Arc<Blocked>,
+    age: Option<u32>,
+    status: &mut CacheStatus<'_>,
+) -> Option<Response<ResponseBody>> {
+    let head = &blocked.head;
+    if has_already(head, parts) {
+        return Some(not_modified(node, head, age, status));
+    }
+    let length = blocked.length?;
+    let wanted = partial::wanted(parts, head, length);
+    let (first, end) = match &wanted {
+        Wanted::Whole => (0, length),
+        Wanted::Nothing => return Some(unsatisfied(node, length, status)),
+        Wanted::Some(ranges) => ranges.span(),
+    };
+    let mut reader = BlockReader::new(blocked.clone(), end);
+    if parts.method != Method::HEAD {
+        if status.forwarded.is_none() && !blocked.holds_all(first, end) {
+            // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
+            status.forwarded = Some(Why::Partial);
+            status.stored = true;
+        }
+        reader.begin(first).await.ok()?;
+    }
+    let mut response = Response::new(());
+    *response.status_mut() = head.status;
+    let headers = response.headers_mut();
+    headers.clone_from(&head.headers);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
+    let cursor = Cursor::Blocks(reader);
+    let source = match wanted {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor).into(),
+        _ => Script::from(0, Some(length), cursor).into(),
+    };
+    Some(response.map(|()| ResponseBody::new(source)))
+}
+
+/// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
+fn unsatisfied(node: &Node, length: u64, status: &CacheStatus<'_>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+    let headers = response.headers_mut();
+    *headers = partial::unsatisfied(length);
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
     response
 }
 
@@ -313,22 +415,49 @@ async fn filled(
             status.forwarded_status = leader.then_some(head.status.as_u16());
             status.stored = leader;
             let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
-            let mut response = growing(node, parts, &head, reader.of_length(length), &status);
+            let mut response = growing(node, parts, &head, reader, length, &status);
             response.headers_mut().extend(own);
             Ok(response)
+        }
+        Verdict::Blocked(blocked) if mine(&blocked.head) => {
+            status.forwarded_status = leader.then_some(blocked.head.status.as_u16());
+            status.stored = leader;
+            let age = Some(blocked.head.freshness.age(clock::wall())).filter(|age| *age > 0);
+            let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
+            match from_blocks(node, parts, &blocked, age, &mut status).await {
+                Some(mut response) => {
+                    response.headers_mut().extend(own);
+                    Ok(response)
+                }
+                None => alone(node, errand, why, "not-shared").await,
+            }
         }
         Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            Ok(stored(node, parts, &object, None, &status))
+            if object.blocks().is_none() {
+                return Ok(stored(node, parts, &object, None, &status));
+            }
+            let blocked = Arc::new(Blocked::stored(node, &errand, &object));
+            match from_blocks(node, parts, &blocked, None, &mut status).await {
+                Some(response) => Ok(response),
+                None => alone(node, errand, why, "not-shared").await,
+            }
         }
         Verdict::Failed(failed) => {
-            let instead = stale
-                .and_then(|object| bridged(node, parts, &object, &directives, &failed, status));
-            instead.ok_or(failed)
+            let Some((object, age, status)) =
+                stale.as_ref().and_then(|object| bridge(object, &directives, &failed, status))
+            else {
+                return Err(failed);
+            };
+            if object.blocks().is_none() {
+                return Ok(stored(node, parts, object, Some(age), &status));
+            }
+            let blocked = Arc::new(Blocked::stored(node, &errand, object));
+            let mut status = status;
+            from_blocks(node, parts, &blocked, Some(age), &mut status).await.ok_or(failed)
         }
-        Verdict::Alone if leader => {
-            let passed = reader.fill().take_alone().ok_or(Failure::NoResponse)?;
+        Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
             status.detail = Some(passed.reason);
             let source = Source::Upstream(passed.relay);
@@ -345,15 +474,14 @@ async fn filled(
     }
 }
 
-/// A stored response instead of the one that the origin failed to give, where that is allowed.
-fn bridged(
-    node: &Node,
-    parts: &Parts,
-    object: &Arc<Object>,
+/// A stored response instead of the one that the origin failed to give, where that is allowed: with
+/// its age, and what is to be said of it.
+fn bridge<'a, 's>(
+    object: &'a Arc<Object>,
     directives: &RequestDirectives,
     failed: &Failed,
-    status: CacheStatus<'_>,
-) -> Option<Response<ResponseBody>> {
+    status: CacheStatus<'s>,
+) -> Option<(&'a Arc<Object>, u32, CacheStatus<'s>)> {
     let (trouble, answered) = match failed.failure {
         Failure::ErrorAnswer(status) => (Trouble::Error, Some(status.as_u16())),
         _ => (Trouble::Unreachable, None),
@@ -369,7 +497,7 @@ fn bridged(
         detail: Some(trouble.as_str()),
         ..status
     };
-    Some(stored(node, parts, object, Some(age), &status))
+    Some((object, age, status))
 }
 
 /// Whether a response that was fetched for another request may answer this one: it must be the right
@@ -386,13 +514,14 @@ fn growing(
     parts: &Parts,
     head: &StoredHead,
     reader: Reader,
+    length: Option<u64>,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
     let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
     if has_already(head, parts) {
         return not_modified(node, head, age, status);
     }
-    let mut response = Response::new(ResponseBody::new(Source::Filling(reader)));
+    let mut response = Response::new(());
     *response.status_mut() = head.status;
     let headers = response.headers_mut();
     headers.clone_from(&head.headers);
@@ -401,7 +530,17 @@ fn growing(
     }
     status.append_to(headers, &node.cache_name);
     respond::via(node, headers);
-    response
+    // While the length is not known the whole is sent: a server may ignore a range.
+    let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
+    let source = match (wanted, length) {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        (Wanted::Nothing, Some(length)) => return unsatisfied(node, length, status),
+        (Wanted::Some(ranges), Some(length)) => {
+            partial::answer(&mut response, &ranges, length, Cursor::Growing(reader)).into()
+        }
+        _ => Source::Filling(reader.of_length(length)),
+    };
+    response.map(|()| ResponseBody::new(source))
 }
 
 /// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).

@@ -190,6 +190,8 @@ pub struct CacheSettings {
     pub memory: u64,
     /// The largest object it keeps.
     pub max_object: u64,
+    /// Bytes in a block: what is longer is kept in blocks of so many bytes.
+    pub block: u64,
     /// What goes first when it is full.
     pub eviction: &'static Eviction,
     /// Whether an object is kept only when it is fetched for the second time within memory.
@@ -313,6 +315,7 @@ impl Default for CacheSettings {
         Self {
             memory: 256 << 20,
             max_object: 32 << 20,
+            block: 1 << 20,
             eviction: DEFAULT_EVICTION,
             second_hit: false,
         }

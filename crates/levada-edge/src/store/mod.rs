@@ -25,8 +25,9 @@ use crate::settings::CacheSettings;
 
 use self::variants::Varies;
 pub(crate) use self::{
+    block::Block,
     memory::{Entry, Memory},
-    object::{Object, StoredHead},
+    object::{Blocks, Object, StoredHead},
 };
 
 /// All that is kept.
@@ -47,12 +48,12 @@ pub(crate) struct Sought {
 
 impl Store {
     pub(crate) fn new(settings: &CacheSettings) -> Self {
-        let CacheSettings { memory, max_object, eviction, second_hit } = *settings;
+        let CacheSettings { memory, block, eviction, second_hit, .. } = *settings;
         let seed = RandomState::new().hash_one(memory);
         let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
         let memory = memory - doorkeeper.as_ref().map_or(0, Doorkeeper::bytes).min(memory);
         Self {
-            memory: Memory::new(memory, max_object, eviction),
+            memory: Memory::new(memory, block, eviction),
             generations: AtomicU64::new(0),
             doorkeeper: doorkeeper.map(Mutex::new),
         }
@@ -109,6 +110,39 @@ impl Store {
             Some(Entry::Varies(varies)) if varies.leads_to(object) => varies,
             _ => Arc::new(Varies::of(object, self.generations.fetch_add(1, Relaxed))),
         }
+    }
+
+    /// Keeps a block.
+    pub(crate) fn put_block(&self, key: Key, block: Arc<Block>) {
+        let _ = self.memory.insert(key, Entry::Block(block));
+    }
+
+    /// A block of a version of an object, from wherever it is.
+    pub(crate) async fn block(
+        &self,
+        key: Key,
+        object: Key,
+        version: u64,
+        number: u64,
+    ) -> Option<Arc<Block>> {
+        match self.memory.get(key) {
+            Some(Entry::Block(block))
+                if (block.object, block.version, block.number) == (object, version, number) =>
+            {
+                Some(block)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether there is something under a key.
+    pub(crate) fn holds(&self, key: Key) -> bool {
+        self.memory.peek(key).is_some()
+    }
+
+    /// Whether what has left the memory may still be there.
+    pub(crate) fn has_disk(&self) -> bool {
+        false
     }
 
     /// Forgets what is stored for a URI. Variants that nothing leads to any more are evicted in time.

@@ -7,7 +7,7 @@ use levada_cache::{CACHE_STATUS, Freshness, Validators, Vary};
 use crate::purge::Label;
 
 use super::{
-    segments::gather,
+    segments::{at, gather},
     weight::{ARC, fields, segments},
 };
 
@@ -47,6 +47,19 @@ pub(crate) struct Object {
     reply: HeaderMap,
     body: Box<[Bytes]>,
     len: u64,
+    /// Where the body is, if it is not here.
+    blocks: Option<Blocks>,
+}
+
+/// A body that is kept in blocks of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    /// Part of the blocks' keys: no two bodies have the same.
+    pub(crate) version: u64,
+    /// Bytes in every block but the last.
+    pub(crate) block: u64,
+    /// Bytes in all.
+    pub(crate) length: u64,
 }
 
 impl Object {
@@ -61,24 +74,36 @@ impl Object {
     ) -> Self {
         let body = gather(pieces, len);
         let len = body.iter().map(|segment| segment.len() as u64).sum();
-        Self::made(identity.into(), head, via, body, len)
+        Self::made(identity.into(), head, via, (body, len), None)
+    }
+
+    /// An object whose body is kept in blocks.
+    pub(crate) fn blocked(
+        identity: &str,
+        head: StoredHead,
+        via: &HeaderValue,
+        blocks: Blocks,
+    ) -> Self {
+        let body = (Box::default(), blocks.length);
+        Self::made(identity.into(), head, via, body, Some(blocks))
     }
 
     /// The same body under a head that a validation has renewed.
     pub(crate) fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
-        Self::made(self.identity.clone(), head, via, self.body.clone(), self.len)
+        let body = (self.body.clone(), self.len);
+        Self::made(self.identity.clone(), head, via, body, self.blocks)
     }
 
     fn made(
         identity: Box<str>,
         head: StoredHead,
         via: &HeaderValue,
-        body: Box<[Bytes]>,
-        len: u64,
+        (body, len): (Box<[Bytes]>, u64),
+        blocks: Option<Blocks>,
     ) -> Self {
         let head = StoredHead { headers: owned(&head.headers), ..head };
         let reply = reply(&head.headers, via, len);
-        Self { identity, head, reply, body, len }
+        Self { identity, head, reply, body, len, blocks }
     }
 
     /// The URI it answers, in full.
@@ -95,6 +120,16 @@ impl Object {
     /// Whether caches nearer to the origin have reported in `Cache-Status`.
     pub(crate) fn has_history(&self) -> bool {
         self.head.headers.contains_key(CACHE_STATUS)
+    }
+
+    /// Where the body is, if it is not here.
+    pub(crate) fn blocks(&self) -> Option<Blocks> {
+        self.blocks
+    }
+
+    /// What is at a position of the body, up to the end of a segment.
+    pub(crate) fn at(&self, position: u64) -> Option<Bytes> {
+        at(&self.body, position)
     }
 
     pub(crate) fn body(&self) -> &[Bytes] {

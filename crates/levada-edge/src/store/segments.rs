@@ -31,6 +31,15 @@ pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> B
     body.into()
 }
 
+/// What is at a position of a body, up to the end of a segment.
+pub(super) fn at(body: &[Bytes], position: u64) -> Option<Bytes> {
+    let position = usize::try_from(position).ok()?;
+    // All segments but the last are full.
+    let segment = body.get(position / SEGMENT)?;
+    let within = position % SEGMENT;
+    (within < segment.len()).then(|| segment.slice(within..))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

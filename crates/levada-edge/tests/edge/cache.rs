@@ -175,26 +175,6 @@ async fn head_is_answered_from_the_store_or_passed() {
 }
 
 #[tokio::test]
-async fn range_is_passed_and_not_stored() {
-    let (origin, node, at) = world().await;
-    origin.script("/a", |asked| match asked.header("range") {
-        Some(_) => {
-            Reply::cached("el").status("206 Partial Content").with("content-range", "bytes 1-2/5")
-        }
-        None => Reply::cached("hello"),
-    });
-    for _ in 0..2 {
-        let part = get_with(at, "/a", &[("Range", "bytes=1-2")]).await;
-        assert_eq!((part.status, part.text()), (206, "el".to_owned()));
-        assert_eq!(part.field("content-range"), "bytes 1-2/5");
-    }
-    let whole = get(at, "/a").await;
-    assert_eq!((whole.status, whole.text()), (200, "hello".to_owned()));
-    assert_eq!(origin.hits("/a"), 3);
-    settled(&node).await;
-}
-
-#[tokio::test]
 async fn post_invalidates() {
     let (origin, node, at) = world().await;
     get(at, "/a").await;

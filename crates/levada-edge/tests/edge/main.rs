@@ -14,6 +14,7 @@ mod input;
 mod memory;
 mod passing;
 mod purge;
+mod ranges;
 mod sharing;
 mod stale;
 mod stopping;

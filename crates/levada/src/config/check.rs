@@ -134,7 +134,14 @@ impl Check<'_, '_> {
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object, ref eviction, admission } = self.file.cache;
+        let file::Cache { memory, max_object, block, ref eviction, admission } = self.file.cache;
+        let path = self.root.key("cache").key("block");
+        let largest_block = memory.0 / 8;
+        if block.0 > largest_block && self.findings.has(&path) {
+            let message = format!("blocks of {block} are too large for a memory of {memory}");
+            let help = "write at most an eighth of `cache.memory`".to_owned();
+            self.findings.error(&path, message, Some(help));
+        }
         let path = self.root.key("cache").key("max_object");
         if max_object.0 > memory.0 && self.findings.has(&path) {
             let message = format!("{max_object} does not fit into the memory of {memory}");
@@ -143,10 +150,11 @@ impl Check<'_, '_> {
         }
         // A default that does not fit was not asked for.
         let max_object = max_object.0.min(memory.0);
+        let block = block.0.min(largest_block);
         // A name that is in no list has been reported with those that are.
         let eviction = find_eviction(eviction).unwrap_or(DEFAULT_EVICTION);
         let second_hit = admission == file::Admission::SecondHit;
-        CacheSettings { memory: memory.0, max_object, eviction, second_hit }
+        CacheSettings { memory: memory.0, max_object, block, eviction, second_hit }
     }
 
     fn purge(&mut self) -> Option<PurgeSettings> {

@@ -196,6 +196,9 @@ pub struct Cache {
     pub memory: Size,
     /// The largest object it keeps; larger ones are passed on. It fits into `memory`, which lowers the default.
     pub max_object: Size,
+    /// What is longer is kept in blocks of this size, each fetched and evicted by itself: a range costs the blocks that it touches. A small `memory` lowers the default.
+    #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "16MiB"))]
+    pub block: Size,
     /// What goes first when it is full.
     pub eviction: String,
     /// What it keeps.
@@ -469,6 +472,7 @@ impl Default for Cache {
         Self {
             memory: Size(edge.memory),
             max_object: Size(edge.max_object),
+            block: Size(edge.block),
             eviction: edge.eviction.name.to_owned(),
             admission: if edge.second_hit { Admission::SecondHit } else { Admission::Always },
         }

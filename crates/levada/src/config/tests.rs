@@ -327,6 +327,7 @@ fn values_keep_their_ranges() {
         ("[cache]\neviction = 'random'", "cache.eviction"),
         ("[cache]\nadmission = 'second'", "cache.admission"),
         ("[cache]\nmemory = '8MiB'\nmax_object = '9MiB'", "cache.max_object"),
+        ("[cache]\nmemory = '4MiB'\nblock = '1MiB'", "cache.block"),
         ("[limits]\nretry_budget = 1.5", "limits.retry_budget"),
         ("[limits]\ntries = 0", "limits.tries"),
         ("[limits]\ncapacity = -1", "limits.capacity"),

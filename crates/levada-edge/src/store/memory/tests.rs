@@ -8,13 +8,13 @@ use levada_types::Rng;
 
 use super::*;
 
-fn block(number: u32, len: usize) -> Entry {
+fn block(number: u64, len: usize) -> Entry {
     let body = Bytes::from(vec![number as u8; len]);
     let pieces = std::iter::once(&body);
     Entry::Block(Arc::new(Block::new(Key(1), 2, number, pieces, len as u64)))
 }
 
-fn number(entry: &Entry) -> u32 {
+fn number(entry: &Entry) -> u64 {
     match entry {
         Entry::Block(block) => block.number,
         _ => panic!("only blocks were put in"),
@@ -70,7 +70,7 @@ fn many_small_entries_count_with_all_that_is_kept_of_them() {
     for eviction in EVICTIONS {
         let memory = Memory::new(1 << 20, 1 << 10, eviction);
         for n in 0..20_000 {
-            memory.insert(Key(u64::from(n)), block(n, 1)).unwrap();
+            memory.insert(Key(n), block(n, 1)).unwrap();
             assert!(memory.bytes() <= 1 << 20, "{}", eviction.name);
         }
         check(&memory, 1 << 20);
@@ -116,12 +116,12 @@ fn what_is_replaced_stays_as_popular_as_it_was() {
     for eviction in EVICTIONS {
         let memory = Memory::new(40_000, 40_000, eviction);
         for n in 0..3 {
-            memory.insert(Key(n), block(n as u32, 10_000)).unwrap();
+            memory.insert(Key(n), block(n, 10_000)).unwrap();
         }
         (0..3).for_each(|_| drop(memory.get(Key(0))));
         memory.insert(Key(0), block(10, 9_900)).unwrap();
         for n in 3..5 {
-            memory.insert(Key(n), block(n as u32, 10_000)).unwrap();
+            memory.insert(Key(n), block(n, 10_000)).unwrap();
         }
         assert_eq!(memory.peek(Key(0)).map(|entry| number(&entry)), Some(10), "{}", eviction.name);
         assert!(memory.peek(Key(1)).is_none(), "{}", eviction.name);
@@ -144,13 +144,13 @@ fn sweep_sees_everything_once_and_removes_what_it_is_told() {
     for eviction in EVICTIONS {
         let memory = Memory::new(4 << 20, 1 << 10, eviction);
         for n in 0..5000 {
-            memory.insert(Key(u64::from(n)), block(n, 10)).unwrap();
+            memory.insert(Key(n), block(n, 10)).unwrap();
         }
         let mut seen = vec![0; 5000];
         let (mut place, mut steps) = (Place::default(), 0);
         while let Some(next) = memory.sweep(place, |key, entry| {
             seen[key.0 as usize] += 1;
-            assert_eq!(u64::from(number(entry)), key.0);
+            assert_eq!(number(entry), key.0);
             if key.0 % 3 == 0 { Verdict::Remove } else { Verdict::Keep }
         }) {
             (place, steps) = (next, steps + 1);
@@ -167,7 +167,7 @@ fn sweep_sees_everything_once_and_removes_what_it_is_told() {
 fn handles_are_used_again() {
     let memory = Memory::new(1 << 20, 1 << 20, DEFAULT_EVICTION);
     for n in 0..10_000 {
-        memory.insert(Key(n), block(n as u32, 10_000)).unwrap();
+        memory.insert(Key(n), block(n, 10_000)).unwrap();
         memory.remove(Key(n / 2));
     }
     assert!(memory.shards[0].0.lock().keys.len() <= 110);

@@ -1,0 +1,117 @@
+//! Fetching one block from the origin.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, header};
+use levada_cache::{ContentRange, Validators};
+
+use super::{Blocked, range_value};
+use crate::{
+    body::{Relay, RequestBody},
+    clock,
+    failure::Failure,
+    fill::{End, Fill, Writer},
+    forward,
+    store::Block,
+    upstream::Exchange,
+};
+
+/// What the origin's answer to a request for a block is.
+enum Answer {
+    /// The block.
+    Block,
+    /// Something of another representation, or of none: what is stored is out of date.
+    Changed,
+    /// The same representation, but not the part that was asked for.
+    Unfit,
+    /// An error of the origin's, which says nothing about the representation.
+    Error,
+}
+
+/// Fetches a block into the store, for everyone who waits for it. Runs in a task of its own.
+pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
+    let writer = Writer::new(fill);
+    let Some(mut request) = blocked.request.clone() else { return };
+    let node = &blocked.node;
+    node.fills.room().await;
+    let span = blocked.span(number);
+    request.headers.insert(header::RANGE, range_value(span.start, span.end));
+    let sent = forward::to_origin(node, &blocked.site, &mut request, RequestBody::None).await;
+    let Exchange { response, lease } = match sent {
+        Ok(exchange) => exchange,
+        Err(failed) => return writer.fail(failed),
+    };
+    let (head, body) = response.into_parts();
+    match judge(&blocked, number, head.status, &head.headers) {
+        Answer::Block => {}
+        Answer::Changed => {
+            tracing::info!(
+                uri = blocked.identity,
+                "the representation has changed; its blocks are dropped"
+            );
+            node.store.remove(blocked.key);
+            return writer.dismiss();
+        }
+        Answer::Unfit => {
+            tracing::info!(
+                uri = blocked.identity,
+                "the origin does not send the part it was asked for"
+            );
+            node.remember_no_parts(blocked.key);
+            node.store.remove(blocked.key);
+            return writer.dismiss();
+        }
+        Answer::Error => return writer.fail(Failure::BadResponse.into()),
+    }
+    let relay = Relay::new(body, lease, node.settings.limits.response_body_timeout);
+    receive(&blocked, number, relay, writer).await;
+}
+
+fn judge(blocked: &Blocked, number: u64, status: StatusCode, headers: &HeaderMap) -> Answer {
+    if status.is_server_error() {
+        return Answer::Error;
+    }
+    let same = Validators::of(headers, clock::wall()).same_representation(&blocked.head.validators);
+    if !same || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
+        return Answer::Changed;
+    }
+    let told = headers.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+    match told {
+        Some(ContentRange { range: Some(range), length })
+            if status == StatusCode::PARTIAL_CONTENT =>
+        {
+            let known = blocked.length.is_none() || length.is_none() || length == blocked.length;
+            match (known, range == blocked.span(number)) {
+                (false, _) => Answer::Changed,
+                (true, true) => Answer::Block,
+                (true, false) => Answer::Unfit,
+            }
+        }
+        _ => Answer::Unfit,
+    }
+}
+
+pub(super) async fn receive(blocked: &Blocked, number: u64, mut relay: Relay, mut writer: Writer) {
+    let node = &blocked.node;
+    let span = blocked.span(number);
+    let due = span.end - span.start;
+    writer.share(blocked.head.clone(), Some(due));
+    while let Some(frame) = relay.next().await {
+        let Ok(frame) = frame else {
+            tracing::info!(uri = blocked.identity, "the origin's part broke off");
+            return;
+        };
+        let Ok(piece) = frame.into_data() else { continue };
+        node.metrics.origin_bytes.inc_by(piece.len() as u64);
+        if writer.written() + piece.len() as u64 > due {
+            return;
+        }
+        writer.push(piece);
+    }
+    if writer.written() == due {
+        let pieces = writer.fill().pieces();
+        let block = Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), due));
+        node.store.put_block(blocked.block_key(number), block.clone());
+        writer.fill().end(End::Whole, Some(block.body()));
+    }
+}

@@ -1,0 +1,161 @@
+//! Writing a long body: block after block, into the store and under the eyes of its readers.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Blocked, Running, running::WINDOW};
+use crate::{
+    fill::{End, Fill, Writer},
+    store::Block,
+};
+
+/// How long a slow reader may hold up a body that is kept nowhere, block by block.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The writing side of a running fetch. Dropped before [`Long::finish`], the fetch has broken off.
+pub(crate) struct Long {
+    blocked: Arc<Blocked>,
+    running: Arc<Running>,
+    number: u64,
+    /// The block that is being filled.
+    current: Option<Writer>,
+    /// Whether blocks go into the store.
+    kept: bool,
+    written: u64,
+}
+
+/// Nobody reads it, and it is not kept either.
+pub(crate) struct Unwanted;
+
+impl Long {
+    /// Begins with block 0.
+    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>) -> Self {
+        let current = Some(block_writer(&blocked, &running, 0));
+        Self { blocked, running, number: 0, current, kept: true, written: 0 }
+    }
+
+    /// Goes on after block 0, which `first` has filled.
+    pub(crate) async fn after(
+        first: &Arc<Fill>,
+        blocked: Arc<Blocked>,
+        running: Arc<Running>,
+    ) -> Result<Self, Unwanted> {
+        running.begin(first.clone());
+        let block = store(&blocked, 0, first);
+        first.end(End::Continued(blocked.clone()), Some(block.body()));
+        let written = blocked.block;
+        let mut long = Self { blocked, running, number: 0, current: None, kept: true, written };
+        long.advance().await?;
+        Ok(long)
+    }
+
+    /// Adds a piece of body, and waits when it runs too far ahead of its readers.
+    pub(crate) async fn push(&mut self, mut piece: Bytes) -> Result<(), Unwanted> {
+        while !piece.is_empty() {
+            let room = (self.number + 1).saturating_mul(self.blocked.block) - self.written;
+            if room == 0 {
+                self.close_block();
+                self.advance().await?;
+                continue;
+            }
+            let now = piece.split_to(piece.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            self.written += now.len() as u64;
+            if let Some(current) = &self.current {
+                current.push(now);
+            }
+        }
+        self.kept &= self.written <= self.blocked.node.settings.cache.max_object;
+        Ok(())
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.blocked.version
+    }
+
+    /// Whether blocks go into the store. Otherwise nobody may join any more.
+    pub(crate) fn kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Whether what is missing could be asked for by range.
+    pub(crate) fn resumable(&self) -> bool {
+        self.kept && self.blocked.request.is_some()
+    }
+
+    /// Bytes so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The body has ended as it should. Returns its length, if all of it was given to the store.
+    pub(crate) fn finish(mut self) -> Option<u64> {
+        self.close_block();
+        self.running.end(Ok(self.written));
+        self.kept.then_some(self.written)
+    }
+
+    /// The current block is complete.
+    fn close_block(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        let fill = current.fill();
+        match self.kept {
+            true => fill.end(End::Whole, Some(store(&self.blocked, self.number, fill).body())),
+            false => fill.end(End::Whole, None),
+        }
+    }
+
+    /// Begins the next block as soon as there is room and somebody to read it.
+    async fn advance(&mut self) -> Result<(), Unwanted> {
+        let (blocked, running) = (&self.blocked, &self.running);
+        let next = self.number + 1;
+        // Who falls behind finds a block again: on disk, or at the origin by range.
+        let free = self.kept && (blocked.request.is_some() || blocked.node.store.has_disk());
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        loop {
+            let change = running.change();
+            let Some((slowest, quickest)) = running.readers() else {
+                if self.kept {
+                    break;
+                }
+                return Err(Unwanted);
+            };
+            // What is kept nowhere waits for the slow as well, but not for ever.
+            let pace = if self.kept || patience.is_elapsed() { quickest } else { slowest };
+            if free || pace + WINDOW >= next {
+                break;
+            }
+            tokio::select! {
+                () = change => {}
+                () = &mut patience, if !patience.is_elapsed() => {}
+            }
+        }
+        blocked.node.fills.room().await;
+        self.current = Some(block_writer(blocked, running, next));
+        self.number = next;
+        Ok(())
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        self.running.end(Err(()));
+    }
+}
+
+fn block_writer(blocked: &Blocked, running: &Running, number: u64) -> Writer {
+    let fill = blocked.node.fills.block(blocked.block_key(number), &blocked.identity);
+    running.begin(fill.clone());
+    let mut writer = Writer::new(fill);
+    writer.share(blocked.head.clone(), None);
+    writer
+}
+
+fn store(blocked: &Blocked, number: u64, fill: &Fill) -> Arc<Block> {
+    let pieces = fill.pieces();
+    let block =
+        Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), blocked.block));
+    blocked.node.store.put_block(blocked.block_key(number), block.clone());
+    block
+}

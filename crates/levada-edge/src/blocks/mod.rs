@@ -1,0 +1,224 @@
+//! Long bodies: read block by block, each from wherever it is.
+//!
+//! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
+//! store, from the fetch of the whole body if one is running, or by a range request of their own, and
+//! are kept one by one. So a range costs the blocks that it touches, and a slow reader costs a block,
+//! not the distance to a quicker one: what has left the memory meanwhile is read or fetched again.
+//!
+//! ```text
+//!   obtain(n) ── being fetched as part of the whole ──> Growing
+//!             ├─ in the store ────────────────────────> Stored
+//!             └─ by range: join or lead fetch::block ─> Growing
+//! ```
+//!
+//! Blocks of two versions never meet: a block's key contains the version of its object, and the origin
+//! is asked for a block under `If-Range` with a strong validator (RFC 9110 Sec. 13.1.5, RFC 9111
+//! Sec. 3.4).
+
+mod fetch;
+mod long;
+mod reader;
+mod running;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use levada_cache::CONDITIONAL;
+use levada_types::{Key, hash64, weigh};
+
+pub(crate) use long::Long;
+pub(crate) use reader::BlockReader;
+pub(crate) use running::Running;
+
+use crate::{
+    body::{BodyError, Relay},
+    fill::{Reader, Verdict, Writer},
+    forward,
+    node::Node,
+    pipeline::Errand,
+    sites::Site,
+    store::{Block, Blocks, Object, StoredHead},
+    upstream::Head,
+};
+use running::At;
+
+/// Blocks that are fetched ahead of a reader when they are missing, in parallel.
+const AHEAD: u64 = 4;
+
+/// The key of a block.
+pub(crate) fn block_key(object: Key, version: u64, number: u64) -> Key {
+    Key(weigh(Key(weigh(object, version)), number))
+}
+
+/// A version that no other object has had, not even before a restart.
+pub(crate) fn new_version() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    hash64(&RandomState::new().hash_one(std::time::Instant::now()).to_le_bytes())
+}
+
+/// A body in blocks, and how to get at them.
+pub(crate) struct Blocked {
+    pub(crate) node: Arc<Node>,
+    pub(crate) site: Arc<Site>,
+    /// The key of the URI, under which the head is stored.
+    pub(crate) key: Key,
+    pub(crate) identity: Box<str>,
+    pub(crate) head: Arc<StoredHead>,
+    pub(crate) version: u64,
+    /// Bytes in a block.
+    pub(crate) block: u64,
+    /// `None` while it is not known.
+    pub(crate) length: Option<u64>,
+    /// How the origin is asked for a block; `None` when parts of this representation cannot be told
+    /// from those of another.
+    pub(crate) request: Option<Head>,
+    /// The fetch of the whole body.
+    pub(crate) running: Option<Arc<Running>>,
+}
+
+/// Where a block is.
+pub(crate) enum Got {
+    Stored(Arc<Block>),
+    Growing(Reader),
+    /// The body has ended before it.
+    End,
+}
+
+/// The request for a part of a representation: of `onward`, without what the client asked of its own
+/// copy. `None` without a strong validator to ask under.
+pub(crate) fn part_request(onward: &Head, head: &StoredHead) -> Option<Head> {
+    if !head.validators.is_strong() {
+        return None;
+    }
+    let validator =
+        head.headers.get(header::ETAG).or_else(|| head.headers.get(header::LAST_MODIFIED))?;
+    let mut request = onward.clone();
+    request.method = Method::GET;
+    for name in &CONDITIONAL {
+        request.headers.remove(name);
+    }
+    request.headers.insert(header::IF_RANGE, validator.clone());
+    Some(request)
+}
+
+/// The field that asks for these bytes.
+pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
+    let text = format!("bytes={first}-{}", end.saturating_sub(1));
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes=0-"))
+}
+
+impl Blocked {
+    /// The body of a stored object, for the client that asks for it.
+    pub(crate) fn stored(node: &Arc<Node>, errand: &Errand, object: &Object) -> Self {
+        let asked = &errand.asked;
+        let Blocks { version, block, length } = object.blocks().unwrap_or_default();
+        let head = object.head.clone();
+        let partless = node.no_parts.holds(asked.key, node.clock.now());
+        let onward = (!partless && head.validators.is_strong())
+            .then(|| forward::onward(node, errand, errand.parts.headers.clone()));
+        Self {
+            node: node.clone(),
+            site: asked.site.clone(),
+            key: asked.key,
+            identity: asked.identity.as_str().into(),
+            request: onward.and_then(|onward| part_request(&onward, &head)),
+            head: Arc::new(head),
+            version,
+            block,
+            length: Some(length),
+            running: None,
+        }
+    }
+
+    pub(crate) fn block_key(&self, number: u64) -> Key {
+        block_key(self.key, self.version, number)
+    }
+
+    /// The bytes of a block, as far as the length is known.
+    pub(crate) fn span(&self, number: u64) -> std::ops::Range<u64> {
+        let first = number.saturating_mul(self.block);
+        let end = first.saturating_add(self.block);
+        first..self.length.map_or(end, |length| length.min(end))
+    }
+
+    /// Whether a block can be read without asking the origin for it.
+    pub(crate) fn holds(&self, number: u64) -> bool {
+        let coming = self.running.as_ref().is_some_and(|running| running.brings(number));
+        coming || self.node.store.holds(self.block_key(number))
+    }
+
+    /// Whether all blocks from byte `first` to `end` can be read without asking the origin.
+    pub(crate) fn holds_all(&self, first: u64, end: u64) -> bool {
+        (first / self.block..end.div_ceil(self.block)).all(|number| self.holds(number))
+    }
+
+    /// Gets a block, or gets it to grow.
+    async fn obtain(self: Arc<Self>, number: u64) -> Result<Got, BodyError> {
+        if let Some(running) = &self.running {
+            loop {
+                let change = running.change();
+                match running.at(number) {
+                    At::Growing(fill) => return Ok(Got::Growing(fill.reader())),
+                    At::Ended => return Ok(Got::End),
+                    // Far ahead of the whole fetch: by range, if that is possible.
+                    At::Later { far: true } if self.request.is_some() => break,
+                    At::Later { .. } => change.await,
+                    At::Past | At::Broken => break,
+                }
+            }
+        }
+        let (key, version) = (self.block_key(number), self.version);
+        if let Some(block) = self.node.store.block(key, self.key, version, number).await {
+            return Ok(Got::Stored(block));
+        }
+        let Some(reader) = self.fetch(number) else { return Err(BodyError::Gone) };
+        match reader.verdict().await {
+            Verdict::Share { .. } => Ok(Got::Growing(reader)),
+            // The representation is not what it was, or the origin cannot send parts of it.
+            Verdict::Alone | Verdict::Renewed(_) | Verdict::Blocked(_) => Err(BodyError::Gone),
+            Verdict::Failed(_) => Err(BodyError::Fill),
+        }
+    }
+
+    /// The first block that was asked for is arriving, and with it all that `writer`'s readers need to
+    /// read the others.
+    pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: Writer) {
+        // Nobody else knows this version.
+        let Some(part) = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)
+        else {
+            return writer.dismiss();
+        };
+        let block = Writer::new(part.reader.fill().clone());
+        drop(part);
+        writer.blocked(self.clone());
+        // The head is in the store: whoever comes now finds it there.
+        drop(writer);
+        fetch::receive(&self, number, relay, block).await;
+    }
+
+    /// Joins the fetch of a block, or begins it. `None` when it cannot be asked for.
+    fn fetch(self: &Arc<Self>, number: u64) -> Option<Reader> {
+        self.request.as_ref()?;
+        let part = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)?;
+        if part.flight.is_some() {
+            tokio::spawn(fetch::block(self.clone(), number, part.reader.fill().clone()));
+        }
+        Some(part.reader)
+    }
+
+    /// Sees to it that the blocks after `number` arrive before they are read, up to byte `end`.
+    fn read_ahead(self: &Arc<Self>, number: u64, end: u64) {
+        let last = end.div_ceil(self.block).min(number + 1 + AHEAD);
+        for next in number + 1..last {
+            if !self.holds(next) {
+                drop(self.fetch(next));
+            }
+        }
+    }
+}
+
+/// Fields of a 206 for a part, for whoever keeps the whole: as the 200 would have had them.
+pub(crate) fn as_whole(headers: &mut HeaderMap, length: u64) {
+    headers.remove(header::CONTENT_RANGE);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+}

@@ -1,0 +1,138 @@
+//! The fetch of a whole long body, as its readers see it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, futures::OwnedNotified};
+
+use crate::fill::Fill;
+
+/// Blocks that stay at hand behind the one that is being filled, and how far a fetch may run ahead of
+/// its quickest reader when nothing else could give a later reader its block.
+pub(crate) const WINDOW: u64 = 4;
+
+/// What a running fetch shares with its readers.
+pub(crate) struct Running {
+    state: Mutex<State>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    recent: VecDeque<(u64, Arc<Fill>)>,
+    /// The first block that has not been begun.
+    next: u64,
+    /// The length, once all has come.
+    end: Option<Result<u64, ()>>,
+    /// Where each reader is.
+    readers: HashMap<u64, u64>,
+    next_reader: u64,
+}
+
+/// What a running fetch has to say of a block.
+pub(crate) enum At {
+    /// It is at hand, complete or not.
+    Growing(Arc<Fill>),
+    /// It has not been begun; `far`: there are many before it.
+    Later { far: bool },
+    /// It was let go: the store may have it.
+    Past,
+    /// The body ended before it.
+    Ended,
+    /// It will not come: the fetch broke off.
+    Broken,
+}
+
+impl Running {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), changed: Arc::default() })
+    }
+
+    /// Completes at the next change after this call.
+    pub(crate) fn change(&self) -> OwnedNotified {
+        self.changed.clone().notified_owned()
+    }
+
+    pub(crate) fn at(&self, number: u64) -> At {
+        let state = self.state.lock();
+        let broken = state.end == Some(Err(())) && number + 1 == state.next;
+        let recent = state.recent.iter().find(|(recent, _)| *recent == number);
+        if let Some((_, fill)) = recent.filter(|_| !broken) {
+            return At::Growing(fill.clone());
+        }
+        match state.end {
+            _ if broken => At::Broken,
+            _ if number < state.next => At::Past,
+            None => At::Later { far: number > state.next + WINDOW },
+            Some(Ok(_)) => At::Ended,
+            Some(Err(())) => At::Broken,
+        }
+    }
+
+    /// Whether the fetch will bring this block soon, or has it at hand.
+    pub(crate) fn brings(&self, number: u64) -> bool {
+        matches!(self.at(number), At::Growing(_) | At::Later { far: false } | At::Ended)
+    }
+
+    /// The next block is being filled.
+    pub(crate) fn begin(&self, fill: Arc<Fill>) {
+        let mut state = self.state.lock();
+        let number = state.next;
+        state.recent.push_back((number, fill));
+        state.next += 1;
+        while state.recent.len() as u64 > WINDOW + 1 {
+            state.recent.pop_front();
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&self, end: Result<u64, ()>) {
+        self.state.lock().end.get_or_insert(end);
+        self.changed.notify_waiters();
+    }
+
+    /// How far the slowest and the quickest reader have come; `None` without readers.
+    pub(crate) fn readers(&self) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        let places = || state.readers.values().copied();
+        places().min().zip(places().max())
+    }
+
+    /// A reader's place.
+    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+        let mut state = self.state.lock();
+        let id = state.next_reader;
+        state.next_reader += 1;
+        state.readers.insert(id, 0);
+        drop(state);
+        Place { running: self.clone(), id }
+    }
+}
+
+/// A reader's place in a running fetch, which goes with the reader.
+pub(crate) struct Place {
+    running: Arc<Running>,
+    id: u64,
+}
+
+impl Place {
+    /// The reader has come to this block.
+    pub(crate) fn at(&self, number: u64) {
+        if let Some(place) = self.running.state.lock().readers.get_mut(&self.id) {
+            *place = number;
+        }
+        self.running.changed.notify_waiters();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.running.state.lock().readers.remove(&self.id);
+        self.running.changed.notify_waiters();
+    }
+}
