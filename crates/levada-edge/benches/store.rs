@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use levada_cache::eviction::EVICTIONS;
+use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry};
 use levada_edge::measuring::Tier;
 use levada_types::{Key, Rng, hash64};
 use quick_cache::sync::Cache;
@@ -24,17 +24,25 @@ const ROUNDS: usize = 5;
 
 fn main() {
     println!("ns per hit      1 thread  2 threads");
-    let body = Bytes::from_static(&[b'x'; 64]);
+    // Values of the same size, so that both lie as far apart in memory.
+    let size = filled(DEFAULT_EVICTION).bytes() as usize / OBJECTS;
     let quick = Cache::new(4 * OBJECTS);
-    (0..OBJECTS).for_each(|n| quick.insert(key(n), Arc::new(body.clone())));
+    (0..OBJECTS).for_each(|n| quick.insert(key(n), Arc::<[u8]>::from(vec![0; size])));
     row("quick_cache", |key| quick.get(&key).is_some());
-    let mut fields = HeaderMap::new();
-    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+    drop(quick);
     for eviction in EVICTIONS {
-        let tier = Tier::new(1 << 30, 1 << 20, eviction);
-        (0..OBJECTS).for_each(|n| tier.put(key(n), "a.example/", &fields, &body));
+        let tier = filled(eviction);
         row(eviction.name, |key| tier.hit(key));
     }
+}
+
+fn filled(eviction: &Entry) -> Tier {
+    let body = Bytes::from_static(&[b'x'; 64]);
+    let mut fields = HeaderMap::new();
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+    let tier = Tier::new(1 << 30, 1 << 20, eviction);
+    (0..OBJECTS).for_each(|n| tier.put(key(n), "a.example/", &fields, &body));
+    tier
 }
 
 fn row(name: &str, get: impl Fn(Key) -> bool + Sync) {
