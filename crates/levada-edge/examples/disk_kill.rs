@@ -22,6 +22,7 @@ use levada_types::{Key, Rng, hash64};
 use prometheus_client::registry::Registry;
 
 const LIMIT: u64 = 96 << 20;
+const QUEUE: u64 = 4 << 20;
 const KEYS: u64 = 3000;
 const LONGEST: usize = 300_000;
 
@@ -127,6 +128,10 @@ fn write(dir: &Path, seed: String) {
                 let size = rng.below(LONGEST) * rng.below(LONGEST) / LONGEST;
                 let head = format!("{n} {seed} {size}");
                 let body = body(&head, size);
+                // Otherwise most records would be dropped, and what they replace with them.
+                while disk.queued() > QUEUE / 2 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
                 disk.put(key(n), head.into(), body);
             }
         }
@@ -139,7 +144,7 @@ fn settings(dir: &Path) -> DiskSettings {
         bytes: LIMIT,
         eviction: find_eviction("lru").unwrap(),
         admit_on_second_hit: false,
-        queue_bytes: 4 << 20,
+        queue_bytes: QUEUE,
     }
 }
 

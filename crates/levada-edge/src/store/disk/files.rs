@@ -56,6 +56,18 @@ impl Files {
         self.root.join(if clean { "index.clean" } else { "index" })
     }
 
+    /// The directories of records that there are.
+    pub(super) fn parts(&self) -> io::Result<Vec<u16>> {
+        let mut parts = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| u16::from_str_radix(name, 16).ok());
+            parts.extend(number.filter(|&part| part < FANOUT && self.part(part).ends_with(&name)));
+        }
+        parts.sort_unstable();
+        Ok(parts)
+    }
+
     /// The directory number `part`.
     pub(super) fn part(&self, part: u16) -> PathBuf {
         self.root.join(format!("{part:03x}"))
@@ -69,6 +81,7 @@ impl Files {
     /// directory that cannot be written to is taken if a node has been there before.
     pub(super) fn take(&self) -> io::Result<File> {
         fs::create_dir_all(&self.root)?;
+        fs::read_dir(&self.root)?;
         let path = self.root.join("lock");
         // Open for reading only: nothing hinders the file system from becoming read-only.
         let lock = match File::open(&path) {

@@ -4,8 +4,7 @@
 //! The files are the truth and this is a hint; but only the tier's own thread writes and removes
 //! files, so that the room accounted here is never less than the room taken.
 //!
-//! An entry takes 16 bytes here, 5 of the table at up to 7/8 load, and what the eviction keeps (24
-//! bytes for LRU and SIEVE): about 48 to 56 bytes.
+//! An entry takes 16 bytes here, 6 to 12 in the table, and what `Eviction::overhead` says.
 
 use hashbrown::HashTable;
 use levada_cache::eviction::{self, Eviction, Handle};
@@ -110,15 +109,16 @@ impl Index {
     /// Notes a record that has been written. Whoever calls has made room for it.
     pub(super) fn insert(&mut self, entry: Entry) {
         let key = Key(entry.key);
-        let slot = match self.find(key) {
+        match self.find(key) {
             Some(slot) => {
-                self.eviction.remove(Handle(slot));
                 self.slots[slot as usize] = entry;
-                slot
+                self.eviction.resize(Handle(slot), cost(entry.pages));
             }
-            None => self.new_slot(entry),
-        };
-        self.eviction.add(Handle(slot), key, cost(entry.pages));
+            None => {
+                let slot = self.new_slot(entry);
+                self.eviction.add(Handle(slot), key, cost(entry.pages));
+            }
+        }
     }
 
     fn new_slot(&mut self, entry: Entry) -> u32 {

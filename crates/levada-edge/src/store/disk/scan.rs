@@ -10,7 +10,7 @@ use std::{
 use levada_types::Key;
 
 use super::{
-    files::{FANOUT, ReadError, WRITING, key_of, remove},
+    files::{ReadError, WRITING, key_of, remove},
     index::{Entry, PAGE, pages},
     snapshot,
     writer::Writer,
@@ -29,13 +29,19 @@ pub(super) fn run(writer: &mut Writer<'_>) -> bool {
     }
     let hints = Hints::read(writer);
     let mut found = Vec::with_capacity(hints.entries.len());
-    for part in 0..FANOUT {
+    let parts = files.parts().unwrap_or_else(|error| {
+        writer.shared.trouble("the disk cache cannot be scanned", files.root(), &error);
+        Vec::new()
+    });
+    for part in parts {
         if writer.shared.state.lock().closing.is_some() {
             return false;
         }
         match scan_part(writer, part, &hints, &mut found) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => writer.shared.trouble("cannot be scanned", &files.part(part), &error),
+            Err(error) => {
+                writer.shared.trouble("records cannot be listed", &files.part(part), &error);
+            }
             Ok(()) => writer.account_for(usize::from(part)),
         }
         writer.remove_what_waits();
@@ -171,7 +177,11 @@ fn foreign(writer: &Writer<'_>, file: &DirEntry) {
         // What the end has interrupted.
         Ok(()) if file.file_name() == WRITING => {}
         Ok(()) => drop(writer.shared.metrics.foreign.inc()),
-        Err(error) => writer.shared.trouble("cannot be removed", &file.path(), &error),
+        Err(error) => writer.shared.trouble(
+            "a file that is no record cannot be removed",
+            &file.path(),
+            &error,
+        ),
     }
 }
 
