@@ -90,6 +90,9 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.purge_rules.set(whole(node.purges.len() as u64));
     let pending = node.peers.as_ref().map_or(0, |peers| peers.pending.len());
     metrics.purges_pending.set(whole(pending as u64));
+    let (misses, waiting) = node.misses();
+    metrics.misses.set(whole(misses as u64));
+    metrics.misses_waiting.set(whole(waiting as u64));
     let tracked = node.sites.iter().map(|site| site.decider.tracked());
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));

@@ -75,7 +75,7 @@ impl Effects {
                 requested: self.requested,
                 received,
             };
-            let Ok(storable) = may_store(&exchange, &asked.site.rules) else {
+            let Ok(storable) = may_store(&exchange, &asked.site.settings.rules) else {
                 return node.store.remove(asked.key);
             };
             head.validators = Validators::of(&head.headers, received);

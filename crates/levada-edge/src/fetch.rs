@@ -160,7 +160,7 @@ impl Fetch {
             received,
         };
         let judge = if status == StatusCode::PARTIAL_CONTENT { may_store_part } else { may_store };
-        judge(&exchange, &self.site.rules).map_err(NoStore::as_str)
+        judge(&exchange, &self.site.settings.rules).map_err(NoStore::as_str)
     }
 
     fn stored_head(

@@ -14,6 +14,7 @@ use crate::{
     connection::{Door, Visit},
     failure::Failure,
     identify::{Asked, CDN_ID, CDN_LOOP, FORWARDED_PROTO},
+    misses,
     node::Node,
     passage::Passage,
     peers::{PEER, Peers, REFUSED},
@@ -47,6 +48,7 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.remove(PEER);
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
+    let client = misses::client(visit, &headers);
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !asked.passed;
     let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host.as_bytes();
@@ -63,7 +65,7 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
     headers.append(VIA, node.via.clone());
     let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
-    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11 }
+    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11, client }
 }
 
 /// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113
@@ -95,7 +97,7 @@ fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option
     headers.append(FORWARDED_FOR, visit.address.clone());
 }
 
-/// Asks the site's origins, one after another where that is safe, until one answers.
+/// Asks the site's origins when it is the client's turn, one after another where that is safe, until one answers.
 pub(crate) async fn to_origin(
     node: &Node,
     site: &Site,
@@ -106,6 +108,7 @@ pub(crate) async fn to_origin(
     if let Some(host) = &site.origin_host {
         head.headers.insert(HOST, host.clone());
     }
+    let mut miss = Some(site.misses.enter(head.client).await?);
     let mut failed = Failed::from(Failure::AllDown);
     for (tried, origin) in
         site.origins_in_order().take(node.settings.limits.tries as usize).enumerate()
@@ -118,6 +121,9 @@ pub(crate) async fn to_origin(
             Ok(mut exchange) => {
                 // Only a peer says so of itself.
                 exchange.response.headers_mut().remove(REFUSED);
+                if let Some(miss) = miss.take() {
+                    exchange.lease.hold(miss);
+                }
                 origin.met(None);
                 node.metrics.upstream("origin", exchange.response.status());
                 return Ok(exchange);

@@ -7,7 +7,8 @@
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! lookup ─ store                       what is stored and may be used (levada-cache decides)
-//! fill ─ fetch ─ forward ─ upstream    one fetch per object, from origins that are watched
+//! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
+//!        ─ upstream                    one fetch per object, from origins that are watched
 //! effects                              what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
 //! ```
@@ -30,6 +31,7 @@ mod listener;
 mod log;
 mod lookup;
 mod metrics;
+mod misses;
 mod node;
 mod pace;
 mod partial;

@@ -101,6 +101,8 @@ pub(crate) struct Metrics {
     purges: Family<PurgeLabels, Counter>,
     pub(crate) purge_rules: Gauge<i64>,
     pub(crate) purges_pending: Gauge<i64>,
+    pub(crate) misses: Gauge<i64>,
+    pub(crate) misses_waiting: Gauge<i64>,
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
     #[allow(dead_code, reason = "no node opens a disk tier yet")]
@@ -193,6 +195,12 @@ impl Metrics {
             purges_pending: register!(
                 "purges_pending",
                 "Purges that peers have not confirmed",
+                Gauge::default()
+            ),
+            misses: register!("origin_requests_in_flight", "Requests at origins", Gauge::default()),
+            misses_waiting: register!(
+                "origin_requests_waiting",
+                "Requests that wait for their turn to go to an origin",
                 Gauge::default()
             ),
             tracked_objects: register!(

@@ -160,6 +160,14 @@ impl Node {
         }
     }
 
+    /// Requests at origins, and those that wait for their turn.
+    pub(crate) fn misses(&self) -> (usize, usize) {
+        let sites = self.sites.iter().map(|site| &site.misses);
+        sites.fold((0, 0), |(taken, waiting), misses| {
+            (taken + misses.taken(), waiting + misses.waiting())
+        })
+    }
+
     pub(crate) fn unix_time(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
     }

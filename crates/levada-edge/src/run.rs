@@ -81,7 +81,10 @@ impl Running {
             .map_or(0, |peers| peers.servers().map(|(node, _)| peers.loads().of(node)).sum());
         let servers = self.node.sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
         let (busy, waiting) = servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
+        let (misses, misses_waiting) = self.node.misses();
         Counts {
+            misses,
+            misses_waiting,
             in_flight: self.node.metrics.in_flight.get(),
             in_service: self.node.capacity.held(),
             outstanding,
@@ -113,6 +116,10 @@ pub struct Counts {
     pub origin_connections_busy: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
+    /// Requests at origins, or about to go there.
+    pub misses: usize,
+    /// Requests that wait for their turn to go there.
+    pub misses_waiting: usize,
     /// Objects being fetched.
     pub fills: usize,
     /// Their bytes so far.

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
+pub use levada_cache::{Cookies, Rules};
 use levada_policy::Value;
 
 /// Everything one node needs to run.
@@ -127,12 +128,25 @@ pub struct Site {
     pub policy: PolicyChoice,
     /// How origins are watched.
     pub health: HealthCheck,
-    /// How long a response is fresh when it does not say; `None` leaves it to RFC 9111's heuristic.
-    pub default_ttl: Option<Duration>,
+    /// What may be stored and for how long, where the RFCs leave a choice.
+    pub rules: Rules,
+    /// How many requests may be at the origins at once.
+    pub misses: Misses,
     /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
     pub debug: bool,
     /// Whether responses are stored at all; off, the site is only distributed.
     pub cache: bool,
+}
+
+/// How many requests may be at a site's origins at once, over all origins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misses {
+    /// Requests at the origins; one client's at most half of them.
+    pub at_once: usize,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long they may wait.
+    pub wait: Duration,
 }
 
 /// A policy with its parameters, checked against its declaration.
@@ -293,6 +307,12 @@ impl Default for Limits {
             max_hops: 3,
             drain_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+impl Default for Misses {
+    fn default() -> Self {
+        Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
     }
 }
 

@@ -9,13 +9,13 @@ use std::{
 };
 
 use http::HeaderValue;
-use levada_cache::Rules;
 use levada_types::hash64;
 
 use crate::{
     clock::Clock,
     failure::Failure,
     metrics::Metrics,
+    misses::Misses,
     redirect::SharedDecider,
     settings::{Delivery, HealthCheck, Site as SiteSettings},
     upstream::{Change, Health, RetryBudget, Server, Watched, report},
@@ -30,8 +30,8 @@ pub(crate) struct Site {
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
-    /// What may be stored, and for how long.
-    pub(crate) rules: Rules,
+    /// How many requests are at the origins at once.
+    pub(crate) misses: Arc<Misses>,
     /// Requests since the retry budget was last asked.
     requests: AtomicU64,
 }
@@ -43,7 +43,7 @@ impl Site {
         origins: Vec<Arc<WatchedOrigin>>,
         retry_budget: f64,
     ) -> Self {
-        let rules = Rules { default_ttl: settings.default_ttl, ..Rules::default() };
+        let misses = Misses::new(settings.misses);
         let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
         let id = hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()));
         Self {
@@ -52,7 +52,7 @@ impl Site {
             decider,
             origins,
             origin_host,
-            rules,
+            misses,
             retries: RetryBudget::new(retry_budget),
             requests: AtomicU64::new(0),
         }

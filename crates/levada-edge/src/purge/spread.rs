@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode, Version,
+    HeaderMap, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
 use levada_policy::NodeIndex;
@@ -141,6 +141,6 @@ async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode
         headers.insert(HOST, host);
     }
     let uri = http::Uri::from_static(PATH);
-    let head = Head { method: Method::POST, uri, headers, version: Version::HTTP_11 };
+    let head = Head { method: Method::POST, uri, headers, ..Head::get("/") };
     server.told(&peers.address_to(server, &head), order).await
 }

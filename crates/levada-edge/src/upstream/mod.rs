@@ -9,6 +9,7 @@ mod health;
 mod pool;
 
 use std::{
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -34,6 +35,7 @@ use pool::{Pool, Sender};
 use crate::{
     body::{Progress, RequestBody},
     failure::Failure,
+    misses::Miss,
     settings::Limits,
 };
 
@@ -69,6 +71,8 @@ pub(crate) struct Head {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) version: Version,
+    /// Who is behind it, where requests to an origin take turns.
+    pub(crate) client: IpAddr,
 }
 
 impl Head {
@@ -79,6 +83,7 @@ impl Head {
             uri: path.parse().unwrap_or_default(),
             headers: HeaderMap::new(),
             version: Version::HTTP_11,
+            client: Ipv4Addr::UNSPECIFIED.into(),
         }
     }
 
@@ -106,11 +111,19 @@ pub(crate) struct Lease {
     /// The request's body, which may go on after its response.
     upload: Option<Arc<Progress>>,
     _place: Option<OwnedSemaphorePermit>,
+    /// The place among the site's requests at its origins.
+    miss: Option<Miss>,
 }
 
 impl Lease {
+    /// Holds a place at the origin until the body has ended.
+    pub(crate) fn hold(&mut self, miss: Miss) {
+        self.miss = Some(miss);
+    }
+
     /// Gives the connection back: the body has been read to its end.
     pub(crate) fn give_back(&mut self) {
+        self.miss = None;
         let Some(sender) = self.sender.take() else { return };
         // Whoever got a connection that is still busy with an upload would wait for a stranger.
         if self.upload.as_ref().is_none_or(|upload| upload.ended()) {
@@ -187,7 +200,7 @@ impl Server {
                 Ok(mut response) => {
                     check(&mut response)?;
                     let (server, sender) = (self.clone(), Some(sender));
-                    let lease = Lease { server, sender, upload, _place: place };
+                    let lease = Lease { server, sender, upload, _place: place, miss: None };
                     return Ok(Exchange { response, lease });
                 }
                 Err(Unsent { failure, .. }) if fresh => return Err(failure),

@@ -12,6 +12,7 @@ mod health;
 mod http2;
 mod input;
 mod memory;
+mod misses;
 mod passing;
 mod purge;
 mod ranges;

@@ -93,3 +93,33 @@ async fn dead_origin_with_nothing_stored_is_a_502_that_says_when_to_come_back() 
     assert_eq!((answer.status, answer.field("retry-after")), (502, "5".to_owned()));
     settled(&node).await;
 }
+
+#[tokio::test]
+async fn site_fills_in_what_the_origin_leaves_open() {
+    use levada_edge::settings::{Cookies, Rules};
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    let minute = std::time::Duration::from_secs(60);
+    settings.sites[0].rules = Rules {
+        default_ttl: Some(minute),
+        negative_ttl: Some(minute / 2),
+        stale_while_revalidate: 10 * minute,
+        cookies: Cookies::Store,
+        ..Rules::default()
+    };
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    origin.on("/silent", Reply::ok("x").with("set-cookie", "a=b"));
+    origin.on("/missing", Reply::ok("x").status("404 Not Found"));
+    origin.on("/old", Reply::cached("x").with("age", "100").with("etag", "\"1\""));
+    for (path, ttl) in [("/silent", 50..=60), ("/missing", 20..=30), ("/old", -50..=-40)] {
+        get(at, path).await;
+        settled(&node).await;
+        let hit = get(at, path).await;
+        let status = hit.field("cache-status");
+        let left = status.split("ttl=").nth(1).unwrap_or_default().parse::<i64>();
+        assert!(hit.is_hit() && left.is_ok_and(|left| ttl.contains(&left)), "{path}: {status}");
+        settled(&node).await;
+    }
+    assert_eq!(origin.hits("/old"), 2, "and it is fetched anew meanwhile");
+}

@@ -306,6 +306,26 @@ pub struct Site {
     /// How long a response is fresh that does not say so itself. HTTP's own heuristic (RFC 9111, 4.2.2) when not given.
     #[schemars(extend("examples" = ["10m"]))]
     pub default_ttl: Option<Time>,
+    /// How long an error is fresh that does not say so itself: 404, 405, 410, 414, 451 and 501. As other responses when not given.
+    #[schemars(extend("examples" = ["10s"]))]
+    pub negative_ttl: Option<Time>,
+    /// HTTP's heuristic: the part of the time since `Last-Modified` that a response stays fresh that does not say how long, in percent; 0 switches it off.
+    #[schemars(range(max = 100))]
+    pub heuristic_percent: u32,
+    /// The longest that it makes a response fresh.
+    pub heuristic_max: Time,
+    /// How long a response that has become stale is served while it is fetched anew, where it does not say so itself (RFC 5861).
+    pub stale_while_revalidate: Time,
+    /// How long a stale response stands in for a 500, 502, 503 or 504 of the origin, where it does not say so itself (RFC 5861).
+    pub stale_if_error: Time,
+    /// How long a stale response stands in for an origin that cannot be reached at all, where it does not say so itself by `stale-if-error`.
+    pub stale_if_unreachable: Time,
+    /// Whether responses with `s-maxage` may be served stale, too. By RFC 9111, 5.2.2.10, they may not; many applications that send it mean otherwise.
+    pub s_maxage_allows_stale: bool,
+    /// Whether responses that set cookies are stored.
+    pub store_cookies: Cookies,
+    /// How many requests may be at the origins at once.
+    pub misses: Misses,
     /// Whether responses are stored at all; without, the site is only distributed.
     pub cache: bool,
     /// How origins are watched.
@@ -323,6 +343,34 @@ pub enum Delivery {
     Proxy,
     /// From the chosen node itself: the client is sent there with a 307. Needs `client_url` of every peer and a secret.
     Redirect,
+}
+
+/// Whether responses that set cookies are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cookies {
+    /// If the origin says how long they are fresh, or that they are `public`: then it knew.
+    #[default]
+    Explicit,
+    /// Never.
+    Never,
+    /// Like all others: one client's cookie is then everybody's.
+    Always,
+}
+
+/// How many requests of a site may be at its origins at once, so that what is not stored cannot overload them.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Misses {
+    /// Requests at the origins. One client's are at most half of them; an IPv6 network of 64 bits is one client.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub at_once: u32,
+    /// Requests that may wait for a place. Clients take turns; when the queue is full, the one that waits most often gives way. Beyond it, clients get a stale response where that is allowed, or 503.
+    #[schemars(range(max = 1_000_000))]
+    pub queue: u32,
+    /// How long they may wait.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub wait: Time,
 }
 
 /// How servers are watched, by probes and by what requests meet.
@@ -443,8 +491,48 @@ impl Default for Peer {
     }
 }
 
+impl Default for Misses {
+    fn default() -> Self {
+        let settings::Misses { at_once, queue, wait } = settings::Misses::default();
+        Self { at_once: count(at_once), queue: count(queue), wait: Time(wait) }
+    }
+}
+
+impl From<&Misses> for settings::Misses {
+    fn from(file: &Misses) -> Self {
+        Self { at_once: file.at_once as usize, queue: file.queue as usize, wait: file.wait.0 }
+    }
+}
+
+impl From<&Site> for settings::Rules {
+    fn from(file: &Site) -> Self {
+        Self {
+            default_ttl: file.default_ttl.map(|ttl| ttl.0),
+            negative_ttl: file.negative_ttl.map(|ttl| ttl.0),
+            heuristic_percent: file.heuristic_percent,
+            heuristic_max: file.heuristic_max.0,
+            stale_while_revalidate: file.stale_while_revalidate.0,
+            stale_if_error: file.stale_if_error.0,
+            stale_if_unreachable: file.stale_if_unreachable.0,
+            s_maxage_allows_stale: file.s_maxage_allows_stale,
+            cookies: match file.store_cookies {
+                Cookies::Explicit => settings::Cookies::StoreIfExplicit,
+                Cookies::Never => settings::Cookies::Refuse,
+                Cookies::Always => settings::Cookies::Store,
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// The edge's own defaults are small numbers.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 impl Default for Site {
     fn default() -> Self {
+        let rules = settings::Rules::default();
         Self {
             hosts: None,
             origin: None,
@@ -452,6 +540,15 @@ impl Default for Site {
             delivery: Delivery::default(),
             policy: None,
             default_ttl: None,
+            negative_ttl: None,
+            heuristic_percent: rules.heuristic_percent,
+            heuristic_max: Time(rules.heuristic_max),
+            stale_while_revalidate: Time(rules.stale_while_revalidate),
+            stale_if_error: Time(rules.stale_if_error),
+            stale_if_unreachable: Time(rules.stale_if_unreachable),
+            s_maxage_allows_stale: rules.s_maxage_allows_stale,
+            store_cookies: Cookies::default(),
+            misses: Misses::default(),
             cache: true,
             health_check: HealthCheck::default(),
             debug: false,
@@ -511,8 +608,6 @@ impl From<&HealthCheck> for settings::HealthCheck {
 impl Default for Limits {
     fn default() -> Self {
         let edge = settings::Limits::default();
-        // The edge's own defaults are small numbers.
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             capacity: edge.capacity,
             serve_rate: edge.serve_rate.map(Rate),

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use levada_edge::settings::{AccessLog, Delivery, LogFormat, PurgeSettings, Runtime, Trust};
+use levada_edge::settings::{
+    AccessLog, Cookies, Delivery, LogFormat, Misses, PurgeSettings, Rules, Runtime, Trust,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -99,7 +101,7 @@ fn what_is_written_is_what_is_set() {
     assert_eq!(settings.runtime, Runtime::PerCore(2));
     assert_eq!(settings.access_log, None);
     assert_eq!(settings.limits.serve_rate, Some(1_000_000));
-    assert_eq!(settings.sites[0].default_ttl, Some(Duration::from_millis(1500)));
+    assert_eq!(settings.sites[0].rules.default_ttl, Some(Duration::from_millis(1500)));
     assert_eq!(settings.sites[0].policy.name, "random");
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
     assert_eq!((settings.cache.eviction.name, settings.cache.second_hit), ("sieve", true));
@@ -107,6 +109,30 @@ fn what_is_written_is_what_is_set() {
     assert!(matches!(peering.trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
     assert_eq!(peering.peers[1].rtt, Some(Duration::from_millis(12)));
     assert_eq!(peering.peers[1].client_url.as_deref(), Some("https://b.example"));
+}
+
+#[test]
+fn site_fills_in_what_its_origin_leaves_open() {
+    let settings = settings(&format!(
+        "{LEAST}{SITE}negative_ttl = '5s'\nheuristic_percent = 20\nheuristic_max = '1h'\n\
+         stale_while_revalidate = '30s'\nstale_if_error = '10m'\nstale_if_unreachable = '0s'\n\
+         s_maxage_allows_stale = true\nstore_cookies = 'never'\n\
+         misses = {{ at_once = 10, queue = 0, wait = '1s' }}\n"
+    ));
+    let second = Duration::from_secs(1);
+    let expected = Rules {
+        negative_ttl: Some(5 * second),
+        heuristic_percent: 20,
+        heuristic_max: 3600 * second,
+        stale_while_revalidate: 30 * second,
+        stale_if_error: 600 * second,
+        stale_if_unreachable: Duration::ZERO,
+        s_maxage_allows_stale: true,
+        cookies: Cookies::Refuse,
+        ..Rules::default()
+    };
+    assert_eq!(settings.sites[0].rules, expected);
+    assert_eq!(settings.sites[0].misses, Misses { at_once: 10, queue: 0, wait: second });
 }
 
 #[test]
@@ -351,7 +377,12 @@ fn a_secret_is_not_repeated_in_errors() {
 
 #[test]
 fn doubts_do_not_stop_a_node() {
-    assert_warning(&format!("{LEAST}{SITE}debug = true\n"), "site[0].debug", "shows");
+    let doubt =
+        |line: &str, key, words| assert_warning(&format!("{LEAST}{SITE}{line}\n"), key, words);
+    doubt("debug = true", "site[0].debug", "shows");
+    doubt("store_cookies = 'always'", "site[0].store_cookies", "all of them");
+    let both = "default_ttl = '1m'\nheuristic_percent = 5";
+    doubt(both, "site[0].heuristic_percent", "`default_ttl`");
     let admin = format!("{LEAST}admin.listen = '0.0.0.0:9180'\n{SITE}");
     assert_warning(&admin, "admin.listen", "other machines");
 }

@@ -9,8 +9,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        CacheSettings, Delivery, HealthCheck, Limits, Listener, Origin as OriginSetting, Peer,
-        Peering, PolicyChoice, PurgeSettings, Runtime, Settings, Site, Trust,
+        CacheSettings, Delivery, HealthCheck, Limits, Listener, Misses, Origin as OriginSetting,
+        Peer, Peering, PolicyChoice, PurgeSettings, Rules, Runtime, Settings, Site, Trust,
     },
 };
 
@@ -49,7 +49,8 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
         delivery: Delivery::Proxy,
         policy: policy("fdr"),
         health: unwatched(),
-        default_ttl: None,
+        rules: Rules::default(),
+        misses: Misses::default(),
         debug: true,
         cache: true,
     }

@@ -70,6 +70,7 @@ impl Check<'_, '_> {
             let help = "meant for finding a mistake; switch it off afterwards".to_owned();
             self.findings.warning(&path.key("debug"), message, Some(help));
         }
+        self.rules(site, path);
         Some(Site {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             origins: site.origin.as_ref()?.as_slice().iter().map(origin).collect(),
@@ -77,10 +78,26 @@ impl Check<'_, '_> {
             delivery,
             policy: policy?,
             health: (&site.health_check).into(),
-            default_ttl: site.default_ttl.map(|ttl| ttl.0),
+            rules: site.into(),
+            misses: (&site.misses).into(),
             debug: site.debug,
             cache: site.cache,
         })
+    }
+
+    /// Settings that undo each other, or endanger a site's users.
+    fn rules(&mut self, site: &file::Site, path: &Path) {
+        if site.store_cookies == file::Cookies::Always {
+            let message = "hands a cookie that is set for one client to all of them";
+            let help = "meant for origins whose cookies identify nobody".to_owned();
+            self.findings.warning(&path.key("store_cookies"), message, Some(help));
+        }
+        for key in ["heuristic_percent", "heuristic_max"] {
+            if site.default_ttl.is_some() && self.findings.has(&path.key(key)) {
+                let message = "has no effect beside `default_ttl`, which comes first";
+                self.findings.warning(&path.key(key), message, None);
+            }
+        }
     }
 
     /// A client can be sent to any peer, and the peer can tell that it was sent.
