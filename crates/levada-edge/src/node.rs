@@ -119,7 +119,7 @@ impl Node {
         let access_log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
         let via = format!("1.1 {}", settings.name);
-        let purges = Arc::new(Purges::new(clock::wall(), settings.purge.expose_tags));
+        let purges = Arc::new(Purges::new(clock::wall(), None, settings.purge.expose_tags));
         Ok(Arc::new(Self {
             clock,
             sites: Sites::new(sites),

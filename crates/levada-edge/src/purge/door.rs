@@ -1,6 +1,6 @@
 //! Where orders to purge come in: clients that know a token, operators, peers.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::{
     order::{Order, Unclear, What},
+    rules::Rule,
     spread,
 };
 use crate::{clock, identify::Asked, node::Node, tls};
@@ -121,8 +122,15 @@ pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> Answer {
         Err(answer) => return answer,
     };
     match order.and_then(|order| here(node, &order)) {
+        Ok(done) => match done.persist(node).await {
+            Ok(()) => Answer::text(StatusCode::OK, "purged\n"),
+            Err(error) => {
+                let text = format!("purged, but not for good: {error}\n");
+                Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        },
         // Of a site that is not here, nothing is here.
-        Ok(()) | Err(Unclear::UnknownHost(_)) => Answer::text(StatusCode::OK, "purged\n"),
+        Err(Unclear::UnknownHost(_)) => Answer::text(StatusCode::OK, "purged\n"),
         Err(unclear) => Answer::unclear(&unclear),
     }
 }
@@ -134,36 +142,31 @@ pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
         return;
     }
     let order = Order { what: What::Groups(groups, identity.to_owned()), soft: false };
-    if let Err(error) = here(node, &order) {
-        return tracing::warn!(identity, %error, "groups are not purged");
-    }
-    if let Some(peers) = node.peers.clone() {
-        tokio::spawn(async move { spread::tell(&peers, &order).await });
+    match here(node, &order) {
+        Ok(done) => drop(tokio::spawn(everywhere(node.clone(), order, done))),
+        Err(error) => tracing::warn!(identity, %error, "groups are not purged"),
     }
 }
 
 /// Carries an order out here and at every peer.
 async fn follow(node: &Arc<Node>, order: Order) -> Answer {
-    if let Err(unclear) = here(node, &order) {
-        return Answer::unclear(&unclear);
+    let done = match here(node, &order) {
+        Ok(done) => done,
+        Err(unclear) => return Answer::unclear(&unclear),
+    };
+    let mut report = Report {
+        purged: order.scope(),
+        count: order.count(),
+        soft: order.soft,
+        confirmed: false,
+        nodes: Vec::new(),
+    };
+    // In a task of its own: whoever asks may go away, the peers are told.
+    if let Ok(nodes) = tokio::spawn(everywhere(node.clone(), order, done)).await {
+        report.confirmed = nodes.iter().all(|told| told.result == Outcome::Confirmed);
+        report.nodes = nodes;
     }
-    let name = node.settings.name.clone();
-    let mut nodes =
-        vec![Told { node: name, result: Outcome::Confirmed, detail: None, pending: false }];
-    let mut all_told = true;
-    if let Some(peers) = node.peers.clone() {
-        // In a task of its own: whoever asks may go away, the peers are told.
-        let order = order.clone();
-        let telling = tokio::spawn(async move { spread::tell(&peers, &order).await });
-        match telling.await {
-            Ok(told) => nodes.extend(told),
-            Err(_) => all_told = false,
-        }
-    }
-    let confirmed = all_told && nodes.iter().all(|told| told.result == Outcome::Confirmed);
-    let report =
-        Report { purged: order.scope(), count: order.count(), soft: order.soft, confirmed, nodes };
-    let status = if confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let status = if report.confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
     Answer {
         status,
         field: None,
@@ -172,17 +175,46 @@ async fn follow(node: &Arc<Node>, order: Order) -> Answer {
     }
 }
 
+/// An order that holds on this node.
+struct Done {
+    number: u64,
+    rules: Vec<Rule>,
+}
+
+impl Done {
+    async fn persist(self, node: &Node) -> io::Result<()> {
+        node.purges.persist(self.number, self.rules).await
+    }
+}
+
 /// Carries an order out on this node.
-fn here(node: &Node, order: &Order) -> Result<(), Unclear> {
+fn here(node: &Node, order: &Order) -> Result<Done, Unclear> {
     let (rules, urls) = order.rules(&node.sites)?;
-    node.purges.add(&rules, clock::wall());
+    let number = node.purges.add(&rules, clock::wall());
     if !order.soft {
         node.forget(&urls);
     }
     node.metrics.purged(order.scope(), order.kind());
     let (scope, kind) = (order.scope(), order.kind());
     tracing::info!(scope, kind, count = order.count(), what = order.summary(), "purged");
-    Ok(())
+    Ok(Done { number, rules })
+}
+
+/// Sees to it that an order holds after a restart, and at every peer.
+async fn everywhere(node: Arc<Node>, order: Order, done: Done) -> Vec<Told> {
+    let tell = async {
+        match &node.peers {
+            Some(peers) => spread::tell(peers, &order).await,
+            None => Vec::new(),
+        }
+    };
+    let (persisted, told) = tokio::join!(done.persist(&node), tell);
+    let (result, detail) = match persisted {
+        Ok(()) => (Outcome::Confirmed, None),
+        Err(error) => (Outcome::Refused, Some(format!("purged, but not for good: {error}"))),
+    };
+    let own = Told { node: node.settings.name.clone(), result, detail, pending: false };
+    std::iter::once(own).chain(told).collect()
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Answer> {

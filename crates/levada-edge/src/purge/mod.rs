@@ -5,6 +5,7 @@
 //! order               what it says, or why it cannot be followed
 //! rules, label        what it covers; what a stored response tells of itself
 //! sweep               rules are applied to everything stored, and end
+//! journal             rules outlive a restart where responses do
 //! spread              peers are told, now or when they are back
 //! ```
 //!
@@ -14,13 +15,14 @@
 //! they are reached by a version that their head tells, and [`Label::born`] is part of it.
 
 pub(crate) mod door;
+mod journal;
 mod label;
 mod order;
 mod rules;
 mod spread;
 mod sweep;
 
-use std::{sync::Arc, time::SystemTime};
+use std::{io, path::Path, sync::Arc, time::SystemTime};
 
 use http::HeaderMap;
 use tokio::sync::Notify;
@@ -31,11 +33,13 @@ pub(crate) use spread::{Pending, deliver, run as deliver_all};
 pub(crate) use sweep::{Flight, run as sweep};
 
 use crate::store::{Object, Sought};
+use journal::{Journal, Past};
 use sweep::Flights;
 
 /// A node's purges.
 pub(crate) struct Purges {
     rules: Rules,
+    journal: Option<Arc<Journal>>,
     flights: Arc<Flights>,
     added: Notify,
     /// Clients receive tags.
@@ -43,9 +47,12 @@ pub(crate) struct Purges {
 }
 
 impl Purges {
-    pub(crate) fn new(now: SystemTime, expose_tags: bool) -> Self {
+    /// With the rules of before, where responses are kept in a directory. What they cover is not
+    /// known when their journal is damaged or missing: everything stored before is purged then.
+    pub(crate) fn new(now: SystemTime, directory: Option<&Path>, expose_tags: bool) -> Self {
         let rules = Rules::new(now);
-        Self { rules, flights: Arc::default(), added: Notify::new(), expose_tags }
+        let journal = directory.map(|directory| Arc::new(resume(&rules, directory, now)));
+        Self { rules, journal, flights: Arc::default(), added: Notify::new(), expose_tags }
     }
 
     /// The newest purge.
@@ -58,7 +65,8 @@ impl Purges {
         Flight::begin(&self.flights, || self.rules.latest())
     }
 
-    fn judge(&self, label: &Label, identity: &str) -> Verdict {
+    /// What becomes of something with this label.
+    pub(crate) fn judge(&self, label: &Label, identity: &str) -> Verdict {
         self.rules.judge(label, identity)
     }
 
@@ -77,10 +85,28 @@ impl Purges {
         self.judge(label, identity) == Verdict::Alive
     }
 
-    /// From now on these rules hold.
-    pub(crate) fn add(&self, rules: &[Rule], now: SystemTime) {
-        self.rules.add(rules, now);
+    /// From now on these rules hold. They share the number that is returned.
+    fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
+        let number = self.rules.add(rules, now);
         self.added.notify_one();
+        number
+    }
+
+    /// Waits until rules are where a restart finds them.
+    async fn persist(&self, number: u64, rules: Vec<Rule>) -> io::Result<()> {
+        let Some(journal) = self.journal.clone() else { return Ok(()) };
+        tokio::task::spawn_blocking(move || journal.add(number, &rules)).await?
+    }
+
+    /// Drops rules that everything stored has been held against.
+    fn forget(&self, number: u64) {
+        if let Some(journal) = &self.journal
+            && let Err(error) = journal.forget(number)
+        {
+            // They stay in it, and cover nothing.
+            tracing::warn!(%error, "the purge journal cannot be shortened");
+        }
+        self.rules.forget(number);
     }
 
     /// Takes the tags out of a response: the origin told them to this cache.
@@ -94,4 +120,22 @@ impl Purges {
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
+}
+
+/// Puts the rules of before back, or makes one that covers all that may have been lost.
+fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
+    let (journal, past) = Journal::open(directory);
+    if let Some(Past { latest, rules: past }) = past {
+        rules.raise(latest);
+        past.iter().for_each(|(number, rule)| rules.restore(rule, *number));
+        return journal;
+    }
+    let all = Rule::all(None, false);
+    let number = rules.add(std::slice::from_ref(&all), now);
+    let directory = directory.display();
+    tracing::warn!(%directory, "no purge journal: all that was stored before counts as purged");
+    if let Err(error) = journal.begin(&Past { latest: number, rules: vec![(number, all)] }) {
+        tracing::error!(%directory, %error, "the purge journal cannot be written");
+    }
+    journal
 }

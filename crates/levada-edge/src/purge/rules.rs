@@ -153,6 +153,17 @@ impl Rules {
         sequence
     }
 
+    /// Numbers had grown so far before a restart.
+    pub(crate) fn raise(&self, latest: u64) {
+        self.latest.fetch_max(latest, Ordering::AcqRel);
+    }
+
+    /// Puts a rule back that was made before a restart.
+    pub(crate) fn restore(&self, rule: &Rule, sequence: u64) {
+        self.table.write().add(rule, sequence);
+        self.raise(sequence);
+    }
+
     /// Holds a response against the rules. While there is no new one since the last time, that is one
     /// comparison.
     pub(crate) fn judge(&self, label: &Label, identity: &str) -> Verdict {

@@ -78,12 +78,15 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-/// One pass over every tier, then over the rules.
+/// One pass over every tier, then over the rules. A tier on disk is to be gone through in between, by
+/// [`super::Purges::judge`] of every record's label: what is dead goes, what is stale gets a label that
+/// says so; and rules may be forgotten only when the removals have reached the directory, or a crash
+/// would bring back what they cover.
 pub(crate) fn sweep(node: &Node) {
     let purges = &node.purges;
     // Taken before the tiers are gone through: what is stored by then will be found there, and what
     // is not is counted as under way.
     let done = purges.flights.none_older_than(|| purges.rules.latest());
     node.store.sweep(|object| purges.may_keep(object));
-    purges.rules.forget(done);
+    purges.forget(done);
 }

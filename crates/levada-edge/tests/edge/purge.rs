@@ -607,3 +607,71 @@ async fn peer_that_hangs_and_peer_that_refuses_are_told_apart() {
     let pending = |index: usize| report["nodes"][index].get("pending").is_some();
     assert!(pending(1) && !pending(2));
 }
+
+/// An origin that serves parts, all under one entity tag whatever the bytes are.
+fn long(origin: &Origin, byte: u8) -> Vec<u8> {
+    let whole = vec![byte; 256 << 10];
+    let body = whole.clone();
+    origin.script("/long", move |asked| {
+        let reply =
+            |part: &[u8]| Reply::cached(part).with("etag", "\"same\"").with("surrogate-key", "t");
+        let Some(range) = asked.header("range") else { return reply(&body) };
+        let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+        let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+        reply(&body[first..=last])
+            .status("206 Partial Content")
+            .with("content-range", &format!("bytes {first}-{last}/{}", body.len()))
+    });
+    whole
+}
+
+#[tokio::test]
+async fn long_body_is_purged_with_all_its_blocks() {
+    let (origin, node, at) = world_with(|settings| settings.cache.block = 64 << 10).await;
+    for what in [json!({"url": url("/long")}), json!({"tag": "t"}), json!({"all": true})] {
+        let old = long(&origin, b'o');
+        assert_eq!(get(at, "/long").await.body, old);
+        settled(&node).await;
+        assert!(get(at, "/long").await.is_hit());
+        settled(&node).await;
+        purge(&node, what.clone()).await;
+        let new = long(&origin, b'n');
+        for range in ["bytes=0-9", "bytes=70000-70009", "bytes=-10"] {
+            let part = get_with(at, "/long", &[("Range", range)]).await;
+            assert_eq!((part.status, part.body), (206, b"nnnnnnnnnn".to_vec()), "{what} {range}");
+            settled(&node).await;
+        }
+        assert_eq!(get(at, "/long").await.body, new, "{what}");
+        settled(&node).await;
+        purge(&node, json!({"all": true})).await;
+    }
+}
+
+#[tokio::test]
+async fn purge_wins_against_a_long_body_that_is_still_arriving() {
+    let (origin, node, at) = world_with(|settings| settings.cache.block = 64 << 10).await;
+    for what in [json!({"url": url("/long")}), json!({"tag": "t"}), json!({"all": true})] {
+        let gate = Gate::new();
+        let half = vec![b'o'; 128 << 10];
+        let pieces =
+            vec![Piece::Bytes(half.clone()), Piece::Gate(gate.clone()), Piece::Bytes(half)];
+        let old = Reply::cached("").with("etag", "\"same\"").with("surrogate-key", "t");
+        origin.on("/long", old.with("content-length", "262144").pieces(pieces));
+        let mut early = Wire::saying(at, head_of("GET", "/long", &[])).await;
+        let mut answer = early.head().await;
+        assert!(early.take(100_000).await.iter().all(|byte| *byte == b'o'));
+        purge(&node, what.clone()).await;
+        let new = long(&origin, b'n');
+        assert_eq!(get(at, "/long").await.body, new, "{what}");
+        gate.open();
+        answer.fields.retain(|(name, _)| name != "content-length");
+        answer.fields.push(("content-length".to_owned(), (262_144 - 100_000).to_string()));
+        early.body(&mut answer, "GET").await;
+        assert!(answer.whole && answer.body.iter().all(|byte| *byte == b'o'), "{what}");
+        settled(&node).await;
+        let hit = get(at, "/long").await;
+        assert!(hit.is_hit() && hit.body == new, "{what}");
+        settled(&node).await;
+        purge(&node, json!({"all": true})).await;
+    }
+}
