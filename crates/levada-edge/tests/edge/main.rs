@@ -11,6 +11,7 @@ mod cluster;
 mod health;
 mod http2;
 mod input;
+mod interim;
 mod memory;
 mod misses;
 mod passing;
