@@ -193,11 +193,12 @@ impl Fetch {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
+        let kept = self.node.store.admits(self.key, &head.variant);
         let mut long = None;
         if length.is_some_and(|length| length > block) {
             let (blocked, running) = self.whole(&head, length);
             writer.blocked(blocked.clone());
-            long = Some(Long::begin(blocked, running));
+            long = Some(Long::begin(blocked, running, kept));
         } else {
             writer.share(head.clone(), length);
         }
@@ -216,7 +217,8 @@ impl Fetch {
                     continue;
                 }
                 let (blocked, running) = self.whole(&head, None);
-                let Ok(after) = Long::after(writer.fill(), blocked, running).await else { return };
+                let after = Long::after(writer.fill(), blocked, running, kept).await;
+                let Ok(after) = after else { return };
                 long = Some(after);
             }
             if let Some(long) = &mut long {
@@ -238,7 +240,9 @@ impl Fetch {
                 let via = &self.node.via;
                 let object = Object::new(&self.identity, head, via, pieces.iter(), written);
                 let object = Arc::new(object);
-                self.keep(object.clone());
+                if kept {
+                    self.keep(object.clone());
+                }
                 writer.fill().end(End::Whole, Some(object.body()));
             }
             Some(long) => {

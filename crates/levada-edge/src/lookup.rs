@@ -10,7 +10,13 @@ use hyper::body::Body;
 use levada_cache::{Asked as Wanted, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
 
-use crate::{clock, node::Node, partial::first_byte, pipeline::Errand, store::Object};
+use crate::{
+    clock,
+    node::Node,
+    partial::first_byte,
+    pipeline::Errand,
+    store::{Object, Sought},
+};
 
 /// What a lookup found.
 pub(crate) enum Found {
@@ -28,6 +34,8 @@ pub(crate) enum Found {
     Bypass(Forwarded, &'static str),
     /// The client wants a stored response or none, and there is none.
     Nothing,
+    /// The memory does not have it, but the disk may.
+    OnDisk,
 }
 
 /// A fetch to be made.
@@ -54,8 +62,25 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     if !levada_cache::is_cache_method(&parts.method) || !body.is_end_stream() {
         return Found::Bypass(Forwarded::Method, "method");
     }
-    let Wanted { directives, range: ranged, conditional } = Wanted::of(&parts.headers);
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
+    if sought.object.is_none() && node.store.may_recall(sought.key) {
+        return Found::OnDisk;
+    }
+    judge(node, errand, sought)
+}
+
+/// Looks a request up on the disk, after the memory did not have it.
+pub(crate) async fn recall(node: &Node, errand: &Errand) -> Found {
+    let Errand { asked, parts, .. } = errand;
+    let Node { store, purges, .. } = node;
+    let sought = store.recall(purges, asked.key, &asked.identity, &parts.headers).await;
+    judge(node, errand, sought)
+}
+
+/// What to do with what is known of a URI.
+fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
+    let Errand { asked, parts, .. } = errand;
+    let Wanted { directives, range: ranged, conditional } = Wanted::of(&parts.headers);
     let sought = node.purges.sift(sought);
     let alone = directives.no_store || node.unstorable.holds(sought.key, node.clock.now());
     let part = first_byte(parts).filter(|_| ranged).map(|first| first / node.settings.cache.block);

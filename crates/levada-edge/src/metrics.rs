@@ -105,7 +105,6 @@ pub(crate) struct Metrics {
     pub(crate) misses_waiting: Gauge<i64>,
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
-    #[allow(dead_code, reason = "no node opens a disk tier yet")]
     pub(crate) disk: DiskMetrics,
 }
 

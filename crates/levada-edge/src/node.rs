@@ -28,7 +28,7 @@ use crate::{
     sites::{Site, Sites, WatchedOrigin},
     sizes::Sizes,
     stop::Stop,
-    store::Store,
+    store::{Store, disk::DiskError},
     tls::{self, TlsError},
     upstream::{self, Address, Server, Wire},
 };
@@ -89,6 +89,9 @@ pub enum StartError {
         /// What is wrong.
         why: BuildError,
     },
+    /// The disk cache could never be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The access log cannot be opened.
     #[error("the access log cannot be opened: {0}; check the path and its rights")]
     Log(io::Error),
@@ -118,13 +121,18 @@ impl Node {
             .collect::<Result<_, _>>()?;
         let access_log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
-        let via = format!("1.1 {}", settings.name);
-        let purges = Arc::new(Purges::new(clock::wall(), None, settings.purge.expose_tags));
+        let via = HeaderValue::try_from(format!("1.1 {}", settings.name))
+            .unwrap_or_else(|_| HeaderValue::from_static("1.1 levada"));
+        let store = Store::open(&settings.cache, via.clone(), &metrics.disk)?;
+        // Behind the tier, which makes the directory and sees to it that no other node has it.
+        let directory = settings.cache.disk.as_ref().map(|disk| &*disk.path);
+        let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
+        let purges = Arc::new(purges);
         Ok(Arc::new(Self {
             clock,
             sites: Sites::new(sites),
             peers,
-            store: Store::new(&settings.cache),
+            store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             purges,
             sizes: Sizes::default(),
@@ -134,7 +142,7 @@ impl Node {
             metrics,
             access_log,
             pacer: settings.limits.serve_rate.map(Pacer::new),
-            via: via.parse().unwrap_or_else(|_| HeaderValue::from_static("1.1 levada")),
+            via,
             cache_name: NodeName::new(&settings.name),
             token: token(&settings.name),
             settings,

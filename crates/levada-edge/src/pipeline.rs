@@ -28,7 +28,7 @@ use crate::{
     fill::{Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
-    lookup::{Found, Order, lookup},
+    lookup::{Found, Order, lookup, recall},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
     passage::{CacheResult, Passage},
@@ -186,7 +186,11 @@ fn relay(
 async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
     passage.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
     let key = errand.asked.key;
-    let response = match lookup(node, &errand) {
+    let mut found = lookup(node, &errand);
+    if let Found::OnDisk = found {
+        found = Box::pin(recall(node, &errand)).await;
+    }
+    let response = match found {
         Found::Stored { object, age, ttl, refresh } => {
             passage.cache = CacheResult::Hit;
             if let Some(order) = refresh {
@@ -203,7 +207,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
             passage.cache = CacheResult::Bypass;
             Box::pin(bypass(node, errand, why, detail)).await?
         }
-        Found::Nothing => return Err(Failure::OnlyIfCached.into()),
+        Found::Nothing | Found::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
     if node.peers.is_some() {
         node.sizes.learn(key, response.status(), response.headers());

@@ -1,6 +1,6 @@
 //! Running a node: sockets, threads, signals, and an orderly end.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -292,6 +292,9 @@ async fn until_told() {
     .await;
 }
 
+/// How long the disk cache may take to write what waits and its index.
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Lets what is running end, within the drain timeout.
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     let limit = node.settings.limits.drain_timeout;
@@ -304,4 +307,6 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     if let Some(log) = &node.access_log {
         log.flush();
     }
+    let closing = node.clone();
+    let _ = tokio::task::spawn_blocking(move || closing.store.close(DISK_TIMEOUT)).await;
 }

@@ -206,10 +206,21 @@ pub struct CacheSettings {
     pub max_object: u64,
     /// Bytes in a block: what is longer is kept in blocks of so many bytes.
     pub block: u64,
-    /// What goes first when it is full.
+    /// What goes first when it is full, in either tier.
     pub eviction: &'static Eviction,
     /// Whether an object is kept only when it is fetched for the second time within memory.
     pub second_hit: bool,
+    /// What is kept on disk as well.
+    pub disk: Option<DiskCache>,
+}
+
+/// The cache on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskCache {
+    /// A directory of its own.
+    pub path: PathBuf,
+    /// Bytes it may take, files, directories and index included.
+    pub size: u64,
 }
 
 /// Purging.
@@ -338,6 +349,7 @@ impl Default for CacheSettings {
             block: 1 << 20,
             eviction: DEFAULT_EVICTION,
             second_hit: false,
+            disk: None,
         }
     }
 }

@@ -29,10 +29,10 @@ pub(crate) struct Long {
 pub(crate) struct Unwanted;
 
 impl Long {
-    /// Begins with block 0.
-    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>) -> Self {
+    /// Begins with block 0. `kept`: the blocks go into the store.
+    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>, kept: bool) -> Self {
         let current = Some(block_writer(&blocked, &running, 0));
-        Self { blocked, running, number: 0, current, kept: true, written: 0 }
+        Self { blocked, running, number: 0, current, kept, written: 0 }
     }
 
     /// Goes on after block 0, which `first` has filled.
@@ -40,12 +40,14 @@ impl Long {
         first: &Arc<Fill>,
         blocked: Arc<Blocked>,
         running: Arc<Running>,
+        kept: bool,
     ) -> Result<Self, Unwanted> {
         running.begin(first.clone());
-        let block = store(&blocked, 0, first);
-        first.end(End::Continued(blocked.clone()), Some(block.body()));
+        let block = kept.then(|| store(&blocked, 0, first));
+        let body = block.as_ref().map(|block| block.body());
+        first.end(End::Continued(blocked.clone()), body);
         let written = blocked.block;
-        let mut long = Self { blocked, running, number: 0, current: None, kept: true, written };
+        let mut long = Self { blocked, running, number: 0, current: None, kept, written };
         long.advance().await?;
         Ok(long)
     }

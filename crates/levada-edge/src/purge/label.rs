@@ -80,12 +80,16 @@ impl Label {
         }
     }
 
+    /// Whether a soft purge has ended its freshness.
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale_since.load(Relaxed) != 0
+    }
+
     /// Bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
         self.tags.len() * size_of::<u64>()
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the disk tier"))]
     /// As bytes for a disk record: site, born, stale since, number of tags, tags, each as 8 bytes,
     /// little-endian. All bits of the number set: any tag.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -95,7 +99,6 @@ impl Label {
         head.iter().chain(tags).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the disk tier"))]
     /// What [`to_bytes`](Self::to_bytes) wrote. It has to be checked before its first use.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };

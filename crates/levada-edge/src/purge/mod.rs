@@ -32,7 +32,7 @@ pub(crate) use rules::{Rule, Rules, Verdict};
 pub(crate) use spread::{Pending, deliver, run as deliver_all};
 pub(crate) use sweep::{Flight, run as sweep};
 
-use crate::store::{Object, Sought};
+use crate::store::{Keep, Object, Sought};
 use journal::{Journal, Past};
 use sweep::Flights;
 
@@ -78,6 +78,16 @@ impl Purges {
     /// Whether an object may be kept: it may be stale, but is not gone.
     pub(crate) fn may_keep(&self, object: &Object) -> bool {
         self.judge(&object.head.label, object.identity()) != Verdict::Dead
+    }
+
+    /// What is to become of what has this label.
+    pub(crate) fn keep_on_disk(&self, identity: &str, label: &Label) -> Keep {
+        let stale = label.is_stale();
+        match self.judge(label, identity) {
+            Verdict::Dead => Keep::No,
+            _ if label.is_stale() != stale => Keep::Changed,
+            _ => Keep::AsItIs,
+        }
     }
 
     /// Whether somebody who asks now may share what was begun with this label.

@@ -70,23 +70,23 @@ pub(crate) async fn run(node: Arc<Node>) {
             // Something older than a rule was still under way.
             let _ = tokio::time::timeout(AGAIN, node.purges.added.notified()).await;
         }
-        let sweeping = node.clone();
-        let swept = tokio::task::spawn_blocking(move || sweep(&sweeping)).await;
-        if let Err(error) = swept {
-            tracing::error!(%error, "a sweep after purges failed");
-        }
+        sweep(&node).await;
     }
 }
 
-/// One pass over every tier, then over the rules. A tier on disk is to be gone through in between, by
-/// [`super::Purges::judge`] of every record's label: what is dead goes, what is stale gets a label that
-/// says so; and rules may be forgotten only when the removals have reached the directory, or a crash
-/// would bring back what they cover.
-pub(crate) fn sweep(node: &Node) {
+/// One pass over every tier, then over the rules: they are forgotten when what they cover has left the
+/// directory, or a crash would bring it back.
+pub(crate) async fn sweep(node: &Arc<Node>) {
     let purges = &node.purges;
     // Taken before the tiers are gone through: what is stored by then will be found there, and what
     // is not is counted as under way.
     let done = purges.flights.none_older_than(|| purges.rules.latest());
-    node.store.sweep(|object| purges.may_keep(object));
+    let sweeping = node.clone();
+    let memory = move || sweeping.store.sweep(|object| sweeping.purges.may_keep(object));
+    if let Err(error) = tokio::task::spawn_blocking(memory).await {
+        tracing::error!(%error, "a sweep after purges failed");
+        return;
+    }
+    node.store.sweep_disk(|identity, label| purges.keep_on_disk(identity, label)).await;
     purges.forget(done);
 }

@@ -28,7 +28,12 @@ impl Block {
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self { object, version, number, body: gather(pieces, len) }
+        Self::of_segments(object, version, number, gather(pieces, len))
+    }
+
+    /// A block with a body of its own already.
+    pub(super) fn of_segments(object: Key, version: u64, number: u64, body: Box<[Bytes]>) -> Self {
+        Self { object, version, number, body }
     }
 
     /// What is at a position, up to the end of a segment.

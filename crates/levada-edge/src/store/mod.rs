@@ -1,6 +1,10 @@
-//! What a node keeps: responses, found by the hash of their URI.
+//! What a node keeps: responses, found by the hash of their URI, in memory and on disk.
+//!
+//! Everything is written to both tiers at once. What only the disk has left is recalled into the
+//! memory when it is asked for.
 
 mod block;
+mod codec;
 pub mod disk;
 mod memory;
 mod object;
@@ -10,31 +14,53 @@ mod weight;
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Duration,
 };
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use levada_cache::Doorkeeper;
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
 
-use crate::settings::CacheSettings;
+use crate::{
+    blocks::new_version,
+    purge::{Label, Purges},
+    settings::CacheSettings,
+};
 
-use self::variants::Varies;
 pub(crate) use self::{
     block::Block,
     memory::{Entry, Memory},
     object::{Blocks, Object, StoredHead},
 };
+use self::{
+    disk::{Disk, DiskError, DiskMetrics, DiskSettings},
+    variants::Varies,
+};
 
 /// All that is kept.
 pub(crate) struct Store {
     memory: Memory,
-    generations: AtomicU64,
+    disk: Option<Disk>,
     doorkeeper: Option<Mutex<Doorkeeper>>,
+    /// What this node adds to `Via`.
+    via: HeaderValue,
+}
+
+/// The bytes that may wait to be written to the disk: an eighth of the memory tier within these bounds,
+/// beside that tier.
+const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
+/// Records on disk that are gone through in a second.
+const SWEEP_RATE: u32 = 50_000;
+
+/// What is to become of a record on disk.
+pub(crate) enum Keep {
+    AsItIs,
+    /// It stays with its label as it is now.
+    Changed,
+    No,
 }
 
 /// What is known of a URI.
@@ -47,16 +73,35 @@ pub(crate) struct Sought {
 }
 
 impl Store {
-    pub(crate) fn new(settings: &CacheSettings) -> Self {
+    /// Opens the tiers.
+    ///
+    /// # Errors
+    /// When the disk tier could never be used.
+    pub(crate) fn open(
+        settings: &CacheSettings,
+        via: HeaderValue,
+        metrics: &DiskMetrics,
+    ) -> Result<Self, DiskError> {
         let CacheSettings { memory, block, eviction, second_hit, .. } = *settings;
         let seed = RandomState::new().hash_one(memory);
         let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
         let memory = memory - doorkeeper.as_ref().map_or(0, Doorkeeper::bytes).min(memory);
-        Self {
+        let open = |disk: &crate::settings::DiskCache| {
+            let settings = DiskSettings {
+                dir: disk.path.clone(),
+                bytes: disk.size,
+                eviction,
+                admit_on_second_hit: false,
+                queue_bytes: (memory / 8).clamp(*QUEUE.start(), *QUEUE.end()),
+            };
+            Disk::open(settings, metrics.clone())
+        };
+        Ok(Self {
             memory: Memory::new(memory, block, eviction),
-            generations: AtomicU64::new(0),
+            disk: settings.disk.as_ref().map(open).transpose()?,
             doorkeeper: doorkeeper.map(Mutex::new),
-        }
+            via,
+        })
     }
 
     /// The object for a URI and the request's fields.
@@ -82,39 +127,98 @@ impl Store {
         Sought { key, object, varies: true }
     }
 
-    /// Keeps an object of the URI whose key is `key`, unless it is too large or has to come again.
-    pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
-        let mut key = key;
-        if !self.admits(key, &object.head.variant) {
-            return;
-        }
-        if !object.head.vary.is_empty() {
-            let varies = self.varies(key, &object);
-            let variant = varies.key(key, &object.head.variant);
-            let _ = self.memory.insert(key, Entry::Varies(varies));
-            key = variant;
-        }
-        let _ = self.memory.insert(key, Entry::Object(object));
+    /// Whether the disk may have what the memory does not.
+    pub(crate) fn may_recall(&self, key: Key) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.holds(key))
     }
 
-    /// Whether an object was put here before, or a part of its URI is known.
-    fn admits(&self, key: Key, variant: &[u8]) -> bool {
+    /// The object for a URI and the request's fields, from the disk where the memory does not have it.
+    pub(crate) async fn recall(
+        &self,
+        purges: &Purges,
+        key: Key,
+        identity: &str,
+        request: &HeaderMap,
+    ) -> Sought {
+        // Purges wait until what is on its way into the memory is there.
+        let _flight = purges.begin();
+        let found = self.entry(key).await;
+        let (key, found, varies) = match found {
+            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+                let variant = varies.key(key, &varies.vary.key(request));
+                (variant, self.entry(variant).await, true)
+            }
+            found => (key, found, false),
+        };
+        let object = match found {
+            Some(Entry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
+                Some(o)
+            }
+            _ => None,
+        };
+        Sought { key, object, varies }
+    }
+
+    /// An entry from wherever it is; it is in the memory then, if it fits.
+    async fn entry(&self, key: Key) -> Option<Entry> {
+        if let Some(entry) = self.memory.get(key) {
+            return Some(entry);
+        }
+        let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
+        let record = disk.get(key).await?;
+        let Some(entry) = codec::entry(&record.head, record.body, &self.via) else {
+            tracing::warn!(
+                key = key.0,
+                "a record on disk is none of this version's; it is removed"
+            );
+            disk.remove(key);
+            return None;
+        };
+        let _ = self.memory.insert(key, entry.clone());
+        if !disk.holds(key) {
+            // It was removed while it was read.
+            self.memory.remove(key);
+            return None;
+        }
+        Some(entry)
+    }
+
+    fn insert(&self, key: Key, entry: Entry) {
+        if let Some(disk) = &self.disk {
+            disk.put(key, codec::head(&entry), codec::body(&entry));
+        }
+        let _ = self.memory.insert(key, entry);
+    }
+
+    /// Whether an object is to be kept: always, or when it is fetched for the second time. To be asked
+    /// once a fetch.
+    pub(crate) fn admits(&self, key: Key, variant: &[u8]) -> bool {
         let Some(doorkeeper) = &self.doorkeeper else { return true };
         let object = Key(weigh(key, hash64(variant)));
-        self.memory.peek(key).is_some() || doorkeeper.lock().knows(object)
+        self.holds(key) || doorkeeper.lock().knows(object)
     }
 
-    /// What leads to the variants of this object's URI: as it stands, or a new one.
-    fn varies(&self, key: Key, object: &Object) -> Arc<Varies> {
-        match self.memory.peek(key) {
-            Some(Entry::Varies(varies)) if varies.leads_to(object) => varies,
-            _ => Arc::new(Varies::of(object, self.generations.fetch_add(1, Relaxed))),
+    /// Keeps an object of the URI whose key is `key`, unless it is too large.
+    pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
+        let mut key = key;
+        if !object.head.vary.is_empty() {
+            let known = match self.memory.peek(key) {
+                Some(Entry::Varies(varies)) if varies.leads_to(&object) => Some(varies),
+                _ => None,
+            };
+            let varies = known.unwrap_or_else(|| {
+                let varies = Arc::new(Varies::of(&object, new_version()));
+                self.insert(key, Entry::Varies(varies.clone()));
+                varies
+            });
+            key = varies.key(key, &object.head.variant);
         }
+        self.insert(key, Entry::Object(object));
     }
 
     /// Keeps a block.
     pub(crate) fn put_block(&self, key: Key, block: Arc<Block>) {
-        let _ = self.memory.insert(key, Entry::Block(block));
+        self.insert(key, Entry::Block(block));
     }
 
     /// A block of a version of an object, from wherever it is.
@@ -125,8 +229,8 @@ impl Store {
         version: u64,
         number: u64,
     ) -> Option<Arc<Block>> {
-        match self.memory.get(key) {
-            Some(Entry::Block(block))
+        match self.entry(key).await? {
+            Entry::Block(block)
                 if (block.object, block.version, block.number) == (object, version, number) =>
             {
                 Some(block)
@@ -135,19 +239,30 @@ impl Store {
         }
     }
 
-    /// Whether there is something under a key.
+    /// Whether there is something under a key, in either tier.
     pub(crate) fn holds(&self, key: Key) -> bool {
-        self.memory.peek(key).is_some()
+        self.memory.peek(key).is_some() || self.may_recall(key)
     }
 
     /// Whether what has left the memory may still be there.
     pub(crate) fn has_disk(&self) -> bool {
-        false
+        self.disk.is_some()
     }
 
     /// Forgets what is stored for a URI. Variants that nothing leads to any more are evicted in time.
     pub(crate) fn remove(&self, key: Key) {
+        // In this order: what is being recalled looks at the disk once more when it is in the memory.
+        if let Some(disk) = &self.disk {
+            disk.remove(key);
+        }
         self.memory.remove(key);
+    }
+
+    /// Writes what waits to be written, within this time.
+    pub(crate) fn close(&self, within: Duration) {
+        if let Some(disk) = &self.disk {
+            disk.close(within);
+        }
     }
 
     /// Holds everything against `keep`, a part at a time, and drops what does not pass. What leads to
@@ -160,6 +275,26 @@ impl Store {
                 _ => memory::Verdict::Keep,
             });
         }
+    }
+
+    /// Holds what is on disk against `keep`, at leisure; returns when all that follows is done.
+    pub(crate) async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> Keep) {
+        let Some(disk) = &self.disk else { return };
+        let swept = disk
+            .sweep(SWEEP_RATE, |_, head| {
+                let Some((identity, label)) = codec::label(head) else {
+                    return disk::Verdict::Keep;
+                };
+                match keep(identity, &label) {
+                    Keep::AsItIs => disk::Verdict::Keep,
+                    Keep::Changed => codec::relabelled(head, &label)
+                        .map_or(disk::Verdict::Remove, disk::Verdict::Rewrite),
+                    Keep::No => disk::Verdict::Remove,
+                }
+            })
+            .await;
+        disk.flushed().await;
+        tracing::debug!(?swept, "the disk was gone through");
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -72,7 +72,16 @@ impl Object {
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        let body = gather(pieces, len);
+        Self::of_segments(identity, head, via, gather(pieces, len))
+    }
+
+    /// An object with a body of its own already.
+    pub(super) fn of_segments(
+        identity: &str,
+        head: StoredHead,
+        via: &HeaderValue,
+        body: Box<[Bytes]>,
+    ) -> Self {
         let len = body.iter().map(|segment| segment.len() as u64).sum();
         Self::made(identity.into(), head, via, (body, len), None)
     }

@@ -33,11 +33,14 @@ pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> B
 
 /// What is at a position of a body, up to the end of a segment.
 pub(super) fn at(body: &[Bytes], position: u64) -> Option<Bytes> {
-    let position = usize::try_from(position).ok()?;
-    // All segments but the last are full.
-    let segment = body.get(position / SEGMENT)?;
-    let within = position % SEGMENT;
-    (within < segment.len()).then(|| segment.slice(within..))
+    let mut position = usize::try_from(position).ok()?;
+    for segment in body {
+        if position < segment.len() {
+            return Some(segment.slice(position..));
+        }
+        position -= segment.len();
+    }
+    None
 }
 
 #[cfg(test)]
@@ -55,5 +58,14 @@ mod tests {
             assert!(body[..body.len() - 1].iter().all(|segment| segment.len() == SEGMENT));
         }
         assert!(gather([].iter(), 0).is_empty());
+    }
+
+    #[test]
+    fn every_position_is_in_its_segment() {
+        let body = ["ab", "c", "", "def"].map(|text| Bytes::from_static(text.as_bytes()));
+        for (position, expected) in [(0, "ab"), (1, "b"), (2, "c"), (3, "def"), (5, "f")] {
+            assert_eq!(at(&body, position).unwrap(), expected);
+        }
+        assert_eq!((at(&body, 6), at(&body, u64::MAX)), (None, None));
     }
 }

@@ -35,7 +35,6 @@ use pool::{Pool, Sender};
 use crate::{
     body::{Progress, RequestBody},
     failure::Failure,
-    guard::Interim,
     misses::Miss,
     settings::Limits,
 };
@@ -74,8 +73,6 @@ pub(crate) struct Head {
     pub(crate) version: Version,
     /// Who is behind it, where requests to an origin take turns.
     pub(crate) client: IpAddr,
-    /// Where interim responses go.
-    pub(crate) interim: Option<Interim>,
 }
 
 impl Head {
@@ -87,7 +84,6 @@ impl Head {
             headers: HeaderMap::new(),
             version: Version::HTTP_11,
             client: Ipv4Addr::UNSPECIFIED.into(),
-            interim: None,
         }
     }
 
@@ -97,11 +93,6 @@ impl Head {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         *request.version_mut() = self.version;
-        if let Some(interim) = self.interim.clone() {
-            hyper::ext::on_informational(&mut request, move |response| {
-                interim.pass(response.status(), response.headers());
-            });
-        }
         request
     }
 }

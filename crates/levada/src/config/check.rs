@@ -9,7 +9,8 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, CacheSettings, Certificate, Listener, LogFormat, PurgeSettings, Runtime, Settings,
+    AccessLog, CacheSettings, Certificate, DiskCache, Listener, LogFormat, PurgeSettings, Runtime,
+    Settings,
 };
 
 use super::{
@@ -56,6 +57,9 @@ struct Check<'c, 'f> {
     findings: &'c mut Findings<'f>,
     root: Path,
 }
+
+/// The largest object that is kept where there is a disk, unless told otherwise.
+const MAX_OBJECT_ON_DISK: u64 = 1 << 30;
 
 impl Check<'_, '_> {
     /// No two listeners want one address.
@@ -134,7 +138,8 @@ impl Check<'_, '_> {
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object, block, ref eviction, admission } = self.file.cache;
+        let file::Cache { memory, max_object, block, ref eviction, admission, ref disk } =
+            self.file.cache;
         let path = self.root.key("cache").key("block");
         let largest_block = memory.0 / 8;
         if block.0 > largest_block && self.findings.has(&path) {
@@ -143,18 +148,33 @@ impl Check<'_, '_> {
             self.findings.error(&path, message, Some(help));
         }
         let path = self.root.key("cache").key("max_object");
-        if max_object.0 > memory.0 && self.findings.has(&path) {
-            let message = format!("{max_object} does not fit into the memory of {memory}");
-            let help = format!("write at most {memory}, or raise `cache.memory`");
+        let given = self.findings.has(&path);
+        let (room, tier) = match disk {
+            Some(disk) if disk.size.0 > memory.0 => (disk.size, "disk.size"),
+            _ => (memory, "memory"),
+        };
+        if max_object.0 > room.0 && given {
+            let message = format!("{max_object} does not fit into the {tier} of {room}");
+            let help = format!("write at most {room}, or raise `cache.{tier}`");
             self.findings.error(&path, message, Some(help));
         }
         // A default that does not fit was not asked for.
-        let max_object = max_object.0.min(memory.0);
-        let block = block.0.min(largest_block);
-        // A name that is in no list has been reported with those that are.
-        let eviction = find_eviction(eviction).unwrap_or(DEFAULT_EVICTION);
-        let second_hit = admission == file::Admission::SecondHit;
-        CacheSettings { memory: memory.0, max_object, block, eviction, second_hit }
+        let max_object = match disk {
+            Some(_) if !given => MAX_OBJECT_ON_DISK,
+            _ => max_object.0,
+        };
+        let disk = disk
+            .as_ref()
+            .map(|disk| DiskCache { path: disk.path.clone().into(), size: disk.size.0 });
+        CacheSettings {
+            memory: memory.0,
+            max_object: max_object.min(room.0),
+            block: block.0.min(largest_block),
+            // A name that is in no list has been reported with those that are.
+            eviction: find_eviction(eviction).unwrap_or(DEFAULT_EVICTION),
+            second_hit: admission == file::Admission::SecondHit,
+            disk,
+        }
     }
 
     fn purge(&mut self) -> Option<PurgeSettings> {

@@ -187,22 +187,36 @@ pub struct Peer {
     pub client_url: Option<Root>,
 }
 
-/// The cache in memory.
+/// The cache: in memory, and on disk where `disk` says so.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
-    /// What it may hold, heads and bookkeeping included.
+    /// What the memory may hold, heads and bookkeeping included.
     #[schemars(extend("x-minimum" = "1MiB"))]
     pub memory: Size,
-    /// The largest object it keeps; larger ones are passed on. It fits into `memory`, which lowers the default.
+    /// The largest object that is kept whole; larger ones are passed on, and only parts that are asked for by range are kept. It fits into `memory` or `disk.size`, which lowers the default; with `disk` the default is `"1GiB"`.
     pub max_object: Size,
     /// What is longer is kept in blocks of this size, each fetched and evicted by itself: a range costs the blocks that it touches. A small `memory` lowers the default.
     #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "16MiB"))]
     pub block: Size,
     /// What goes first when it is full.
     pub eviction: String,
-    /// What it keeps.
+    /// What is kept.
     pub admission: Admission,
+    /// What is kept on disk as well.
+    pub disk: Option<DiskCache>,
+}
+
+/// The cache on disk: what leaves the memory is still there, and so it is after a restart. See docs/operate/disk-cache.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskCache {
+    /// A directory of its own, which is made if it is missing. No two nodes may have the same.
+    #[schemars(length(min = 1), extend("examples" = ["/var/cache/levada"]))]
+    pub path: String,
+    /// What it may take: files, directories and index.
+    #[schemars(extend("x-minimum" = "16MiB", "examples" = ["100GiB"]))]
+    pub size: Size,
 }
 
 /// What the cache keeps.
@@ -572,6 +586,7 @@ impl Default for Cache {
             block: Size(edge.block),
             eviction: edge.eviction.name.to_owned(),
             admission: if edge.second_hit { Admission::SecondHit } else { Admission::Always },
+            disk: None,
         }
     }
 }

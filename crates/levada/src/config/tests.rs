@@ -354,6 +354,13 @@ fn values_keep_their_ranges() {
         ("[cache]\nadmission = 'second'", "cache.admission"),
         ("[cache]\nmemory = '8MiB'\nmax_object = '9MiB'", "cache.max_object"),
         ("[cache]\nmemory = '4MiB'\nblock = '1MiB'", "cache.block"),
+        ("[cache.disk]\npath = 'x'", "cache.disk"),
+        ("[cache.disk]\npath = ''\nsize = '1GiB'", "cache.disk.path"),
+        ("[cache.disk]\npath = 'x'\nsize = '1MiB'", "cache.disk.size"),
+        (
+            "[cache]\nmax_object = '3GiB'\n[cache.disk]\npath = 'x'\nsize = '2GiB'",
+            "cache.max_object",
+        ),
         ("[limits]\nretry_budget = 1.5", "limits.retry_budget"),
         ("[limits]\ntries = 0", "limits.tries"),
         ("[limits]\ncapacity = -1", "limits.capacity"),

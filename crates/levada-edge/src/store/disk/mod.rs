@@ -64,6 +64,8 @@ use trouble::{Hush, Kind, Pause};
 const READS: usize = 64;
 /// A disk that has not answered by now is worse than the origin.
 const READ_DEADLINE: Duration = Duration::from_secs(2);
+/// How often it is looked whether all is done.
+const FLUSH_STEP: Duration = Duration::from_millis(20);
 /// How long the end waits for a thread that is stuck in the disk.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -290,6 +292,14 @@ impl Disk {
     pub async fn scanned(&self) {
         // The sender lives as long as this does.
         let _ = self.shared.scanned.subscribe().wait_for(|scanned| *scanned).await;
+    }
+
+    /// Returns when all that has been asked for by now is done, or has been replaced.
+    pub async fn flushed(&self) {
+        let last = self.shared.state.lock().queue.last();
+        while self.shared.state.lock().queue.waits_for(last) {
+            tokio::time::sleep(FLUSH_STEP).await;
+        }
     }
 
     /// Ends the tier: what waits is written as long as there is time, then the index. Blocks until then.

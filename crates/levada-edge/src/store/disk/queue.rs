@@ -121,6 +121,16 @@ impl Queue {
         self.order.push_back(key.0);
     }
 
+    /// The last thing that was asked for.
+    pub(super) fn last(&self) -> Ticket {
+        Ticket(self.tickets)
+    }
+
+    /// Whether this or something before it has not been done.
+    pub(super) fn waits_for(&self, last: Ticket) -> bool {
+        self.waiting.values().any(|waiting| waiting.ticket.0 <= last.0)
+    }
+
     /// The removals that wait.
     pub(super) fn removals(&self) -> Vec<(Key, Ticket)> {
         let removals = self.all().filter(|(_, _, work)| matches!(work, Work::Remove));
