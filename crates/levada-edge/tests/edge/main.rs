@@ -19,6 +19,7 @@ mod purge;
 mod ranges;
 mod sharing;
 mod stale;
+mod status;
 mod stopping;
 mod unstorable;
 mod upload;
