@@ -15,7 +15,7 @@ use crate::{
     body::{Relay, RequestBody},
     clock,
     failure::Failure,
-    fill::{End, Passed, Writer},
+    fill::{End, Fill, Passed, Writer},
     forward,
     lookup::Order,
     node::Node,
@@ -196,7 +196,7 @@ impl Fetch {
         let kept = self.node.store.admits(self.key, &head.variant);
         let mut long = None;
         if length.is_some_and(|length| length > block) {
-            let (blocked, running) = self.whole(&head, length);
+            let (blocked, running) = self.whole(writer.fill(), &head, length);
             writer.blocked(blocked.clone());
             long = Some(Long::begin(blocked, running, kept));
         } else {
@@ -216,7 +216,7 @@ impl Fetch {
                 if piece.is_empty() {
                     continue;
                 }
-                let (blocked, running) = self.whole(&head, None);
+                let (blocked, running) = self.whole(writer.fill(), &head, None);
                 let after = Long::after(writer.fill(), blocked, running, kept).await;
                 let Ok(after) = after else { return };
                 long = Some(after);
@@ -278,8 +278,13 @@ impl Fetch {
     }
 
     /// A body that is being fetched as a whole, block by block.
-    fn whole(&self, head: &Arc<StoredHead>, length: Option<u64>) -> (Arc<Blocked>, Arc<Running>) {
-        let running = Running::new();
+    fn whole(
+        &self,
+        door: &Arc<Fill>,
+        head: &Arc<StoredHead>,
+        length: Option<u64>,
+    ) -> (Arc<Blocked>, Arc<Running>) {
+        let running = Running::new(door);
         let blocked = self.blocked(head.clone(), length, Some(running.clone()));
         (Arc::new(blocked), running)
     }

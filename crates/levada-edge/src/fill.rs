@@ -78,6 +78,8 @@ struct State {
     end: Option<End>,
     waiting: HashMap<u64, Waker>,
     next_reader: u64,
+    /// Readers there are.
+    readers: usize,
 }
 
 /// How a fill has ended.
@@ -228,7 +230,13 @@ impl Fill {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
+        state.readers += 1;
         Reader { fill: self.clone(), id, position: 0, length: None }
+    }
+
+    /// Whether somebody reads it, or waits for its verdict.
+    pub(crate) fn is_read(&self) -> bool {
+        self.state.lock().readers > 0
     }
 
     /// The pieces so far.
@@ -480,6 +488,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.fill.state.lock().waiting.remove(&self.id);
+        let mut state = self.fill.state.lock();
+        state.waiting.remove(&self.id);
+        state.readers -= 1;
     }
 }

@@ -1,6 +1,9 @@
 //! Writing a long body: block after block, into the store and under the eyes of its readers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 
@@ -12,6 +15,9 @@ use crate::{
 
 /// How long a slow reader may hold up a body that is kept nowhere, block by block.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether readers have left.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The writing side of a running fetch. Dropped before [`Long::finish`], the fetch has broken off.
 pub(crate) struct Long {
@@ -113,8 +119,7 @@ impl Long {
         let next = self.number + 1;
         // Who falls behind finds a block again: on disk, or at the origin by range.
         let free = self.kept && (blocked.request.is_some() || blocked.node.store.has_disk());
-        let patience = tokio::time::sleep(PATIENCE);
-        tokio::pin!(patience);
+        let patient_until = Instant::now() + PATIENCE;
         loop {
             let change = running.change();
             let Some((slowest, quickest)) = running.readers() else {
@@ -124,14 +129,12 @@ impl Long {
                 return Err(Unwanted);
             };
             // What is kept nowhere waits for the slow as well, but not for ever.
-            let pace = if self.kept || patience.is_elapsed() { quickest } else { slowest };
+            let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
             if free || pace + WINDOW >= next {
                 break;
             }
-            tokio::select! {
-                () = change => {}
-                () = &mut patience, if !patience.is_elapsed() => {}
-            }
+            // Those who leave before they have entered do not say so.
+            let _ = tokio::time::timeout(LOOK, change).await;
         }
         blocked.node.fills.room().await;
         self.current = Some(block_writer(blocked, running, next));

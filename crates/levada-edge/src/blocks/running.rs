@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ pub(crate) const WINDOW: u64 = 4;
 pub(crate) struct Running {
     state: Mutex<State>,
     changed: Arc<Notify>,
+    /// The fetch of the object: its readers are about to enter.
+    door: Weak<Fill>,
 }
 
 #[derive(Default)]
@@ -47,8 +49,10 @@ pub(crate) enum At {
 }
 
 impl Running {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), changed: Arc::default() })
+    /// What is fetched for the readers of `door`, who come in one by one.
+    pub(crate) fn new(door: &Arc<Fill>) -> Arc<Self> {
+        let door = Arc::downgrade(door);
+        Arc::new(Self { state: Mutex::default(), changed: Arc::default(), door })
     }
 
     /// Completes at the next change after this call.
@@ -98,8 +102,9 @@ impl Running {
 
     /// How far the slowest and the quickest reader have come; `None` without readers.
     pub(crate) fn readers(&self) -> Option<(u64, u64)> {
+        let coming = self.door.upgrade().filter(|door| door.is_read()).map(|_| 0);
         let state = self.state.lock();
-        let places = || state.readers.values().copied();
+        let places = || state.readers.values().copied().chain(coming);
         places().min().zip(places().max())
     }
 

@@ -149,8 +149,10 @@ impl Check<'_, '_> {
         }
         let path = self.root.key("cache").key("max_object");
         let given = self.findings.has(&path);
+        // What is missing has been reported.
+        let disk = disk.as_ref().and_then(|disk| disk.path.as_ref().zip(disk.size));
         let (room, tier) = match disk {
-            Some(disk) if disk.size.0 > memory.0 => (disk.size, "disk.size"),
+            Some((_, size)) if size.0 > memory.0 => (size, "disk.size"),
             _ => (memory, "memory"),
         };
         if max_object.0 > room.0 && given {
@@ -163,9 +165,7 @@ impl Check<'_, '_> {
             Some(_) if !given => MAX_OBJECT_ON_DISK,
             _ => max_object.0,
         };
-        let disk = disk
-            .as_ref()
-            .map(|disk| DiskCache { path: disk.path.clone().into(), size: disk.size.0 });
+        let disk = disk.map(|(path, size)| DiskCache { path: path.into(), size: size.0 });
         CacheSettings {
             memory: memory.0,
             max_object: max_object.min(room.0),

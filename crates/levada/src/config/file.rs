@@ -208,15 +208,16 @@ pub struct Cache {
 }
 
 /// The cache on disk: what leaves the memory is still there, and so it is after a restart. See docs/operate/disk-cache.md.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["path", "size"]))]
 pub struct DiskCache {
     /// A directory of its own, which is made if it is missing. No two nodes may have the same.
     #[schemars(length(min = 1), extend("examples" = ["/var/cache/levada"]))]
-    pub path: String,
+    pub path: Option<String>,
     /// What it may take: files, directories and index.
     #[schemars(extend("x-minimum" = "16MiB", "examples" = ["100GiB"]))]
-    pub size: Size,
+    pub size: Option<Size>,
 }
 
 /// What the cache keeps.

@@ -354,7 +354,7 @@ fn values_keep_their_ranges() {
         ("[cache]\nadmission = 'second'", "cache.admission"),
         ("[cache]\nmemory = '8MiB'\nmax_object = '9MiB'", "cache.max_object"),
         ("[cache]\nmemory = '4MiB'\nblock = '1MiB'", "cache.block"),
-        ("[cache.disk]\npath = 'x'", "cache.disk"),
+        ("[cache.disk]\npath = 'x'", "cache.disk.size"),
         ("[cache.disk]\npath = ''\nsize = '1GiB'", "cache.disk.path"),
         ("[cache.disk]\npath = 'x'\nsize = '1MiB'", "cache.disk.size"),
         (
