@@ -2,8 +2,11 @@
 
 use crate::support::*;
 
-/// What is asked, one after another, and what the field says then.
-const TOLD: [(&str, &str, &[(&str, &str)], &str); 14] = [
+/// Method, target and fields of a request, and what the field says of it.
+type Told = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
+
+/// What is asked, one after another.
+const TOLD: [Told; 14] = [
     ("GET", "/a", &[], "fwd=uri-miss; fwd-status=200; stored"),
     ("GET", "/a", &[], "hit; ttl=*"),
     ("HEAD", "/a", &[], "hit; ttl=*"),
