@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    guard::{Ending, Guarded, Ledger},
+    guard::{Ending, Guarded, Interim, Interims, Ledger},
     node::Node,
     pipeline,
     settings::Limits,
@@ -48,13 +48,20 @@ pub(crate) struct Visit {
     pub(crate) client: IpAddr,
     /// The client's address as a field value, written once for all requests of the connection.
     pub(crate) address: HeaderValue,
+    /// Where interim responses go, over HTTP/1.1.
+    interims: Arc<Interims>,
 }
 
 impl Visit {
     fn new(door: Door, client: IpAddr) -> Arc<Self> {
         let address = HeaderValue::try_from(client.to_string());
         let address = address.unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Arc::new(Self { door, client, address })
+        Arc::new(Self { door, client, address, interims: Arc::default() })
+    }
+
+    /// Where the interim responses to the request that is being answered go, if its client takes any.
+    pub(crate) fn interim(&self) -> Option<Interim> {
+        self.interims.of_this_request()
     }
 }
 
@@ -141,13 +148,18 @@ where
 {
     let limits = &bounds(node, visit.door);
     let ledger = Arc::new(Ledger::default());
-    let guarded = Guarded::new(stream, ledger.clone(), limits);
+    let guarded = Guarded::new(stream, ledger.clone(), visit.interims.clone(), limits);
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
         asked.store(true, Relaxed);
+        // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
+        if request.version() == Version::HTTP_11 {
+            visit.interims.begin();
+        }
         async move {
             let response = pipeline::serve(node, visit, request).await;
+            visit.interims.end();
             Ok::<_, Infallible>(response.map(|body| body.of_exchange(exchange)))
         }
     });

@@ -49,6 +49,7 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
     let client = misses::client(visit, &headers);
+    let interim = visit.interim();
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !asked.passed;
     let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host.as_bytes();
@@ -65,7 +66,7 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
     headers.append(VIA, node.via.clone());
     let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
-    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11, client }
+    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11, client, interim }
 }
 
 /// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113

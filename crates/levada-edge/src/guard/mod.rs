@@ -17,6 +17,7 @@ mod alarm;
 mod fault;
 mod framing;
 mod held;
+mod interim;
 pub(crate) mod judgement;
 mod ledger;
 mod syntax;
@@ -34,11 +35,14 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use self::ledger::{Ending, Exchange, Ledger};
 use self::{
     alarm::{Alarm, after},
     framing::{Bounds, Framing, Part},
     held::Held,
+};
+pub(crate) use self::{
+    interim::{Interim, Interims},
+    ledger::{Ending, Exchange, Ledger},
 };
 use crate::settings::Limits;
 
@@ -53,6 +57,11 @@ pub(crate) struct Guarded<S> {
     framing: Framing,
     held: Held,
     ledger: Arc<Ledger>,
+    interims: Arc<Interims>,
+    /// Of an interim response, what is still to be written.
+    interim: Vec<u8>,
+    /// Whether nothing was written since everything was last flushed.
+    clean: bool,
     timeouts: Timeouts,
     course: Course,
     alarm: Alarm,
@@ -95,12 +104,20 @@ enum Course {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
-    pub(crate) fn new(inner: S, ledger: Arc<Ledger>, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        inner: S,
+        ledger: Arc<Ledger>,
+        interims: Arc<Interims>,
+        limits: &Limits,
+    ) -> Self {
         Self {
             inner,
             framing: Framing::new(Bounds { head: limits.head_size, fields: limits.header_count }),
             held: Held::default(),
             ledger,
+            interims,
+            interim: Vec::new(),
+            clean: true,
             timeouts: Timeouts {
                 idle: limits.idle_timeout,
                 head: limits.head_timeout,
@@ -344,6 +361,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
         progress
     }
 
+    /// Writes the interim responses that wait, if this is the place for them: nothing of an earlier
+    /// response may still be on its way.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.interims.is_waiting() {
+            let bytes = self.interims.take();
+            if self.clean {
+                self.interim.extend(bytes);
+            }
+        }
+        while !self.interim.is_empty() {
+            let progress = Pin::new(&mut self.inner).poll_write(cx, &self.interim);
+            match ready!(self.after_write(cx, progress, true))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => drop(self.interim.drain(..written)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Everything written has been taken: what was finished before is settled now.
     ///
     /// hyper does not come back to read by itself when its last read had to wait, so what depends on
@@ -399,6 +435,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.check_writable()?;
+        ready!(this.poll_interim(cx))?;
+        this.clean = false;
         let progress = Pin::new(&mut this.inner).poll_write(cx, bytes);
         this.after_write(cx, progress, bytes == CONTINUE)
     }
@@ -410,6 +448,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.check_writable()?;
+        ready!(this.poll_interim(cx))?;
+        this.clean = false;
         let progress = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
         let is_interim = matches!(slices, [only] if **only == *CONTINUE);
         this.after_write(cx, progress, is_interim)
@@ -421,8 +461,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.check_writable().is_ok() {
+            this.interims.notify(cx.waker());
+            ready!(this.poll_interim(cx))?;
+        }
         match Pin::new(&mut this.inner).poll_flush(cx) {
             Poll::Ready(Ok(())) => {
+                this.clean = true;
                 this.settle(cx);
                 Poll::Ready(Ok(()))
             }

@@ -35,6 +35,7 @@ use pool::{Pool, Sender};
 use crate::{
     body::{Progress, RequestBody},
     failure::Failure,
+    guard::Interim,
     misses::Miss,
     settings::Limits,
 };
@@ -73,6 +74,8 @@ pub(crate) struct Head {
     pub(crate) version: Version,
     /// Who is behind it, where requests to an origin take turns.
     pub(crate) client: IpAddr,
+    /// Where interim responses go.
+    pub(crate) interim: Option<Interim>,
 }
 
 impl Head {
@@ -84,6 +87,7 @@ impl Head {
             headers: HeaderMap::new(),
             version: Version::HTTP_11,
             client: Ipv4Addr::UNSPECIFIED.into(),
+            interim: None,
         }
     }
 
@@ -93,6 +97,11 @@ impl Head {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         *request.version_mut() = self.version;
+        if let Some(interim) = self.interim.clone() {
+            hyper::ext::on_informational(&mut request, move |response| {
+                interim.pass(response.status(), response.headers());
+            });
+        }
         request
     }
 }

@@ -12,6 +12,7 @@ mod disk;
 mod health;
 mod http2;
 mod input;
+mod interim;
 mod memory;
 mod misses;
 mod passing;
