@@ -17,6 +17,7 @@ use tokio::time::Sleep;
 
 use crate::{
     blocks::BlockReader,
+    failure::Failure,
     fill::{End, Read, Reader},
     guard::Exchange,
     pace::Paced,
@@ -41,6 +42,8 @@ pub(crate) enum BodyError {
     Fill,
     #[error("the rest of this object cannot be had any more")]
     Gone,
+    #[error("a part of this object could not be fetched: {}", .0.as_str())]
+    Failed(Failure),
 }
 
 /// The body of a request on its way to a server.

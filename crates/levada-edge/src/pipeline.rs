@@ -19,7 +19,7 @@ use levada_types::Request as PolicyRequest;
 
 use crate::{
     blocks::{BlockReader, Blocked},
-    body::{Relay, RequestBody, ResponseBody, Source},
+    body::{BodyError, Relay, RequestBody, ResponseBody, Source},
     clock,
     connection::{Door, Visit},
     effects::Effects,
@@ -268,14 +268,16 @@ async fn in_blocks(
 ) -> Answer {
     let blocked = Arc::new(Blocked::stored(node, &errand, &object));
     let mut status = CacheStatus { ..*status };
-    if let Some(response) = from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await
-    {
-        if status.forwarded.is_some() {
-            passage.cache = CacheResult::Miss;
+    match from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await {
+        Ok(response) => {
+            if status.forwarded.is_some() {
+                passage.cache = CacheResult::Miss;
+            }
+            return Ok(response);
         }
-        return Ok(response);
+        Err(BodyError::Failed(failure)) => return Err(failure.into()),
+        Err(_) => node.store.remove(errand.asked.key),
     }
-    node.store.remove(errand.asked.key);
     let why = Why::UriMiss;
     let directives = RequestDirectives::default();
     let part = partial::first_byte(&errand.parts).map(|first| first / blocked.block);
@@ -284,33 +286,37 @@ async fn in_blocks(
     filled(node, errand, order, passage).await
 }
 
-/// A response that is read block by block. `None` when its first block cannot be had.
+/// A response that is read block by block, unless it cannot be had.
 async fn from_blocks(
     node: &Node,
     parts: &Parts,
     blocked: &Arc<Blocked>,
     age: Option<u32>,
     status: &mut CacheStatus<'_>,
-) -> Option<Response<ResponseBody>> {
+) -> Result<Response<ResponseBody>, BodyError> {
     let head = &blocked.head;
     if has_already(head, parts) {
-        return Some(not_modified(node, head, age, status));
+        return Ok(not_modified(node, head, age, status));
     }
-    let length = blocked.length?;
+    let length = blocked.length.ok_or(BodyError::Gone)?;
     let wanted = partial::wanted(parts, head, length);
     let (first, end) = match &wanted {
         Wanted::Whole => (0, length),
-        Wanted::Nothing => return Some(unsatisfied(node, length, status)),
+        Wanted::Nothing => return Ok(unsatisfied(node, length, status)),
         Wanted::Some(ranges) => ranges.span(),
     };
     let mut reader = BlockReader::new(blocked.clone(), end);
     if parts.method != Method::HEAD {
-        if status.forwarded.is_none() && !blocked.holds_all(first, end) {
+        let whole = blocked.running.is_some() || blocked.holds_all(first, end);
+        if !whole && blocked.request.is_none() {
+            return Err(BodyError::Gone);
+        }
+        if status.forwarded.is_none() && !whole {
             // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
             status.forwarded = Some(Why::Partial);
             status.stored = true;
         }
-        reader.begin(first).await.ok()?;
+        reader.begin(first).await?;
     }
     let mut response = Response::new(());
     *response.status_mut() = head.status;
@@ -328,7 +334,7 @@ async fn from_blocks(
         Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor).into(),
         _ => Script::from(0, Some(length), cursor).into(),
     };
-    Some(response.map(|()| ResponseBody::new(source)))
+    Ok(response.map(|()| ResponseBody::new(source)))
 }
 
 /// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
@@ -429,11 +435,11 @@ async fn filled(
             let age = Some(blocked.head.freshness.age(clock::wall())).filter(|age| *age > 0);
             let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
             match from_blocks(node, parts, &blocked, age, &mut status).await {
-                Some(mut response) => {
+                Ok(mut response) => {
                     response.headers_mut().extend(own);
                     Ok(response)
                 }
-                None => alone(node, errand, why, "not-shared").await,
+                Err(_) => alone(node, errand, why, "not-shared").await,
             }
         }
         Verdict::Renewed(object) if mine(&object.head) => {
@@ -444,8 +450,8 @@ async fn filled(
             }
             let blocked = Arc::new(Blocked::stored(node, &errand, &object));
             match from_blocks(node, parts, &blocked, None, &mut status).await {
-                Some(response) => Ok(response),
-                None => alone(node, errand, why, "not-shared").await,
+                Ok(response) => Ok(response),
+                Err(_) => alone(node, errand, why, "not-shared").await,
             }
         }
         Verdict::Failed(failed) => {
@@ -459,7 +465,7 @@ async fn filled(
             }
             let blocked = Arc::new(Blocked::stored(node, &errand, object));
             let mut status = status;
-            from_blocks(node, parts, &blocked, Some(age), &mut status).await.ok_or(failed)
+            from_blocks(node, parts, &blocked, Some(age), &mut status).await.map_err(|_| failed)
         }
         Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());

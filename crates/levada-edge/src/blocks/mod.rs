@@ -176,7 +176,7 @@ impl Blocked {
             Verdict::Share { .. } => Ok(Got::Growing(reader)),
             // The representation is not what it was, or the origin cannot send parts of it.
             Verdict::Alone | Verdict::Renewed(_) | Verdict::Blocked(_) => Err(BodyError::Gone),
-            Verdict::Failed(_) => Err(BodyError::Fill),
+            Verdict::Failed(failed) => Err(BodyError::Failed(failed.failure)),
         }
     }
 

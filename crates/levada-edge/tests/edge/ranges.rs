@@ -323,6 +323,21 @@ async fn change_in_the_middle_of_a_response_cuts_it() {
 }
 
 #[tokio::test]
+async fn failing_origin_costs_the_parts_that_are_missing_only() {
+    let (origin, node, at) = world().await;
+    let whole = serve(&origin, 8 * BLOCK);
+    part(at, "bytes=0-9").await;
+    settled(&node).await;
+    origin.on("/a", Reply::ok("no").status("500 Internal Server Error"));
+    let missing = part(at, &format!("bytes={}-", 7 * BLOCK)).await;
+    assert_eq!(missing.status, 502);
+    let stored = part(at, "bytes=5-9").await;
+    assert_eq!((stored.status, &stored.body[..]), (206, &whole[5..10]));
+    assert!(stored.is_hit());
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn origin_without_ranges_is_passed_through_and_remembered() {
     let (origin, node, at) = world().await;
     let whole = body(3 * BLOCK, 0);
