@@ -62,7 +62,6 @@ fuzz_target!(|input: Input| {
         dir: dir.path().to_owned(),
         bytes: u64::from(input.limit),
         eviction,
-        admit_on_second_hit: false,
         queue_bytes: 1 << 20,
     };
     let Ok(disk) = Disk::open(settings, DiskMetrics::default()) else { return };

@@ -125,7 +125,6 @@ fn open(dir: &Path) -> Disk {
         dir: dir.to_owned(),
         bytes: 64 << 30,
         eviction: find_eviction("lru").unwrap(),
-        admit_on_second_hit: false,
         queue_bytes: 64 << 20,
     };
     Disk::open(settings, DiskMetrics::default()).unwrap()

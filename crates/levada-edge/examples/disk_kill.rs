@@ -143,7 +143,6 @@ fn settings(dir: &Path) -> DiskSettings {
         dir: dir.to_owned(),
         bytes: LIMIT,
         eviction: find_eviction("lru").unwrap(),
-        admit_on_second_hit: false,
         queue_bytes: QUEUE,
     }
 }

@@ -91,7 +91,6 @@ impl Store {
                 dir: disk.path.clone(),
                 bytes: disk.size,
                 eviction,
-                admit_on_second_hit: false,
                 queue_bytes: (memory / 8).clamp(*QUEUE.start(), *QUEUE.end()),
             };
             Disk::open(settings, metrics.clone())

@@ -44,7 +44,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_cache::{Doorkeeper, eviction};
+use levada_cache::eviction;
 use levada_types::Key;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, watch};
@@ -78,8 +78,6 @@ pub struct DiskSettings {
     pub bytes: u64,
     /// What goes first when it is full.
     pub eviction: &'static eviction::Entry,
-    /// Whether a record is written only when it is put for the second time.
-    pub admit_on_second_hit: bool,
     /// The most bytes that may wait to be written.
     pub queue_bytes: u64,
 }
@@ -125,7 +123,6 @@ struct State {
     index: Index,
     queue: Queue,
     scanned: bool,
-    doorkeeper: Option<Doorkeeper>,
     reading: Pause,
     writing: Pause,
     closing: Option<Closing>,
@@ -161,8 +158,6 @@ impl Disk {
     pub fn open(settings: DiskSettings, metrics: DiskMetrics) -> Result<Self, DiskError> {
         let dir = settings.dir;
         let seed = RandomState::new().hash_one(0);
-        let doorkeeper =
-            settings.admit_on_second_hit.then(|| Doorkeeper::new(settings.bytes, seed));
         let shared = Arc::new(Shared {
             files: Files::new(dir.clone()),
             metrics,
@@ -170,7 +165,6 @@ impl Disk {
                 index: Index::new(settings.bytes, settings.eviction, seed),
                 queue: Queue::new(settings.queue_bytes),
                 scanned: false,
-                doorkeeper,
                 reading: Pause::default(),
                 writing: Pause::default(),
                 closing: None,
@@ -322,7 +316,7 @@ impl State {
     }
 
     /// Why this record is not to be written.
-    fn refusal(&mut self, key: Key, work: &Work, taken: bool) -> Option<&'static str> {
+    fn refusal(&self, key: Key, work: &Work, taken: bool) -> Option<&'static str> {
         let Work::Write { head, body } = work else { return None };
         let (front, body) = (HEADER + head.len(), length(body));
         if self.closing.is_some() {
@@ -334,10 +328,6 @@ impl State {
         }
         if !taken || !self.writing.is_over(Instant::now()) {
             return Some("failing");
-        }
-        let known = self.index.contains(key) || self.queue.get(key).is_some();
-        if !known && self.doorkeeper.as_mut().is_some_and(|doorkeeper| !doorkeeper.knows(key)) {
-            return Some("first_time");
         }
         self.queue.is_full_for(key, work).then_some("queue_full")
     }

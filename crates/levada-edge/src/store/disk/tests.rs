@@ -20,7 +20,6 @@ fn settings(dir: &Path) -> DiskSettings {
         dir: dir.to_owned(),
         bytes: 64 * MIB,
         eviction: find_eviction("lru").unwrap(),
-        admit_on_second_hit: false,
         queue_bytes: 64 * MIB,
     }
 }
@@ -515,22 +514,6 @@ async fn directory_is_one_nodes() {
         assert!(matches!(wrong, Err(DiskError::NotADirectory(_))));
     }
     let _ = fs::set_permissions(&file, fs::Permissions::from_mode(0o600));
-}
-
-#[tokio::test]
-async fn admission_on_second_hit_writes_what_is_put_twice() {
-    let dir = TempDir::new().unwrap();
-    let settings = DiskSettings { admit_on_second_hit: true, ..settings(dir.path()) };
-    let disk = Disk::open(settings, DiskMetrics::default()).unwrap();
-    disk.scanned().await;
-    disk.put_record(1, 10);
-    disk.put_record(2, 10);
-    disk.put_record(1, 10);
-    disk.settled().await;
-    assert!(disk.has(1, 10).await && !disk.has(2, 10).await);
-    assert_eq!(disk.shared.metrics.dropped_for("first_time"), 2);
-    disk.put(key(1), "other".into(), vec![]);
-    assert_eq!(disk.get(key(1)).await.unwrap().head, "other", "what is there is replaced at once");
 }
 
 #[tokio::test]
