@@ -50,6 +50,9 @@ fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("levada-kill-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
     let outcome = run(&dir, kills, seed);
+    if outcome.is_err() {
+        eprintln!("{}", fs::read_to_string(dir.join("levada.log")).unwrap_or_default());
+    }
     fs::remove_dir_all(&dir)?;
     outcome
 }
@@ -342,12 +345,12 @@ struct Page {
 fn scanned(admin: u16) -> Result<Page> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let page = page(admin)?;
-        if page.scanned {
-            return Ok(page);
-        }
-        if Instant::now() > deadline {
-            return Err("the scan does not end".into());
+        // The admin address is listened on a moment after the other.
+        match page(admin) {
+            Ok(page) if page.scanned => return Ok(page),
+            Err(error) if Instant::now() > deadline => return Err(error),
+            _ if Instant::now() > deadline => return Err("the scan does not end".into()),
+            _ => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Finding out what is on the disk: the snapshot gives hints, the directory the truth.
 
 use std::{
+    collections::HashSet,
     fs::{self, DirEntry},
     io,
     os::unix::fs::MetadataExt,
@@ -33,6 +34,7 @@ pub(super) fn run(writer: &mut Writer<'_>) -> bool {
         writer.shared.trouble("the disk cache cannot be scanned", files.root(), &error);
         Vec::new()
     });
+    let mut removed = HashSet::new();
     for part in parts {
         if writer.shared.state.lock().closing.is_some() {
             return false;
@@ -44,9 +46,10 @@ pub(super) fn run(writer: &mut Writer<'_>) -> bool {
             }
             Ok(()) => writer.account_for(usize::from(part)),
         }
-        writer.remove_what_waits();
+        writer.remove_what_waits(&mut removed);
     }
     drop(hints);
+    found.retain(|entry| !removed.contains(&entry.key));
     fill(writer, found);
     true
 }
@@ -186,12 +189,14 @@ fn foreign(writer: &Writer<'_>, file: &DirEntry) {
 }
 
 impl Writer<'_> {
-    /// Does the removals that wait. Nothing is written yet: how much room there is is not known.
-    fn remove_what_waits(&mut self) {
+    /// Does the removals that wait, and notes their keys. Nothing is written yet: how much room there is
+    /// is not known.
+    fn remove_what_waits(&mut self, removed: &mut HashSet<u64>) {
         let removals = self.shared.state.lock().queue.removals();
         if removals.is_empty() {
             return;
         }
+        removed.extend(removals.iter().map(|(key, _)| key.0));
         for (at, (key, _)) in removals.iter().enumerate() {
             if let Err(error) = self.shared.files.remove(*key) {
                 self.failed("the disk cache cannot be written", &error);

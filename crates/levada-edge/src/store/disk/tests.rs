@@ -313,6 +313,8 @@ async fn records_are_served_while_the_scan_runs() {
     disk.settled().await;
     assert_eq!(disk.entries(), 3000);
     assert!(!disk.file(2999).exists());
+    assert!(!disk.has(2999, 100).await);
+    assert_eq!(disk.shared.metrics.errors_of(Kind::Missing), 0, "a removal is no loss");
 }
 
 #[tokio::test]
