@@ -196,11 +196,11 @@ impl Fetch {
         let kept = self.node.store.admits(self.key, &head.variant);
         let mut long = None;
         if length.is_some_and(|length| length > block) {
-            let (blocked, running) = self.whole(writer.fill(), &head, length);
+            let (blocked, running) = self.whole(writer.fill(), &head, length, kept);
             writer.blocked(blocked.clone());
-            long = Some(Long::begin(blocked, running, kept));
+            long = Some(Long::begin(blocked, running));
         } else {
-            writer.share(head.clone(), length);
+            writer.share(head.clone(), length, kept);
         }
         while let Some(frame) = relay.next().await {
             // Dropping the writers says that the fetch has failed.
@@ -216,8 +216,8 @@ impl Fetch {
                 if piece.is_empty() {
                     continue;
                 }
-                let (blocked, running) = self.whole(writer.fill(), &head, None);
-                let after = Long::after(writer.fill(), blocked, running, kept).await;
+                let (blocked, running) = self.whole(writer.fill(), &head, None, kept);
+                let after = Long::after(writer.fill(), blocked, running).await;
                 let Ok(after) = after else { return };
                 long = Some(after);
             }
@@ -283,18 +283,15 @@ impl Fetch {
         door: &Arc<Fill>,
         head: &Arc<StoredHead>,
         length: Option<u64>,
+        kept: bool,
     ) -> (Arc<Blocked>, Arc<Running>) {
         let running = Running::new(door);
-        let blocked = self.blocked(head.clone(), length, Some(running.clone()));
+        let blocked = self.blocked(head.clone(), length);
+        let blocked = Blocked { kept, running: Some(running.clone()), ..blocked };
         (Arc::new(blocked), running)
     }
 
-    fn blocked(
-        &self,
-        head: Arc<StoredHead>,
-        length: Option<u64>,
-        running: Option<Arc<Running>>,
-    ) -> Blocked {
+    fn blocked(&self, head: Arc<StoredHead>, length: Option<u64>) -> Blocked {
         let known_partless = self.node.no_parts.holds(self.key, self.node.clock.now());
         let request = (!known_partless).then(|| blocks::part_request(&self.head, &head)).flatten();
         Blocked {
@@ -307,7 +304,8 @@ impl Fetch {
             block: self.node.settings.cache.block,
             length,
             request,
-            running,
+            kept: true,
+            running: None,
         }
     }
 
@@ -335,7 +333,7 @@ impl Fetch {
         if range == (0..length) && length <= self.node.settings.cache.block {
             return self.receive(head, relay, writer).await;
         }
-        let blocked = Arc::new(self.blocked(head.clone(), Some(length), None));
+        let blocked = Arc::new(self.blocked(head.clone(), Some(length)));
         if blocked.request.is_none() || range != blocked.span(number) {
             self.node.remember_no_parts(self.key);
             return writer.dismiss();

@@ -95,8 +95,8 @@ pub(crate) enum End {
 /// What has become of a fetch, as soon as the head has arrived.
 #[derive(Clone)]
 pub(crate) enum Verdict {
-    /// It may be stored and shared; `length` where the head tells it.
-    Share { head: Arc<StoredHead>, length: Option<u64> },
+    /// It may be shared; `length` where the head tells it, `kept` if it will be stored.
+    Share { head: Arc<StoredHead>, length: Option<u64>, kept: bool },
     /// It is longer than a block, or only a part was asked for: it is read block by block.
     Blocked(Arc<Blocked>),
     /// It may not be shared: everyone needs an own response.
@@ -315,9 +315,9 @@ impl Writer {
         &self.fill
     }
 
-    /// The head has arrived and may be shared.
-    pub(crate) fn share(&mut self, head: Arc<StoredHead>, length: Option<u64>) {
-        self.settle(Verdict::Share { head, length });
+    /// The head has arrived and may be shared; the body is to be stored if `kept`.
+    pub(crate) fn share(&mut self, head: Arc<StoredHead>, length: Option<u64>, kept: bool) {
+        self.settle(Verdict::Share { head, length, kept });
     }
 
     /// The body is read block by block.

@@ -421,9 +421,9 @@ async fn filled(
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     match verdict {
-        Verdict::Share { head, length } if mine(&head) => {
+        Verdict::Share { head, length, kept } if mine(&head) => {
             status.forwarded_status = leader.then_some(head.status.as_u16());
-            status.stored = leader;
+            status.stored = leader && kept;
             let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
             let mut response = growing(node, parts, &head, reader, length, &status);
             response.headers_mut().extend(own);
@@ -431,7 +431,7 @@ async fn filled(
         }
         Verdict::Blocked(blocked) if mine(&blocked.head) => {
             status.forwarded_status = leader.then_some(blocked.head.status.as_u16());
-            status.stored = leader;
+            status.stored = leader && blocked.kept;
             let age = Some(blocked.head.freshness.age(clock::wall())).filter(|age| *age > 0);
             let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
             match from_blocks(node, parts, &blocked, age, &mut status).await {

@@ -95,7 +95,7 @@ pub(super) async fn receive(blocked: &Blocked, number: u64, mut relay: Relay, mu
     let node = &blocked.node;
     let span = blocked.span(number);
     let due = span.end - span.start;
-    writer.share(blocked.head.clone(), Some(due));
+    writer.share(blocked.head.clone(), Some(due), true);
     while let Some(frame) = relay.next().await {
         let Ok(frame) = frame else {
             tracing::info!(uri = blocked.identity, "the origin's part broke off");

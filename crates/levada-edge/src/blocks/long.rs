@@ -35,9 +35,10 @@ pub(crate) struct Long {
 pub(crate) struct Unwanted;
 
 impl Long {
-    /// Begins with block 0. `kept`: the blocks go into the store.
-    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>, kept: bool) -> Self {
+    /// Begins with block 0.
+    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>) -> Self {
         let current = Some(block_writer(&blocked, &running, 0));
+        let kept = blocked.kept;
         Self { blocked, running, number: 0, current, kept, written: 0 }
     }
 
@@ -46,8 +47,8 @@ impl Long {
         first: &Arc<Fill>,
         blocked: Arc<Blocked>,
         running: Arc<Running>,
-        kept: bool,
     ) -> Result<Self, Unwanted> {
+        let kept = blocked.kept;
         running.begin(first.clone());
         let block = kept.then(|| store(&blocked, 0, first));
         let body = block.as_ref().map(|block| block.body());
@@ -153,7 +154,7 @@ fn block_writer(blocked: &Blocked, running: &Running, number: u64) -> Writer {
     let fill = blocked.node.fills.block(blocked.block_key(number), &blocked.identity);
     running.begin(fill.clone());
     let mut writer = Writer::new(fill);
-    writer.share(blocked.head.clone(), None);
+    writer.share(blocked.head.clone(), None, blocked.kept);
     writer
 }
 

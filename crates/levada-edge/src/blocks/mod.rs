@@ -72,6 +72,8 @@ pub(crate) struct Blocked {
     /// How the origin is asked for a block; `None` when parts of this representation cannot be told
     /// from those of another.
     pub(crate) request: Option<Head>,
+    /// Whether blocks go into the store as they come.
+    pub(crate) kept: bool,
     /// The fetch of the whole body.
     pub(crate) running: Option<Arc<Running>>,
 }
@@ -126,6 +128,7 @@ impl Blocked {
             version,
             block,
             length: Some(length),
+            kept: true,
             running: None,
         }
     }

@@ -41,7 +41,9 @@ async fn second_request_is_a_hit() {
 async fn what_is_admitted_on_its_second_fetch_is_a_hit_from_the_third_on() {
     let (origin, node, at) = world_with(|settings| settings.cache.second_hit = true).await;
     for (asked, fetched) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
-        assert_eq!(get(at, "/a").await.text(), "/a");
+        let answer = get(at, "/a").await;
+        assert_eq!(answer.text(), "/a");
+        assert_eq!(answer.field("cache-status").ends_with("; stored"), asked == 2);
         settled(&node).await;
         assert_eq!(origin.hits("/a"), fetched, "request {asked}");
     }
