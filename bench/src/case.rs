@@ -1,0 +1,168 @@
+//! What is measured: every case as data.
+
+use std::time::Duration;
+
+/// One line of questions, the same for every server.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) setting: Setting,
+    /// Length of every object that is asked for.
+    pub(crate) size: u64,
+    /// How many objects are asked for in turn.
+    pub(crate) objects: u64,
+    pub(crate) work: Work,
+    /// What Levada is to stay below, relative to nginx. [`Work::Fill`] and [`Work::Crowd`] have limits
+    /// of their own.
+    pub(crate) target: f64,
+    /// Servers that cannot do it, and why.
+    pub(crate) absent: &'static [(&'static str, &'static str)],
+}
+
+/// How a server is to be configured.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting {
+    /// Through the cache, or past it.
+    pub(crate) cached: bool,
+    pub(crate) tls: bool,
+    /// The memory tier.
+    pub(crate) memory_mib: u64,
+    /// The disk tier, for servers whose tiers are two.
+    pub(crate) disk_mib: Option<u64>,
+}
+
+/// What is done to a server.
+pub(crate) enum Work {
+    /// As many requests as it answers, on connections that stay open or on one for each.
+    Load { close: bool },
+    /// So many requests per second, below what any server can do, so that the time of an answer
+    /// shows and not the length of a queue.
+    Rate(u32),
+    /// Twice as many bytes as the memory tier takes, in objects of 10 KB to 1 MB.
+    Fill,
+    /// So many clients at once, for one object that is not stored yet.
+    Crowd { clients: usize },
+}
+
+const MEMORY: Setting = Setting { cached: true, tls: false, memory_mib: 256, disk_mib: None };
+const KEPT_OPEN: Work = Work::Load { close: false };
+
+const NO_DISK: &str = "keeps objects in memory only";
+
+/// The list. Targets that are ratios compare with nginx.
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "memory hit, 1 KB",
+        setting: MEMORY,
+        size: 1 << 10,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 0.70,
+        absent: &[],
+    },
+    Case {
+        name: "memory hit, 10 KB",
+        setting: MEMORY,
+        size: 10 << 10,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 0.65,
+        absent: &[],
+    },
+    Case {
+        name: "memory hit, 1 MB",
+        setting: MEMORY,
+        size: 1 << 20,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 0.85,
+        absent: &[],
+    },
+    Case {
+        name: "TLS 1.3 hit, 1 KB",
+        setting: Setting { tls: true, ..MEMORY },
+        size: 1 << 10,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 0.75,
+        absent: &[("Varnish", "has no TLS for clients in this version")],
+    },
+    Case {
+        name: "disk hit, 1 MB",
+        setting: Setting { memory_mib: 8, disk_mib: Some(1024), ..MEMORY },
+        size: 1 << 20,
+        objects: 256,
+        work: KEPT_OPEN,
+        target: 1.0,
+        absent: &[("HAProxy", NO_DISK), ("Varnish", NO_DISK)],
+    },
+    Case {
+        name: "new connection each, 1 KB hit",
+        setting: MEMORY,
+        size: 1 << 10,
+        objects: 1,
+        work: Work::Load { close: true },
+        target: 1.1,
+        absent: &[],
+    },
+    Case {
+        name: "p99 at 2000 requests/s, 1 KB hit",
+        setting: MEMORY,
+        size: 1 << 10,
+        objects: 1,
+        work: Work::Rate(2000),
+        target: 1.0,
+        absent: &[],
+    },
+    Case {
+        name: "pass-through, 1 KB",
+        setting: Setting { cached: false, ..MEMORY },
+        size: 1 << 10,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 1.1,
+        absent: &[],
+    },
+    Case {
+        name: "pass-through, 1 MB",
+        setting: Setting { cached: false, ..MEMORY },
+        size: 1 << 20,
+        objects: 1,
+        work: KEPT_OPEN,
+        target: 1.1,
+        absent: &[],
+    },
+    Case {
+        name: "resident memory",
+        setting: MEMORY,
+        size: 0,
+        objects: 0,
+        work: Work::Fill,
+        target: 0.0,
+        absent: &[],
+    },
+    Case {
+        name: "100 clients, one uncached 100 MB",
+        setting: Setting { memory_mib: 64, disk_mib: Some(512), ..MEMORY },
+        size: 100_000_000,
+        objects: 1,
+        work: Work::Crowd { clients: 100 },
+        target: 0.0,
+        absent: &[("HAProxy", "does not let requests wait for one fetch")],
+    },
+];
+
+/// How long the origin of [`Work::Crowd`] takes to begin its answer.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+impl Setting {
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
+impl Case {
+    /// The path of the object with this number.
+    pub(crate) fn path(&self, number: u64) -> String {
+        format!("/{}/{number}", self.size)
+    }
+}

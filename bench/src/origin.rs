@@ -1,0 +1,149 @@
+//! The origin: answers `/SIZE/NAME` with so many bytes of a pattern, and counts what it is asked.
+//!
+//! It is part of the program, so that counts are exact and every server stands before the same one.
+//! A name that begins with `slow` is answered after a round trip and at the pace of a distant origin.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{Result, case::ROUND_TRIP, pattern::Pattern};
+
+pub(crate) struct Origin {
+    pub(crate) port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    pattern: Pattern,
+}
+
+/// Of a request, what the answer depends on.
+struct Asked {
+    size: u64,
+    slow: bool,
+    range: Option<Range<u64>>,
+}
+
+/// Bytes per second of a slow answer.
+const SLOW: f64 = 50e6;
+
+impl Origin {
+    pub(crate) fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = shared.clone();
+                thread::spawn(move || state.converse(stream));
+            }
+        });
+        Ok(Self { port, state })
+    }
+
+    /// How many requests it was asked so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.state.requests.load(Relaxed)
+    }
+
+    /// How many bytes of bodies it sent so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.bytes.load(Relaxed)
+    }
+}
+
+impl State {
+    /// Answers a connection's requests, until it closes or a request is not understood.
+    fn converse(&self, stream: TcpStream) -> Option<()> {
+        stream.set_nodelay(true).ok()?;
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        let mut stream = stream;
+        loop {
+            let asked = read_request(&mut reader)?;
+            self.requests.fetch_add(1, Relaxed);
+            self.answer(&asked, &mut stream).ok()?;
+        }
+    }
+
+    fn answer(&self, asked: &Asked, stream: &mut TcpStream) -> std::io::Result<()> {
+        if asked.slow {
+            thread::sleep(ROUND_TRIP);
+        }
+        let body = asked.range.clone().unwrap_or(0..asked.size);
+        let mut head = head(asked, &body);
+        let begun = Instant::now();
+        let mut sent = 0;
+        for piece in self.pattern.pieces(body) {
+            if sent == 0 {
+                // One write for an answer that is short.
+                head.extend_from_slice(piece);
+                stream.write_all(&head)?;
+            } else {
+                stream.write_all(piece)?;
+            }
+            sent += piece.len() as u64;
+            self.bytes.fetch_add(piece.len() as u64, Relaxed);
+            if asked.slow {
+                let due = Duration::from_secs_f64(sent as f64 / SLOW);
+                thread::sleep(due.saturating_sub(begun.elapsed()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_request(reader: &mut impl BufRead) -> Option<Asked> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    let mut path = line.split(' ').nth(1)?.split('/').skip(1);
+    let size = path.next()?.parse().ok()?;
+    let slow = path.next()?.starts_with("slow");
+    let mut range = None;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        if line.trim_end().is_empty() {
+            return Some(Asked { size, slow, range });
+        }
+        let (name, value) = line.split_once(':')?;
+        if name.eq_ignore_ascii_case("range") {
+            let (first, last) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
+            let end = last.parse::<u64>().map_or(size, |last| size.min(last + 1));
+            range = Some(first.parse().ok()?..end);
+        }
+    }
+}
+
+/// The fields that a server for files sends. Objects never change, so that `If-Range` always holds.
+fn head(asked: &Asked, body: &Range<u64>) -> Vec<u8> {
+    let size = asked.size;
+    let (status, range) = match asked.range {
+        Some(_) => (
+            "206 Partial Content",
+            format!("Content-Range: bytes {}-{}/{size}\r\n", body.start, body.end - 1),
+        ),
+        None => ("200 OK", String::new()),
+    };
+    format!(
+        "HTTP/1.1 {status}\r\nServer: origin\r\nDate: {date}\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n{range}\
+         Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\nETag: \"{size}\"\r\n\
+         Cache-Control: max-age=3600\r\nAccept-Ranges: bytes\r\n\r\n",
+        date = httpdate::fmt_http_date(SystemTime::now()),
+        length = body.end - body.start,
+    )
+    .into_bytes()
+}

@@ -1,0 +1,64 @@
+//! Levada: what a configuration without further thought gives, on one thread.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Peer, Site};
+use crate::Result;
+
+pub(super) const PEER: Peer = Peer { name: "Levada", find, configure };
+
+/// The build beside this program, or what LEVADA names.
+fn find() -> std::result::Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os("LEVADA") {
+        return Ok(path.into());
+    }
+    let path = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("levada");
+    if !path.exists() {
+        return Err("build the binary first: cargo build --profile dist --workspace".into());
+    }
+    Ok(path)
+}
+
+fn configure(program: &Path, site: &Site) -> Result<Command> {
+    let Site { dir, port, origin, setting, certificate, key } = site;
+    let mut text = format!(
+        r#"
+name = "bench"
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[log]
+access = "off"
+
+[[site]]
+hosts = "*"
+origin = "http://127.0.0.1:{origin}"
+cache = {cached}
+
+[[listen]]
+address = "127.0.0.1:{port}"
+"#,
+        cached = setting.cached,
+    );
+    if setting.tls {
+        let (certificate, key) = (certificate.display(), key.display());
+        writeln!(text, r#"tls = [{{ certificate = "{certificate}", key = "{key}" }}]"#)?;
+    }
+    writeln!(text, "\n[cache]\nmemory = \"{}MiB\"", setting.memory_mib)?;
+    if let Some(disk) = setting.disk_mib {
+        let path = dir.join("cache");
+        writeln!(text, "\n[cache.disk]\npath = \"{}\"\nsize = \"{disk}MiB\"", path.display())?;
+    }
+    let file = dir.join("levada.toml");
+    fs::write(&file, text)?;
+    let mut command = Command::new(program);
+    command.arg("run").arg("-c").arg(file);
+    Ok(command)
+}

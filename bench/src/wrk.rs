@@ -1,0 +1,67 @@
+//! Full load, by wrk: as many requests as a server answers.
+
+use std::{fmt::Write, fs, path::Path, process::Command};
+
+use crate::{Result, case::Case};
+
+/// What a load of any kind tells.
+pub(crate) struct Load {
+    pub(crate) requests: u64,
+    pub(crate) p99_ms: f64,
+}
+
+/// Loads a server for some seconds. A request that fails, or a body that falls short, is an error.
+pub(crate) fn run(
+    case: &Case,
+    close: bool,
+    port: u16,
+    seconds: u64,
+    connections: u32,
+    dir: &Path,
+) -> Result<Load> {
+    let script = dir.join("wrk.lua");
+    fs::write(&script, lua(case))?;
+    let mut command = Command::new("wrk");
+    command.args(["-t1", "--timeout", "30s", "--latency"]);
+    command.arg(format!("-c{connections}")).arg(format!("-d{seconds}s")).arg("-s").arg(&script);
+    if close {
+        command.args(["-H", "Connection: close"]);
+    }
+    command.arg(format!("{}://127.0.0.1:{port}{}", case.setting.scheme(), case.path(0)));
+    let output = command.output().map_err(|e| format!("wrk: {e}; install wrk"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counts: Vec<u64> = text
+        .lines()
+        .find_map(|line| line.strip_prefix("counts "))
+        .ok_or_else(|| format!("{text}{}", String::from_utf8_lossy(&output.stderr)))?
+        .split(' ')
+        .map(str::parse)
+        .collect::<std::result::Result<_, _>>()?;
+    let &[requests, bytes, errors, p99_us] = &counts[..] else {
+        return Err(text.into());
+    };
+    if errors > 0 || requests == 0 || bytes < requests * case.size {
+        return Err(format!("requests failed or fell short:\n{text}").into());
+    }
+    Ok(Load { requests, p99_ms: p99_us as f64 / 1e3 })
+}
+
+/// The script that asks for the objects in turn, and says at the end what happened.
+fn lua(case: &Case) -> String {
+    let mut script = String::new();
+    if case.objects > 1 {
+        let (size, objects) = (case.size, case.objects);
+        let _ = write!(
+            script,
+            "local asked = {{}}\nlocal next = -1\n\
+             function init()\n  for n = 0, {objects} - 1 do\n    \
+               asked[n] = wrk.format(nil, \"/{size}/\" .. n)\n  end\nend\n\
+             function request()\n  next = (next + 1) % {objects}\n  return asked[next]\nend\n"
+        );
+    }
+    script
+        + "function done(summary, latency)\n  local e = summary.errors\n  \
+           local errors = e.connect + e.read + e.write + e.status + e.timeout\n  \
+           print(string.format(\"counts %d %d %d %d\", summary.requests, summary.bytes, errors, \
+           latency:percentile(99)))\nend\n"
+}
