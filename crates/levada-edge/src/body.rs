@@ -24,7 +24,7 @@ use crate::{
     partial::{Cursor, Script},
     passage::Passage,
     store::Object,
-    upstream::Lease,
+    upstream::Inbound,
 };
 
 /// An error that ends a body early: hyper then cuts the connection, so that the client can tell.
@@ -32,6 +32,10 @@ use crate::{
 pub(crate) enum BodyError {
     #[error("the server's body broke off: {0}")]
     Upstream(#[from] hyper::Error),
+    #[error("the server's body broke off: {0}")]
+    Broken(&'static str),
+    #[error("the request's body broke off")]
+    Request,
     #[error("the server sent nothing for too long")]
     Stalled,
     #[error("the client's body broke off: {0}")]
@@ -66,7 +70,6 @@ pub(crate) struct Upload {
 pub(crate) struct Progress {
     moved: AtomicBool,
     awaited: AtomicBool,
-    ended: AtomicBool,
 }
 
 impl Progress {
@@ -74,11 +77,6 @@ impl Progress {
     /// client was waited for.
     pub(crate) fn excuses(&self) -> bool {
         self.moved.swap(false, Relaxed) || self.awaited.load(Relaxed)
-    }
-
-    /// Whether all of it was taken.
-    pub(crate) fn ended(&self) -> bool {
-        self.ended.load(Relaxed)
     }
 }
 
@@ -90,14 +88,10 @@ impl Upload {
             Poll::Ready(Some(Ok(frame))) => {
                 self.stall.moved = true;
                 self.progress.moved.store(true, Relaxed);
-                self.progress.ended.store(self.body.is_end_stream(), Relaxed);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Client(error)))),
-            Poll::Ready(None) => {
-                self.progress.ended.store(true, Relaxed);
-                Poll::Ready(None)
-            }
+            Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::ClientStalled))),
         }
     }
@@ -166,6 +160,8 @@ pub(crate) struct ResponseBody {
     /// Drops when the body has ended or was given up.
     passage: Option<Box<Passage>>,
     exchange: Option<Exchange>,
+    /// What breaks the body off, as soon as what came before it is on its way.
+    broken: Option<BodyError>,
 }
 
 /// Where a response body comes from.
@@ -192,10 +188,9 @@ impl From<Script> for Source {
     }
 }
 
-/// A server's body with the connection that it arrives on.
+/// A server's body, between whose pieces no more than a certain time may pass.
 pub(crate) struct Relay {
-    body: Incoming,
-    lease: Lease,
+    body: Inbound,
     stall: Stall,
 }
 
@@ -229,7 +224,7 @@ impl Stall {
 
 impl ResponseBody {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, pace: None, passage: None, exchange: None }
+        Self { source, pace: None, passage: None, exchange: None, broken: None }
     }
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
@@ -260,31 +255,19 @@ impl ResponseBody {
 }
 
 impl Relay {
-    pub(crate) fn new(body: Incoming, lease: Lease, patience: Duration) -> Self {
-        let mut relay = Self { body, lease, stall: Stall::new(patience) };
-        if relay.body.is_end_stream() {
-            relay.lease.give_back();
-        }
-        relay
+    pub(crate) fn new(body: Inbound, patience: Duration) -> Self {
+        Self { body, stall: Stall::new(patience) }
     }
 
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
+        match self.body.poll_frame(cx) {
+            Poll::Ready(item) => {
                 self.stall.moved = true;
-                if self.body.is_end_stream() {
-                    self.lease.give_back();
-                }
-                Poll::Ready(Some(Ok(frame)))
+                Poll::Ready(item)
             }
-            Poll::Ready(None) => {
-                self.lease.give_back();
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled))),
         }
     }
@@ -310,7 +293,10 @@ impl Relay {
 
     /// The next piece, for callers that are not bodies themselves.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        std::future::poll_fn(|cx| self.poll(cx)).await
+        let item = std::future::poll_fn(|cx| self.poll(cx)).await;
+        // Those who read along come first: what has arrived already would let nobody else run.
+        tokio::task::yield_now().await;
+        item
     }
 }
 
@@ -399,6 +385,9 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         if let Some(pace) = &mut this.pace {
             std::task::ready!(pace.poll_ready(cx));
         }
@@ -408,6 +397,12 @@ impl Body for ResponseBody {
         };
         let item = std::task::ready!(polled);
         this.note(&item);
+        if let Some(Err(error)) = item {
+            // hyper cuts the connection at once, with what it was about to flush: even the head.
+            this.broken = Some(error);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         Poll::Ready(item)
     }
 

@@ -23,7 +23,7 @@ use crate::{
     purge::{Flight, Label},
     sites::Site,
     store::{Blocks, Object, StoredHead},
-    upstream::{Exchange, Head},
+    upstream::Head,
 };
 
 /// One fetch, with everything that its task needs to own.
@@ -86,14 +86,13 @@ impl Fetch {
         let requested = clock::wall();
         let sent =
             forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
-        let Exchange { response, lease } = match sent {
-            Ok(exchange) => exchange,
+        let (mut head, body) = match sent {
+            Ok(exchange) => exchange.into_parts(),
             Err(failed) => return writer.fail(failed),
         };
         let received = clock::wall();
-        let (mut head, body) = response.into_parts();
         let patience = self.node.settings.limits.response_body_timeout;
-        let relay = Relay::new(body, lease, patience);
+        let relay = Relay::new(body, patience);
         if head.status == StatusCode::NOT_MODIFIED
             && let Some(stored) = self.stored.take()
         {

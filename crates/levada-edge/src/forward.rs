@@ -121,12 +121,12 @@ pub(crate) async fn to_origin(
         match origin.server.exchange(head, sending).await {
             Ok(mut exchange) => {
                 // Only a peer says so of itself.
-                exchange.response.headers_mut().remove(REFUSED);
+                exchange.headers_mut().remove(REFUSED);
                 if let Some(miss) = miss.take() {
-                    exchange.lease.hold(miss);
+                    exchange.body_mut().hold(miss);
                 }
                 origin.met(None);
-                node.metrics.upstream("origin", exchange.response.status());
+                node.metrics.upstream("origin", exchange.status());
                 return Ok(exchange);
             }
             Err(failure) => {
@@ -168,7 +168,7 @@ pub(crate) async fn to_peer(
         let failure = match ask(peers, pick.node, &head).await {
             Ok(exchange) => {
                 peers.met(pick.node, None);
-                node.metrics.upstream("peer", exchange.response.status());
+                node.metrics.upstream("peer", exchange.status());
                 return Some((exchange, pick));
             }
             Err(failure) => failure,
@@ -188,7 +188,7 @@ pub(crate) async fn to_peer(
 async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Failure> {
     let server = peers.server(peer);
     let exchange = server.exchange(&peers.address_to(server, head), RequestBody::None).await?;
-    match exchange.response.headers().contains_key(REFUSED) {
+    match exchange.headers().contains_key(REFUSED) {
         true => Err(Failure::PeerFull),
         false => Ok(exchange),
     }

@@ -15,6 +15,7 @@
 
 mod admin;
 mod admission;
+mod alarm;
 mod blocks;
 mod body;
 mod clock;
@@ -66,4 +67,5 @@ pub mod measuring;
 pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
     pub use crate::store::disk;
+    pub use crate::upstream::judgement::{Ending, Reply, read_reply};
 }

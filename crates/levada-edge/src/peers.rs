@@ -211,6 +211,10 @@ impl Watched for WatchedPeer {
             && purge::deliver(&self.peers, self.node).await
     }
 
+    fn sweep(&self) {
+        self.peers.server(self.node).sweep();
+    }
+
     fn changed(&self, _change: Change) {
         self.peers.refresh(self.peers.clock.now());
         self.peers.metrics.server_up(

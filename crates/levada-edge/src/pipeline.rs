@@ -174,7 +174,7 @@ fn relay(
     pick: Pick,
     passage: &mut Passage,
 ) -> Response<ResponseBody> {
-    let peer = exchange.lease.server().name.clone();
+    let peer = exchange.body().server().name.clone();
     let mut response = passed_on(node, exchange);
     respond::next_hop(node, response.headers_mut(), &peer, asked, pick);
     node.sizes.learn(asked.key, response.status(), response.headers());
@@ -584,7 +584,7 @@ async fn bypass(
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
-    effects.take(node, asked, exchange.response.status(), exchange.response.headers());
+    effects.take(node, asked, exchange.status(), exchange.headers());
     Ok(from_origin(node, exchange, why, detail))
 }
 
@@ -597,11 +597,11 @@ fn from_origin(
 ) -> Response<ResponseBody> {
     let status = CacheStatus {
         forwarded: Some(why),
-        forwarded_status: Some(exchange.response.status().as_u16()),
+        forwarded_status: Some(exchange.status().as_u16()),
         detail: Some(detail),
         ..CacheStatus::default()
     };
-    if let Some(length) = exchange.response.body().size_hint().exact() {
+    if let Some(length) = exchange.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
     let mut response = passed_on(node, exchange);
@@ -611,11 +611,11 @@ fn from_origin(
 
 /// A server's answer on its way to the client: end-to-end fields only, and this node in `Via`.
 fn passed_on(node: &Node, exchange: Exchange) -> Response<ResponseBody> {
-    let (mut parts, body) = exchange.response.into_parts();
+    let (mut parts, body) = exchange.into_parts();
     levada_cache::strip_response(&mut parts.headers);
     node.purges.strip(&mut parts.headers);
     respond::via(node, &mut parts.headers);
-    let relay = Relay::new(body, exchange.lease, node.settings.limits.response_body_timeout);
+    let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(relay)))
 }
 

@@ -155,6 +155,10 @@ impl Watched for WatchedOrigin {
         crate::upstream::answers(&self.server, path, self.host.as_ref()).await
     }
 
+    fn sweep(&self) {
+        self.server.sweep();
+    }
+
     fn changed(&self, _change: Change) {
         self.metrics.server_up("origin", &self.server.name, self.health().is_up());
     }

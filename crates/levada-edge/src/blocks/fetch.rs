@@ -13,7 +13,6 @@ use crate::{
     fill::{End, Fill, Writer},
     forward,
     store::Block,
-    upstream::Exchange,
 };
 
 /// What the origin's answer to a request for a block is.
@@ -37,11 +36,10 @@ pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
     let span = blocked.span(number);
     request.headers.insert(header::RANGE, range_value(span.start, span.end));
     let sent = forward::to_origin(node, &blocked.site, &mut request, RequestBody::None).await;
-    let Exchange { response, lease } = match sent {
-        Ok(exchange) => exchange,
+    let (head, body) = match sent {
+        Ok(exchange) => exchange.into_parts(),
         Err(failed) => return writer.fail(failed),
     };
-    let (head, body) = response.into_parts();
     match judge(&blocked, number, head.status, &head.headers) {
         Answer::Block => {}
         Answer::Changed => {
@@ -63,7 +61,7 @@ pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
         }
         Answer::Error => return writer.fail(Failure::BadResponse.into()),
     }
-    let relay = Relay::new(body, lease, node.settings.limits.response_body_timeout);
+    let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     receive(&blocked, number, relay, writer).await;
 }
 

@@ -13,7 +13,6 @@
 //!
 //! No deadline runs while the service works: a slow origin is not the client's fault.
 
-mod alarm;
 mod fault;
 mod framing;
 mod held;
@@ -36,7 +35,6 @@ use tokio::{
 };
 
 use self::{
-    alarm::{Alarm, after},
     framing::{Bounds, Framing, Part},
     held::Held,
 };
@@ -44,7 +42,10 @@ pub(crate) use self::{
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
 };
-use crate::settings::Limits;
+use crate::{
+    alarm::{Alarm, after},
+    settings::Limits,
+};
 
 /// A client's connection whose requests are well-formed and come in time.
 ///

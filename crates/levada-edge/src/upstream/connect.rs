@@ -7,7 +7,10 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::pool::Sender;
+use super::{
+    http1::{Io, Link},
+    pool::Sender,
+};
 use crate::failure::Failure;
 
 /// Where a server is. The name is resolved anew for every connection, so that a changed record is
@@ -40,8 +43,9 @@ pub(crate) struct Wire {
     pub(crate) peer: bool,
 }
 
-/// Header fields of a peer's response: the hundred that hyper takes from an origin, and what the peer
-/// adds.
+/// Header fields of an origin's response.
+const HEADERS: usize = 100;
+/// Those of a peer's: as many, and what the peer adds.
 const PEER_HEADERS: usize = 116;
 
 /// Connects a TCP socket, tuned as every connection of a node is.
@@ -75,37 +79,29 @@ pub(super) async fn open(
 ) -> Result<Sender, Failure> {
     let stream = tcp(address, within).await?;
     let Some(tls) = &wire.tls else {
-        return handshake(TokioIo::new(stream), wire).await;
+        return handshake(Io::Plain(stream), wire).await;
     };
     let name = ServerName::try_from(address.host.clone()).map_err(|_| Failure::Tls)?;
     let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
-        Ok(Ok(stream)) => handshake(TokioIo::new(stream), wire).await,
+        Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,
         Ok(Err(_)) => Err(Failure::Tls),
         Err(_) => Err(Failure::ConnectTimeout),
     }
 }
 
-async fn handshake<S>(io: TokioIo<S>, wire: &Wire) -> Result<Sender, Failure>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-{
-    if wire.h2 {
-        let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Duration::from_secs(10))
-            .adaptive_window(true)
-            .handshake(io)
-            .await
-            .map_err(|_| Failure::NoResponse)?;
-        tokio::spawn(async { drop(connection.await) });
-        return Ok(Sender::Http2(sender));
+async fn handshake(io: Io, wire: &Wire) -> Result<Sender, Failure> {
+    if !wire.h2 {
+        let fields = if wire.peer { PEER_HEADERS } else { HEADERS };
+        return Ok(Sender::Http1(Box::new(Link::new(io, fields))));
     }
-    let mut builder = hyper::client::conn::http1::Builder::new();
-    if wire.peer {
-        builder.max_headers(PEER_HEADERS);
-    }
-    let (sender, connection) = builder.handshake(io).await.map_err(|_| Failure::NoResponse)?;
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(10))
+        .adaptive_window(true)
+        .handshake(TokioIo::new(io))
+        .await
+        .map_err(|_| Failure::NoResponse)?;
     tokio::spawn(async { drop(connection.await) });
-    Ok(Sender::Http1(sender))
+    Ok(Sender::Http2(sender))
 }

@@ -151,6 +151,8 @@ pub(crate) trait Watched: Send + Sync + 'static {
     fn probe(&self) -> impl Future<Output = bool> + Send;
     /// Its health changed.
     fn changed(&self, change: Change);
+    /// Closes its connections that have been idle for too long.
+    fn sweep(&self);
 }
 
 /// Watches one server for ever: probes it and ends its ejections.
@@ -160,6 +162,7 @@ pub(crate) async fn watch(server: Arc<impl Watched>, check: HealthCheck, clock: 
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        server.sweep();
         report(&*server, server.health().tick(&check, clock.now()));
         if check.interval.is_zero() {
             continue;

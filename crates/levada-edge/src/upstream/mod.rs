@@ -6,34 +6,36 @@
 mod budget;
 mod connect;
 mod health;
+mod http1;
 mod pool;
 
 use std::{
     net::{IpAddr, Ipv4Addr},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
-};
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{body::Incoming, client::conn::http2};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use budget::RetryBudget;
 pub(crate) use connect::{Address, Wire};
 pub(crate) use health::{Change, Health, Watched, report, watch};
+use http1::Link;
+pub(crate) use http1::judgement;
 pub(crate) use pool::set_worker;
 use pool::{Pool, Sender};
 
 use crate::{
-    body::{Progress, RequestBody},
+    body::{BodyError, Progress, RequestBody},
     failure::Failure,
     guard::Interim,
     misses::Miss,
@@ -106,42 +108,89 @@ impl Head {
     }
 }
 
-/// A response whose body still occupies its connection.
-pub(crate) struct Exchange {
-    pub(crate) response: Response<Incoming>,
-    pub(crate) lease: Lease,
-}
+/// A response whose body is still arriving.
+pub(crate) type Exchange = Response<Inbound>;
 
-/// The connection that a response body arrives on. Return it when the body has ended, so that the
-/// next request may use it; dropped earlier, the connection is closed.
-pub(crate) struct Lease {
+/// A response's body and the connection that it arrives on, which the next request may use when the
+/// body has ended. Dropped earlier, the connection is closed.
+pub(crate) struct Inbound {
     server: Arc<Server>,
-    sender: Option<Sender>,
-    /// The request's body, which may go on after its response.
-    upload: Option<Arc<Progress>>,
+    source: Source,
     _place: Option<OwnedSemaphorePermit>,
     /// The place among the site's requests at its origins.
     miss: Option<Miss>,
 }
 
-impl Lease {
-    /// Holds a place at the origin until the body has ended.
-    pub(crate) fn hold(&mut self, miss: Miss) {
-        self.miss = Some(miss);
+enum Source {
+    /// `None` when the body has ended.
+    Http1(Option<Box<Link>>),
+    Http2(Incoming, Option<http2::SendRequest<RequestBody>>),
+}
+
+impl Inbound {
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
     }
 
-    /// Gives the connection back: the body has been read to its end.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let item = match &mut self.source {
+            Source::Http1(None) => return Poll::Ready(None),
+            Source::Http1(Some(link)) => ready!(link.poll_frame(cx)),
+            Source::Http2(body, _) => {
+                ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
+            }
+        };
+        let ended = match &item {
+            Some(Ok(_)) => self.is_end_stream(),
+            Some(Err(_)) => false,
+            None => true,
+        };
+        if ended {
+            self.give_back();
+        }
+        Poll::Ready(item)
+    }
+
+    /// Holds a place at the origin until the body has ended.
+    pub(crate) fn hold(&mut self, miss: Miss) {
+        self.miss = Some(miss).filter(|_| !self.is_end_stream());
+    }
+
+    /// Lets go of what the body held: it has been read to its end.
+    fn give_back(&mut self) {
         self.miss = None;
-        let Some(sender) = self.sender.take() else { return };
-        // Whoever got a connection that is still busy with an upload would wait for a stranger.
-        if self.upload.as_ref().is_none_or(|upload| upload.ended()) {
-            self.server.pool.put(sender);
+        match &mut self.source {
+            Source::Http1(link) => {
+                if let Some(mut link) = link.take()
+                    && link.rest()
+                {
+                    self.server.pool.put(Sender::Http1(link));
+                }
+            }
+            Source::Http2(_, sender) => {
+                if let Some(sender) = sender.take() {
+                    self.server.pool.put(Sender::Http2(sender));
+                }
+            }
         }
     }
 
-    pub(crate) fn server(&self) -> &Arc<Server> {
-        &self.server
+    pub(crate) fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Http1(link) => link.as_ref().is_none_or(|link| link.is_ended()),
+            Source::Http2(body, _) => body.is_end_stream(),
+        }
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Http1(None) => SizeHint::with_exact(0),
+            Source::Http1(Some(link)) => link.size_hint(),
+            Source::Http2(body, _) => body.size_hint(),
+        }
     }
 }
 
@@ -197,7 +246,7 @@ impl Server {
         loop {
             let reused = if pooled { self.pool.take().await } else { None };
             let fresh = reused.is_none();
-            let mut sender = match reused {
+            let sender = match reused {
                 Some(sender) => sender,
                 None => {
                     let within = self.bounds.connect_timeout;
@@ -205,15 +254,19 @@ impl Server {
                     Box::pin(connect::open(&self.address, &self.wire, within)).await?
                 }
             };
-            match self.send(&mut sender, head.with(body), upload.as_deref()).await {
-                Ok(mut response) => {
-                    check(&mut response)?;
-                    let (server, sender) = (self.clone(), Some(sender));
-                    let lease = Lease { server, sender, upload, _place: place, miss: None };
-                    return Ok(Exchange { response, lease });
+            match self.send(sender, head, body, upload.as_deref()).await {
+                Ok(response) => {
+                    return Ok(response.map(|source| {
+                        let server = self.clone();
+                        let mut body = Inbound { server, source, _place: place, miss: None };
+                        if body.is_end_stream() {
+                            body.give_back();
+                        }
+                        body
+                    }));
                 }
                 Err(Unsent { failure, .. }) if fresh => return Err(failure),
-                Err(Unsent { back: Some(request), .. }) => body = request.into_body(),
+                Err(Unsent { back: Some(unsent), .. }) => body = unsent,
                 Err(Unsent { failure: Failure::NoResponse, .. }) if repeatable => {
                     pooled = false;
                     body = RequestBody::None;
@@ -249,15 +302,33 @@ impl Server {
 
     async fn send(
         &self,
-        sender: &mut Sender,
-        request: Request<RequestBody>,
+        sender: Sender,
+        head: &Head,
+        body: RequestBody,
         upload: Option<&Progress>,
-    ) -> Result<Response<Incoming>, Unsent> {
-        let mut sending = std::pin::pin!(sender.send(request));
+    ) -> Result<Response<Source>, Unsent> {
+        let patience = self.bounds.response_timeout;
+        let mut sender = match sender {
+            Sender::Http2(sender) => sender,
+            Sender::Http1(mut link) => {
+                return match link.ask(head, body, upload, patience).await {
+                    Ok(response) => Ok(response.map(|()| Source::Http1(Some(link)))),
+                    Err(failure) => {
+                        let closed = failure == Failure::NoResponse;
+                        Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
+                    }
+                };
+            }
+        };
+        let mut sending = std::pin::pin!(sender.try_send_request(head.with(body)));
         loop {
-            match tokio::time::timeout(self.bounds.response_timeout, sending.as_mut()).await {
-                Ok(result) => {
-                    return result.map_err(|(error, back)| Unsent { failure: blame(&error), back });
+            match tokio::time::timeout(patience, sending.as_mut()).await {
+                Ok(Ok(response)) => {
+                    return Ok(response.map(|body| Source::Http2(body, Some(sender))));
+                }
+                Ok(Err(mut error)) => {
+                    let back = error.take_message().map(Request::into_body);
+                    return Err(Unsent { failure: blame(error.error()), back });
                 }
                 // The server may wait for the end of the request: its time has not begun.
                 Err(_) if upload.is_some_and(Progress::excuses) => {}
@@ -267,13 +338,13 @@ impl Server {
     }
 }
 
-/// A request that got no response; `back` when not a byte of it was sent.
+/// A request that got no response; `back` is its body when not a byte of it was sent.
 struct Unsent {
     failure: Failure,
-    back: Option<Request<RequestBody>>,
+    back: Option<RequestBody>,
 }
 
-/// Whose fault an error of the HTTP client is.
+/// Whose fault an error of the HTTP/2 client is.
 fn blame(error: &hyper::Error) -> Failure {
     if error.is_user() {
         return Failure::RequestBody;
@@ -282,36 +353,6 @@ fn blame(error: &hyper::Error) -> Failure {
         return Failure::BadResponse;
     }
     Failure::NoResponse
-}
-
-/// Refuses responses whose framing could be understood in two ways: what hyper tolerates here, the
-/// next recipient may read differently (RFC 9112 Sec. 6.3, 11.2).
-fn check(response: &mut Response<Incoming>) -> Result<(), Failure> {
-    // Nothing here asks for another protocol.
-    if response.status().is_informational() {
-        return Err(Failure::BadResponse);
-    }
-    let headers = response.headers_mut();
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let chunked = match (codings.next(), codings.next()) {
-        (None, _) => false,
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
-        _ => return Err(Failure::BadResponse),
-    };
-    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
-    if chunked {
-        return Err(Failure::BadResponse);
-    }
-    let one = headers.get_all(CONTENT_LENGTH).iter().count() == 1;
-    if one && !length.is_empty() && length.as_bytes().iter().all(u8::is_ascii_digit) {
-        return Ok(());
-    }
-    // Several that agree, in one field or more, become one (RFC 9110 Sec. 8.6).
-    let lengths = length.to_str().map_err(|_| Failure::BadResponse)?;
-    let length = lengths.split(',').next().unwrap_or_default().trim();
-    let length: u64 = length.parse().map_err(|_| Failure::BadResponse)?;
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    Ok(())
 }
 
 /// Connects and hangs up: whether the server can be reached at all.
@@ -333,13 +374,13 @@ impl Server {
     /// Sends a probe and says whether the answer was good; its body is not waited for. It takes no
     /// place among the requests: a server that is busy must not be taken for a dead one.
     pub(crate) async fn asked(self: &Arc<Self>, head: &Head) -> bool {
-        let Ok(mut exchange) = self.exchange_at(None, head, RequestBody::None).await else {
-            return false;
-        };
-        if hyper::body::Body::is_end_stream(exchange.response.body()) {
-            exchange.lease.give_back();
-        }
-        exchange.response.status().as_u16() < 400
+        let exchange = self.exchange_at(None, head, RequestBody::None).await;
+        exchange.is_ok_and(|response| response.status().as_u16() < 400)
+    }
+
+    /// Closes connections that have been idle for too long.
+    pub(crate) fn sweep(&self) {
+        self.pool.sweep();
     }
 
     /// Sends a short request beside all others, and returns the status of the answer.
@@ -348,11 +389,15 @@ impl Server {
         head: &Head,
         body: Bytes,
     ) -> Result<StatusCode, Failure> {
-        let sent = self.exchange_at(None, head, RequestBody::Text(body)).await?;
-        let Exchange { response, mut lease } = sent;
-        let status = response.status();
-        if Limited::new(response.into_body(), LARGEST_REPLY).collect().await.is_ok() {
-            lease.give_back();
+        let answer = self.exchange_at(None, head, RequestBody::Text(body)).await?;
+        let (status, mut reply) = (answer.status(), answer.into_body());
+        let mut left = LARGEST_REPLY;
+        // Read to its end, the connection can be used again.
+        while let Some(Ok(frame)) = std::future::poll_fn(|cx| reply.poll_frame(cx)).await {
+            match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(rest) => left = rest,
+                None => break,
+            }
         }
         Ok(status)
     }

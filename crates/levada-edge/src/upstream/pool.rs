@@ -5,13 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    client::conn::{http1, http2},
-};
+use hyper::client::conn::http2;
 use parking_lot::Mutex;
 
+use super::http1::Link;
 use crate::body::RequestBody;
 
 /// A connection is not used again after it has been idle this long: servers close theirs after 60 s
@@ -28,39 +25,19 @@ pub(crate) fn set_worker(index: usize) {
     WORKER.set(index);
 }
 
-/// The request side of one connection.
+/// A connection that takes requests.
 pub(super) enum Sender {
-    Http1(http1::SendRequest<RequestBody>),
+    Http1(Box<Link>),
     /// Many requests share it; it stays in the pool while it is in use.
     Http2(http2::SendRequest<RequestBody>),
 }
 
-pub(super) type Sent = Result<Response<Incoming>, (hyper::Error, Option<Request<RequestBody>>)>;
-
 impl Sender {
-    pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Sent {
-        match self {
-            Self::Http1(sender) => sender.try_send_request(request).await,
-            Self::Http2(sender) => sender.try_send_request(request).await,
-        }
-        .map_err(|mut error| {
-            let back = error.take_message();
-            (error.into_error(), back)
-        })
-    }
-
     /// Waits until the connection can take a request; false when it is closed.
     async fn ready(&mut self) -> bool {
         match self {
-            Self::Http1(sender) => sender.is_ready() || sender.ready().await.is_ok(),
+            Self::Http1(link) => link.is_fresh(),
             Self::Http2(sender) => sender.is_ready() || sender.ready().await.is_ok(),
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        match self {
-            Self::Http1(sender) => sender.is_closed(),
-            Self::Http2(sender) => sender.is_closed(),
         }
     }
 }
@@ -85,7 +62,7 @@ impl Pool {
     pub(super) async fn take(&self) -> Option<Sender> {
         loop {
             let Idle { mut sender, since } = self.mine().lock().pop()?;
-            if since.elapsed() > IDLE || sender.is_closed() || !sender.ready().await {
+            if since.elapsed() > IDLE || !sender.ready().await {
                 continue;
             }
             if let Sender::Http2(shared) = &sender {
@@ -97,13 +74,22 @@ impl Pool {
 
     /// Keeps a connection for the next request.
     pub(super) fn put(&self, sender: Sender) {
-        if sender.is_closed() {
+        if matches!(&sender, Sender::Http2(sender) if sender.is_closed()) {
             return;
         }
         let mut idle = self.mine().lock();
         let shared = matches!(sender, Sender::Http2(_)) && !idle.is_empty();
         if idle.len() < self.bound && !shared {
             idle.push(Idle { sender, since: Instant::now() });
+        }
+    }
+
+    /// Closes what has been idle for too long: nobody else would notice.
+    pub(super) fn sweep(&self) {
+        for worker in &self.workers {
+            let mut idle = worker.lock();
+            let stale = idle.partition_point(|idle| idle.since.elapsed() > IDLE);
+            idle.drain(..stale);
         }
     }
 

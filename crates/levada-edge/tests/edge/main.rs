@@ -10,6 +10,7 @@ mod cache;
 mod cluster;
 mod disk;
 mod health;
+mod hostile;
 mod http2;
 mod input;
 mod interim;

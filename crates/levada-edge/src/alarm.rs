@@ -15,11 +15,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A timer that is made when first needed.
 #[derive(Debug, Default)]
-pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
+pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
     /// Ready when `deadline` has passed; wakes the task then, or earlier.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
@@ -35,6 +35,6 @@ impl Alarm {
 }
 
 /// The instant after `timeout`; what is longer than a year is a year.
-pub(super) fn after(timeout: Duration) -> Instant {
+pub(crate) fn after(timeout: Duration) -> Instant {
     Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
 }

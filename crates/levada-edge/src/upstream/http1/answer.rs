@@ -1,0 +1,291 @@
+//! The head of a response (RFC 9112 Sec. 4 and 5), and what it says about the bytes after it.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version,
+    header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use httparse::{ParserConfig, Status};
+use hyper::ext::ReasonPhrase;
+use memchr::memchr_iter;
+
+use super::framing::Framing;
+use crate::failure::Failure;
+
+/// Bytes of all the heads that answer one request.
+const HEADS: usize = 256 << 10;
+/// Fields that a response may have at most, whoever sends it.
+const FIELDS: usize = 128;
+/// Fields that a node adds to what it passes on.
+const ADDED: usize = 3;
+
+/// The heads that answer one request: interim ones, then the one that counts.
+///
+/// There may be any number of interim ones (RFC 9110 Sec. 15.2), so what is bounded is their bytes.
+pub(super) struct Heads {
+    /// How many bytes of the next one were looked at.
+    searched: usize,
+    /// How many bytes may still come.
+    left: usize,
+}
+
+/// A head.
+enum Message {
+    Interim(StatusCode, HeaderMap),
+    Final(Answer),
+}
+
+/// The head of a response that is not an interim one.
+pub(super) struct Answer {
+    pub(super) head: Response<()>,
+    pub(super) framing: Framing,
+    /// Whether the connection stays open after it.
+    pub(super) stays: bool,
+}
+
+/// Takes a head, its empty line included, out of what has come, of which the part before `searched`
+/// was looked at before. Lines may end without CR (RFC 9112 Sec. 2.2).
+pub(super) fn split_head(read: &mut BytesMut, searched: usize) -> Option<Bytes> {
+    // An end that has come in two parts is found by its beginning.
+    let from = searched.saturating_sub(2);
+    let end = memchr_iter(b'\n', &read[from..]).find_map(|at| match read[from + at + 1..] {
+        [b'\n', ..] => Some(from + at + 2),
+        [b'\r', b'\n', ..] => Some(from + at + 3),
+        _ => None,
+    })?;
+    Some(read.split_to(end).freeze())
+}
+
+impl Heads {
+    pub(super) fn new() -> Self {
+        Self { searched: 0, left: HEADS }
+    }
+
+    /// Takes heads out of what has come, up to the one that counts; `None` when more must come first.
+    pub(super) fn take(
+        &mut self,
+        read: &mut BytesMut,
+        method: &Method,
+        fields: usize,
+        mut interim: impl FnMut(StatusCode, &HeaderMap),
+    ) -> Result<Option<Answer>, Failure> {
+        loop {
+            // httparse skips empty lines before a status line: here they would be the rest of
+            // something else.
+            if read.first().is_some_and(|first| *first != b'H') {
+                return Err(Failure::BadResponse);
+            }
+            let Some(head) = split_head(read, self.searched) else {
+                self.searched = read.len();
+                return if read.len() > self.left { Err(Failure::BadResponse) } else { Ok(None) };
+            };
+            self.searched = 0;
+            self.left = self.left.checked_sub(head.len()).ok_or(Failure::BadResponse)?;
+            match Message::read(&head, method, fields)? {
+                Message::Interim(status, headers) => interim(status, &headers),
+                Message::Final(answer) => return Ok(Some(answer)),
+            }
+        }
+    }
+}
+
+impl Message {
+    /// Reads a head that is complete.
+    fn read(bytes: &Bytes, method: &Method, fields: usize) -> Result<Self, Failure> {
+        let mut table = [const { MaybeUninit::uninit() }; FIELDS];
+        let table = &mut table[..fields.min(FIELDS)];
+        let mut parsed = httparse::Response::new(&mut []);
+        let config = ParserConfig::default();
+        match config.parse_response_with_uninit_headers(&mut parsed, bytes, table) {
+            Ok(Status::Complete(end)) if end == bytes.len() => {}
+            _ => return Err(Failure::BadResponse),
+        }
+        let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or(Failure::BadResponse)?;
+        // Nothing here asks for another protocol.
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::BadResponse);
+        }
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ADDED);
+        for field in parsed.headers.iter() {
+            let name = HeaderName::from_bytes(field.name.as_bytes());
+            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
+            headers.append(
+                name.map_err(|_| Failure::BadResponse)?,
+                value.map_err(|_| Failure::BadResponse)?,
+            );
+        }
+        if status.is_informational() {
+            return Ok(Self::Interim(status, headers));
+        }
+        let old = parsed.version == Some(0);
+        let framing = framing(&mut headers, status, method, old)?;
+        let stays = !matches!(framing, Framing::UntilClose) && stays(&headers, old);
+        let mut head = Response::new(());
+        *head.status_mut() = status;
+        *head.version_mut() = if old { Version::HTTP_10 } else { Version::HTTP_11 };
+        *head.headers_mut() = headers;
+        let reason = parsed.reason.filter(|reason| !reason.is_empty());
+        if reason != status.canonical_reason()
+            && let Some(Ok(reason)) = reason.map(|reason| ReasonPhrase::try_from(reason.as_bytes()))
+        {
+            head.extensions_mut().insert(reason);
+        }
+        Ok(Self::Final(Answer { head, framing, stays }))
+    }
+}
+
+/// How the body is framed (RFC 9112 Sec. 6.3). What could be understood in two ways is refused: the next
+/// recipient may choose the other one.
+fn framing(
+    headers: &mut HeaderMap,
+    status: StatusCode,
+    method: &Method,
+    old: bool,
+) -> Result<Framing, Failure> {
+    let chunked = match headers.get(TRANSFER_ENCODING) {
+        None => false,
+        Some(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            let one = headers.get_all(TRANSFER_ENCODING).iter().count() == 1;
+            if old || !one || headers.contains_key(CONTENT_LENGTH) {
+                return Err(Failure::BadResponse);
+            }
+            true
+        }
+        Some(_) => return Err(Failure::BadResponse),
+    };
+    let length = length(headers)?;
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    Ok(match length {
+        _ if bodiless || *method == Method::HEAD => Framing::Done,
+        _ if chunked => Framing::chunked(),
+        Some(0) => Framing::Done,
+        Some(length) => Framing::Counted(length),
+        None => Framing::UntilClose,
+    })
+}
+
+/// The one length that is stated. Several that agree, in one field or more, become one (RFC 9110
+/// Sec. 8.6).
+fn length(headers: &mut HeaderMap) -> Result<Option<u64>, Failure> {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lines.next() else { return Ok(None) };
+    let repeated = lines.next().is_some();
+    if let (Some(length), false) = (digits(first.as_bytes()), repeated) {
+        return Ok(Some(length));
+    }
+    let mut all = headers
+        .get_all(CONTENT_LENGTH)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(|member| digits(member.trim_ascii()));
+    let length = all.next().flatten().ok_or(Failure::BadResponse)?;
+    if all.any(|other| other != Some(length)) {
+        return Err(Failure::BadResponse);
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(Some(length))
+}
+
+/// Digits only: no sign, nothing empty.
+fn digits(text: &[u8]) -> Option<u64> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    let first = digit(*text.first()?)?;
+    text[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))
+}
+
+/// Whether the connection persists (RFC 9112 Sec. 9.3).
+fn stays(headers: &HeaderMap, old: bool) -> bool {
+    let says = |option: &[u8]| {
+        let mut lines = headers.get_all(CONNECTION).iter();
+        lines.any(|line| {
+            let mut members = line.as_bytes().split(|&byte| byte == b',');
+            members.any(|member| member.trim_ascii().eq_ignore_ascii_case(option))
+        })
+    };
+    if old { says(b"keep-alive") && !says(b"close") } else { !says(b"close") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read_as(method: &Method, head: &str) -> Result<Option<Answer>, Failure> {
+        match Message::read(&Bytes::copy_from_slice(head.as_bytes()), method, 100)? {
+            Message::Interim(..) => Ok(None),
+            Message::Final(answer) => Ok(Some(answer)),
+        }
+    }
+
+    fn read(head: &str) -> Result<Option<Answer>, Failure> {
+        read_as(&Method::GET, head)
+    }
+
+    #[test]
+    fn head_is_taken_when_its_empty_line_has_come() {
+        for end in ["\r\n\r\n", "\n\n", "\n\r\n"] {
+            let (mut read, mut searched) = (BytesMut::new(), 0);
+            let text = format!("HTTP/1.1 200 OK\r\na: b{end}");
+            for byte in &text.as_bytes()[..text.len() - 1] {
+                read.extend_from_slice(&[*byte]);
+                assert_eq!(split_head(&mut read, searched), None);
+                searched = read.len();
+            }
+            read.extend_from_slice(b"\nbody");
+            assert_eq!(split_head(&mut read, searched).unwrap(), text);
+            assert_eq!(read, "body");
+        }
+    }
+
+    #[test]
+    fn lengths_that_disagree_are_refused() {
+        for lines in ["content-length: 1\r\ncontent-length: 2", "content-length: 1, 2"] {
+            assert!(read(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n")).is_err(), "{lines}");
+        }
+        for value in ["", "+1", "-1", "1 1", "0x1", "99999999999999999999", "1,", "1, x"] {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {value}\r\n\r\n");
+            assert!(read(&head).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn connection_stays_unless_the_server_says_otherwise() {
+        for (version, connection, expected) in [
+            ("1.1", "x", true),
+            ("1.1", "x, Close", false),
+            ("1.0", "x", false),
+            ("1.0", "Keep-Alive", true),
+            ("1.0", "keep-alive, close", false),
+        ] {
+            let head = format!(
+                "HTTP/{version} 200 OK\r\ncontent-length: 1\r\nconnection: {connection}\r\n\r\n"
+            );
+            assert_eq!(read(&head).unwrap().unwrap().stays, expected, "{version} {connection}");
+        }
+        assert!(!read("HTTP/1.1 200 OK\r\n\r\n").unwrap().unwrap().stays, "until it closes");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(rest in "[ -~\\r\\n\u{80}-\u{ff}]{0,80}") {
+            let mut bytes = BytesMut::from(format!("HTTP/1.1 200 OK\r\n{rest}").as_bytes());
+            while let Some(head) = split_head(&mut bytes, 0) {
+                let _ = Message::read(&head, &Method::GET, 2);
+            }
+        }
+    }
+
+    #[test]
+    fn response_without_a_body_has_none_whatever_its_length() {
+        for status in ["204 No Content", "304 Not Modified"] {
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: 5\r\n\r\n");
+            assert!(matches!(read(&head).unwrap().unwrap().framing, Framing::Done));
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+        let answer = read_as(&Method::HEAD, head).unwrap().unwrap();
+        assert!(matches!(answer.framing, Framing::Done));
+    }
+}

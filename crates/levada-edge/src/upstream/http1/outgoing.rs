@@ -1,0 +1,162 @@
+//! A request on its way out: its head, then its body piece by piece.
+
+use std::{
+    io::{self, IoSlice, Write},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http_body::Body;
+use tokio::io::AsyncWrite;
+
+use super::{Head, Io};
+use crate::body::RequestBody;
+
+/// What is still to be sent.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// The head, or a chunk.
+    lines: Vec<u8>,
+    /// How many of those bytes were sent.
+    sent: usize,
+    /// A piece of a body that is not chunked, after them.
+    piece: Bytes,
+    body: Option<(RequestBody, Length)>,
+    /// Whether a byte was sent, or the body asked for one.
+    begun: bool,
+}
+
+enum Length {
+    /// This many bytes are to come.
+    Counted(u64),
+    Chunked,
+}
+
+/// Why a request cannot be sent to its end.
+pub(super) enum Halt {
+    /// Its body broke off, or is not as long as was said.
+    Body,
+    /// The server does not take it.
+    Wire,
+}
+
+impl Outgoing {
+    /// Writes the head. How the body is framed is this connection's own business.
+    pub(super) fn begin(&mut self, head: &Head, body: RequestBody) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let root = if target.starts_with(['/', '*']) { "" } else { "/" };
+        for part in [head.method.as_str(), " ", root, target, " HTTP/1.1\r\n"] {
+            lines.extend_from_slice(part.as_bytes());
+        }
+        let mut has_length = false;
+        for (name, value) in &head.headers {
+            if *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING {
+                has_length = true;
+                continue;
+            }
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        let length = body.size_hint().exact().map_or(Length::Chunked, Length::Counted);
+        match length {
+            Length::Counted(0) if !has_length => {}
+            // Writing to a vector cannot fail.
+            Length::Counted(count) => drop(write!(lines, "content-length: {count}\r\n")),
+            Length::Chunked => lines.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        }
+        lines.extend_from_slice(b"\r\n");
+        let body = (!body.is_none()).then_some((body, length));
+        *self = Self { lines, body, ..Self::default() };
+    }
+
+    /// Ready when all of it was sent.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<Result<(), Halt>> {
+        loop {
+            ready!(self.poll_write(cx, io)).map_err(|_| Halt::Wire)?;
+            let Some((body, length)) = &mut self.body else { return Poll::Ready(Ok(())) };
+            self.begun = true;
+            let Some(frame) = ready!(Pin::new(body).poll_frame(cx)) else {
+                match length {
+                    Length::Counted(0) => {}
+                    Length::Counted(_) => return Poll::Ready(Err(Halt::Body)),
+                    Length::Chunked => self.lines.extend_from_slice(b"0\r\n\r\n"),
+                }
+                self.body = None;
+                continue;
+            };
+            // Trailers end here, as a recipient may let them (RFC 9110 Sec. 6.5.1).
+            let Ok(piece) = frame.map_err(|_| Halt::Body)?.into_data() else { continue };
+            match length {
+                Length::Counted(left) => {
+                    *left = left.checked_sub(piece.len() as u64).ok_or(Halt::Body)?;
+                    if *left == 0 {
+                        self.body = None;
+                    }
+                    self.piece = piece;
+                }
+                // An empty chunk would be the last one.
+                Length::Chunked if piece.is_empty() => {}
+                Length::Chunked => {
+                    let _ = write!(self.lines, "{:x}\r\n", piece.len());
+                    self.lines.extend_from_slice(&piece);
+                    self.lines.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Result<()>> {
+        if self.is_flushed() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut io = Pin::new(io);
+        while self.sent < self.lines.len() || !self.piece.is_empty() {
+            let lines = &self.lines[self.sent..];
+            let count = if self.piece.is_empty() {
+                ready!(io.as_mut().poll_write(cx, lines))?
+            } else {
+                let slices = [IoSlice::new(lines), IoSlice::new(&self.piece)];
+                ready!(io.as_mut().poll_write_vectored(cx, &slices))?
+            };
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.begun = true;
+            let of_lines = count.min(lines.len());
+            self.sent += of_lines;
+            self.piece.advance(count - of_lines);
+        }
+        ready!(io.poll_flush(cx))?;
+        self.lines.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends nothing more.
+    pub(super) fn give_up(&mut self) {
+        *self = Self { begun: self.begun, ..Self::default() };
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.lines.is_empty() && self.piece.is_empty()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.body.is_none() && self.is_flushed()
+    }
+
+    /// Whether not a byte was sent.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.begun
+    }
+
+    /// The body, if nothing was sent.
+    pub(super) fn take_back(&mut self) -> Option<RequestBody> {
+        self.is_untouched().then(|| self.body.take().map_or(RequestBody::None, |(body, _)| body))
+    }
+}
