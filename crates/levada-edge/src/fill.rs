@@ -47,6 +47,8 @@ pub(crate) struct Fills {
     table: Mutex<HashMap<Key, Arc<Fill>>>,
     /// Bytes of unfinished blocks, over all fills.
     held: AtomicU64,
+    /// Bytes of finished ones that no store has counted: they last as long as their readers.
+    lent: AtomicU64,
     /// Beyond it no further block of a long body is begun.
     bound: u64,
     freed: Notify,
@@ -75,6 +77,8 @@ struct State {
     bytes: u64,
     /// Bytes in `pieces` that are no store's yet.
     held: u64,
+    /// The same after the end.
+    lent: u64,
     end: Option<End>,
     waiting: HashMap<u64, Waker>,
     next_reader: u64,
@@ -140,6 +144,7 @@ impl Fills {
         Arc::new(Self {
             table: Mutex::default(),
             held: AtomicU64::new(0),
+            lent: AtomicU64::new(0),
             bound,
             freed: Notify::new(),
             purges,
@@ -186,8 +191,8 @@ impl Fills {
         })
     }
 
-    /// Waits until another block may be begun. Blocks that were begun never wait, so that there is
-    /// room again in time.
+    /// Waits until another block may be begun. Blocks that were begun never wait for a reader, so that
+    /// there is room again in time.
     pub(crate) async fn room(&self) {
         loop {
             let freed = self.freed.notified();
@@ -203,9 +208,14 @@ impl Fills {
         self.table.lock().len()
     }
 
-    /// Bytes of unfinished blocks.
+    /// Bytes of blocks that are no store's.
     pub(crate) fn bytes(&self) -> u64 {
-        self.held.load(Relaxed)
+        self.held.load(Relaxed) + self.lent.load(Relaxed)
+    }
+
+    /// Whether those who hold more than they must should let go of it.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.bytes() > self.bound
     }
 }
 
@@ -248,6 +258,7 @@ impl Fill {
     /// takes the place of the pieces: what comes from the network in pieces holds on to more.
     pub(crate) fn end(&self, end: End, stored: Option<&[Bytes]>) {
         let mut state = self.state.lock();
+        let held = std::mem::take(&mut state.held);
         if let Some(stored) = stored {
             let mut start = 0;
             state.pieces.clear();
@@ -255,9 +266,12 @@ impl Fill {
                 state.pieces.push((start, segment.clone()));
                 start += segment.len() as u64;
             }
-            let held = std::mem::take(&mut state.held);
-            self.release(held);
+            state.bytes = start;
+        } else if let Some(fills) = self.fills.upgrade() {
+            state.lent += held;
+            fills.lent.fetch_add(held, Relaxed);
         }
+        self.release(held);
         state.end.get_or_insert(end);
         state.wake_readers();
     }
@@ -295,8 +309,11 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
-        let held = self.state.get_mut().held;
+        let State { held, lent, .. } = *self.state.get_mut();
         self.release(held);
+        if let Some(fills) = self.fills.upgrade() {
+            fills.lent.fetch_sub(lent, Relaxed);
+        }
     }
 }
 

@@ -49,9 +49,12 @@ impl Long {
         running: Arc<Running>,
     ) -> Result<Self, Unwanted> {
         let kept = blocked.kept;
-        running.begin(first.clone());
+        // Another fill of the same bytes: `first` leads to the running fetch, which must not lead back.
+        let fill = blocked.node.fills.block(blocked.block_key(0), &blocked.identity);
         let block = kept.then(|| store(&blocked, 0, first));
         let body = block.as_ref().map(|block| block.body());
+        fill.end(End::Whole, Some(body.unwrap_or(&first.pieces())));
+        running.begin(fill);
         first.end(End::Continued(blocked.clone()), body);
         let written = blocked.block;
         let mut long = Self { blocked, running, number: 0, current: None, kept, written };
@@ -101,6 +104,9 @@ impl Long {
     pub(crate) fn finish(mut self) -> Option<u64> {
         self.close_block();
         self.running.end(Ok(self.written));
+        if self.is_found_again() {
+            self.running.let_go_before(u64::MAX);
+        }
         self.kept.then_some(self.written)
     }
 
@@ -114,12 +120,17 @@ impl Long {
         }
     }
 
+    /// Whether those who fall behind find a block again: on disk, or at the origin by range.
+    fn is_found_again(&self) -> bool {
+        let blocked = &self.blocked;
+        self.kept && (blocked.request.is_some() || blocked.node.store.has_disk())
+    }
+
     /// Begins the next block as soon as there is room and somebody to read it.
     async fn advance(&mut self) -> Result<(), Unwanted> {
         let (blocked, running) = (&self.blocked, &self.running);
         let next = self.number + 1;
-        // Who falls behind finds a block again: on disk, or at the origin by range.
-        let free = self.kept && (blocked.request.is_some() || blocked.node.store.has_disk());
+        let free = self.is_found_again();
         let patient_until = Instant::now() + PATIENCE;
         loop {
             let change = running.change();
@@ -131,7 +142,12 @@ impl Long {
             };
             // What is kept nowhere waits for the slow as well, but not for ever.
             let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
-            if free || pace + WINDOW >= next {
+            // When memory is short, what is kept nowhere takes no more of it than its readers need.
+            let lean = !self.kept && blocked.node.fills.is_tight();
+            if lean {
+                running.let_go_before(pace);
+            }
+            if free || pace + if lean { 0 } else { WINDOW } >= next {
                 break;
             }
             // Those who leave before they have entered do not say so.

@@ -94,6 +94,11 @@ impl Running {
         self.changed.notify_waiters();
     }
 
+    /// Blocks before this one are not kept at hand any longer.
+    pub(crate) fn let_go_before(&self, number: u64) {
+        self.state.lock().recent.retain(|(recent, _)| *recent >= number);
+    }
+
     /// Nothing more will come.
     pub(crate) fn end(&self, end: Result<u64, ()>) {
         self.state.lock().end.get_or_insert(end);
