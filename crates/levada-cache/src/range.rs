@@ -183,6 +183,14 @@ impl ContentRange {
         Self { range: None, length: Some(length) }
     }
 
+    /// The one part that a 206 with these fields carries; `None` when it carries several, whose ranges
+    /// are told within its body (RFC 9110, Sec. 15.3.7.2).
+    pub fn of_part(response: &HeaderMap) -> Option<Self> {
+        let mut lines = response.get_all(header::CONTENT_RANGE).iter();
+        let (Some(only), None) = (lines.next(), lines.next()) else { return None };
+        Self::parse(only).filter(|told| told.range.is_some() && !is_multipart(response))
+    }
+
     /// Reads what an origin sent; `None` for what is not well formed or contradicts itself.
     pub fn parse(value: &HeaderValue) -> Option<Self> {
         let (unit, rest) = value.as_bytes().trim_ascii().split_at_checked(6)?;
@@ -206,6 +214,13 @@ impl ContentRange {
         // Digits and punctuation only, so this cannot fail; `from_str` would say the same.
         HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static("bytes */*"))
     }
+}
+
+fn is_multipart(response: &HeaderMap) -> bool {
+    const TYPE: &[u8] = b"multipart/byteranges";
+    let content_type = response.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let start = content_type.and_then(|text| text.trim_ascii().get(..TYPE.len()));
+    start.is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
 }
 
 /// A number of a response, which has to be right: one too great is none.

@@ -97,9 +97,8 @@ pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoS
 /// # Errors
 /// The reason why it may not, [`NoStore::Partial`] for anything but one range of bytes.
 pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
-    let content_range = exchange.response.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
-    let range = content_range.and_then(|told| told.range);
-    if exchange.status != StatusCode::PARTIAL_CONTENT || range.is_none() {
+    let part = ContentRange::of_part(exchange.response);
+    if exchange.status != StatusCode::PARTIAL_CONTENT || part.is_none() {
         return Err(NoStore::Partial);
     }
     judge(exchange, rules)

@@ -63,7 +63,8 @@ impl Fetch {
         if let Some(number) = part {
             let block = node.settings.cache.block;
             let first = number.saturating_mul(block);
-            head.headers.insert(header::RANGE, blocks::range_value(first, first + block));
+            let end = first.saturating_add(block);
+            head.headers.insert(header::RANGE, blocks::range_value(first, end));
         }
         head.method = Method::GET;
         Self {
@@ -96,6 +97,11 @@ impl Fetch {
         if head.status == StatusCode::NOT_MODIFIED
             && let Some(stored) = self.stored.take()
         {
+            if !stored.head.validators.selected_by(&head.headers, true) {
+                // It speaks of another representation, which nobody has (RFC 9111 Sec. 4.3.4).
+                self.node.store.remove(self.key);
+                return writer.dismiss();
+            }
             return self.renew(&stored, &head, requested, received, writer);
         }
         if self.may_bridge(head.status, received) {
@@ -108,6 +114,12 @@ impl Fetch {
         match self.part {
             Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
                 return self.receive_part(number, head, relay, verdict, received, writer).await;
+            }
+            // Whether the client's own range is satisfiable is another question, and says nothing of the
+            // whole.
+            Some(_) if head.status == StatusCode::RANGE_NOT_SATISFIABLE => {
+                writer.dismiss();
+                return relay.drain(DRAINED).await;
             }
             // The origin has no parts of it to give.
             Some(_) if head.status == StatusCode::OK => self.node.remember_no_parts(self.key),
@@ -158,7 +170,9 @@ impl Fetch {
             requested,
             received,
         };
-        let judge = if status == StatusCode::PARTIAL_CONTENT { may_store_part } else { may_store };
+        // A part that was not asked for is nothing to be stored.
+        let part = self.part.is_some() && status == StatusCode::PARTIAL_CONTENT;
+        let judge = if part { may_store_part } else { may_store };
         judge(&exchange, &self.site.settings.rules).map_err(NoStore::as_str)
     }
 
@@ -193,7 +207,7 @@ impl Fetch {
             _ => content_length(&head.headers),
         };
         let kept = self.node.store.admits(self.key, &head.variant);
-        let mut long = None;
+        let mut long: Option<Long> = None;
         if length.is_some_and(|length| length > block) {
             let (blocked, running) = self.whole(writer.fill(), &head, length, kept);
             writer.blocked(blocked.clone());
@@ -209,6 +223,13 @@ impl Fetch {
             };
             let Ok(mut piece) = frame.into_data() else { continue };
             self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            let written = long.as_ref().map_or_else(|| writer.written(), Long::written);
+            if length.is_some_and(|length| written + piece.len() as u64 > length) {
+                return tracing::info!(
+                    uri = self.identity,
+                    "the origin's body is longer than it said"
+                );
+            }
             if long.is_none() {
                 let room = usize::try_from(block - writer.written()).unwrap_or(usize::MAX);
                 writer.push(piece.split_to(piece.len().min(room)));
@@ -229,7 +250,7 @@ impl Fetch {
         }
         let written = long.as_ref().map_or_else(|| writer.written(), Long::written);
         if length.is_some_and(|length| length != written) {
-            tracing::info!(uri = self.identity, "the origin's body is not as long as it said");
+            tracing::info!(uri = self.identity, "the origin's body is shorter than it said");
             return;
         }
         match long {
@@ -319,7 +340,7 @@ impl Fetch {
         received: SystemTime,
         writer: Writer,
     ) {
-        let told = head.headers.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+        let told = ContentRange::of_part(&head.headers);
         let (Ok(storable), Some(ContentRange { range: Some(range), length: Some(length) })) =
             (verdict, told)
         else {

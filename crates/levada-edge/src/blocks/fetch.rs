@@ -73,7 +73,7 @@ fn judge(blocked: &Blocked, number: u64, status: StatusCode, headers: &HeaderMap
     if !same || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
         return Answer::Changed;
     }
-    let told = headers.get(header::CONTENT_RANGE).and_then(ContentRange::parse);
+    let told = ContentRange::of_part(headers);
     match told {
         Some(ContentRange { range: Some(range), length })
             if status == StatusCode::PARTIAL_CONTENT =>

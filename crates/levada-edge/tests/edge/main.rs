@@ -6,6 +6,7 @@
 mod support;
 
 mod admin;
+mod bad_origin;
 mod cache;
 mod cluster;
 mod disk;
