@@ -66,6 +66,6 @@ pub mod measuring;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
-    pub use crate::store::disk;
+    pub use crate::store::{disk, reread};
     pub use crate::upstream::judgement::{Ending, Reply, read_reply};
 }

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use levada_cache::Doorkeeper;
 use levada_types::{Key, hash64, weigh};
@@ -70,6 +71,13 @@ pub(crate) struct Sought {
     pub(crate) object: Option<Arc<Object>>,
     /// Other variants are known.
     pub(crate) varies: bool,
+}
+
+/// What the bytes of an entry are read as, written again; for fuzzing.
+#[doc(hidden)]
+pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
+    let entry = codec::entry(head, body, &HeaderValue::from_static("1.1 n"))?;
+    Some((codec::head(&entry), codec::body(&entry)))
 }
 
 impl Store {

@@ -1,0 +1,20 @@
+//! What is read as a stored entry says the same when it is written and read again, whatever the bytes.
+#![no_main]
+
+use bytes::Bytes;
+use levada_edge::fuzzing::reread;
+use libfuzzer_sys::fuzz_target;
+
+/// Heads of objects begin so: a kind, a status, a freshness; what is random rarely does.
+fn object(rest: &[u8]) -> Bytes {
+    [&[1, 200, 0][..], &[0; 38], rest].concat().into()
+}
+
+fuzz_target!(|input: (&[u8], &[u8], bool)| {
+    let (head, body, front) = input;
+    let head = if front { object(head) } else { Bytes::copy_from_slice(head) };
+    let body: Box<[Bytes]> = body.chunks(100).map(Bytes::copy_from_slice).collect();
+    let Some((head, kept)) = reread(&head, body.clone()) else { return };
+    assert!(kept.is_empty() || kept == body);
+    assert!(reread(&head, kept.clone()).is_some_and(|again| again == (head, kept)));
+});
