@@ -251,6 +251,46 @@ mod tests {
         }
     }
 
+    /// What becomes of heads that come in pieces of this size: the interim ones and the one that counts.
+    fn heads(bytes: &[u8], piece: usize) -> Result<(Vec<u16>, u16), Failure> {
+        let (mut heads, mut read, mut interims) = (Heads::new(), BytesMut::new(), Vec::new());
+        for piece in bytes.chunks(piece) {
+            read.extend_from_slice(piece);
+            let interim = |status: StatusCode, _: &HeaderMap| interims.push(status.as_u16());
+            if let Some(answer) = heads.take(&mut read, &Method::GET, 100, interim)? {
+                return Ok((interims, answer.head.status().as_u16()));
+            }
+        }
+        Err(Failure::NoResponse)
+    }
+
+    #[test]
+    fn interim_heads_come_before_the_one_that_counts() {
+        let text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\na: b\r\n\r\n\
+            HTTP/1.1 200 OK\r\n\r\nbody";
+        for piece in 1..text.len() {
+            assert_eq!(heads(text, piece), Ok((vec![100, 103], 200)));
+        }
+    }
+
+    #[test]
+    fn heads_are_bounded_all_together() {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(HEADS / 25 + 1);
+        let endless = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEADS));
+        for text in [&interim, &endless, &format!("{endless}\r\n\r\n")] {
+            for piece in [1000, usize::MAX] {
+                assert_eq!(heads(text.as_bytes(), piece), Err(Failure::BadResponse));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_comes_before_a_head() {
+        for text in ["\r\nHTTP/1.1 200 OK\r\n\r\n", "\n", "hello", " HTTP/1.1 200 OK\r\n\r\n"] {
+            assert_eq!(heads(text.as_bytes(), 1), Err(Failure::BadResponse), "{text:?}");
+        }
+    }
+
     #[test]
     fn connection_stays_unless_the_server_says_otherwise() {
         for (version, connection, expected) in [

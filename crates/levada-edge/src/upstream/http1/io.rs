@@ -68,3 +68,81 @@ impl AsyncWrite for Io {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types::ServerName};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::{
+        body::RequestBody,
+        upstream::{Head, http1::Link},
+    };
+
+    /// A client and a server that trust each other.
+    fn parties() -> (TlsConnector, TlsAcceptor) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        (TlsConnector::from(Arc::new(client)), TlsAcceptor::from(Arc::new(server)))
+    }
+
+    #[tokio::test]
+    async fn body_until_the_end_of_tls_ends_with_its_close_only() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for said in [true, false] {
+            let (connector, acceptor) = parties();
+            let server = async {
+                let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await.unwrap();
+                stream.flush().await.unwrap();
+                if said {
+                    stream.shutdown().await.unwrap();
+                }
+            };
+            let client = async {
+                let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                let name = ServerName::try_from("a.test").unwrap();
+                let stream = connector.connect(name, stream).await.unwrap();
+                let mut link = Link::new(Io::Tls(Box::new(stream)), 100);
+                let (head, patience) = (Head::get("/"), Duration::from_secs(10));
+                link.ask(&head, RequestBody::None, None, patience).await.unwrap();
+                let mut body = Vec::new();
+                loop {
+                    match std::future::poll_fn(|cx| link.poll_frame(cx)).await {
+                        Some(Ok(frame)) => body.extend_from_slice(&frame.into_data().unwrap()),
+                        Some(Err(_)) => break (body, false),
+                        None => break (body, true),
+                    }
+                }
+            };
+            let ((), (body, whole)) = tokio::join!(server, client);
+            // Whoever is in between can end the connection, but not say so.
+            assert_eq!((body.as_slice(), whole), (&b"hello"[..], said));
+        }
+    }
+}

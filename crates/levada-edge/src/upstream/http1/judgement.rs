@@ -94,3 +94,94 @@ pub fn read_reply(stream: &[u8], head: bool, pieces: impl IntoIterator<Item = us
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http::Request;
+    use http_body_util::{BodyExt, Empty};
+    use hyper::client::conn::http1;
+    use hyper_util::rt::TokioIo;
+    use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// The status and the body as hyper's client reads them.
+    async fn by_hyper(stream: &[u8], head: bool) -> Option<(u16, Vec<u8>)> {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await.ok()?;
+        let driving = tokio::spawn(connection);
+        let answer = async {
+            let method = if head { Method::HEAD } else { Method::GET };
+            let mut request = Request::new(Empty::<Bytes>::new());
+            *request.method_mut() = method;
+            let response = sender.send_request(request).await.ok()?;
+            let status = response.status().as_u16();
+            Some((status, response.into_body().collect().await.ok()?.to_bytes().to_vec()))
+        };
+        let server = async {
+            let mut request = [0; 1024];
+            let _ = far.read(&mut request).await.unwrap();
+            let _ = far.write_all(stream).await;
+            drop(far);
+        };
+        let (answer, ()) = tokio::join!(answer, server);
+        driving.abort();
+        answer
+    }
+
+    /// Answers that are nearly right.
+    fn answers() -> impl Strategy<Value = String> {
+        let first = prop::sample::select(vec![
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.0 200 OK\r\n",
+            "HTTP/1.1 204\r\n",
+            "HTTP/1.1 304 Not Modified\n",
+            "HTTP/1.1 103 Early Hints\r\na: b\r\n\r\nHTTP/1.1 404 Not Found\r\n",
+        ]);
+        let lines = prop::sample::select(vec![
+            "content-length: 5\r\n",
+            "Content-Length: 5, 5\r\n",
+            "content-length: 6\r\n",
+            "transfer-encoding: chunked\r\n",
+            "Transfer-Encoding: Chunked\n",
+            "transfer-encoding: gzip, chunked\r\n",
+            "connection: close\r\n",
+            "a:b\r\n",
+            " a: b\r\n",
+            "a : b\r\n",
+        ]);
+        let pieces = prop::sample::select(vec![
+            "5\r\nhello\r\n",
+            "5;a=b\r\nhello\r\n",
+            "5 \r\nhello\r\n",
+            "5\nhello\n",
+            "hello",
+            "0\r\n",
+            "0\r\nx: y\r\n\r\n",
+            "\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n",
+        ]);
+        let (lines, pieces) =
+            (prop::collection::vec(lines, 0..3), prop::collection::vec(pieces, 0..4));
+        (first, lines, pieces).prop_map(|(first, lines, pieces)| {
+            format!("{first}{}\r\n{}", lines.concat(), pieces.concat())
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+        #[test]
+        fn what_is_taken_is_what_hyper_takes(text in answers(), head: bool, piece in 1_usize..50) {
+            let whole = read_reply(text.as_bytes(), head, []);
+            let pieces = std::iter::repeat_n(piece, text.len());
+            prop_assert_eq!(&read_reply(text.as_bytes(), head, pieces), &whole);
+            if matches!(whole.ending, Ending::Whole { .. }) {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let theirs = runtime.block_on(by_hyper(text.as_bytes(), head));
+                let status = whole.statuses.last().copied().unwrap_or_default();
+                prop_assert_eq!(theirs, Some((status, whole.body)));
+            }
+        }
+    }
+}
