@@ -57,7 +57,7 @@ impl Effects {
     /// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
     /// on if that contradicts it.
     fn compare(&self, node: &Node, asked: &Asked, request: &HeaderMap, answer: &HeaderMap) {
-        let _flight = node.purges.begin();
+        let flight = node.purges.begin();
         let sought = node.store.get(asked.key, &asked.identity, request);
         let stored = node.purges.sift(sought).object;
         let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
@@ -85,7 +85,8 @@ impl Effects {
         } else {
             head.freshness = head.freshness.expired(received);
         }
-        node.store.put(asked.key, Arc::new(stored.renewed(head, &node.via)));
+        node.purges.strip(&mut head.headers);
+        node.keep(asked.key, Arc::new(stored.renewed(head, &node.via)), &flight);
     }
 }
 
@@ -102,7 +103,7 @@ fn invalidate(
     let Ok(target) = asked.identity.parse::<Uri>() else { return };
     for uri in invalidated(method, status, &target, answer) {
         if let Some((identity, _)) = identity_of(&uri) {
-            node.store.remove(Key::of(identity.as_bytes()));
+            node.invalidate(Key::of(identity.as_bytes()));
         }
     }
 }

@@ -290,11 +290,8 @@ impl Fetch {
         self.keep(Arc::new(object));
     }
 
-    /// Stores an object, unless it was purged while it was fetched.
     fn keep(&self, object: Arc<Object>) {
-        if self.node.purges.may_keep(&object) {
-            self.node.store.put(self.key, object);
-        }
+        self.node.keep(self.key, object, &self.flight);
     }
 
     /// A body that is being fetched as a whole, block by block.

@@ -61,6 +61,8 @@ pub(crate) struct Fill {
     identity: Box<str>,
     /// What purges go by until the head has arrived.
     label: Label,
+    /// [`Flight::begun`].
+    begun: u64,
     fills: Weak<Fills>,
     state: Mutex<State>,
 }
@@ -152,8 +154,8 @@ impl Fills {
     }
 
     /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
-    /// being fetched: the caller is on its own. A fetch that began before a purge of it is not joined
-    /// any more; it goes on for those who asked before.
+    /// being fetched: the caller is on its own. A fetch that began before a purge of it or an invalidation is not
+    /// joined any more; it goes on for those who asked before.
     pub(crate) fn join(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Option<Part> {
         let mut table = self.table.lock();
         if let Some(fill) = table.get(&key) {
@@ -172,20 +174,22 @@ impl Fills {
     /// A fetch that nobody finds by its key.
     pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Part {
         let flight = self.purges.begin();
-        let fill = self.fill(key, identity, Label::new(site, flight.born()));
+        let label = Label::new(site, flight.born());
+        let fill = self.fill(key, identity, label, flight.begun());
         Part { reader: fill.reader(), flight: Some(flight) }
     }
 
     /// A block of a body that is being fetched as a whole: purges go by that body's head.
     pub(crate) fn block(self: &Arc<Self>, key: Key, identity: &str) -> Arc<Fill> {
-        self.fill(key, identity, Label::new(0, 0))
+        self.fill(key, identity, Label::new(0, 0), 0)
     }
 
-    fn fill(self: &Arc<Self>, key: Key, identity: &str, label: Label) -> Arc<Fill> {
+    fn fill(self: &Arc<Self>, key: Key, identity: &str, label: Label, begun: u64) -> Arc<Fill> {
         Arc::new(Fill {
             key,
             identity: identity.into(),
             label,
+            begun,
             fills: Arc::downgrade(self),
             state: Mutex::default(),
         })
@@ -234,6 +238,7 @@ impl Fill {
         let verdict = self.state.lock().verdict.clone();
         let known = verdict.as_ref().and_then(Verdict::label);
         purges.may_join(known.unwrap_or(&self.label), &self.identity)
+            && !purges.invalidated_since(self.begun, Key::of(self.identity.as_bytes()))
     }
 
     pub(crate) fn reader(self: &Arc<Self>) -> Reader {

@@ -21,14 +21,14 @@ use crate::{
     metrics::Metrics,
     pace::{Paced, Pacer},
     peers::{Peers, WatchedPeer},
-    purge::{self, Purges},
+    purge::{self, Flight, Purges},
     redirect::Decider,
     remembered::Remembered,
     settings::{Origin, Runtime, Settings, Site as SiteSettings},
     sites::{Site, Sites, WatchedOrigin},
     sizes::Sizes,
     stop::Stop,
-    store::{Store, disk::DiskError},
+    store::{Object, Store, disk::DiskError},
     tls::{self, TlsError},
     upstream::{self, Address, Server, Wire},
 };
@@ -158,12 +158,29 @@ impl Node {
         self.no_parts.remember(key, self.clock.now());
     }
 
+    /// Stores an object, unless it was purged or invalidated while it was fetched.
+    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, flight: &Flight) {
+        if self.purges.may_keep(&object) && !flight.is_outdated(key) {
+            self.store.put(key, object);
+            // Whoever invalidates notes it first, and then removes what is stored.
+            if flight.is_outdated(key) {
+                self.store.remove(key);
+            }
+        }
+    }
+
+    /// What is stored for a URI, or on its way, is not for those who ask from now on.
+    pub(crate) fn invalidate(&self, key: Key) {
+        self.purges.invalidate(key);
+        self.store.remove(key);
+    }
+
     /// Drops what is stored for these URLs, whichever scheme they were asked by.
     pub(crate) fn forget(&self, identities: &[String]) {
         for identity in identities {
             let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
             for scheme in ["http", "https"] {
-                self.store.remove(Key::of(format!("{scheme}://{rest}").as_bytes()));
+                self.invalidate(Key::of(format!("{scheme}://{rest}").as_bytes()));
             }
         }
     }

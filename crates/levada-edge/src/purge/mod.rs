@@ -4,6 +4,7 @@
 //! door                an order comes: PURGE, the admin listener, a peer
 //! order               what it says, or why it cannot be followed
 //! rules, label        what it covers; what a stored response tells of itself
+//! since               what an unsafe request has invalidated while it was being fetched
 //! sweep               rules are applied to everything stored, and end
 //! journal             rules outlive a restart where responses do
 //! spread              peers are told, now or when they are back
@@ -19,12 +20,14 @@ mod journal;
 mod label;
 mod order;
 mod rules;
+mod since;
 mod spread;
 mod sweep;
 
 use std::{io, path::Path, sync::Arc, time::SystemTime};
 
 use http::HeaderMap;
+use levada_types::Key;
 use tokio::sync::Notify;
 
 pub(crate) use label::Label;
@@ -63,6 +66,16 @@ impl Purges {
     /// A fetch begins: nothing has been asked of the origin yet.
     pub(crate) fn begin(&self) -> Flight {
         Flight::begin(&self.flights, || self.rules.latest())
+    }
+
+    /// An unsafe request has invalidated a URI: what is being fetched is not for those who come later.
+    pub(crate) fn invalidate(&self, uri: Key) {
+        self.flights.invalidated.note(uri);
+    }
+
+    /// Whether a URI was invalidated since a flight that began `then`.
+    pub(crate) fn invalidated_since(&self, then: u64, uri: Key) -> bool {
+        self.flights.invalidated.since(then, uri)
     }
 
     /// What becomes of something with this label.

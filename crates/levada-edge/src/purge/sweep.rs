@@ -3,8 +3,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use levada_types::Key;
 use parking_lot::Mutex;
 
+use super::since::Invalidated;
 use crate::node::Node;
 
 /// How long purges are gathered before a sweep.
@@ -14,7 +16,10 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Whatever is on its way into a tier: how many, by the newest purge when they began.
 #[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<BTreeMap<u64, usize>>);
+pub(super) struct Flights {
+    table: Mutex<BTreeMap<u64, usize>>,
+    pub(super) invalidated: Invalidated,
+}
 
 /// Something on its way into a tier, from before it is judged until after it is stored: a fetch, or a
 /// promotion from disk. Rules that may cover it stay while it lives.
@@ -22,15 +27,27 @@ pub(super) struct Flights(Mutex<BTreeMap<u64, usize>>);
 pub(crate) struct Flight {
     flights: Arc<Flights>,
     born: u64,
+    begun: u64,
 }
 
 impl Flight {
     pub(super) fn begin(flights: &Arc<Flights>, latest: impl FnOnce() -> u64) -> Self {
-        let mut table = flights.0.lock();
+        let begun = flights.invalidated.now();
+        let mut table = flights.table.lock();
         // Read under the lock: a sweep that does not see this flight has begun before it.
         let born = latest();
         *table.entry(born).or_default() += 1;
-        Self { flights: flights.clone(), born }
+        Self { flights: flights.clone(), born, begun }
+    }
+
+    /// Whether this URI was invalidated since it began.
+    pub(crate) fn is_outdated(&self, uri: Key) -> bool {
+        self.flights.invalidated.since(self.begun, uri)
+    }
+
+    /// When it began, in invalidations.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// The newest purge when it began.
@@ -41,7 +58,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let mut table = self.flights.0.lock();
+        let mut table = self.flights.table.lock();
         if let Some(count) = table.get_mut(&self.born) {
             *count -= 1;
             if *count == 0 {
@@ -54,7 +71,7 @@ impl Drop for Flight {
 impl Flights {
     /// Up to which number no rule covers anything under way, if that is up to `latest` at most.
     fn none_older_than(&self, latest: impl FnOnce() -> u64) -> u64 {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let latest = latest();
         table.keys().next().map_or(latest, |born| latest.min(*born))
     }

@@ -112,6 +112,18 @@ impl Memory {
         self.shard(hash).lock().insert(hash, key, entry, &mut gone)
     }
 
+    /// Keeps an entry unless another stands under its key; returns which one it is.
+    pub(crate) fn insert_if_absent(&self, key: Key, entry: Entry) -> Entry {
+        let hash = self.hash.of(key);
+        let mut gone = Vec::new();
+        let mut shard = self.shard(hash).lock();
+        if let Some(there) = shard.get(hash, key) {
+            return there;
+        }
+        let _ = shard.insert(hash, key, entry.clone(), &mut gone);
+        entry
+    }
+
     /// Takes an entry out.
     pub(crate) fn remove(&self, key: Key) -> Option<Entry> {
         let hash = self.hash.of(key);

@@ -181,7 +181,8 @@ impl Store {
             disk.remove(key);
             return None;
         };
-        let _ = self.memory.insert(key, entry.clone());
+        // What was stored while the disk was read is newer.
+        let entry = self.memory.insert_if_absent(key, entry);
         if !disk.holds(key) {
             // It was removed while it was read.
             self.memory.remove(key);

@@ -779,3 +779,121 @@ async fn body_of_few_blocks_and_unknown_length_is_let_go() {
         settled(&node).await;
     }
 }
+
+/// Invalidates `/a` while what is asked of it by these fields is being fetched.
+async fn invalidated_meanwhile(length: usize, fields: &[(&str, &str)], before: bool) {
+    let (first, second) = (Version::new("\"v1\"", length), Version::new("\"v2\"", length));
+    let (origin, node, at) = world().await;
+    let gate = Gate::new();
+    let (old, opened) = (first.clone(), gate.clone());
+    if before {
+        let old = first.clone();
+        origin.script("/a", move |asked| old.answer(asked));
+        get(at, "/a").await;
+        settled(&node).await;
+    }
+    let hits = origin.hits("/a");
+    origin.script("/a", move |asked| match &*asked.method {
+        "POST" => Reply::ok("done"),
+        _ => old.answer(asked).after(&opened),
+    });
+    let mut early = Wire::saying(at, head_of("GET", "/a", fields)).await;
+    eventually("the fetch has begun", || origin.hits("/a") > hits).await;
+    let post = head_of("POST", "/a", &[("Content-Length", "0")]);
+    assert_eq!(Wire::saying(at, post).await.answer().await.text(), "done");
+    let new = second.clone();
+    origin.script("/a", move |asked| new.answer(asked));
+    // Who comes now does not join what was asked for before.
+    let late = get_with(at, "/a", fields).await;
+    assert!(late.whole && late.field("etag") == "\"v2\"", "{length} {fields:?}: {:?}", late.fields);
+    gate.open();
+    let answer = early.answer().await;
+    check(&answer, from_ref(&first), "early");
+    settled(&node).await;
+    for fields in [fields, &[]] {
+        let answer = get_with(at, "/a", fields).await;
+        assert_eq!(answer.field("etag"), "\"v2\"", "{length} {before} {fields:?}");
+        check(&answer, from_ref(&second), "late");
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_invalidated_while_it_is_fetched_is_not_kept() {
+    for length in [100, 3 * BLOCK] {
+        invalidated_meanwhile(length, &[], false).await;
+        invalidated_meanwhile(length, &[("Range", "bytes=5-9")], false).await;
+        invalidated_meanwhile(length, &[("Cache-Control", "no-cache")], true).await;
+    }
+}
+
+async fn purge(node: &Running) {
+    let order = format!(r#"{{"url":"http://{HOST}/a"}}"#);
+    let length = order.len().to_string();
+    let fields = [("Content-Type", "application/json"), ("Content-Length", &*length)];
+    let post = head_of("POST", "/purge", &fields) + &order;
+    let answer = Wire::saying(node.addresses.admin.unwrap(), post).await.answer().await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
+    // Short; long; long and asked for in parts. With a disk, from which it may just be recalled.
+    for (length, parts) in [(100, false), (12 * BLOCK, false), (12 * BLOCK, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (origin, node, at) = world_with(|settings| {
+            settings.cache.memory = 1 << 20;
+            let path = dir.path().to_owned();
+            settings.cache.disk = Some(levada_edge::settings::DiskCache { path, size: 64 << 20 });
+        })
+        .await;
+        let etags =
+            ["\"v0\"", "\"v1\"", "\"v2\"", "\"v3\"", "\"v4\"", "\"v5\"", "\"v6\"", "\"v7\""];
+        let versions: Arc<Vec<Version>> =
+            Arc::new(etags.iter().map(|etag| Version::new(etag, length)).collect());
+        let current = Arc::new(AtomicUsize::new(0));
+        let (theirs, now) = (versions.clone(), current.clone());
+        origin.script("/a", move |asked| theirs[now.load(Relaxed)].answer(asked));
+        // What is purged for good, from before the request is sent.
+        let purged = Arc::new(AtomicUsize::new(0));
+        let mut readers = JoinSet::new();
+        for n in 0..4u64 {
+            let (versions, purged, random) = (versions.clone(), purged.clone(), chance());
+            readers.spawn(async move {
+                while purged.load(Relaxed) < etags.len() - 1 {
+                    let oldest = purged.load(Relaxed);
+                    let first = random(length as u64 - 1) as usize;
+                    let answer = match parts {
+                        true => part(at, first, first + 1 + random(5000) as usize).await,
+                        false => get(at, "/a").await,
+                    };
+                    check(&answer, &versions, "in between");
+                    // The rest of an answer may be cut when its version is gone.
+                    let etag = answer.field("etag");
+                    let served = etags.iter().position(|known| *known == etag);
+                    let new = served.is_none_or(|served| served >= oldest);
+                    assert!(
+                        new,
+                        "{n} {length} {parts}: {served:?} after {oldest} was put in place"
+                    );
+                    // Others push it out of the memory.
+                    get(at, &format!("/{}", random(1000))).await;
+                }
+            });
+        }
+        for next in 1..etags.len() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            current.store(next, Relaxed);
+            purge(&node).await;
+            purged.store(next, Relaxed);
+        }
+        while let Some(done) = readers.join_next().await {
+            done.unwrap();
+        }
+        settled(&node).await;
+        let answer = get(at, "/a").await;
+        assert_eq!(answer.field("etag"), "\"v7\"");
+        check(&answer, &versions, "afterwards");
+        settled(&node).await;
+    }
+}

@@ -186,3 +186,12 @@ fn keys_are_spread_evenly_and_otherwise_in_every_process() {
         assert!(counts.iter().all(|&count| count < 2500), "{step}: {counts:?}");
     }
 }
+
+#[test]
+fn what_is_there_is_not_replaced_by_what_was_read_before() {
+    let memory = Memory::new(1 << 20, 1000, DEFAULT_EVICTION);
+    assert_eq!(number(&memory.insert_if_absent(Key(1), block(1, 100))), 1);
+    assert_eq!(number(&memory.insert_if_absent(Key(1), block(2, 100))), 1);
+    assert!(memory.peek(Key(1)).is_some_and(|entry| number(&entry) == 1));
+    check(&memory, 1 << 20);
+}

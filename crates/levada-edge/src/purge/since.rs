@@ -1,0 +1,64 @@
+//! What must not be kept although it is being fetched: its URI was invalidated meanwhile.
+//!
+//! An unsafe request invalidates what is stored (RFC 9111 Sec. 4.4), and what an origin has said before
+//! it is no better when it arrives after it. Rules would cover that as well, but every one of them
+//! costs a sweep, and such requests are frequent. So only the last time is noted, in bounded room: URIs
+//! that share a slot are fetched once more than they need to be.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use levada_types::Key;
+
+const SLOTS: usize = 1 << 12;
+
+/// When URIs were invalidated, counted in invalidations.
+#[derive(Debug)]
+pub(super) struct Invalidated {
+    count: AtomicU64,
+    slots: Box<[AtomicU64]>,
+}
+
+impl Default for Invalidated {
+    fn default() -> Self {
+        Self { count: AtomicU64::new(0), slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl Invalidated {
+    /// Now.
+    pub(super) fn now(&self) -> u64 {
+        self.count.load(SeqCst)
+    }
+
+    /// Whatever has begun by now is not to be kept for this URI.
+    pub(super) fn note(&self, uri: Key) {
+        let now = self.count.fetch_add(1, SeqCst) + 1;
+        self.slot(uri).fetch_max(now, SeqCst);
+    }
+
+    /// Whether a URI was invalidated since `then`.
+    pub(super) fn since(&self, then: u64, uri: Key) -> bool {
+        self.slot(uri).load(SeqCst) > then
+    }
+
+    fn slot(&self, uri: Key) -> &AtomicU64 {
+        &self.slots[uri.0 as usize % SLOTS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_began_before_is_outdated() {
+        let invalidated = Invalidated::default();
+        let before = invalidated.now();
+        invalidated.note(Key(1));
+        let after = invalidated.now();
+        assert!(invalidated.since(before, Key(1)) && !invalidated.since(before, Key(2)));
+        assert!(!invalidated.since(after, Key(1)));
+        invalidated.note(Key(2));
+        assert!(!invalidated.since(after, Key(1)) && invalidated.since(after, Key(2)));
+    }
+}
