@@ -293,10 +293,7 @@ impl Relay {
 
     /// The next piece, for callers that are not bodies themselves.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        let item = std::future::poll_fn(|cx| self.poll(cx)).await;
-        // Those who read along come first: what has arrived already would let nobody else run.
-        tokio::task::yield_now().await;
-        item
+        std::future::poll_fn(|cx| self.poll(cx)).await
     }
 }
 

@@ -166,7 +166,11 @@ impl Blocked {
                     // Far ahead of the whole fetch: by range, if that is possible.
                     At::Later { far: true } if self.request.is_some() => break,
                     At::Later { .. } => change.await,
-                    At::Past | At::Broken => break,
+                    // Nobody else has more of it.
+                    At::Broken(Some(fill)) if self.request.is_none() => {
+                        return Ok(Got::Growing(fill.reader()));
+                    }
+                    At::Past | At::Broken(_) => break,
                 }
             }
         }

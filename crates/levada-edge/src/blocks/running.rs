@@ -44,8 +44,8 @@ pub(crate) enum At {
     Past,
     /// The body ended before it.
     Ended,
-    /// It will not come: the fetch broke off.
-    Broken,
+    /// It will not come: the fetch broke off, in this block if there is a part of it.
+    Broken(Option<Arc<Fill>>),
 }
 
 impl Running {
@@ -64,15 +64,16 @@ impl Running {
         let state = self.state.lock();
         let broken = state.end == Some(Err(())) && number + 1 == state.next;
         let recent = state.recent.iter().find(|(recent, _)| *recent == number);
-        if let Some((_, fill)) = recent.filter(|_| !broken) {
-            return At::Growing(fill.clone());
+        let fill = recent.map(|(_, fill)| fill.clone());
+        if let Some(fill) = fill.clone().filter(|_| !broken) {
+            return At::Growing(fill);
         }
         match state.end {
-            _ if broken => At::Broken,
+            _ if broken => At::Broken(fill),
             _ if number < state.next => At::Past,
             None => At::Later { far: number > state.next + WINDOW },
             Some(Ok(_)) => At::Ended,
-            Some(Err(())) => At::Broken,
+            Some(Err(())) => At::Broken(None),
         }
     }
 
