@@ -897,3 +897,73 @@ async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
         settled(&node).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_slow_readers_cost_bounded_memory_and_nobody_else() {
+    const SLOW: usize = 200;
+    // More than a socket takes, and more than the memory.
+    let version = Version::new("\"v1\"", 512 * BLOCK);
+    for ranges in [true, false] {
+        let limit = 64 * BLOCK as u64;
+        let (origin, node, at) = world_with(|settings| settings.cache.memory = limit).await;
+        origin.forget();
+        let theirs = version.clone();
+        origin.script("/a", move |asked| match ranges {
+            true => theirs.answer(asked),
+            false => Reply::cached(&theirs.body[..]).with("etag", theirs.etag),
+        });
+        let mut slow = Vec::new();
+        for n in 0..SLOW {
+            let range = format!("bytes={}-", n % 7 * BLOCK);
+            let mut wire = Wire::narrow(at).await;
+            let fields = [("Range", &*range)];
+            wire.send(head_of("GET", "/a", if n % 2 == 0 { &fields } else { &[] })).await;
+            slow.push(wire);
+        }
+        for wire in &mut slow {
+            let head = wire.head().await;
+            assert!(matches!(head.status, 200 | 206), "{}", head.status);
+        }
+        let answer = get(at, "/a").await;
+        // Without ranges, what has left the memory cannot be had again, and the answer is cut.
+        assert!(answer.whole || !ranges, "{} after {}", answer.status, answer.body.len());
+        check(&answer, from_ref(&version), "quick");
+        for wire in &mut slow {
+            assert!(!wire.some().await.is_empty() || !ranges);
+        }
+        assert!(metric(&node, "levada_cache_bytes").await <= limit as f64);
+        assert!(node.counts().filling_bytes <= limit / 2, "{:?}", node.counts());
+        drop(slow);
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn entity_tags_that_differ_between_origins_are_never_mixed() {
+    for length in [100, 9 * BLOCK + 5] {
+        let versions = [Version::new("\"v1\"", length), Version::new("\"v2\"", length)];
+        let origins = [Origin::start().await, Origin::start().await];
+        for (origin, version) in origins.iter().zip(versions.clone()) {
+            // The second is asked when the first fails, which it does now and then.
+            let (times, fails) = (AtomicUsize::new(0), version.etag == "\"v1\"");
+            origin.script("/a", move |asked| match times.fetch_add(1, Relaxed) % 6 {
+                2..5 if fails => Reply::hang_up(),
+                _ => version.answer(asked),
+            });
+        }
+        let mut settings = single(&[origins[0].address, origins[1].address]);
+        settings.cache.block = BLOCK as u64;
+        let node = start(settings).await;
+        let at = node.addresses.clients[0];
+        for n in 0..12 {
+            let first = n * 700 % (length - 10);
+            let answer = match n % 3 {
+                0 => get_with(at, "/a", &[("Cache-Control", "no-cache")]).await,
+                _ => part(at, first, first + 10).await,
+            };
+            check(&answer, &versions, "either");
+            settled(&node).await;
+        }
+        assert!(origins.iter().all(|origin| origin.hits("/a") > 0), "both were asked");
+    }
+}
