@@ -52,10 +52,10 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     let interim = visit.interim();
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !asked.passed;
-    let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host.as_bytes();
+    let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host().as_bytes();
     let mut host = headers.get(HOST).filter(named).cloned();
     if host.is_none() {
-        host = HeaderValue::from_str(&asked.host).ok();
+        host = HeaderValue::from_str(asked.host()).ok();
         if let Some(host) = &host {
             headers.insert(HOST, host.clone());
         }

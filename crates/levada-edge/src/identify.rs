@@ -1,11 +1,13 @@
 //! Who is asked for what: the site, the object's identity, and whether the request may pass at all.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, uri::Authority};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use hyper::body::Incoming;
 use levada_types::Key;
 use std::sync::Arc;
 
-use crate::{connection::Door, failure::Failure, node::Node, peers::pass, sites::Site};
+use crate::{
+    connection::Door, failure::Failure, guard::names_host, node::Node, peers::pass, sites::Site,
+};
 
 /// RFC 8586.
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -17,10 +19,10 @@ pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwar
 pub(crate) struct Asked {
     pub(crate) site: Arc<Site>,
     pub(crate) scheme: &'static str,
-    /// Host and port as the client named them, in lower case.
-    pub(crate) host: String,
     /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text.
     pub(crate) identity: String,
+    /// Where in `identity` the host begins.
+    host_at: usize,
     /// Where in `identity` the path begins.
     path_at: usize,
     pub(crate) key: Key,
@@ -29,6 +31,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Host and port as the client named them, in lower case and without the scheme's own port.
+    pub(crate) fn host(&self) -> &str {
+        &self.identity[self.host_at..self.path_at]
+    }
+
     /// Path and query.
     pub(crate) fn target(&self) -> &str {
         &self.identity[self.path_at..]
@@ -50,7 +57,7 @@ pub(crate) fn identify(
     if let Some(pass) = redirected_here(node, door, target) {
         return name(node, door, request, &pass.host, &pass.target, pass.in_time);
     }
-    name(node, door, request, authority.as_str(), target, false)
+    name(node, door, request, authority, target, false)
 }
 
 fn name(
@@ -61,18 +68,20 @@ fn name(
     target: &str,
     passed: bool,
 ) -> Result<Asked, Failure> {
-    let mut host = host.to_owned();
-    host.make_ascii_lowercase();
-    let site = node.sites.find(without_port(&host)).ok_or(Failure::UnknownHost)?.clone();
     let scheme = scheme(door, request.headers());
-    host.truncate(without_default_port(scheme, &host).len());
     let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
-    for part in [scheme, "://", &host, target] {
-        identity.push_str(part);
-    }
-    let path_at = identity.len() - target.len();
+    identity.push_str(scheme);
+    identity.push_str("://");
+    let host_at = identity.len();
+    identity.push_str(host);
+    identity[host_at..].make_ascii_lowercase();
+    let host = &identity[host_at..];
+    let site = node.sites.find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
+    let path_at = host_at + without_default_port(scheme, host).len();
+    identity.truncate(path_at);
+    identity.push_str(target);
     let key = Key::of(identity.as_bytes());
-    Ok(Asked { site, scheme, host, identity, path_at, key, passed })
+    Ok(Asked { site, scheme, identity, host_at, path_at, key, passed })
 }
 
 /// The identity of the URL of an `explain`: the same text that a request for it would get.
@@ -130,13 +139,13 @@ fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
 }
 
 /// The authority of an absolute-form or HTTP/2 request, else the one `Host` (RFC 9112 Sec. 3.2).
-fn authority(request: &Request<Incoming>) -> Result<Authority, Failure> {
+fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
     if let Some(authority) = request.uri().authority() {
-        return Ok(authority.clone());
+        return Ok(authority.as_str());
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Authority::try_from(host.as_bytes()).map_err(|_| Failure::BadHost),
+    match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
+        (Some(Ok(host)), None) if names_host(host.as_bytes()) => Ok(host),
         _ => Err(Failure::BadHost),
     }
 }

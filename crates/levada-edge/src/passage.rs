@@ -120,7 +120,7 @@ impl Passage {
             client: visit.client,
             method: parts.method.clone(),
             scheme: asked.scheme,
-            host: asked.host.clone(),
+            host: asked.host().to_owned(),
             target: asked.target().to_owned(),
             version: parts.version,
             referer: field(header::REFERER),

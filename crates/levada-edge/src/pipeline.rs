@@ -161,7 +161,7 @@ fn away(node: &Node, peers: &Peers, asked: &Asked, chosen: NodeIndex) -> Answer 
         return Err(Failure::AllDown.into());
     };
     let name = &peers.server(chosen).name;
-    let target = peers::pass::issue(secret, name, &asked.host, asked.target(), node.unix_time());
+    let target = peers::pass::issue(secret, name, asked.host(), asked.target(), node.unix_time());
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::away(&location).ok_or_else(|| Failure::BadHost.into())
 }

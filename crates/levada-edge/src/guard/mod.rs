@@ -41,6 +41,7 @@ use self::{
 pub(crate) use self::{
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
+    syntax::names_host,
 };
 use crate::{
     alarm::{Alarm, after},

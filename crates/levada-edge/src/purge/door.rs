@@ -84,7 +84,7 @@ pub(crate) async fn client(node: &Arc<Node>, asked: &Asked, headers: &HeaderMap)
     if !shows(headers, token) {
         return stranger();
     }
-    match Order::from_fields(headers, &asked.identity, &asked.host) {
+    match Order::from_fields(headers, &asked.identity, asked.host()) {
         Ok(order) => follow(node, order).await,
         Err(unclear) => Answer::unclear(&unclear),
     }
