@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     net::IpAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -42,21 +42,26 @@ pub(crate) enum Door {
 }
 
 /// Who asks, and by which door.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) door: Door,
     pub(crate) client: IpAddr,
-    /// The client's address as a field value, written once for all requests of the connection.
-    pub(crate) address: HeaderValue,
+    address: OnceLock<HeaderValue>,
     /// Where interim responses go, over HTTP/1.1.
     interims: Arc<Interims>,
 }
 
 impl Visit {
     fn new(door: Door, client: IpAddr) -> Arc<Self> {
-        let address = HeaderValue::try_from(client.to_string());
-        let address = address.unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Arc::new(Self { door, client, address, interims: Arc::default() })
+        Arc::new(Self { door, client, address: OnceLock::new(), interims: Arc::default() })
+    }
+
+    /// The client's address as a field value, written once for all requests of the connection.
+    pub(crate) fn address(&self) -> &HeaderValue {
+        self.address.get_or_init(|| {
+            let address = HeaderValue::try_from(self.client.to_string());
+            address.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        })
     }
 
     /// Where the interim responses to the request that is being answered go, if its client takes any.
@@ -91,6 +96,9 @@ const ADDED_FIELDS: usize = 16;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Serves a connection to its end.
+///
+/// What it may become is boxed: a task is moved whole several times until it runs and when it ends,
+/// and would be as large as the largest of them.
 pub(crate) async fn serve(
     node: Arc<Node>,
     entrance: &Entrance,
@@ -101,11 +109,11 @@ pub(crate) async fn serve(
     node.metrics.connections.inc();
     let visit = Visit::new(entrance.door, client);
     let ending = match &entrance.tls {
-        Some(tls) => encrypted(&node, &visit, tls, stream, stop).await,
-        None if entrance.h2c && speaks_h2(&node, &stream, &stop).await => {
-            http2(&node, &visit, stream, stop).await
+        Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
+        None if entrance.h2c && Box::pin(speaks_h2(&node, &stream, &stop)).await => {
+            Box::pin(http2(&node, &visit, stream, stop)).await
         }
-        None => http1(&node, &visit, stream, stop).await,
+        None => Box::pin(http1(&node, &visit, stream, stop)).await,
     };
     node.metrics.connections.dec();
     node.metrics.ended(ending);
@@ -136,9 +144,9 @@ async fn encrypted(
         Err(_) => return Ending::HeadTimeout,
     };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        http2(node, visit, stream, stop).await
+        Box::pin(http2(node, visit, stream, stop)).await
     } else {
-        http1(node, visit, stream, stop).await
+        Box::pin(http1(node, visit, stream, stop)).await
     }
 }
 
@@ -172,6 +180,7 @@ where
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let mut connection = std::pin::pin!(connection);
     let result = tokio::select! {
+        biased;
         result = connection.as_mut() => result,
         () = stop.begun() => {
             connection.as_mut().graceful_shutdown();

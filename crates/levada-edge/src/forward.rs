@@ -95,7 +95,7 @@ fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option
     if let Some(host) = host {
         headers.insert(FORWARDED_HOST, host);
     }
-    headers.append(FORWARDED_FOR, visit.address.clone());
+    headers.append(FORWARDED_FOR, visit.address().clone());
 }
 
 /// Asks the site's origins when it is the client's turn, one after another where that is safe, until one answers.

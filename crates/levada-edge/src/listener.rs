@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::{
     connection::{self, Entrance},
@@ -24,6 +24,8 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
             socket.set_reuse_port(true)?;
         }
         socket.set_nonblocking(true)?;
+        // Its connections inherit it.
+        socket.set_tcp_nodelay(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
@@ -53,9 +55,9 @@ pub(crate) async fn accept(
             Ok((stream, client)) => {
                 let (node, entrance, stop) = (node.clone(), entrance.clone(), stop.clone());
                 tokio::spawn(async move {
-                    tune(&stream);
                     let cut = stop.clone();
                     tokio::select! {
+                        biased;
                         () = connection::serve(node, &entrance, stream, client.ip(), stop) => {}
                         () = cut.cut() => {}
                     }
@@ -71,8 +73,16 @@ pub(crate) async fn accept(
     }
 }
 
-fn tune(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_do_not_wait_to_fill_segments() {
+        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
+        let listener = TcpListener::from_std(listener).unwrap();
+        let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(stream.nodelay().unwrap());
     }
 }
