@@ -7,34 +7,90 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    task::coop::has_budget_remaining,
+    time::{Instant, Sleep, sleep_until},
+};
 
 /// A timer that is made when first needed.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
+pub(crate) struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom the timer wakes: it need not be told again.
+    wakes: Option<Waker>,
+}
 
 impl Alarm {
     /// Ready when `deadline` has passed; wakes the task then, or earlier.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
+            self.wakes = None;
         }
-        loop {
-            ready!(sleep.as_mut().poll(cx));
+        let is_told = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_told && !sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
             if sleep.deadline() >= deadline {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(deadline);
         }
+        // A task that has used up its turn is woken at once, and not by the timer.
+        self.wakes = has_budget_remaining().then(|| cx.waker().clone());
+        Poll::Pending
     }
 }
 
 /// The instant after `timeout`; what is longer than a year is a year.
 pub(crate) fn after(timeout: Duration) -> Instant {
     Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::task::consume_budget;
+
+    #[tokio::test]
+    async fn a_task_whose_turn_is_used_up_is_woken_all_the_same() {
+        let (mut alarm, deadline) = (Alarm::default(), after(Duration::from_millis(50)));
+        let mut used_up = false;
+        let rings = poll_fn(|cx| {
+            while !used_up && has_budget_remaining() {
+                let _ = std::pin::pin!(consume_budget()).poll(cx);
+            }
+            used_up = true;
+            alarm.poll(cx, deadline)
+        });
+        assert!(tokio::time::timeout(Duration::from_secs(2), rings).await.is_ok());
+        assert!(Instant::now() >= deadline);
+    }
+
+    #[tokio::test]
+    async fn rings_at_the_deadline_that_was_named_last() {
+        let mut alarm = Alarm::default();
+        let start = Instant::now();
+        let mut polls = 0;
+        for (first, then) in [(20, 60), (60, 20)] {
+            let at = |millis| Instant::now() + Duration::from_millis(millis);
+            let (first, then) = (at(first), at(then));
+            let rung = poll_fn(|cx| {
+                polls += 1;
+                let _ = alarm.poll(cx, first);
+                alarm.poll(cx, then)
+            });
+            rung.await;
+            assert!(Instant::now() >= then);
+        }
+        assert!(start.elapsed() >= Duration::from_millis(80));
+        assert!(polls < 10, "{polls} polls");
+    }
 }
