@@ -179,7 +179,7 @@ pub(crate) enum Source {
     /// Parts of an object, or one that is kept in blocks.
     Script(Box<Script>),
     /// A server's body, passed through.
-    Upstream(Relay),
+    Upstream(Box<Relay>),
 }
 
 impl From<Script> for Source {
@@ -231,26 +231,28 @@ impl ResponseBody {
         Self::new(Source::Text(text.into()))
     }
 
+    /// Has the body come from elsewhere.
+    pub(crate) fn replace(&mut self, source: Source) {
+        self.source = source;
+    }
+
     /// Slows the body down to the node's serving rate, if it has one.
-    pub(crate) fn paced(mut self, pace: Option<Paced>) -> Self {
+    pub(crate) fn slow_down(&mut self, pace: Option<Paced>) {
         self.pace = pace.map(Box::new);
-        self
     }
 
     /// Takes along what is counted until the body ends.
-    pub(crate) fn with(mut self, mut passage: Box<Passage>) -> Self {
+    pub(crate) fn take_along(&mut self, mut passage: Box<Passage>) {
         // Nobody polls a body that is known to be empty.
         if self.ended() {
             passage.finished();
         }
         self.passage = Some(passage);
-        self
     }
 
     /// Holds the connection's count of requests being answered.
-    pub(crate) fn of_exchange(mut self, exchange: Exchange) -> Self {
+    pub(crate) fn hold(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
-        self
     }
 }
 

@@ -165,10 +165,12 @@ where
         if request.version() == Version::HTTP_11 {
             visit.interims.begin();
         }
+        let response = pipeline::serve(node, visit, request);
         async move {
-            let response = pipeline::serve(node, visit, request).await;
+            let mut response = response.await;
             visit.interims.end();
-            Ok::<_, Infallible>(response.map(|body| body.of_exchange(exchange)))
+            response.body_mut().hold(exchange);
+            Ok::<_, Infallible>(response)
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();

@@ -148,8 +148,8 @@ impl Script {
 }
 
 /// Turns the head of a 200 into that of the answer to a request for parts, and gives its body.
-pub(crate) fn answer(
-    response: &mut Response<()>,
+pub(crate) fn answer<B>(
+    response: &mut Response<B>,
     parts: &Parts,
     length: u64,
     cursor: Cursor,

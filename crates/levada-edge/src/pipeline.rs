@@ -43,32 +43,43 @@ type Answer = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
 ///
-/// What waits for a server is boxed: a future is moved whole before it first runs, and a hit must not
-/// pay for the room that a fetch would need.
-pub(crate) async fn serve(
-    node: &Arc<Node>,
-    visit: &Arc<Visit>,
+/// What waits for a server is boxed, and a request is admitted before there is a future: futures are
+/// moved whole before they first run, and a hit must not pay for the room that others need.
+pub(crate) fn serve<'a>(
+    node: &'a Arc<Node>,
+    visit: &'a Arc<Visit>,
     request: Request<Incoming>,
+) -> impl Future<Output = Response<ResponseBody>> + Send + use<'a> {
+    let passage = Passage::begin(node, visit.door == Door::Peer);
+    let admission = admit(node, visit, request);
+    answer(node, visit, admission, passage)
+}
+
+async fn answer(
+    node: &Arc<Node>,
+    visit: &Visit,
+    admission: Admission,
+    mut passage: Box<Passage>,
 ) -> Response<ResponseBody> {
-    let mut passage = Passage::begin(node, visit.door == Door::Peer);
-    let answer = match admit(node, visit, request) {
+    let answer = match admission {
         Admission::Errand(errand) => {
             passage.note(node, &errand);
             route(node, errand, &mut passage).await
         }
         Admission::Answered(response) => Ok(*response),
         Admission::Order(order) => {
-            let answer = Box::pin(purge::door::peer(node, order)).await;
+            let answer = Box::pin(purge::door::peer(node, *order)).await;
             Ok(answer.into_response(ResponseBody::text))
         }
         Admission::Refused(failure) => Err(failure.into()),
     };
-    let response = answer.unwrap_or_else(|failed| {
+    let mut response = answer.unwrap_or_else(|failed| {
         passage.failed(visit.client, &failed);
         respond::failure(node, &failed)
     });
     passage.head(response.status());
-    response.map(|body| body.with(passage))
+    response.body_mut().take_along(passage);
+    response
 }
 
 /// A request that has been admitted, on its way down this file.
@@ -83,7 +94,7 @@ enum Admission {
     Errand(Box<Errand>),
     Answered(Box<Response<ResponseBody>>),
     /// A peer's order to purge.
-    Order(Incoming),
+    Order(Box<Incoming>),
     Refused(Failure),
 }
 
@@ -98,7 +109,7 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
             return Admission::Answered(Box::new(well));
         }
         if request.uri().path() == purge::door::PATH && *request.method() == Method::POST {
-            return Admission::Order(request.into_body());
+            return Admission::Order(Box::new(request.into_body()));
         }
     }
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
@@ -190,7 +201,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
     if let Found::OnDisk = found {
         found = Box::pin(recall(node, &errand)).await;
     }
-    let response = match found {
+    let mut response = match found {
         Found::Stored { object, age, ttl, refresh } => {
             passage.cache = CacheResult::Hit;
             if let Some(order) = refresh {
@@ -212,7 +223,8 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
     if node.peers.is_some() {
         node.sizes.learn(key, response.status(), response.headers());
     }
-    Ok(response.map(|body| body.paced(node.pace())))
+    response.body_mut().slow_down(node.pace());
+    Ok(response)
 }
 
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
@@ -227,7 +239,7 @@ fn stored(
     if has_already(head, parts) {
         return not_modified(node, head, age, status);
     }
-    let mut response = Response::new(());
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
     *response.status_mut() = head.status;
     let headers = response.headers_mut();
     headers.clone_from(object.reply());
@@ -253,7 +265,8 @@ fn stored(
             partial::answer(&mut response, &ranges, object.len(), cursor).into()
         }
     };
-    response.map(|()| ResponseBody::new(source))
+    response.body_mut().replace(source);
+    response
 }
 
 /// A stored response in blocks, of which some may have to be fetched. When one of them cannot be had,
@@ -470,7 +483,7 @@ async fn filled(
         Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
             status.detail = Some(passed.reason);
-            let source = Source::Upstream(passed.relay);
+            let source = Source::Upstream(Box::new(passed.relay));
             let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
             finish_passed(node, &mut response, &status);
             Ok(response)
@@ -616,7 +629,7 @@ fn passed_on(node: &Node, exchange: Exchange) -> Response<ResponseBody> {
     node.purges.strip(&mut parts.headers);
     respond::via(node, &mut parts.headers);
     let relay = Relay::new(body, node.settings.limits.response_body_timeout);
-    Response::from_parts(parts, ResponseBody::new(Source::Upstream(relay)))
+    Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
 }
 
 fn finish_passed(node: &Node, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
