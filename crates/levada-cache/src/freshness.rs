@@ -188,7 +188,7 @@ impl Freshness {
 
     /// The value of `Age` at `now`, in seconds.
     pub fn age(&self, now: SystemTime) -> u32 {
-        bounded((self.age_millis(millis(now)) / 1000) as i64)
+        self.age_and_ttl_millis(now).0
     }
 
     /// Seconds until the response becomes stale at `now`; negative since it has (RFC 9211,
@@ -198,7 +198,13 @@ impl Freshness {
     }
 
     pub(crate) fn ttl_millis(&self, now: SystemTime) -> i64 {
-        (self.lifetime as i64).saturating_sub_unsigned(self.age_millis(millis(now)))
+        self.age_and_ttl_millis(now).1
+    }
+
+    /// [`age`](Self::age) and [`ttl_millis`](Self::ttl_millis) from one look at the clock.
+    pub(crate) fn age_and_ttl_millis(&self, now: SystemTime) -> (u32, i64) {
+        let age = self.age_millis(millis(now));
+        (bounded((age / 1000) as i64), (self.lifetime as i64).saturating_sub_unsigned(age))
     }
 
     /// Whether the response is fresh at `now`, whatever a request may ask beyond that.

@@ -125,8 +125,8 @@ fn without_origin(
     if request.no_cache || freshness.validates_always() {
         return None;
     }
-    let ttl = freshness.ttl_millis(now);
-    let (age, seconds) = (freshness.age(now), freshness.ttl(now));
+    let (age, ttl) = freshness.age_and_ttl_millis(now);
+    let seconds = ttl.div_euclid(1000);
     if ttl > 0 {
         return welcome(freshness, request, age, ttl).then_some(Serve::Fresh { age, ttl: seconds });
     }

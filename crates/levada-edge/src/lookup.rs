@@ -7,7 +7,7 @@ use http::{
     header::{IF_MATCH, IF_UNMODIFIED_SINCE},
 };
 use hyper::body::Body;
-use levada_cache::{Asked as Wanted, Forwarded, RequestDirectives, Serve, serve, serve_missing};
+use levada_cache::{Asked as Wants, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
 
 use crate::{
@@ -79,11 +79,11 @@ pub(crate) async fn recall(node: &Node, errand: &Errand) -> Found {
 
 /// What to do with what is known of a URI.
 fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
-    let Errand { asked, parts, .. } = errand;
-    let Wanted { directives, range: ranged, conditional } = Wanted::of(&parts.headers);
+    let Errand { asked, wants, parts, .. } = errand;
+    let Wants { directives, range: ranged, conditional } = *wants;
     let sought = node.purges.sift(sought);
-    let alone = directives.no_store || node.unstorable.holds(sought.key, node.clock.now());
-    let part = first_byte(parts).filter(|_| ranged).map(|first| first / node.settings.cache.block);
+    let first = if ranged { first_byte(parts) } else { None };
+    let part = first.map(|first| first / node.settings.cache.block);
     let order =
         |stored, why| Order { key: sought.key, stored, why, directives, part, alone: false };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
@@ -97,7 +97,11 @@ fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
                 Found::Bypass(missing, "range")
             }
             _ if parts.method == Method::HEAD => Found::Bypass(missing, "head"),
-            _ => Found::Fetch(Order { alone, ..order(None, missing) }),
+            _ => {
+                let now = node.clock.now();
+                let alone = directives.no_store || node.unstorable.holds(sought.key, now);
+                Found::Fetch(Order { alone, ..order(None, missing) })
+            }
         };
     };
     if for_origin && !directives.only_if_cached {

@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{AGE, CONTENT_LENGTH, RANGE},
+    header::{AGE, CONTENT_LENGTH},
     request::Parts,
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
-    CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve, Trouble,
-    not_modified_fields, serve_instead_of_error, strip_request,
+    Asked as Wants, CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives,
+    Serve, Trouble, not_modified_fields, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
@@ -86,6 +86,8 @@ async fn answer(
 pub(crate) struct Errand {
     pub(crate) visit: Arc<Visit>,
     pub(crate) asked: Asked,
+    /// What it asks of a cache.
+    pub(crate) wants: Wants,
     pub(crate) parts: Parts,
     pub(crate) body: Incoming,
 }
@@ -122,13 +124,14 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
     let (mut parts, body) = request.into_parts();
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
-    Admission::Errand(Box::new(Errand { visit: visit.clone(), asked, parts, body }))
+    let wants = Wants::of(&parts.headers);
+    Admission::Errand(Box::new(Errand { visit: visit.clone(), asked, wants, parts, body }))
 }
 
 /// Where the request is served: here, by a peer through this node, or by a peer that the client is
 /// sent to.
 async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
-    let Errand { visit, asked, parts, body } = &*errand;
+    let Errand { visit, asked, parts, body, .. } = &*errand;
     if parts.method.as_str() == purge::door::METHOD {
         let answer = Box::pin(purge::door::client(node, asked, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
@@ -209,7 +212,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
-                None => stored(node, &errand.parts, &object, Some(age), &status),
+                None => stored(node, &errand, &object, Some(age), &status),
                 Some(_) => Box::pin(in_blocks(node, errand, object, age, &status, passage)).await?,
             }
         }
@@ -230,13 +233,14 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
 fn stored(
     node: &Node,
-    parts: &Parts,
+    errand: &Errand,
     object: &Arc<Object>,
     age: Option<u32>,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
+    let Errand { wants, parts, .. } = errand;
     let head = &object.head;
-    if has_already(head, parts) {
+    if wants.conditional && has_already(head, parts) {
         return not_modified(node, head, age, status);
     }
     let mut response = Response::new(ResponseBody::new(Source::Empty));
@@ -252,7 +256,7 @@ fn stored(
     } else {
         headers.insert(CACHE_STATUS, status.value(&node.cache_name));
     }
-    let wanted = match parts.headers.contains_key(RANGE) {
+    let wanted = match wants.range {
         true => partial::wanted(parts, head, object.len()),
         false => Wanted::Whole,
     };
@@ -459,7 +463,7 @@ async fn filled(
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
             if object.blocks().is_none() {
-                return Ok(stored(node, parts, &object, None, &status));
+                return Ok(stored(node, &errand, &object, None, &status));
             }
             let blocked = Arc::new(Blocked::stored(node, &errand, &object));
             match from_blocks(node, parts, &blocked, None, &mut status).await {
@@ -474,7 +478,7 @@ async fn filled(
                 return Err(failed);
             };
             if object.blocks().is_none() {
-                return Ok(stored(node, parts, object, Some(age), &status));
+                return Ok(stored(node, &errand, object, Some(age), &status));
             }
             let blocked = Arc::new(Blocked::stored(node, &errand, object));
             let mut status = status;
