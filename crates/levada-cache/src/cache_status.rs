@@ -94,17 +94,19 @@ impl CacheStatus<'_> {
 
     /// Adds this cache behind those nearer to the origin (Sec. 2), as one line.
     pub fn append_to(&self, headers: &mut HeaderMap, node: &NodeName) {
-        if !headers.contains_key(CACHE_STATUS) {
-            headers.insert(CACHE_STATUS, self.value(node));
-            return;
-        }
+        let value = self.value_behind(headers, node);
+        headers.insert(CACHE_STATUS, value);
+    }
+
+    /// The field value with this cache behind those that `earlier` tells of.
+    pub fn value_behind(&self, earlier: &HeaderMap, node: &NodeName) -> HeaderValue {
         let mut text = Vec::with_capacity(128);
-        for line in headers.get_all(CACHE_STATUS) {
+        for line in earlier.get_all(CACHE_STATUS) {
             text.extend_from_slice(line.as_bytes());
             text.extend_from_slice(b", ");
         }
         self.write(node, &mut text);
-        headers.insert(CACHE_STATUS, field_value(&text));
+        field_value(&text)
     }
 
     /// Appends the member to `text`.

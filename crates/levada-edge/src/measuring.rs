@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use levada_cache::{Exchange, Rules, Validators, eviction, may_store};
+use levada_cache::{CacheStatus, Exchange, NodeName, Rules, Validators, eviction, may_store};
 use levada_types::Key;
 
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// The tier of a node's memory.
-pub struct Tier(Memory);
+pub struct Tier(Memory, NodeName);
 
 impl Tier {
     /// An empty tier of so many bytes, for entries of up to `largest`.
     pub fn new(bytes: u64, largest: u64, eviction: &eviction::Entry) -> Self {
-        Self(Memory::new(bytes, largest, eviction))
+        Self(Memory::new(bytes, largest, eviction), NodeName::new("levada"))
     }
 
     /// Keeps a response if it may be stored and fits.
@@ -55,7 +55,8 @@ impl Tier {
     /// Sends a stored body, as far as memory is concerned.
     pub fn touch_body(&self, key: Key) {
         if let Some(Entry::Object(object)) = self.0.get(key) {
-            drop((object.reply().clone(), object.body().to_vec()));
+            let status = CacheStatus { ttl: Some(1), ..CacheStatus::default() };
+            drop((object.reply(1, &status, &self.1), object.body().to_vec()));
         }
     }
 

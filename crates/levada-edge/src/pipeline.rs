@@ -11,8 +11,8 @@ use http::{
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
-    Asked as Wants, CACHE_STATUS, CacheStatus, Condition, Forwarded as Why, RequestDirectives,
-    Serve, Trouble, not_modified_fields, serve_instead_of_error, strip_request,
+    Asked as Wants, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve, Trouble,
+    not_modified_fields, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
@@ -236,7 +236,7 @@ fn stored(
     errand: &Errand,
     object: &Arc<Object>,
     age: Option<u32>,
-    status: &CacheStatus<'_>,
+    status: &CacheStatus<'static>,
 ) -> Response<ResponseBody> {
     let Errand { wants, parts, .. } = errand;
     let head = &object.head;
@@ -245,16 +245,9 @@ fn stored(
     }
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     *response.status_mut() = head.status;
-    let headers = response.headers_mut();
-    headers.clone_from(object.reply());
-    match age {
-        Some(age) => headers.insert(AGE, HeaderValue::from(age)),
-        None => headers.remove(AGE),
-    };
-    if object.has_history() {
-        status.append_to(headers, &node.cache_name);
-    } else {
-        headers.insert(CACHE_STATUS, status.value(&node.cache_name));
+    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &node.cache_name);
+    if age.is_none() {
+        response.headers_mut().remove(AGE);
     }
     let wanted = match wants.range {
         true => partial::wanted(parts, head, object.len()),

@@ -2,7 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_cache::{CACHE_STATUS, Freshness, Validators, Vary};
+use levada_cache::{CACHE_STATUS, CacheStatus, Freshness, NodeName, Validators, Vary};
+use parking_lot::Mutex;
 
 use crate::purge::Label;
 
@@ -44,11 +45,20 @@ pub(crate) struct Object {
     /// The URI it answers, in full: two URIs may share a key.
     identity: Box<str>,
     pub(crate) head: StoredHead,
-    reply: HeaderMap,
+    reply: Mutex<Reply>,
     body: Box<[Bytes]>,
     len: u64,
     /// Where the body is, if it is not here.
     blocks: Option<Blocks>,
+}
+
+/// The fields of a response from the store. What changes with time is as it was for the last hit: most
+/// hits come within the same second as the one before, and are answered with a copy.
+#[derive(Debug)]
+struct Reply {
+    fields: HeaderMap,
+    /// What the fields tell; `None` before the first hit.
+    told: Option<(u32, CacheStatus<'static>)>,
 }
 
 /// A body that is kept in blocks of its own.
@@ -111,7 +121,7 @@ impl Object {
         blocks: Option<Blocks>,
     ) -> Self {
         let head = StoredHead { headers: owned(&head.headers), ..head };
-        let reply = reply(&head.headers, via, len);
+        let reply = Mutex::new(Reply { fields: reply(&head.headers, via, len), told: None });
         Self { identity, head, reply, body, len, blocks }
     }
 
@@ -120,15 +130,26 @@ impl Object {
         &self.identity
     }
 
-    /// The fields of a response from the store, to be cloned. `Age` and `Cache-Status` are in it, to
-    /// be overwritten: a field that is there already needs no room made for it.
-    pub(crate) fn reply(&self) -> &HeaderMap {
-        &self.reply
-    }
-
-    /// Whether caches nearer to the origin have reported in `Cache-Status`.
-    pub(crate) fn has_history(&self) -> bool {
-        self.head.headers.contains_key(CACHE_STATUS)
+    /// The fields of a response from the store of this age, with `status` behind what caches nearer to
+    /// the origin have reported in `Cache-Status`.
+    pub(crate) fn reply(
+        &self,
+        age: u32,
+        status: &CacheStatus<'static>,
+        node: &NodeName,
+    ) -> HeaderMap {
+        let mut reply = self.reply.lock();
+        if reply.told != Some((age, *status)) {
+            let told = status.value_behind(&self.head.headers, node);
+            // Both are there already, and a map that is full would grow before an insertion finds out.
+            for (name, value) in [(header::AGE, HeaderValue::from(age)), (CACHE_STATUS, told)] {
+                if let Some(there) = reply.fields.get_mut(name) {
+                    *there = value;
+                }
+            }
+            reply.told = Some((age, *status));
+        }
+        reply.fields.clone()
     }
 
     /// Where the body is, if it is not here.
@@ -157,16 +178,17 @@ impl Object {
         let own = size_of::<Self>() + ARC + self.identity.len() + head.variant.len();
         let vary = size_of_val(head.vary.fields()) + head.label.weight();
         // Names and values are shared between what was received and what is sent.
-        let maps = fields(&head.headers) + fields(&self.reply) + names + values + SMALL;
+        let maps =
+            fields(&head.headers) + fields(&self.reply.lock().fields) + names + values + SMALL;
         (own + vary + maps + segments(&self.body)) as u64
     }
 }
 
-/// What is too small to be followed one by one: the length as a field, the entity tag, and what the
-/// copied values need to be shared.
-const SMALL: usize = 200;
+/// What is too small to be followed one by one: the length as a field, the entity tag, what was told
+/// last, and what the copied values need to be shared.
+const SMALL: usize = 240;
 
-/// The fields as they are sent. They share their values with `headers`, which share them among
+/// The fields as they are sent, with room for what [`Object::reply`] puts there. They share their values with `headers`, which share them among
 /// themselves: see [`owned`].
 fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
     let mut reply = HeaderMap::with_capacity(headers.keys_len() + 4);
@@ -174,7 +196,7 @@ fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
     reply.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
     reply.append(header::VIA, via.clone());
     reply.insert(header::AGE, HeaderValue::from(0));
-    reply.entry(CACHE_STATUS).or_insert_with(|| HeaderValue::from_static("-"));
+    reply.insert(CACHE_STATUS, HeaderValue::from_static("-"));
     levada_cache::strip_own_target(&mut reply);
     // A copy has no room left over.
     reply.clone()
