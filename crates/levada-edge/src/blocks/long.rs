@@ -123,7 +123,7 @@ impl Long {
     /// Whether those who fall behind find a block again: on disk, or at the origin by range.
     fn is_found_again(&self) -> bool {
         let blocked = &self.blocked;
-        self.kept && (blocked.request.is_some() || blocked.node.store.has_disk())
+        self.kept && (blocked.offers_ranges() || blocked.node.store.has_disk())
     }
 
     /// Begins the next block as soon as there is room and somebody to read it.

@@ -144,6 +144,12 @@ impl Blocked {
         first..self.length.map_or(end, |length| length.min(end))
     }
 
+    /// Whether the origin says that it can be asked for any block: a strong validator alone does not.
+    pub(crate) fn offers_ranges(&self) -> bool {
+        let says = self.head.headers.get(header::ACCEPT_RANGES);
+        self.request.is_some() && says.is_some_and(|units| units.as_bytes() == b"bytes")
+    }
+
     /// Whether a block can be read without asking the origin for it.
     pub(crate) fn holds(&self, number: u64) -> bool {
         let coming = self.running.as_ref().is_some_and(|running| running.brings(number));
