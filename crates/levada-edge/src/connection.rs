@@ -29,6 +29,10 @@ use crate::{
     vigil::{Over, Vigil},
 };
 
+/// What a connection gathers before it writes, and reads at once at most. With a quarter of it a hit of
+/// 1 MB costs 1.4 times as much CPU.
+const BUFFER: usize = 256 << 10;
+
 /// Which door a request came in by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
@@ -174,7 +178,7 @@ where
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.max_buf_size((limits.head_size * 2).max(64 << 10)).half_close(true);
+    builder.max_buf_size((limits.head_size * 2).max(BUFFER)).half_close(true);
     // Up to hyper's own bound its table of fields costs no allocation.
     if limits.header_count > HEADERS {
         builder.max_headers(limits.header_count);
