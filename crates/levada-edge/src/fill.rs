@@ -154,8 +154,8 @@ impl Fills {
     }
 
     /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
-    /// being fetched: the caller is on its own. A fetch that began before a purge of it or an invalidation is not
-    /// joined any more; it goes on for those who asked before.
+    /// being fetched: the caller is on its own. A fetch that began before a purge of it or an
+    /// invalidation is not joined any more; it goes on for those who asked before.
     pub(crate) fn join(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Option<Part> {
         let mut table = self.table.lock();
         if let Some(fill) = table.get(&key) {

@@ -213,7 +213,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
                 None => stored(node, &errand, &object, Some(age), &status),
-                Some(_) => Box::pin(in_blocks(node, errand, object, age, &status, passage)).await?,
+                Some(_) => Box::pin(in_blocks(node, errand, object, age, status, passage)).await?,
             }
         }
         Found::Fetch(order) => Box::pin(filled(node, errand, order, passage)).await?,
@@ -273,11 +273,10 @@ async fn in_blocks(
     errand: Box<Errand>,
     object: Arc<Object>,
     age: u32,
-    status: &CacheStatus<'_>,
+    mut status: CacheStatus<'_>,
     passage: &mut Passage,
 ) -> Answer {
     let blocked = Arc::new(Blocked::stored(node, &errand, &object));
-    let mut status = CacheStatus { ..*status };
     match from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
@@ -294,6 +293,21 @@ async fn in_blocks(
     let part = part.filter(|_| blocked.request.is_some());
     let order = Order { key: errand.asked.key, stored: None, why, directives, part, alone: false };
     filled(node, errand, order, passage).await
+}
+
+/// A stored response, wherever its body is, unless that cannot be had.
+async fn from_object(
+    node: &Arc<Node>,
+    errand: &Errand,
+    object: &Arc<Object>,
+    age: Option<u32>,
+    mut status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, BodyError> {
+    if object.blocks().is_none() {
+        return Ok(stored(node, errand, object, age, &status));
+    }
+    let blocked = Arc::new(Blocked::stored(node, errand, object));
+    from_blocks(node, &errand.parts, &blocked, age, &mut status).await
 }
 
 /// A response that is read block by block, unless it cannot be had.
@@ -442,7 +456,7 @@ async fn filled(
         Verdict::Blocked(blocked) if mine(&blocked.head) => {
             status.forwarded_status = leader.then_some(blocked.head.status.as_u16());
             status.stored = leader && blocked.kept;
-            let age = Some(blocked.head.freshness.age(clock::wall())).filter(|age| *age > 0);
+            let age = Some(blocked.head.freshness().age(clock::wall())).filter(|age| *age > 0);
             let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
             match from_blocks(node, parts, &blocked, age, &mut status).await {
                 Ok(mut response) => {
@@ -455,11 +469,7 @@ async fn filled(
         Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            if object.blocks().is_none() {
-                return Ok(stored(node, &errand, &object, None, &status));
-            }
-            let blocked = Arc::new(Blocked::stored(node, &errand, &object));
-            match from_blocks(node, parts, &blocked, None, &mut status).await {
+            match from_object(node, &errand, &object, None, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => alone(node, errand, why, "not-shared").await,
             }
@@ -470,12 +480,7 @@ async fn filled(
             else {
                 return Err(failed);
             };
-            if object.blocks().is_none() {
-                return Ok(stored(node, &errand, object, Some(age), &status));
-            }
-            let blocked = Arc::new(Blocked::stored(node, &errand, object));
-            let mut status = status;
-            from_blocks(node, parts, &blocked, Some(age), &mut status).await.map_err(|_| failed)
+            from_object(node, &errand, object, Some(age), status).await.map_err(|_| failed)
         }
         Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
