@@ -1,0 +1,82 @@
+//! What scenarios are made of besides numbers: traces, read or generated, each once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use levada_trace::{Trace, generate::MODELS};
+
+/// Reads files for this crate, which reads none.
+pub trait Source {
+    /// The requests in the access log or trace `path`.
+    ///
+    /// # Errors
+    /// With what is wrong and what to do, as a user should read it.
+    fn trace(&mut self, path: &str) -> Result<Trace, String>;
+
+    /// The text of the file `path`, such as a topology.
+    ///
+    /// # Errors
+    /// As above.
+    fn text(&mut self, path: &str) -> Result<String, String>;
+}
+
+/// Traces by name, kept for the next scenario that wants the same: generating one takes seconds.
+pub struct Library {
+    source: Box<dyn Source + Send>,
+    traces: BTreeMap<(String, u64), Arc<Trace>>,
+}
+
+impl Library {
+    /// An empty one that reads files from `source`.
+    pub fn new(source: Box<dyn Source + Send>) -> Self {
+        Self { source, traces: BTreeMap::new() }
+    }
+
+    /// One without files: scenarios can name generated traces and listed topologies only.
+    pub fn without_files() -> Self {
+        Self::new(Box::new(NoFiles))
+    }
+
+    /// The trace `name`: that of a model of levada-trace, made from `seed`, or a file.
+    ///
+    /// # Errors
+    /// What the source says of a file.
+    pub fn trace(&mut self, name: &str, seed: u64) -> Result<Arc<Trace>, String> {
+        let model = MODELS.iter().find(|model| model.name == name);
+        let key = (name.to_owned(), if model.is_some() { seed } else { 0 });
+        if let Some(known) = self.traces.get(&key) {
+            return Ok(known.clone());
+        }
+        let trace = Arc::new(match model {
+            Some(model) => model.generate(seed),
+            None => self.source.trace(name)?,
+        });
+        self.traces.insert(key, trace.clone());
+        Ok(trace)
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// What the source says of it.
+    pub fn text(&mut self, path: &str) -> Result<String, String> {
+        self.source.text(path)
+    }
+
+    /// Puts `trace` where [`Library::trace`] finds it under `name`: for tests and benchmarks.
+    pub fn keep(&mut self, name: &str, trace: Trace) {
+        self.traces.insert((name.to_owned(), 0), Arc::new(trace));
+    }
+}
+
+struct NoFiles;
+
+impl Source for NoFiles {
+    fn trace(&mut self, path: &str) -> Result<Trace, String> {
+        let known: Vec<_> = MODELS.iter().map(|model| model.name).collect();
+        Err(format!("no trace `{path}` is at hand; generated ones are {}", known.join(", ")))
+    }
+
+    fn text(&mut self, path: &str) -> Result<String, String> {
+        Err(format!("`{path}` cannot be read here"))
+    }
+}

@@ -1,0 +1,326 @@
+//! What one run gives: plain data that tables, CSV and plots are made of.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A quantity that runs are measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Metric {
+    /// The offered rate in force exactly 30 s before the first server failed (OSDI'02 Sec. 4.3).
+    Capacity,
+    /// The highest rate at which requests finished, over half a minute, before the first server
+    /// failed: what the system really carried, since the queues that fill up inflate the capacity.
+    Sustained,
+    /// Requests finished per second over the measured time.
+    Throughput,
+    /// Requests sent.
+    Requests,
+    /// From the first packet to the last byte of the response, at the client.
+    LatencyMean,
+    /// Its median.
+    LatencyP50,
+    /// Its 90th percentile.
+    LatencyP90,
+    /// Its 99th percentile.
+    LatencyP99,
+    /// Its standard deviation.
+    LatencySd,
+    /// Requests found in memory, of all.
+    HitRatio,
+    /// Requests that waited for a disk, whether they began the read or joined one, of all.
+    MissRatio,
+    /// Mean over the servers of the part of the time in which the CPU worked, before the failure.
+    CpuUtilisation,
+    /// Standard deviation of that over the servers.
+    CpuUtilisationSd,
+    /// The same for the disk.
+    DiskUtilisation,
+    /// Standard deviation of that over the servers.
+    DiskUtilisationSd,
+    /// The part of the time in which a server has fewer outstanding requests than 40 % of T_low,
+    /// mean over the servers (ASPLOS'98 Sec. 3.3).
+    Idle,
+    /// Requests served by the busiest server over the mean of all.
+    Imbalance,
+    /// The use of the busiest link between routers, of its capacity.
+    LinkPeak,
+    /// Servers that hold an object in memory, mean over the objects held at all.
+    Replicas,
+    /// Of the picks, those that go elsewhere than the pick for the same object before.
+    Moved,
+    /// Simulated time.
+    Duration,
+    /// Events of the kernel.
+    Events,
+}
+
+/// Every metric, in the order of reports.
+pub const METRICS: &[Metric] = &[
+    Metric::Capacity,
+    Metric::Sustained,
+    Metric::Throughput,
+    Metric::Requests,
+    Metric::LatencyMean,
+    Metric::LatencyP50,
+    Metric::LatencyP90,
+    Metric::LatencyP99,
+    Metric::LatencySd,
+    Metric::HitRatio,
+    Metric::MissRatio,
+    Metric::CpuUtilisation,
+    Metric::CpuUtilisationSd,
+    Metric::DiskUtilisation,
+    Metric::DiskUtilisationSd,
+    Metric::Idle,
+    Metric::Imbalance,
+    Metric::LinkPeak,
+    Metric::Replicas,
+    Metric::Moved,
+    Metric::Duration,
+    Metric::Events,
+];
+
+/// What a metric counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests per second.
+    PerSecond,
+    /// Seconds.
+    Seconds,
+    /// A part of one; people read it in percent.
+    Part,
+    /// A number.
+    Count,
+}
+
+impl Unit {
+    /// As reports print it; empty for a number.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PerSecond => "req/s",
+            Self::Seconds => "s",
+            Self::Part => "%",
+            Self::Count => "",
+        }
+    }
+}
+
+impl Metric {
+    /// The name in CSV and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Sustained => "sustained",
+            Self::Throughput => "throughput",
+            Self::Requests => "requests",
+            Self::LatencyMean => "latency_mean",
+            Self::LatencyP50 => "latency_p50",
+            Self::LatencyP90 => "latency_p90",
+            Self::LatencyP99 => "latency_p99",
+            Self::LatencySd => "latency_sd",
+            Self::HitRatio => "hit_ratio",
+            Self::MissRatio => "miss_ratio",
+            Self::CpuUtilisation => "cpu",
+            Self::CpuUtilisationSd => "cpu_sd",
+            Self::DiskUtilisation => "disk",
+            Self::DiskUtilisationSd => "disk_sd",
+            Self::Idle => "idle",
+            Self::Imbalance => "imbalance",
+            Self::LinkPeak => "link_peak",
+            Self::Replicas => "replicas",
+            Self::Moved => "moved",
+            Self::Duration => "duration",
+            Self::Events => "events",
+        }
+    }
+
+    /// What it counts in.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::Capacity | Self::Sustained | Self::Throughput => Unit::PerSecond,
+            Self::LatencyMean
+            | Self::LatencyP50
+            | Self::LatencyP90
+            | Self::LatencyP99
+            | Self::LatencySd
+            | Self::Duration => Unit::Seconds,
+            Self::HitRatio
+            | Self::MissRatio
+            | Self::CpuUtilisation
+            | Self::CpuUtilisationSd
+            | Self::DiskUtilisation
+            | Self::DiskUtilisationSd
+            | Self::Idle
+            | Self::LinkPeak
+            | Self::Moved => Unit::Part,
+            Self::Requests | Self::Imbalance | Self::Replicas | Self::Events => Unit::Count,
+        }
+    }
+}
+
+/// A metric, of the whole run or of the time around an offered rate: `latency_p50@9300`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reading {
+    /// What is measured.
+    pub metric: Metric,
+    /// At which offered rate, in requests per second; `None` over the whole measured time.
+    pub rate: Option<u32>,
+}
+
+impl Reading {
+    /// `metric` around the offered rate `rate`.
+    pub const fn at(metric: Metric, rate: u32) -> Self {
+        Self { metric, rate: Some(rate) }
+    }
+}
+
+impl From<Metric> for Reading {
+    fn from(metric: Metric) -> Self {
+        Self { metric, rate: None }
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.metric.as_str())?;
+        self.rate.map_or(Ok(()), |rate| write!(f, "@{rate}"))
+    }
+}
+
+/// A text names no reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no reading: write a metric, as in \"capacity\", or one at a rate, as in \"latency_p50@9300\""
+)]
+pub struct ParseReadingError(pub String);
+
+impl FromStr for Reading {
+    type Err = ParseReadingError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseReadingError(text.to_owned());
+        let (name, rate) = match text.split_once('@') {
+            Some((name, rate)) => (name, Some(rate.parse().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let metric = METRICS.iter().find(|metric| metric.as_str() == name).ok_or_else(wrong)?;
+        Ok(Self { metric: *metric, rate })
+    }
+}
+
+impl Serialize for Reading {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reading {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// A server failed: its queue was longer than it may be.
+    Overload,
+    /// The time or the number of requests to simulate was reached.
+    #[default]
+    Done,
+    /// Whoever watched stopped it: the numbers are those of an unfinished run.
+    Stopped,
+}
+
+/// What one run gives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Why it ended.
+    pub end: End,
+    /// The numbers.
+    pub readings: BTreeMap<Reading, f64>,
+    /// Curves over time, and the distribution of latencies.
+    pub series: Vec<Series>,
+    /// Each server's part.
+    pub servers: Vec<ServerUse>,
+    /// What each link between routers carried.
+    pub links: Vec<LinkUse>,
+}
+
+impl Outcome {
+    /// One number, if the run gives it.
+    pub fn reading(&self, reading: impl Into<Reading>) -> Option<f64> {
+        self.readings.get(&reading.into()).copied()
+    }
+}
+
+/// Points of a curve.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Such as `latency_cdf@9300` or `finished_per_second`.
+    pub name: String,
+    /// What x is, with its unit.
+    pub x: String,
+    /// What y is, with its unit.
+    pub y: String,
+    /// Ascending in x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// One server's part in a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// Its name.
+    pub name: String,
+    /// Requests that it finished.
+    pub requests: u64,
+    /// Of these, found in memory.
+    pub hits: u64,
+    /// The part of the time in which its CPU worked.
+    pub cpu: f64,
+    /// The part of the time in which its disk worked, mean over its disks.
+    pub disk: f64,
+}
+
+/// What a link carried in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkUse {
+    /// Where from.
+    pub from: String,
+    /// Where to.
+    pub to: String,
+    /// Bytes of responses, with headers.
+    pub bytes: f64,
+    /// That over what it could have carried in the time.
+    pub utilisation: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_written_and_read_alike() {
+        for metric in METRICS {
+            for reading in [Reading::from(*metric), Reading::at(*metric, 9300)] {
+                assert_eq!(reading.to_string().parse(), Ok(reading));
+            }
+        }
+        for wrong in ["", "speed", "capacity@", "capacity@fast"] {
+            assert!(wrong.parse::<Reading>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_survives_json() {
+        let mut outcome = Outcome::default();
+        outcome.readings.insert(Reading::at(Metric::LatencyP50, 9300), 0.53);
+        outcome.readings.insert(Metric::Capacity.into(), 33_237.0);
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert!(text.contains("\"latency_p50@9300\":0.53"), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+    }
+}

@@ -1,0 +1,266 @@
+//! What is to be simulated, as a file says it.
+//!
+//! [`Scenario`] is plain data with a default for every key: the normal workload of OSDI'02 on 64
+//! servers. A file gives what differs; `key=value` pairs, as sweeps and `--set` use them, change one
+//! key each. [`Scenario::prepare`] holds it against reality.
+
+mod prepare;
+mod read;
+mod value;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Fidelity;
+
+pub use prepare::Prepared;
+pub use read::{Problem, Problems};
+pub use value::{Scalar, Share, Size, Time};
+
+/// A whole scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// A line for reports.
+    pub title: String,
+    /// Where all chance begins.
+    pub seed: u64,
+    /// `[topology]`
+    pub topology: TopologyChoice,
+    /// `[servers]`
+    pub servers: Servers,
+    /// `[workload]`
+    pub workload: Workload,
+    /// `[policy]`
+    pub policy: Policy,
+    /// `[cache]`
+    pub cache: Cache,
+    /// `[network]`
+    pub network: NetworkModel,
+    /// `[measure]`
+    pub measure: Measure,
+}
+
+/// Which network connects clients and servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TopologyChoice {
+    /// One of [`TOPOLOGIES`](crate::topology::TOPOLOGIES).
+    pub name: String,
+    /// A file instead, JSON or GraphML; its places say who is a client and who a server.
+    pub file: Option<String>,
+    /// Routers with clients behind them, each a redirector; as the topology has them when not given.
+    pub redirectors: Option<usize>,
+    /// Routers in all, for topologies that can have any number.
+    pub routers: Option<usize>,
+    /// What the bandwidth of links between routers is multiplied by.
+    pub bandwidth: f64,
+}
+
+impl Default for TopologyChoice {
+    fn default() -> Self {
+        Self {
+            name: "nsfnet_t3".to_owned(),
+            file: None,
+            redirectors: None,
+            routers: None,
+            bandwidth: 1.0,
+        }
+    }
+}
+
+/// The servers (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Servers {
+    /// How many.
+    pub count: usize,
+    /// Requests that one serves at a time; further ones wait.
+    pub active: u32,
+    /// Requests that may wait: with more the server has failed.
+    pub queue: u32,
+    /// How fast the CPU is, 1 as the papers'.
+    pub cpu: f64,
+    /// Disks per server.
+    pub disks: u32,
+    /// How fast a disk is, 1 as the papers'.
+    pub disk: f64,
+    /// The part of the servers behind slow links (OSDI'02 Sec. 5.4).
+    pub slow: Share,
+    /// What these links carry, in bits per second.
+    pub slow_bits_per_second: u64,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            count: 64,
+            active: 512,
+            queue: 5 * 512,
+            cpu: 1.0,
+            disks: 1,
+            disk: 1.0,
+            slow: Share(0.0),
+            slow_bits_per_second: 10_000_000,
+        }
+    }
+}
+
+/// Who asks for what, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workload {
+    /// A model of levada-trace (`rice`, `ibm`) or the path of an access log or trace.
+    pub trace: String,
+    /// How many clients share it.
+    pub clients: usize,
+    /// When requests are sent.
+    pub arrivals: Arrivals,
+    /// Requests per second: at the beginning of a ramp, or throughout.
+    pub rate: f64,
+    /// By which part the rate of a ramp grows at each step.
+    pub growth: f64,
+    /// How long a step of the ramp is.
+    pub step: Time,
+    /// Requests outstanding at most, in a closed loop; LARD's S for the number of servers and the
+    /// policy's thresholds when not given.
+    pub outstanding: Option<u32>,
+    /// Clients that ask for a few documents only.
+    pub flash: Option<Flash>,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            trace: "rice".to_owned(),
+            clients: 1000,
+            arrivals: Arrivals::Ramp,
+            rate: 1000.0,
+            growth: 0.01,
+            step: Time(std::time::Duration::from_secs(6)),
+            outstanding: None,
+            flash: None,
+        }
+    }
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// At a rate that grows until a server fails (OSDI'02 Sec. 4.3), whatever becomes of earlier
+    /// ones. Random clients at exponentially distributed intervals.
+    #[default]
+    Ramp,
+    /// The same at one rate.
+    Constant,
+    /// A new one whenever one is finished (ASPLOS'98 Sec. 3.1).
+    Closed,
+    /// When the trace says.
+    Recorded,
+}
+
+/// A flash crowd (OSDI'02 Sec. 4.3): some clients draw from a few hot documents instead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flash {
+    /// The part of the clients that are intensive requesters.
+    pub clients: Share,
+    /// How many hot documents there are.
+    pub urls: usize,
+    /// How large they are on average.
+    pub mean_size: Size,
+}
+
+impl Default for Flash {
+    fn default() -> Self {
+        Self { clients: Share(0.25), urls: 10, mean_size: Size(6000) }
+    }
+}
+
+/// The policy and its parameters, as in an edge's configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// One of levada-policy's `POLICIES`.
+    pub name: String,
+    /// Its parameters.
+    #[serde(flatten)]
+    pub parameters: BTreeMap<String, Scalar>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
+    }
+}
+
+/// The memory of a server, as in an edge's configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cache {
+    /// What it holds.
+    pub memory: Size,
+    /// One of levada-cache's `EVICTIONS`.
+    pub eviction: String,
+    /// The largest object that is kept; any that fits when not given.
+    pub max_object: Option<Size>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { memory: Size(32 << 20), eviction: "gds-packets".to_owned(), max_object: None }
+    }
+}
+
+/// How the network is simulated. The defaults are NS-2's of the time (specs of OSDI'02, 1.7 e).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkModel {
+    /// How finely.
+    pub fidelity: Fidelity,
+    /// TCP's segment, in bytes without headers.
+    pub segment: u32,
+    /// The window that a connection begins with, in segments.
+    pub initial_window: u32,
+    /// The largest window, in segments.
+    pub window: u32,
+}
+
+impl Default for NetworkModel {
+    fn default() -> Self {
+        Self { fidelity: Fidelity::Flow, segment: 536, initial_window: 1, window: 20 }
+    }
+}
+
+/// What is measured, and when a run ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Measure {
+    /// Ends after so much simulated time.
+    pub duration: Option<Time>,
+    /// Ends after so many requests.
+    pub requests: Option<u64>,
+    /// What happens before that time is not measured; a ramp is its own warm-up.
+    pub warm_up: Time,
+    /// Offered rates around which latencies are collected during a ramp.
+    pub latency_at: Vec<u32>,
+    /// Whether servers that overflow end the run, as the papers define capacity.
+    pub until_failure: bool,
+    /// How often replicas per object and other curves are sampled.
+    pub sample: Time,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            duration: None,
+            requests: None,
+            warm_up: Time(std::time::Duration::ZERO),
+            latency_at: Vec::new(),
+            until_failure: true,
+            sample: Time(std::time::Duration::from_secs(30)),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From what a scenario says to what a run needs.
+
+use std::sync::Arc;
+
+use levada_cache::eviction::{self, EVICTIONS};
+use levada_policy::{BuildError, Need, Surroundings, build, find};
+use levada_trace::Trace;
+
+use super::{Arrivals, Problems, Scenario};
+use crate::{
+    Library,
+    topology::{Role, Shape, TOPOLOGIES, Topology, find_topology},
+};
+
+/// A scenario in which nothing is wrong, with everything that its run needs.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) scenario: Scenario,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) trace: Arc<Trace>,
+}
+
+impl Prepared {
+    /// The scenario that it was made from.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Its places and links.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+}
+
+impl Scenario {
+    /// Holds the scenario against what there is, and gathers what its run needs from `library`.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its key and the remedy.
+    pub fn prepare(&self, library: &mut Library) -> Result<Prepared, Problems> {
+        let mut problems = Problems::default();
+        self.check_numbers(&mut problems);
+        self.check_policy(&mut problems);
+        let topology = self.topology(library, &mut problems);
+        let trace = match library.trace(&self.workload.trace, self.seed) {
+            Ok(trace) => trace,
+            Err(what) => {
+                problems.add("workload.trace", what);
+                Arc::default()
+            }
+        };
+        problems.add_if(
+            trace.requests().is_empty() && problems.0.is_empty(),
+            "workload.trace",
+            "there is no request in it",
+        );
+        problems.or(Prepared { scenario: self.clone(), topology: Arc::new(topology), trace })
+    }
+
+    fn check_numbers(&self, problems: &mut Problems) {
+        let (servers, workload, network) = (&self.servers, &self.workload, &self.network);
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        problems.add_if(servers.count == 0, "servers.count", "there must be a server at least");
+        problems.add_if(
+            servers.active == 0,
+            "servers.active",
+            "a server must serve one request at least",
+        );
+        problems.add_if(servers.disks == 0, "servers.disks", "a server needs a disk");
+        for (key, value) in [
+            ("servers.cpu", servers.cpu),
+            ("servers.disk", servers.disk),
+            ("topology.bandwidth", self.topology.bandwidth),
+        ] {
+            problems.add_if(
+                !positive(value),
+                key,
+                "it must be a number above 0; 1 is as in the papers",
+            );
+        }
+        problems.add_if(
+            servers.slow_bits_per_second == 0,
+            "servers.slow_bits_per_second",
+            "a link must carry something",
+        );
+        problems.add_if(
+            workload.clients == 0,
+            "workload.clients",
+            "there must be a client at least",
+        );
+        let by_rate = matches!(workload.arrivals, Arrivals::Ramp | Arrivals::Constant);
+        problems.add_if(
+            by_rate && !positive(workload.rate),
+            "workload.rate",
+            "it must be a number of requests per second above 0",
+        );
+        let ramp = workload.arrivals == Arrivals::Ramp;
+        problems.add_if(
+            ramp && !positive(workload.growth),
+            "workload.growth",
+            "a ramp must grow; the paper's grows by 0.01 per step",
+        );
+        problems.add_if(
+            ramp && workload.step.0.is_zero(),
+            "workload.step",
+            "a step of a ramp must last; the paper's lasts \"6s\"",
+        );
+        problems.add_if(
+            workload.outstanding == Some(0),
+            "workload.outstanding",
+            "one request at least must be outstanding",
+        );
+        if let Some(flash) = &workload.flash {
+            problems.add_if(
+                flash.urls == 0,
+                "workload.flash.urls",
+                "there must be a hot document at least",
+            );
+            problems.add_if(
+                flash.mean_size.0 == 0,
+                "workload.flash.mean_size",
+                "documents must have a size",
+            );
+        }
+        problems.add_if(
+            network.segment == 0,
+            "network.segment",
+            "a segment must carry a byte at least; usual are 536 and 1460",
+        );
+        problems.add_if(
+            network.initial_window == 0,
+            "network.initial_window",
+            "a connection begins with one segment at least",
+        );
+        problems.add_if(
+            network.window < network.initial_window,
+            "network.window",
+            "it must be at least `network.initial_window`",
+        );
+        problems.add_if(
+            self.measure.sample.0.is_zero(),
+            "measure.sample",
+            "it must be a time above 0, such as \"30s\"",
+        );
+        let ends = self.measure.duration.is_some() || self.measure.requests.is_some();
+        problems.add_if(
+            !ends && workload.arrivals == Arrivals::Constant,
+            "measure.duration",
+            "at a constant rate nothing else ends the run: give it or `measure.requests`",
+        );
+        if eviction::find_eviction(&self.cache.eviction).is_none() {
+            let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
+            problems.add(
+                "cache.eviction",
+                format!("there is no `{}`; there are {}", self.cache.eviction, known.join(", ")),
+            );
+        }
+    }
+
+    fn check_policy(&self, problems: &mut Problems) {
+        let given =
+            self.policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
+        match build(&self.policy.name, &given, &Surroundings::default()) {
+            Ok(_) => {}
+            Err(BuildError::UnknownPolicy(name)) => {
+                problems.add(
+                    "policy.name",
+                    format!("there is no policy `{name}`; `levada policies` lists them"),
+                );
+            }
+            Err(BuildError::Parameters(errors)) => {
+                for error in errors {
+                    problems.add(format!("policy.{}", error.name()), error.to_string());
+                }
+            }
+        }
+    }
+
+    /// What the policy needs beyond keys and local loads; nothing for an unknown one.
+    pub(crate) fn needs(&self, need: Need) -> bool {
+        find(&self.policy.name).is_some_and(|entry| entry.needs.contains(&need))
+    }
+
+    fn topology(&self, library: &mut Library, problems: &mut Problems) -> Topology {
+        let before = problems.0.len();
+        let topology = match &self.topology.file {
+            Some(path) => match library.text(path) {
+                Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+                Err(what) => Err(what),
+            },
+            None => self.listed_topology(),
+        };
+        let place = if self.topology.file.is_some() { "topology.file" } else { "topology.name" };
+        let topology: Topology = topology.unwrap_or_else(|what| {
+            problems.add(place, what);
+            Topology::default()
+        });
+        if problems.0.len() == before {
+            let servers = topology.places_of(Role::Server).count();
+            problems.add_if(
+                servers < self.servers.count,
+                "servers.count",
+                &format!("the topology has places for {servers} servers only"),
+            );
+        }
+        topology
+    }
+
+    fn listed_topology(&self) -> Result<Topology, String> {
+        let entry = find_topology(&self.topology.name).ok_or_else(|| {
+            let known: Vec<_> = TOPOLOGIES.iter().map(|entry| entry.name).collect();
+            format!("there is no topology `{}`; there are {}", self.topology.name, known.join(", "))
+        })?;
+        (entry.build)(&Shape {
+            servers: self.servers.count.max(1),
+            clients: self.workload.clients.max(1),
+            redirectors: self.topology.redirectors,
+            routers: self.topology.routers,
+            bandwidth: self.topology.bandwidth,
+            seed: self.seed,
+        })
+    }
+}

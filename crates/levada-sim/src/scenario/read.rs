@@ -1,0 +1,224 @@
+//! Reads scenarios from text, and changes single keys. Whatever is wrong is said at once.
+//!
+//! A scenario is held as a tree of values over the tree of the defaults: a key that the defaults do
+//! not have is unknown, and a key whose value does not fit by itself is wrong. So no error hides
+//! another.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::Scenario;
+
+/// One thing that is wrong with a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: a key such as `workload.clients`, or a line of the file.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Everything that is wrong with a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    pub(crate) fn add(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.0.push(Problem { place: place.into(), what: what.into() });
+    }
+
+    pub(crate) fn add_if(&mut self, wrong: bool, place: &str, what: &str) {
+        if wrong {
+            self.add(place, what);
+        }
+    }
+
+    pub(crate) fn or<T>(self, good: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(good) } else { Err(self) }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// With the line when it is no TOML; else with every unknown key and every value of the wrong
+    /// kind.
+    pub fn from_toml(text: &str) -> Result<Self, Problems> {
+        let given: Value = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            Problems(vec![Problem {
+                place: format!("line {line}"),
+                what: error.message().to_owned(),
+            }])
+        })?;
+        Self::default().changed_by(&leaves(&given))
+    }
+
+    /// The same with some keys changed: `("workload.clients", "100")`. A value is written as in a
+    /// file; one that cannot be read so is taken as text.
+    ///
+    /// # Errors
+    /// With every unknown key and every value of the wrong kind.
+    pub fn with(
+        &self,
+        changes: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+    ) -> Result<Self, Problems> {
+        let changes: Vec<_> = changes
+            .into_iter()
+            .map(|(key, value)| (key.as_ref().to_owned(), written(value.as_ref())))
+            .collect();
+        self.changed_by(&changes)
+    }
+
+    fn changed_by(&self, changes: &[(String, Value)]) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let tree = serde_json::to_value(self).expect("a scenario is data");
+        let mut changed = tree.clone();
+        for (key, value) in changes {
+            let mut alone = tree.clone();
+            if let Err(what) = put(&mut alone, key, value.clone(), false) {
+                problems.add(key, what);
+                continue;
+            }
+            match serde_json::from_value::<Self>(alone) {
+                // What fits alone fits here; the table may have begun empty.
+                Ok(_) => put(&mut changed, key, value.clone(), true).unwrap_or_default(),
+                Err(error) => problems.add(key, error.to_string()),
+            }
+        }
+        problems.or(())?;
+        serde_json::from_value(changed).map_err(|error| {
+            Problems(vec![Problem { place: "scenario".to_owned(), what: error.to_string() }])
+        })
+    }
+}
+
+/// Every value with its dotted key.
+fn leaves(tree: &Value) -> Vec<(String, Value)> {
+    let Value::Object(table) = tree else { return Vec::new() };
+    let mut found = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Object(inner) if !inner.is_empty() => found.extend(
+                leaves(value).into_iter().map(|(rest, leaf)| (format!("{key}.{rest}"), leaf)),
+            ),
+            _ => found.push((key.clone(), value.clone())),
+        }
+    }
+    found
+}
+
+/// A value as a file would write it, or a text.
+fn written(text: &str) -> Value {
+    toml::from_str::<Map<String, Value>>(&format!("value = {text}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::from(text))
+}
+
+/// Puts `value` at the dotted `key` of a scenario's tree. Keys must be there unless it is `open`.
+fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), String> {
+    let (mut at, mut rest) = (tree, key);
+    loop {
+        let (name, inner) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
+        // A table that is left out by default begins empty, and its own type knows its keys.
+        if at.is_null() {
+            *at = Value::Object(Map::new());
+            open = true;
+        }
+        let Value::Object(table) = at else {
+            return Err("this is a value, not a table".to_owned());
+        };
+        if !table.contains_key(name) && !open {
+            return Err(unknown(name, table));
+        }
+        let next = table.entry(name).or_insert(Value::Null);
+        let Some(inner) = inner else {
+            *next = value;
+            return Ok(());
+        };
+        // A policy's parameters are its own declaration's business.
+        open = open || (name == "policy" && next.is_object());
+        (at, rest) = (next, inner);
+    }
+}
+
+fn unknown(name: &str, table: &Map<String, Value>) -> String {
+    let near = table
+        .keys()
+        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+    match near.filter(|near| strsim::jaro_winkler(near, name) > 0.8) {
+        Some(near) => format!("there is no such key; did you mean `{near}`?"),
+        None => {
+            let known: Vec<_> = table.keys().map(String::as_str).collect();
+            format!("there is no such key; there are {}", known.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arrivals, Scalar};
+
+    #[test]
+    fn a_file_gives_what_differs() {
+        let text = "seed = 7\n[servers]\ncount = 16\n[workload]\narrivals = \"closed\"\n\
+                    [workload.flash]\nurls = 1\n[policy]\nname = \"cdr\"\nbusy = 200\n";
+        let scenario = Scenario::from_toml(text).unwrap();
+        assert_eq!((scenario.seed, scenario.servers.count, scenario.servers.active), (7, 16, 512));
+        assert_eq!(scenario.workload.arrivals, Arrivals::Closed);
+        assert_eq!(scenario.workload.flash.unwrap().urls, 1);
+        assert_eq!(scenario.policy.parameters["busy"], Scalar::Integer(200));
+    }
+
+    #[test]
+    fn every_error_is_said_at_once() {
+        let text = "[servers]\ncount = -1\nactiv = 5\n[cache]\nmemory = \"5 furlongs\"\n[measures]\na = 1\n";
+        let Problems(problems) = Scenario::from_toml(text).unwrap_err();
+        let places: Vec<_> = problems.iter().map(|p| p.place.as_str()).collect();
+        assert_eq!(places, ["cache.memory", "measures.a", "servers.activ", "servers.count"]);
+        assert!(problems[2].what.contains("did you mean `active`"), "{}", problems[2]);
+        assert!(problems[0].what.contains("64MiB"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_toml_is_named() {
+        let Problems(problems) = Scenario::from_toml("seed = 1\ncount =\n").unwrap_err();
+        assert_eq!(problems[0].place, "line 2");
+    }
+
+    #[test]
+    fn single_keys_are_changed() {
+        let scenario = Scenario::default()
+            .with([
+                ("policy.name", "lr-hrw"),
+                ("policy.replicas", "5"),
+                ("workload.flash.urls", "3"),
+            ])
+            .unwrap();
+        assert_eq!(scenario.policy.name, "lr-hrw");
+        assert_eq!(scenario.policy.parameters["replicas"], Scalar::Integer(5));
+        assert_eq!(scenario.workload.flash.as_ref().unwrap().urls, 3);
+        let Problems(problems) = scenario.with([("seed", "x"), ("a.b", "1")]).unwrap_err();
+        assert_eq!(problems.len(), 2);
+    }
+
+    #[test]
+    fn a_scenario_survives_writing() {
+        let scenario = Scenario::default().with([("workload.flash.urls", "3")]).unwrap();
+        let json = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
+        let toml = toml::to_string(&scenario).unwrap();
+        assert_eq!(Scenario::from_toml(&toml).unwrap(), scenario);
+    }
+}

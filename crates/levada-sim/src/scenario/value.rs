@@ -1,0 +1,104 @@
+//! Values that a scenario writes as people do.
+
+use std::time::Duration;
+
+use levada_policy::Value;
+use levada_types::{ByteSize, format_duration, parse_duration};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A duration, written as in `"6s"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time(pub Duration);
+
+/// An amount of bytes, written as in `"32MiB"` or as a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// A part of one, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share(pub f64);
+
+/// The value of a policy's parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// On or off.
+    Switch(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// A word or a duration.
+    Text(String),
+}
+
+impl From<&Scalar> for Value {
+    fn from(scalar: &Scalar) -> Self {
+        match scalar {
+            Scalar::Switch(value) => Self::Switch(*value),
+            Scalar::Integer(value) => Self::Integer(*value),
+            Scalar::Number(value) => Self::Number(*value),
+            Scalar::Text(value) => Self::Text(value.clone()),
+        }
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_duration(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_duration(&text).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = ByteSize(self.0).to_string();
+        // The text rounds what is no whole number of units.
+        if text.parse() == Ok(ByteSize(self.0)) {
+            serializer.serialize_str(&text)
+        } else {
+            serializer.serialize_str(&self.0.to_string())
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Bytes(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer) {
+            Ok(Written::Bytes(bytes)) => Ok(Self(bytes)),
+            Ok(Written::Text(text)) => {
+                text.parse().map(|ByteSize(bytes)| Self(bytes)).map_err(de::Error::custom)
+            }
+            Err(_) => Err(de::Error::custom("a size is a number of bytes or such as \"64MiB\"")),
+        }
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let share = f64::deserialize(deserializer)?;
+        if (0.0..=1.0).contains(&share) {
+            Ok(Self(share))
+        } else {
+            Err(de::Error::custom("a share is a number from 0 to 1"))
+        }
+    }
+}
