@@ -135,6 +135,34 @@ impl Metric {
         }
     }
 
+    /// As a column is headed.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Sustained => "sustained",
+            Self::Throughput => "throughput",
+            Self::Requests => "requests",
+            Self::LatencyMean => "mean",
+            Self::LatencyP50 => "median",
+            Self::LatencyP90 => "90th percentile",
+            Self::LatencyP99 => "99th percentile",
+            Self::LatencySd => "standard deviation",
+            Self::HitRatio => "hits",
+            Self::MissRatio => "misses",
+            Self::CpuUtilisation => "CPU",
+            Self::CpuUtilisationSd => "CPU, deviation",
+            Self::DiskUtilisation => "disk",
+            Self::DiskUtilisationSd => "disk, deviation",
+            Self::Idle => "idle",
+            Self::Imbalance => "busiest / mean",
+            Self::LinkPeak => "busiest link",
+            Self::Replicas => "replicas",
+            Self::Moved => "moved",
+            Self::Duration => "simulated",
+            Self::Events => "events",
+        }
+    }
+
     /// What it counts in.
     pub const fn unit(self) -> Unit {
         match self {

@@ -1,0 +1,219 @@
+//! A table with what was run for it: what every form of output is made from.
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    Plot, Table,
+    claim::Numbers,
+    table::{Case, Row},
+};
+use crate::{Metric, Outcome, Reading};
+
+/// A table, filled in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// See [`Table::id`].
+    pub id: String,
+    /// See [`Table::title`].
+    pub title: String,
+    /// See [`Table::source`].
+    pub source: String,
+    /// See [`Table::note`].
+    pub note: String,
+    /// What the cells of each column are.
+    pub columns: Vec<ReportColumn>,
+    /// The rows.
+    pub rows: Vec<ReportRow>,
+    /// What the paper says about them.
+    pub claims: Vec<Judged>,
+    /// How to draw it.
+    pub plot: Plot,
+}
+
+/// What a column holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportColumn {
+    /// The number that is read.
+    #[serde(serialize_with = "by_name")]
+    pub metric: Metric,
+    /// How far ours may be from the paper's, as a part of the paper's.
+    pub tolerance: Option<f64>,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportRow {
+    /// See [`Row::key`].
+    pub key: String,
+    /// See [`Row::series`].
+    pub series: String,
+    /// See [`Row::x`].
+    pub x: Option<f64>,
+    /// See [`Row::label`].
+    pub label: String,
+    /// See [`Row::at`].
+    pub at: Option<u32>,
+    /// See [`Row::beyond`].
+    pub beyond: bool,
+    /// Whether it was run.
+    pub done: bool,
+    /// One for each column.
+    pub cells: Vec<Cell>,
+    /// Where latencies are drawn: seconds, and the part of the requests that took no longer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<(f64, f64)>,
+}
+
+/// Our number and the paper's.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cell {
+    /// Ours; none when the run does not have it, as the latency at a rate that was never reached.
+    pub ours: Option<f64>,
+    /// The paper's.
+    pub paper: Option<f64>,
+    /// Ours against the paper's, as a part of it: 0.1 is a tenth more.
+    pub difference: Option<f64>,
+    /// Whether that is within the tolerance.
+    pub verdict: Verdict,
+}
+
+/// A claim and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// What is claimed.
+    pub claim: String,
+    /// What the paper has.
+    pub paper: String,
+    /// What we have.
+    pub ours: Option<String>,
+    /// Whether it holds.
+    pub verdict: Verdict,
+}
+
+/// Whether a number or a claim came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As published, within the tolerance.
+    Pass,
+    /// Not so.
+    Fail,
+    /// There is nothing to hold it against.
+    Reported,
+    /// It was not run, or the run does not have it.
+    Missing,
+}
+
+impl Verdict {
+    /// Of a test that could be made, or not.
+    pub(super) fn of(holds: Option<bool>) -> Self {
+        match holds {
+            Some(true) => Self::Pass,
+            Some(false) => Self::Fail,
+            None => Self::Missing,
+        }
+    }
+}
+
+impl Report {
+    /// Fills in `table` with what `outcome` has of its cases.
+    pub fn new<'o>(table: &Table, outcome: &dyn Fn(&Case) -> Option<&'o Outcome>) -> Self {
+        let rows = table.rows.iter().map(|row| fill_in(row, table, outcome(&row.case)));
+        let mut report = Self {
+            id: table.id.clone(),
+            title: table.title.clone(),
+            source: table.source.clone(),
+            note: table.note.clone(),
+            columns: table
+                .columns
+                .iter()
+                .map(|c| ReportColumn { metric: c.metric, tolerance: c.tolerance })
+                .collect(),
+            rows: rows.collect(),
+            claims: Vec::new(),
+            plot: table.plot.clone(),
+        };
+        report.claims = table.claims.iter().map(|claim| claim.judge(&report)).collect();
+        report
+    }
+
+    /// All verdicts, of cells and of claims.
+    pub fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        let cells = self.rows.iter().flat_map(|row| row.cells.iter().map(|cell| cell.verdict));
+        cells.chain(self.claims.iter().map(|claim| claim.verdict))
+    }
+}
+
+impl Numbers for Report {
+    fn row(&self, key: &str, column: usize) -> Option<f64> {
+        self.rows.iter().find(|row| row.key == key)?.cells.get(column)?.ours
+    }
+
+    fn series(&self, series: &str, column: usize) -> Option<Vec<(f64, f64)>> {
+        let rows = self.rows.iter().filter(|row| row.series == series);
+        let point = |row: &ReportRow| Some((row.x?, row.cells.get(column)?.ours?));
+        let mut points: Vec<_> = rows.map(point).collect::<Option<_>>()?;
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Some(points)
+    }
+}
+
+fn fill_in(row: &Row, table: &Table, outcome: Option<&Outcome>) -> ReportRow {
+    let cell = |(column, paper): (&super::Column, &Option<f64>)| {
+        let ours = outcome
+            .and_then(|outcome| outcome.reading(Reading { metric: column.metric, rate: row.at }));
+        Cell::new(ours, *paper, column.tolerance)
+    };
+    let drawn = table.plot == Plot::Latencies;
+    ReportRow {
+        key: row.key.clone(),
+        series: row.series.clone(),
+        x: row.x,
+        label: row.label.clone(),
+        at: row.at,
+        beyond: row.beyond,
+        done: outcome.is_some(),
+        cells: table.columns.iter().zip(&row.paper).map(cell).collect(),
+        latencies: outcome.filter(|_| drawn).map_or_else(Vec::new, |o| latencies(o, row.at)),
+    }
+}
+
+/// The distribution of latencies that the run has for the rate, or for all of it.
+fn latencies(outcome: &Outcome, at: Option<u32>) -> Vec<(f64, f64)> {
+    let name = at.map_or_else(|| "latency_cdf".to_owned(), |rate| format!("latency_cdf@{rate}"));
+    let found = outcome.series.iter().find(|series| series.name == name);
+    found.map_or_else(Vec::new, |series| series.points.clone())
+}
+
+fn by_name<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(metric.as_str())
+}
+
+impl Cell {
+    fn new(ours: Option<f64>, paper: Option<f64>, tolerance: Option<f64>) -> Self {
+        let difference = ours.zip(paper).filter(|(_, p)| *p > 0.0).map(|(o, p)| o / p - 1.0);
+        let verdict = match (paper, tolerance) {
+            (Some(_), Some(tolerance)) => {
+                Verdict::of(difference.map(|difference| difference.abs() <= tolerance))
+            }
+            _ if ours.is_none() => Verdict::Missing,
+            _ => Verdict::Reported,
+        };
+        Self { ours, paper, difference, verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_judged_where_there_is_a_tolerance() {
+        let verdict = |ours, paper, tolerance| Cell::new(ours, paper, tolerance).verdict;
+        assert_eq!(verdict(Some(120.0), Some(100.0), Some(0.25)), Verdict::Pass);
+        assert_eq!(verdict(Some(130.0), Some(100.0), Some(0.25)), Verdict::Fail);
+        assert_eq!(verdict(Some(130.0), Some(100.0), None), Verdict::Reported);
+        assert_eq!(verdict(Some(130.0), None, Some(0.25)), Verdict::Reported);
+        assert_eq!(verdict(None, Some(100.0), Some(0.25)), Verdict::Missing);
+    }
+}
