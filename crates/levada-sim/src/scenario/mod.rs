@@ -44,29 +44,20 @@ pub struct Scenario {
 
 /// Which network connects clients and servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct TopologyChoice {
     /// One of [`TOPOLOGIES`](crate::topology::TOPOLOGIES).
     pub name: String,
     /// A file instead, JSON or GraphML; its places say who is a client and who a server.
     pub file: Option<String>,
-    /// Routers with clients behind them, each a redirector; as the topology has them when not given.
-    pub redirectors: Option<usize>,
-    /// Routers in all, for topologies that can have any number.
-    pub routers: Option<usize>,
-    /// What the bandwidth of links between routers is multiplied by.
-    pub bandwidth: f64,
+    /// The parameters of a listed one, such as `redirectors`.
+    #[serde(flatten)]
+    pub parameters: BTreeMap<String, Scalar>,
 }
 
 impl Default for TopologyChoice {
     fn default() -> Self {
-        Self {
-            name: "nsfnet_t3".to_owned(),
-            file: None,
-            redirectors: None,
-            routers: None,
-            bandwidth: 1.0,
-        }
+        Self { name: "nsfnet_t3".to_owned(), file: None, parameters: BTreeMap::new() }
     }
 }
 

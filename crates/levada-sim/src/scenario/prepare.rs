@@ -9,7 +9,7 @@ use levada_trace::Trace;
 use super::{Arrivals, Problems, Scenario};
 use crate::{
     Library,
-    topology::{Role, Shape, TOPOLOGIES, Topology, find_topology},
+    topology::{self, MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology},
 };
 
 /// A scenario in which nothing is wrong, with everything that its run needs.
@@ -17,6 +17,7 @@ use crate::{
 pub struct Prepared {
     pub(crate) scenario: Scenario,
     pub(crate) topology: Arc<Topology>,
+    pub(crate) routes: Arc<Routes>,
     pub(crate) trace: Arc<Trace>,
 }
 
@@ -41,7 +42,7 @@ impl Scenario {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
         self.check_policy(&mut problems);
-        let topology = self.topology(library, &mut problems);
+        let (topology, routes) = self.topology(library, &mut problems);
         let trace = match library.trace(&self.workload.trace, self.seed) {
             Ok(trace) => trace,
             Err(what) => {
@@ -54,7 +55,12 @@ impl Scenario {
             "workload.trace",
             "there is no request in it",
         );
-        problems.or(Prepared { scenario: self.clone(), topology: Arc::new(topology), trace })
+        problems.or(Prepared {
+            scenario: self.clone(),
+            topology: Arc::new(topology),
+            routes: Arc::new(routes),
+            trace,
+        })
     }
 
     fn check_numbers(&self, problems: &mut Problems) {
@@ -67,11 +73,7 @@ impl Scenario {
             "a server must serve one request at least",
         );
         problems.add_if(servers.disks == 0, "servers.disks", "a server needs a disk");
-        for (key, value) in [
-            ("servers.cpu", servers.cpu),
-            ("servers.disk", servers.disk),
-            ("topology.bandwidth", self.topology.bandwidth),
-        ] {
+        for (key, value) in [("servers.cpu", servers.cpu), ("servers.disk", servers.disk)] {
             problems.add_if(
                 !positive(value),
                 key,
@@ -181,20 +183,13 @@ impl Scenario {
         find(&self.policy.name).is_some_and(|entry| entry.needs.contains(&need))
     }
 
-    fn topology(&self, library: &mut Library, problems: &mut Problems) -> Topology {
+    fn topology(&self, library: &mut Library, problems: &mut Problems) -> (Topology, Routes) {
         let before = problems.0.len();
-        let topology = match &self.topology.file {
-            Some(path) => match library.text(path) {
-                Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
-                Err(what) => Err(what),
-            },
-            None => self.listed_topology(),
+        let found = match &self.topology.file {
+            Some(path) => self.topology_from_file(path, library, problems),
+            None => self.listed_topology(problems),
         };
-        let place = if self.topology.file.is_some() { "topology.file" } else { "topology.name" };
-        let topology: Topology = topology.unwrap_or_else(|what| {
-            problems.add(place, what);
-            Topology::default()
-        });
+        let (topology, routes) = found.unwrap_or_default();
         if problems.0.len() == before {
             let servers = topology.places_of(Role::Server).count();
             problems.add_if(
@@ -203,21 +198,68 @@ impl Scenario {
                 &format!("the topology has places for {servers} servers only"),
             );
         }
-        topology
+        (topology, routes)
     }
 
-    fn listed_topology(&self) -> Result<Topology, String> {
-        let entry = find_topology(&self.topology.name).ok_or_else(|| {
-            let known: Vec<_> = TOPOLOGIES.iter().map(|entry| entry.name).collect();
-            format!("there is no topology `{}`; there are {}", self.topology.name, known.join(", "))
-        })?;
-        (entry.build)(&Shape {
-            servers: self.servers.count.max(1),
-            clients: self.workload.clients.max(1),
-            redirectors: self.topology.redirectors,
-            routers: self.topology.routers,
-            bandwidth: self.topology.bandwidth,
+    fn topology_from_file(
+        &self,
+        path: &str,
+        library: &mut Library,
+        problems: &mut Problems,
+    ) -> Option<(Topology, Routes)> {
+        for name in self.topology.parameters.keys() {
+            let what = "a file has no parameters: leave it out, or name a listed topology";
+            problems.add(format!("topology.{name}"), what);
+        }
+        let text = match library.text(path) {
+            Ok(text) => text,
+            Err(what) => {
+                problems.add("topology.file", what);
+                return None;
+            }
+        };
+        // GraphML is XML, whose first character is never one that JSON begins with.
+        let xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
+        let read = if xml { topology::from_graphml(&text) } else { topology::from_json(&text) };
+        let note = |error: topology::FileError| {
+            problems.add("topology.file", format!("{path}: {error}"));
+        };
+        read.map_err(|errors| errors.into_iter().for_each(note)).ok()
+    }
+
+    fn listed_topology(&self, problems: &mut Problems) -> Option<(Topology, Routes)> {
+        let (servers, clients) = (self.servers.count, self.workload.clients);
+        problems.add_if(
+            servers > MAX_SERVERS,
+            "servers.count",
+            &format!("listed topologies have at most {MAX_SERVERS} servers"),
+        );
+        problems.add_if(
+            clients > MAX_CLIENTS,
+            "workload.clients",
+            &format!("listed topologies have at most {MAX_CLIENTS} clients"),
+        );
+        let shape = Shape {
+            servers: servers.clamp(1, MAX_SERVERS),
+            slow: self.servers.slow.0,
+            slow_bits_per_second: self.servers.slow_bits_per_second.max(1),
+            clients: clients.clamp(1, MAX_CLIENTS),
             seed: self.seed,
-        })
+        };
+        let given = self.topology.parameters.iter();
+        let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
+        match topology::build(&self.topology.name, &given, &shape) {
+            Ok(built) => {
+                let routes = built.routes();
+                let routes = routes.map_err(|error| problems.add("topology", error.to_string()));
+                Some((built, routes.ok()?))
+            }
+            Err(errors) => {
+                for error in errors {
+                    problems.add(format!("topology.{}", error.name()), error.to_string());
+                }
+                None
+            }
+        }
     }
 }

@@ -146,8 +146,8 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
             *next = value;
             return Ok(());
         };
-        // A policy's parameters are its own declaration's business.
-        open = open || (name == "policy" && next.is_object());
+        // Parameters of policies and topologies are their own declarations' business.
+        open = open || (matches!(name, "policy" | "topology") && next.is_object());
         (at, rest) = (next, inner);
     }
 }
