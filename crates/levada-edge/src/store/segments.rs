@@ -1,34 +1,91 @@
 //! A stored body: segments of its own.
+//!
+//! Whole segments come from buffers that are used again. What a body was in goes back when its last
+//! reader lets go of it, so that bodies that come and go cost no fresh pages of the system.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 /// Segments of a stored body. Bodies of all sizes are then made of the same few kinds of allocations:
 /// with segments of 256 KiB a full tier of mixed objects took half as much again from the system.
-const SEGMENT: usize = 64 << 10;
+pub(super) const SEGMENT: usize = 64 << 10;
+
+/// Buffers that wait to be used again, at most.
+const SPARE: usize = 32;
+
+/// All buffers are alike, so that one list does for all nodes of a process.
+static SPARES: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
+
+/// A segment that is being filled.
+pub(super) struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    /// The next segment of a body of which so much is left. What is in it is anything.
+    pub(super) fn of(left: usize) -> Self {
+        let spare = if left >= SEGMENT { SPARES.lock().pop() } else { None };
+        Self(spare.unwrap_or_else(|| vec![0; left.min(SEGMENT)].into_boxed_slice()))
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    /// Its first `len` bytes, to be shared from now on. They take no more room than they are.
+    pub(super) fn share(mut self, len: usize) -> Bytes {
+        match self.0.len() {
+            all if len < all => Bytes::copy_from_slice(&self.0[..len]),
+            SEGMENT => Bytes::from_owner(self),
+            _ => Bytes::from(std::mem::take(&mut self.0)),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.0.len() == SEGMENT {
+            let mut spares = SPARES.lock();
+            if spares.len() < SPARE {
+                spares.push(std::mem::take(&mut self.0));
+            }
+        }
+    }
+}
 
 /// Copies the pieces of a body of about `len` bytes together: pieces as they came from the network
 /// hold on to much larger read buffers.
 pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Box<[Bytes]> {
     let mut left = usize::try_from(len).unwrap_or(usize::MAX);
     let mut body = Vec::new();
-    let mut segment = Vec::with_capacity(left.min(SEGMENT));
+    let (mut segment, mut filled) = (Buffer::of(left), 0);
     for piece in pieces {
         let mut piece: &[u8] = piece;
         while !piece.is_empty() {
-            let (now, later) = piece.split_at(piece.len().min(SEGMENT - segment.len()));
-            segment.extend_from_slice(now);
+            let room = &mut segment.bytes()[filled..];
+            let (now, later) = piece.split_at(piece.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            filled += now.len();
             piece = later;
-            if segment.len() == SEGMENT {
-                left = left.saturating_sub(SEGMENT);
-                let full = std::mem::replace(&mut segment, Vec::with_capacity(left.min(SEGMENT)));
-                body.push(Bytes::from(full));
+            if filled == segment.bytes().len() && !piece.is_empty() {
+                left = left.saturating_sub(filled);
+                // There may be more than was said.
+                let next = Buffer::of(if left == 0 { SEGMENT } else { left });
+                body.extend(shared(std::mem::replace(&mut segment, next), filled));
+                filled = 0;
             }
         }
     }
-    if !segment.is_empty() {
-        body.push(Bytes::from(segment.into_boxed_slice()));
-    }
+    body.extend(shared(segment, filled));
     body.into()
+}
+
+fn shared(segment: Buffer, filled: usize) -> Option<Bytes> {
+    (filled > 0).then(|| segment.share(filled))
 }
 
 /// What is at a position of a body, up to the end of a segment.

@@ -13,13 +13,17 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use levada_types::Key;
 
-use super::record::{self, Damage, HEADER, Header, MAX_BODY, MAX_HEAD, Record};
+use super::{
+    at_once,
+    record::{self, HEADER, Header, ReadError, Record},
+};
 
 /// How many directories share the records.
 pub(super) const FANOUT: u16 = 1024;
@@ -29,15 +33,6 @@ pub(super) const WRITING: &str = "writing";
 const HEAD_READ: usize = 4096;
 /// Pieces up to here are put together before they are written.
 const TOGETHER: usize = 64 << 10;
-
-/// Why a record could not be read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Damaged(#[from] Damage),
-}
 
 pub(super) struct Files {
     root: PathBuf,
@@ -100,15 +95,15 @@ impl Files {
 
     /// The record of `key`, whole.
     pub(super) fn read(&self, key: Key) -> Result<Record, ReadError> {
-        let mut file = File::open(self.path(key))?;
+        let file = File::open(self.path(key))?;
         let length = file.metadata()?.len();
-        if length > (HEADER + MAX_HEAD + MAX_BODY) as u64 {
-            return Err(Damage::Length.into());
-        }
-        // Reserved exactly: one read brings all, one more finds the end.
-        let mut bytes = Vec::with_capacity(length as usize);
-        file.read_to_end(&mut bytes)?;
-        Ok(record::parse(&Bytes::from(bytes), key)?)
+        record::read(length, key, &mut |bytes, at| file.read_at(bytes, at))
+    }
+
+    /// The record of `key`, if it is short enough and all of it is in the system's memory: nothing is
+    /// waited for.
+    pub(super) fn read_at_once(&self, key: Key) -> Result<Record, ReadError> {
+        at_once::read(&self.path(key), key)
     }
 
     /// The head of the record of `key`. Its body has the length that it should have; more is not known.

@@ -15,9 +15,13 @@
 //! Numbers are little-endian. Whatever happens to the bytes, reading them gives the record as it was
 //! written or says what is wrong: every byte is under a checksum, or is one, or is compared.
 
+use std::io;
+
 use bytes::{Bytes, BytesMut};
 use levada_types::{Key, hash64};
 use xxhash_rust::xxh3::Xxh3;
+
+use crate::store::segments::Buffer;
 
 /// A record read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +36,8 @@ pub struct Record {
 pub(super) const MAX_HEAD: usize = 1 << 20;
 /// The longest body.
 pub(super) const MAX_BODY: usize = 64 << 20;
-/// The longest segment of a body read back.
-const SEGMENT: usize = 256 << 10;
+/// What is read first: usually all that stands before the body, or the whole of a short record.
+const FRONT: usize = 4096;
 
 const MARK: &[u8; 6] = b"levada";
 const FORMAT: u16 = 1;
@@ -116,17 +120,80 @@ pub(super) fn check_front(bytes: &[u8], key: Key, total: u64) -> Result<Header, 
     Ok(header)
 }
 
-/// The record of `key` that `bytes` are, whole and undamaged. It shares their memory.
-pub(super) fn parse(bytes: &Bytes, key: Key) -> Result<Record, Damage> {
-    let header = check_front(bytes, key, bytes.len() as u64)?;
-    let body = bytes.slice(header.front()..);
-    if hash64(&body) != header.body_checksum {
-        return Err(Damage::Body);
+/// Why a record could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+}
+
+/// The bytes of a file from a position on, as many as there are or fit.
+pub(super) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>;
+
+/// The record of `key` in a file of `total` bytes, whole and undamaged.
+///
+/// The body is read segment by segment, and each is hashed while the processor still has it at hand.
+pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, ReadError> {
+    if total > (HEADER + MAX_HEAD + MAX_BODY) as u64 {
+        return Err(Damage::Length.into());
     }
-    let segments = (0..body.len()).step_by(SEGMENT);
-    Ok(Record {
-        head: bytes.slice(HEADER..header.front()),
-        body: segments.map(|at| body.slice(at..body.len().min(at + SEGMENT))).collect(),
+    let mut front = vec![0; FRONT.min(total as usize)];
+    fill(&mut front, 0, read_at)?;
+    let read = front.len();
+    front.resize(Header::read(&front)?.0.front().max(read), 0);
+    fill(&mut front[read..], read as u64, read_at)?;
+    let header = check_front(&front, key, total)?;
+    let mut body = Vec::new();
+    let mut checksum = Xxh3::new();
+    let mut at = header.front();
+    while at < total as usize {
+        let mut segment = Buffer::of(total as usize - at);
+        let bytes = segment.bytes();
+        match front.get(at..at + bytes.len()) {
+            Some(there) => bytes.copy_from_slice(there),
+            None => fill(bytes, at as u64, read_at)?,
+        }
+        checksum.update(bytes);
+        let len = bytes.len();
+        body.push(segment.share(len));
+        at += len;
+    }
+    if checksum.digest() != header.body_checksum {
+        return Err(Damage::Body.into());
+    }
+    let head = Bytes::from(front).slice(HEADER..header.front());
+    Ok(Record { head, body: body.into() })
+}
+
+/// Fills `bytes` with what is at a position; a file that ends before it has been cut.
+pub(super) fn fill(
+    mut bytes: &mut [u8],
+    mut at: u64,
+    read_at: ReadAt<'_>,
+) -> Result<(), ReadError> {
+    while !bytes.is_empty() {
+        match read_at(bytes, at) {
+            Ok(0) => return Err(Damage::Length.into()),
+            Ok(read) => {
+                bytes = &mut bytes[read..];
+                at += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The record of `key` that `bytes` are, whole and undamaged.
+pub(super) fn parse(bytes: &[u8], key: Key) -> Result<Record, ReadError> {
+    read(bytes.len() as u64, key, &mut |into, at| {
+        let there = &bytes[at as usize..];
+        let len = into.len().min(there.len());
+        into[..len].copy_from_slice(&there[..len]);
+        Ok(len)
     })
 }
 
@@ -162,6 +229,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::store::segments::SEGMENT;
+
     use super::*;
 
     fn written(key: u64, head: &[u8], body: &[u8]) -> Vec<u8> {
@@ -172,12 +241,18 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<Record, Damage> {
-        parse(&Bytes::copy_from_slice(bytes), Key(7))
+        parse(bytes, Key(7)).map_err(|error| match error {
+            ReadError::Damaged(damage) => damage,
+            ReadError::Io(error) => panic!("{error}"),
+        })
     }
 
     #[test]
     fn records_come_back_whatever_their_size() {
-        for size in [0, 1, 99, 100, 4096, SEGMENT - 1, SEGMENT, SEGMENT + 1, 1 << 20] {
+        let front = FRONT - HEADER - 4;
+        for size in
+            [0, 1, 99, front - 1, front, front + 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 1 << 20]
+        {
             let body: Vec<u8> = (0..size).map(|n| (n * 7) as u8).collect();
             let record = read(&written(7, b"head", &body)).unwrap();
             assert_eq!(record.head, b"head"[..]);
@@ -222,5 +297,27 @@ mod tests {
     #[test]
     fn record_of_another_key_is_refused() {
         assert_eq!(read(&written(8, b"head", b"body")), Err(Damage::Key));
+    }
+
+    #[test]
+    fn head_longer_than_what_is_read_first_comes_back() {
+        let head = vec![b'h'; 3 * FRONT];
+        let record = read(&written(7, &head, b"body")).unwrap();
+        assert_eq!((&record.head[..], &record.body.concat()[..]), (&head[..], &b"body"[..]));
+    }
+
+    #[test]
+    fn file_that_is_cut_while_it_is_read_is_damaged() {
+        let bytes = written(7, b"head", &[1; 100_000]);
+        for cut in [10, FRONT, FRONT + 1, 70_000] {
+            let read = super::read(bytes.len() as u64, Key(7), &mut |into, at| {
+                let there = bytes[..cut].get(at as usize..).unwrap_or_default();
+                // In pieces, as a signal would have it.
+                let len = into.len().min(there.len()).min(5000);
+                into[..len].copy_from_slice(&there[..len]);
+                Ok(len)
+            });
+            assert!(matches!(read, Err(ReadError::Damaged(Damage::Length))), "{cut}");
+        }
     }
 }

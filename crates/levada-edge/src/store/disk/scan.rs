@@ -11,8 +11,9 @@ use std::{
 use levada_types::Key;
 
 use super::{
-    files::{ReadError, WRITING, key_of, remove},
+    files::{WRITING, key_of, remove},
     index::{Entry, PAGE, pages},
+    record::ReadError,
     snapshot,
     writer::Writer,
 };

@@ -11,10 +11,10 @@ use levada_types::Key;
 
 use super::{
     Closing, Shared,
-    files::{FANOUT, ReadError, part_of, remove},
+    files::{FANOUT, part_of, remove},
     index::{Entry, PAGE, pages},
     queue::{Ticket, Work},
-    record::{HEADER, length},
+    record::{HEADER, ReadError, length},
     scan, snapshot, unix_time,
 };
 
