@@ -18,6 +18,7 @@
 // Until the world uses all of the seams.
 #![allow(dead_code)]
 
+pub mod cap;
 mod kernel;
 mod library;
 mod network;

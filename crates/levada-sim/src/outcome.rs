@@ -49,6 +49,21 @@ pub enum Metric {
     Replicas,
     /// Of the picks, those that go elsewhere than the pick for the same object before.
     Moved,
+    /// Pages of which the latency is measured (WWW10 Sec. 4.3).
+    Pages,
+    /// Of these, those that were not finished when the run ended; they count with the time until
+    /// then.
+    Unfinished,
+    /// Pages that take 1 s at most.
+    Within1s,
+    /// Pages that take 2.5 s at most.
+    Within2s5,
+    /// Pages that take 5 s at most.
+    Within5s,
+    /// The part of the time in which the back-end database's disk worked, mean over the servers.
+    DatabaseUtilisation,
+    /// The same for the network card.
+    NicUtilisation,
     /// Simulated time.
     Duration,
     /// Events of the kernel.
@@ -77,6 +92,13 @@ pub const METRICS: &[Metric] = &[
     Metric::LinkPeak,
     Metric::Replicas,
     Metric::Moved,
+    Metric::Pages,
+    Metric::Unfinished,
+    Metric::Within1s,
+    Metric::Within2s5,
+    Metric::Within5s,
+    Metric::DatabaseUtilisation,
+    Metric::NicUtilisation,
     Metric::Duration,
     Metric::Events,
 ];
@@ -130,6 +152,13 @@ impl Metric {
             Self::LinkPeak => "link_peak",
             Self::Replicas => "replicas",
             Self::Moved => "moved",
+            Self::Pages => "pages",
+            Self::Unfinished => "unfinished",
+            Self::Within1s => "within_1s",
+            Self::Within2s5 => "within_2.5s",
+            Self::Within5s => "within_5s",
+            Self::DatabaseUtilisation => "database",
+            Self::NicUtilisation => "nic",
             Self::Duration => "duration",
             Self::Events => "events",
         }
@@ -158,6 +187,13 @@ impl Metric {
             Self::LinkPeak => "busiest link",
             Self::Replicas => "replicas",
             Self::Moved => "moved",
+            Self::Pages => "pages",
+            Self::Unfinished => "unfinished",
+            Self::Within1s => "within 1 s",
+            Self::Within2s5 => "within 2.5 s",
+            Self::Within5s => "within 5 s",
+            Self::DatabaseUtilisation => "database",
+            Self::NicUtilisation => "network card",
             Self::Duration => "simulated",
             Self::Events => "events",
         }
@@ -181,8 +217,16 @@ impl Metric {
             | Self::DiskUtilisationSd
             | Self::Idle
             | Self::LinkPeak
-            | Self::Moved => Unit::Part,
-            Self::Requests | Self::Imbalance | Self::Replicas | Self::Events => Unit::Count,
+            | Self::Moved
+            | Self::Unfinished
+            | Self::Within1s
+            | Self::Within2s5
+            | Self::Within5s
+            | Self::DatabaseUtilisation
+            | Self::NicUtilisation => Unit::Part,
+            Self::Requests | Self::Pages | Self::Imbalance | Self::Replicas | Self::Events => {
+                Unit::Count
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use levada_types::Timestamp;
 
-use crate::{Outcome, Prepared};
+use crate::{Outcome, Prepared, cap};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -24,6 +24,9 @@ pub struct Progress {
 /// Runs `scenario`. `watch` is called every so many events (several times per second of real
 /// time); with [`ControlFlow::Break`] it stops the run, whose outcome is then that of what was done.
 pub fn run(scenario: &Prepared, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
+    if let Some(settings) = &scenario.scenario.cap {
+        return cap::run(&scenario.scenario, settings, watch);
+    }
     let _ = (scenario, watch(Progress::default()));
     Outcome::default()
 }

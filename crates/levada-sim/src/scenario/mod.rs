@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Fidelity;
+use crate::{Fidelity, cap};
 
 pub use prepare::Prepared;
 pub use read::{Problem, Problems};
@@ -40,6 +40,9 @@ pub struct Scenario {
     pub network: NetworkModel,
     /// `[measure]`
     pub measure: Measure,
+    /// `[cap]`: sessions on a cluster of Web servers instead, as in WWW10. Of the other tables it
+    /// takes the number of servers, the policy and the eviction.
+    pub cap: Option<cap::Settings>,
 }
 
 /// Which network connects clients and servers.

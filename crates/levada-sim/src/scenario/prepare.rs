@@ -8,12 +8,12 @@ use levada_trace::Trace;
 
 use super::{Arrivals, Problems, Scenario};
 use crate::{
-    Library,
+    Library, cap,
     topology::{self, MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology},
 };
 
 /// A scenario in which nothing is wrong, with everything that its run needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Prepared {
     pub(crate) scenario: Scenario,
     pub(crate) topology: Arc<Topology>,
@@ -42,6 +42,10 @@ impl Scenario {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
         self.check_policy(&mut problems);
+        if let Some(settings) = &self.cap {
+            cap::check(settings, &mut problems);
+            return problems.or(Prepared { scenario: self.clone(), ..Prepared::default() });
+        }
         let (topology, routes) = self.topology(library, &mut problems);
         let trace = match library.trace(&self.workload.trace, self.seed) {
             Ok(trace) => trace,

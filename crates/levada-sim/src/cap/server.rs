@@ -1,0 +1,118 @@
+//! A Web server of WWW10 Sec. 4.1: CPU, memory, disk and network card with a queue each, the
+//! database behind it, and its cache.
+
+use std::time::Duration;
+
+use levada_cache::eviction::{Entry, Keyed};
+use levada_types::Timestamp;
+
+use super::resource::{Resource, SliceEnd};
+use super::session::{Object, Source};
+use super::settings::Hardware;
+
+/// One server with the replica of the database that is attached to it.
+pub(super) struct Server {
+    parts: [Resource<u32>; Part::COUNT],
+    cache: Keyed,
+    /// Requests for what could be in the cache, and how many of them found it there.
+    pub(super) looked_up: u64,
+    pub(super) found: u64,
+}
+
+/// A part of a server that jobs queue for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Parses, builds responses, encrypts.
+    Cpu,
+    /// Gives what is in the cache.
+    Memory,
+    /// Gives files that are not.
+    Disk,
+    /// The disk of the back-end server that answers queries.
+    Database,
+    /// Sends.
+    Nic,
+}
+
+impl Part {
+    /// How many there are.
+    pub(super) const COUNT: usize = 5;
+
+    /// All of them.
+    pub(super) const ALL: [Self; Self::COUNT] =
+        [Self::Cpu, Self::Memory, Self::Disk, Self::Database, Self::Nic];
+}
+
+impl Server {
+    /// An idle server whose cache holds `cache_bytes`.
+    pub(super) fn new(hardware: &Hardware, eviction: &Entry, cache_bytes: u64) -> Self {
+        let parts = Part::ALL.map(|part| match part {
+            Part::Cpu => Resource::in_slices(hardware.cpu_slice.0),
+            Part::Nic => Resource::in_slices(hardware.nic_slice.0),
+            Part::Memory | Part::Disk | Part::Database => Resource::in_order(),
+        });
+        let cache = Keyed::new((eviction.build)(cache_bytes));
+        Self { parts, cache, looked_up: 0, found: 0 }
+    }
+
+    /// Queues `work` for a part; when the part was idle, says when its slice ends.
+    pub(super) fn take(
+        &mut self,
+        part: Part,
+        session: u32,
+        work: Duration,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let work = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
+        self.parts[part as usize].take(session, work, now)
+    }
+
+    /// Ends the slice that a part is at.
+    pub(super) fn slice_ended(&mut self, part: Part, now: Timestamp) -> SliceEnd<u32> {
+        self.parts[part as usize].slice_ended(now)
+    }
+
+    /// Nanoseconds that a part has worked.
+    pub(super) fn busy(&self, part: Part, now: Timestamp) -> u64 {
+        self.parts[part as usize].busy(now)
+    }
+
+    /// Which part gives the content of `object` and how long that takes there.
+    pub(super) fn read(
+        &mut self,
+        object: &Object,
+        cacheable: bool,
+        hardware: &Hardware,
+    ) -> (Part, Duration) {
+        if cacheable {
+            self.looked_up += 1;
+            if self.cache.contains(object.key()) {
+                self.found += 1;
+                self.cache.request(object.key(), object.bytes);
+                return (Part::Memory, transfer(object.bytes, hardware.memory_rate));
+            }
+        }
+        let positioning =
+            hardware.disk_controller.0 + hardware.disk_seek.0 + hardware.disk_rotation.0;
+        let bytes = transfer(object.bytes, hardware.disk_rate);
+        match object.source {
+            Source::File => (Part::Disk, positioning + bytes),
+            Source::LightQuery => {
+                (Part::Database, positioning * hardware.light_query_reads + bytes)
+            }
+            Source::HeavyQuery => {
+                (Part::Database, positioning * hardware.heavy_query_reads + bytes)
+            }
+        }
+    }
+
+    /// Keeps what has been read.
+    pub(super) fn store(&mut self, object: &Object) {
+        self.cache.request(object.key(), object.bytes);
+    }
+}
+
+/// How long `bytes` take at `rate` bytes per second.
+pub(super) fn transfer(bytes: u64, rate: u64) -> Duration {
+    Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64)
+}

@@ -1,0 +1,406 @@
+//! Everything that a run of WWW10's cluster can be told. The defaults are the paper's where it
+//! says; where it does not, the comment says what was assumed and `levada sim paper cap` prints a row
+//! with another value.
+
+use std::time::Duration;
+
+use levada_types::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::distribution::{InverseGaussian, Lognormal, Pareto};
+use crate::{Share, Time};
+
+/// A site, its clients and its cluster.
+///
+/// How many servers there are, the policy, the eviction and the seed are the scenario's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Sessions that begin per second (Table 1: 100 to 300; which figure has which is lost).
+    pub clients_per_second: f64,
+    /// What sessions are like.
+    pub sessions: Sessions,
+    /// What pages are like.
+    pub mix: Mix,
+    /// What the site has.
+    pub documents: Documents,
+    /// What servers are made of.
+    pub hardware: Hardware,
+    /// What secure pages cost.
+    pub ssl: Ssl,
+    /// How the switch works.
+    pub switch: Switch,
+    /// What is measured.
+    pub window: Window,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            clients_per_second: 300.0,
+            sessions: Sessions::default(),
+            mix: Mix::default(),
+            documents: Documents::default(),
+            hardware: Hardware::default(),
+            ssl: Ssl::default(),
+            switch: Switch::default(),
+            window: Window::default(),
+        }
+    }
+}
+
+/// Sessions (Table 1, whose symbols are lost: values of the same group's other papers).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sessions {
+    /// Pages per session.
+    pub pages: InverseGaussian,
+    /// Seconds between a page's last object and the next page.
+    pub think: Pareto,
+    /// Objects per page, its document included.
+    pub objects: Pareto,
+    /// No page has more objects than this. The law has no such limit; without any, a page in a
+    /// million would be a minute of a server's time.
+    pub most_objects: u32,
+    /// Whether what is embedded in a lightly dynamic page is lightly dynamic as well. Open in the
+    /// paper; its requests are for "a single HTML page", so the default is that images are files.
+    pub embedded_dynamic: bool,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            pages: InverseGaussian { mu: 3.86, lambda: 9.46 },
+            think: Pareto { alpha: 1.4, k: 2.0 },
+            objects: Pareto { alpha: 1.33, k: 2.0 },
+            most_objects: 1_000,
+            embedded_dynamic: false,
+        }
+    }
+}
+
+/// The kinds of pages, by the share of the requests for pages that is for each (Sec. 4.2). Only
+/// proportions count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mix {
+    /// Files.
+    pub r#static: f64,
+    /// Simple searches, some of whose results can be cached.
+    pub lightly_dynamic: f64,
+    /// Complex searches.
+    pub disk_bound: f64,
+    /// Files over a secure channel.
+    pub cpu_bound: f64,
+    /// Complex searches over a secure channel.
+    pub disk_and_cpu_bound: f64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self {
+            r#static: 1.0,
+            lightly_dynamic: 0.0,
+            disk_bound: 0.0,
+            cpu_bound: 0.0,
+            disk_and_cpu_bound: 0.0,
+        }
+    }
+}
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Static,
+    LightlyDynamic,
+    DiskBound,
+    CpuBound,
+    DiskAndCpuBound,
+}
+
+impl Mix {
+    /// In the order of the fields.
+    pub(super) fn shares(&self) -> [(Kind, f64); 5] {
+        [
+            (Kind::Static, self.r#static),
+            (Kind::LightlyDynamic, self.lightly_dynamic),
+            (Kind::DiskBound, self.disk_bound),
+            (Kind::CpuBound, self.cpu_bound),
+            (Kind::DiskAndCpuBound, self.disk_and_cpu_bound),
+        ]
+    }
+
+    pub(super) fn draw(&self, rng: &mut Rng) -> Kind {
+        let shares = self.shares();
+        let mut place = rng.unit() * shares.iter().map(|(_, share)| share).sum::<f64>();
+        for (kind, share) in shares {
+            if place < share {
+                return kind;
+            }
+            place -= share;
+        }
+        // Rounding alone leads here: the last kind that there is any of.
+        let there = shares.into_iter().rev().find(|(_, share)| *share > 0.0);
+        there.map_or(Kind::Static, |(kind, _)| kind)
+    }
+}
+
+/// The site's document tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Documents {
+    /// How many. Not in the paper.
+    pub count: u32,
+    /// How popularity falls with rank: rank to the power of minus this. Not in the paper; 1 is what
+    /// the workload studies that it cites found.
+    pub zipf: f64,
+    /// The sizes of most documents (Table 1, symbols lost).
+    pub body: Lognormal,
+    /// The sizes of the others (Table 1, symbols lost).
+    pub tail: Pareto,
+    /// How many are others. Not in the paper; 7 % in SURGE, whose laws these are.
+    pub tail_share: Share,
+    /// No document is larger, in bytes. Not in the paper.
+    pub largest: u32,
+    /// The share of the lightly dynamic documents that may be cached (Sec. 4.2).
+    pub cacheable: Share,
+    /// What a server's cache holds, as a share of the bytes of all documents (Sec. 4.2).
+    pub cached: Share,
+}
+
+impl Default for Documents {
+    fn default() -> Self {
+        Self {
+            count: 10_000,
+            zipf: 1.0,
+            body: Lognormal { mu: 7.640, sigma: 1.705 },
+            tail: Pareto { alpha: 1.383, k: 2_924.0 },
+            tail_share: Share(0.07),
+            largest: 20_000_000,
+            cacheable: Share(0.3),
+            cached: Share(0.15),
+        }
+    }
+}
+
+/// A Web server and its back-end server (Sec. 4.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hardware {
+    /// CPU time of every request. Not in the paper: what LARD's server takes (ASPLOS'98 Sec. 3.1).
+    pub cpu_per_request: Time,
+    /// CPU time of every 512 bytes that are sent. Not in the paper: what LARD's server takes.
+    pub cpu_per_512_bytes: Time,
+    /// The longest that one process has the CPU while others wait.
+    pub cpu_slice: Time,
+    /// Bytes per second from memory.
+    pub memory_rate: u64,
+    /// Bytes per second from disk.
+    pub disk_rate: u64,
+    /// The delay of the disk's controller.
+    pub disk_controller: Time,
+    /// The disk's seek time.
+    pub disk_seek: Time,
+    /// Half a turn at 7,200 turns a minute.
+    pub disk_rotation: Time,
+    /// Bytes per second to the network: 100 Mbit/s.
+    pub nic_rate: u64,
+    /// The longest that one response has the network card while others wait.
+    pub nic_slice: Time,
+    /// How often a simple search positions the disk of the database. Not in the paper.
+    pub light_query_reads: u32,
+    /// How often a complex search does. Not in the paper.
+    pub heavy_query_reads: u32,
+    /// Where the database is.
+    pub database: Database,
+}
+
+/// Where queries are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Database {
+    /// A replica behind each Web server. The paper's Figure 1 is lost; only so can the choice of the
+    /// Web server balance disk-bound requests.
+    #[default]
+    Attached,
+    /// As many replicas as Web servers, asked in turn by all.
+    Shared,
+    /// The Web server's own disk.
+    OwnDisk,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self {
+            cpu_per_request: Time(Duration::from_micros(290)),
+            cpu_per_512_bytes: Time(Duration::from_micros(40)),
+            cpu_slice: Time(Duration::from_millis(10)),
+            memory_rate: 100_000_000,
+            disk_rate: 20_000_000,
+            disk_controller: Time(Duration::from_micros(50)),
+            disk_seek: Time(Duration::from_millis(9)),
+            disk_rotation: Time(Duration::from_nanos(4_166_667)),
+            nic_rate: 12_500_000,
+            nic_slice: Time(Duration::from_millis(5)),
+            light_query_reads: 1,
+            heavy_query_reads: 5,
+            database: Database::Attached,
+        }
+    }
+}
+
+/// What a secure channel costs (Table 2, Sec. 4.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ssl {
+    /// Bits that RSA works on once per session. Table 2 says "RSA(256 bit)" and leaves open of what;
+    /// read as 256 bits of key material.
+    pub rsa_bits: u32,
+    /// Bits per second of RSA.
+    pub rsa_rate: u64,
+    /// Bits per second of Triple DES.
+    pub cipher_rate: u64,
+    /// Bits per second of MD5.
+    pub hash_rate: u64,
+    /// Bytes of the server's certificate, once per session.
+    pub certificate: u64,
+    /// Bytes of hello and close, once per connection.
+    pub hello_and_close: u64,
+    /// Bytes of a record's header.
+    pub record_header: u64,
+    /// The most bytes in a record: SSL's own limit.
+    pub record: u64,
+}
+
+impl Default for Ssl {
+    fn default() -> Self {
+        Self {
+            rsa_bits: 256,
+            rsa_rate: 38_500,
+            cipher_rate: 46_886_000,
+            hash_rate: 331_034_000,
+            certificate: 2_048,
+            hello_and_close: 73,
+            record_header: 29,
+            record: 16_384,
+        }
+    }
+}
+
+impl Ssl {
+    /// CPU time to agree upon keys.
+    pub(super) fn handshake(&self) -> Duration {
+        seconds(f64::from(self.rsa_bits) / self.rsa_rate as f64)
+    }
+
+    /// CPU time to encrypt and sign `bytes`.
+    pub(super) fn encryption(&self, bytes: u64) -> Duration {
+        let bits = bytes as f64 * 8.0;
+        seconds(bits / self.cipher_rate as f64 + bits / self.hash_rate as f64)
+    }
+
+    /// What `bytes` grow to in records.
+    pub(super) fn framed(&self, bytes: u64) -> u64 {
+        bytes + bytes.div_ceil(self.record) * self.record_header
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_nanos((seconds * 1e9).round() as u64)
+}
+
+/// The Web switch in front of the servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Switch {
+    /// What is sent to one server.
+    pub dispatch: Dispatch,
+    /// What the policy takes for a server's load.
+    pub load: Load,
+    /// How often servers report their utilisation. Not in the paper's simulation; 10 s in its
+    /// prototype (Sec. 5.1).
+    pub gather: Time,
+    /// What a switch that reads URLs adds to every request (Sec. 4.1 refers to a study of hand-offs;
+    /// 194 us is LARD's). One that looks at connections only adds nothing.
+    pub delay: Time,
+}
+
+/// The unit of distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dispatch {
+    /// A page's connection, before its first request is read: a switch of layer 4.
+    Page,
+    /// Every request, as layer 7 can with multiple hand-off (Sec. 3.1).
+    #[default]
+    Object,
+}
+
+/// What the policy sees as load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// What is outstanding, as the switch counts it.
+    #[default]
+    Outstanding,
+    /// The percentage of the last gathering period in which the server's busiest part worked.
+    BusiestPart,
+    /// The same, but the mean over its CPU, disk, database and network card.
+    MeanOfParts,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self {
+            dispatch: Dispatch::Object,
+            load: Load::Outstanding,
+            gather: Time(Duration::from_secs(1)),
+            delay: Time(Duration::from_micros(194)),
+        }
+    }
+}
+
+/// Which pages are measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Window {
+    /// Until then caches fill and sessions spread.
+    pub warm_up: Time,
+    /// Pages that begin in this time afterwards are measured.
+    pub measure: Time,
+    /// How long the run goes on for those that are not finished. What is still not is counted with
+    /// the time that it has taken so far.
+    pub drain: Time,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            warm_up: Time(Duration::from_secs(120)),
+            measure: Time(Duration::from_secs(600)),
+            drain: Time(Duration::from_secs(120)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssl_costs_are_those_of_table_2() {
+        let ssl = Ssl::default();
+        assert_eq!(ssl.handshake(), Duration::from_nanos(6_649_351));
+        // 8,000 bytes are 64,000 bits.
+        assert_eq!(ssl.encryption(8_000).as_micros(), 1_558);
+        assert_eq!(ssl.framed(20_000), 20_058);
+    }
+
+    #[test]
+    fn kinds_are_drawn_by_share() {
+        let mix = Mix { r#static: 3.0, disk_bound: 1.0, ..Mix::default() };
+        let mut rng = Rng::new(1);
+        let heavy = (0..40_000).filter(|_| mix.draw(&mut rng) == Kind::DiskBound).count();
+        assert!((9_700..10_300).contains(&heavy), "{heavy}");
+    }
+}

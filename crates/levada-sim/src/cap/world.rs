@@ -1,0 +1,333 @@
+//! The cluster at work: [`World::handle`] is the life of a request in WWW10's system, top to bottom.
+//!
+//! A client asks for one object at a time, so a session is also the job that queues: the switch sends
+//! it to a server, where it passes CPU, memory or disk or database, the CPU again if the page is
+//! secure, and the network card.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_cache::eviction::Entry;
+use levada_policy::{Cluster, Context, LoadTable, Node, NodeIndex, Policy};
+use levada_types::{Request, Rng, Timestamp};
+
+use super::distribution::exponential;
+use super::documents::Tree;
+use super::report::Report;
+use super::resource::SliceEnd;
+use super::server::{Part, Server, transfer};
+use super::session::{Session, Source, Stage};
+use super::settings::{Database, Dispatch, Load, Settings};
+use crate::kernel::Agenda;
+use crate::{Outcome, Progress};
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A client comes to the site.
+    Enter,
+    /// A client has read its page and asks for the next.
+    Page { session: u32 },
+    /// A request reaches the server that the switch chose.
+    Arrive { session: u32 },
+    /// A part of a server has worked as long as it does at a time.
+    SliceEnd { server: u32, part: Part },
+    /// The servers report their utilisation to the switch.
+    Gather,
+}
+
+/// A cluster, its switch and its clients.
+pub(super) struct World<'a> {
+    settings: &'a Settings,
+    agenda: Agenda<Event>,
+    tree: Tree,
+    servers: Vec<Server>,
+    policy: Box<dyn Policy>,
+    cluster: Cluster,
+    /// The policy's own source of chance.
+    chance: Rng,
+    /// When clients come, and what they are like.
+    arrivals: Rng,
+    sessions: Vec<Session>,
+    /// Places in `sessions` that are free.
+    free: Vec<u32>,
+    /// Whose turn it is in a shared database.
+    next_database: usize,
+    /// What each part had worked when the servers last reported.
+    reported: Vec<[u64; Part::COUNT]>,
+    report: Report,
+    events: u64,
+}
+
+impl<'a> World<'a> {
+    /// A cluster of `servers` that is idle and has empty caches.
+    pub(super) fn new(
+        settings: &'a Settings,
+        servers: usize,
+        policy: Box<dyn Policy>,
+        eviction: &Entry,
+        seed: u64,
+    ) -> Self {
+        let tree = Tree::new(&settings.documents, &mut Rng::new(seed));
+        let cache_bytes = (tree.total_bytes() as f64 * settings.documents.cached.0) as u64;
+        let nodes = (0..servers).map(|server| Node::new(&format!("server-{server}"))).collect();
+        Self {
+            settings,
+            agenda: Agenda::new(),
+            tree,
+            servers: (0..servers)
+                .map(|_| Server::new(&settings.hardware, eviction, cache_bytes))
+                .collect(),
+            policy,
+            cluster: Cluster::new(nodes, LoadTable::new(servers)),
+            chance: Rng::new(!seed),
+            arrivals: Rng::new(seed.rotate_left(32) ^ 1),
+            sessions: Vec::new(),
+            free: Vec::new(),
+            next_database: 0,
+            reported: vec![[0; Part::COUNT]; servers],
+            report: Report::new(&settings.window, servers),
+            events: 0,
+        }
+    }
+
+    /// Runs until all measured pages are finished, or have had time enough.
+    pub(super) fn run(mut self, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
+        let end = self.report.end();
+        self.agenda.schedule(Timestamp::ZERO, Event::Enter);
+        if self.settings.switch.load != Load::Outstanding {
+            self.agenda.schedule(Timestamp::ZERO + self.settings.switch.gather.0, Event::Gather);
+        }
+        let mut now = Timestamp::ZERO;
+        while let Some((time, event)) = self.agenda.next() {
+            if time >= end || self.report.is_complete(time) {
+                break;
+            }
+            now = time;
+            self.report.watch_servers(now, &self.servers);
+            self.handle(event, now);
+            self.events += 1;
+            if self.events.is_multiple_of(WATCHED_EVERY) && watch(self.progress(now)).is_break() {
+                self.report.stop();
+                break;
+            }
+        }
+        let open = self.sessions.iter().filter(|session| session.page_open);
+        self.report.finish(now, open.map(|session| session.page_began), &self.servers);
+        self.report.outcome(self.events)
+    }
+
+    fn handle(&mut self, event: Event, now: Timestamp) {
+        match event {
+            Event::Enter => {
+                let session = self.enter();
+                self.begin_page(session, now);
+                let gap = exponential(1.0 / self.settings.clients_per_second, &mut self.arrivals);
+                self.agenda.schedule(now + Duration::from_secs_f64(gap), Event::Enter);
+            }
+            Event::Page { session } => self.begin_page(session, now),
+            Event::Arrive { session } => self.parse(session, now),
+            Event::SliceEnd { server, part } => {
+                let SliceEnd { done, next } = self.servers[server as usize].slice_ended(part, now);
+                if let Some(end) = next {
+                    self.agenda.schedule(end, Event::SliceEnd { server, part });
+                }
+                match done.map(|session| (session, self.sessions[session as usize].stage)) {
+                    Some((session, Stage::Parse)) => self.read(session, now),
+                    Some((session, Stage::Read { store })) => self.have_read(session, store, now),
+                    Some((session, Stage::Encrypt)) => self.send(session, now),
+                    Some((session, Stage::Send)) => self.sent(session, now),
+                    None => {}
+                }
+            }
+            Event::Gather => {
+                self.gather(now);
+                self.agenda.schedule(now + self.settings.switch.gather.0, Event::Gather);
+            }
+        }
+    }
+
+    /// A client comes: a session in a place of its own.
+    fn enter(&mut self) -> u32 {
+        let session = Session::new(self.arrivals.bits(), self.settings);
+        match self.free.pop() {
+            Some(place) => {
+                self.sessions[place as usize] = session;
+                place
+            }
+            None => {
+                self.sessions.push(session);
+                self.sessions.len() as u32 - 1
+            }
+        }
+    }
+
+    fn begin_page(&mut self, session: u32, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        client.begin_page(self.settings, &self.tree, now);
+        self.report.page_began(now);
+        self.dispatch(session, true, now);
+    }
+
+    /// The switch chooses the server: of a page for all its objects, or of each.
+    fn dispatch(&mut self, session: u32, first: bool, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        client.object_began = now;
+        let by_object = self.settings.switch.dispatch == Dispatch::Object;
+        if by_object || first {
+            let object = &client.object;
+            let request =
+                Request { key: object.key(), class: object.class(), size: Some(object.bytes) };
+            let mut context = Context { now, rng: &mut self.chance };
+            let pick = self.policy.pick(&request, &self.cluster, &mut context);
+            let node = pick.expect("all servers are up").node;
+            client.server = node.0;
+            if self.settings.switch.load == Load::Outstanding {
+                client.outstanding = Some(self.cluster.loads().begin(node));
+            }
+        }
+        let delay = if by_object { self.settings.switch.delay.0 } else { Duration::ZERO };
+        self.agenda.schedule(now + delay, Event::Arrive { session });
+    }
+
+    /// The CPU reads the request and builds the response; with the first secure page of a session
+    /// come its keys.
+    fn parse(&mut self, session: u32, now: Timestamp) {
+        let hardware = &self.settings.hardware;
+        let client = &mut self.sessions[session as usize];
+        client.stage = Stage::Parse;
+        let segments = client.object.bytes.div_ceil(512).min(u64::from(u32::MAX)) as u32;
+        let mut work = hardware.cpu_per_request.0 + hardware.cpu_per_512_bytes.0 * segments;
+        if client.object.secure && !client.keyed {
+            work += self.settings.ssl.handshake();
+        }
+        let server = client.server;
+        self.work(session, server, Part::Cpu, work, now);
+    }
+
+    /// Memory, disk or database gives the content.
+    fn read(&mut self, session: u32, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        let cacheable = match client.object.source {
+            Source::File => true,
+            Source::LightQuery => self.tree.cacheable(client.object.document),
+            Source::HeavyQuery => false,
+        };
+        let own = client.server;
+        let hardware = &self.settings.hardware;
+        let (part, work) = self.servers[own as usize].read(&client.object, cacheable, hardware);
+        client.stage = Stage::Read { store: cacheable && part != Part::Memory };
+        let (server, part) = match (part, hardware.database) {
+            (Part::Database, Database::OwnDisk) => (own, Part::Disk),
+            (Part::Database, Database::Shared) => {
+                self.next_database = (self.next_database + 1) % self.servers.len();
+                (self.next_database as u32, part)
+            }
+            _ => (own, part),
+        };
+        self.work(session, server, part, work, now);
+    }
+
+    fn have_read(&mut self, session: u32, store: bool, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        if store {
+            self.servers[client.server as usize].store(&client.object);
+        }
+        if !client.object.secure {
+            return self.send(session, now);
+        }
+        client.stage = Stage::Encrypt;
+        let (server, work) = (client.server, self.settings.ssl.encryption(client.object.bytes));
+        self.work(session, server, Part::Cpu, work, now);
+    }
+
+    fn send(&mut self, session: u32, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        client.stage = Stage::Send;
+        let ssl = &self.settings.ssl;
+        let mut bytes = client.object.bytes;
+        if client.object.secure {
+            bytes = ssl.framed(bytes);
+            if client.object.first {
+                bytes += ssl.hello_and_close;
+            }
+            if !client.keyed {
+                bytes += ssl.certificate;
+                client.keyed = true;
+            }
+        }
+        let (server, work) = (client.server, transfer(bytes, self.settings.hardware.nic_rate));
+        self.work(session, server, Part::Nic, work, now);
+    }
+
+    /// The client has the object: it asks for the next, or reads, or leaves.
+    fn sent(&mut self, session: u32, now: Timestamp) {
+        let client = &mut self.sessions[session as usize];
+        let node = NodeIndex(client.server);
+        self.report.object_sent(now, node);
+        let more = client.next_object(self.settings, &self.tree);
+        let ends = !more || self.settings.switch.dispatch == Dispatch::Object;
+        if ends {
+            client.outstanding = None;
+            if self.policy.observes() {
+                let began = if self.settings.switch.dispatch == Dispatch::Object {
+                    client.object_began
+                } else {
+                    client.page_began
+                };
+                let took = now.since(began);
+                let outcome =
+                    levada_policy::Outcome { node, latency: took, service_time: took, ok: true };
+                self.policy.observe(&outcome, &mut Context { now, rng: &mut self.chance });
+            }
+        }
+        if more {
+            return self.dispatch(session, false, now);
+        }
+        client.page_open = false;
+        self.report.page_ended(client.page_began, now);
+        match client.think(self.settings) {
+            Some(time) => self.agenda.schedule(now + time, Event::Page { session }),
+            None => self.free.push(session),
+        }
+    }
+
+    /// Queues work at a part of a server.
+    fn work(&mut self, session: u32, server: u32, part: Part, work: Duration, now: Timestamp) {
+        if let Some(end) = self.servers[server as usize].take(part, session, work, now) {
+            self.agenda.schedule(end, Event::SliceEnd { server, part });
+        }
+    }
+
+    /// Tells the policy how busy each server was since the last time, in percent.
+    fn gather(&mut self, now: Timestamp) {
+        let period = self.settings.switch.gather.0.as_nanos() as f64;
+        let loads: Arc<LoadTable> = self.cluster.loads().clone();
+        for (index, (server, before)) in (0..).zip(self.servers.iter().zip(&mut self.reported)) {
+            let busy = Part::ALL.map(|part| server.busy(part, now));
+            let used =
+                |part: Part| (busy[part as usize] - before[part as usize]) as f64 / period * 100.0;
+            let parts = [Part::Cpu, Part::Disk, Part::Database, Part::Nic].map(used);
+            let load = match self.settings.switch.load {
+                Load::MeanOfParts => parts.iter().sum::<f64>() / parts.len() as f64,
+                Load::Outstanding | Load::BusiestPart => parts.into_iter().fold(0.0, f64::max),
+            };
+            loads.set(NodeIndex(index), load.round() as u32);
+            *before = busy;
+        }
+    }
+
+    fn progress(&self, now: Timestamp) -> Progress {
+        Progress {
+            now,
+            finished: self.report.objects(),
+            in_flight: self.report.pages_open(),
+            rate: self.settings.clients_per_second,
+            events: self.events,
+        }
+    }
+}
+
+/// Events between two looks at progress: some tenths of a second.
+const WATCHED_EVERY: u64 = 1 << 20;
