@@ -30,11 +30,6 @@ impl<E: Copy> Agenda<E> {
         Self { heap: Vec::new(), sequence: 0 }
     }
 
-    /// How many events are yet to come.
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
-    }
-
     /// The time of the next event.
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
         self.heap.first().map(|entry| entry.time)
@@ -102,7 +97,6 @@ mod tests {
             seen.push(event);
         }
         assert_eq!(seen, expected);
-        assert_eq!(agenda.len(), 0);
     }
 
     #[test]

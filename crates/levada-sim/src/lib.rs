@@ -15,21 +15,24 @@
 //! A run is single-threaded and repeatable: the same seed gives the same bytes of [`Outcome`].
 //! Deliberately absent: a clock, threads, files (a [`Source`] reads them), progress on a terminal.
 
-// Until the world uses all of the seams.
-#![allow(dead_code)]
-
 pub mod cap;
+mod collect;
 mod kernel;
 mod library;
 mod network;
 mod outcome;
 pub mod paper;
+mod redirector;
 mod run;
 mod scenario;
+mod server;
+mod slab;
 pub mod topology;
+mod workload;
+mod world;
 
 pub use library::{Library, Source};
-pub use network::{Fidelity, Network};
+pub use network::Fidelity;
 pub use outcome::{
     End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Series, ServerUse, Unit,
 };

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use levada_types::Timestamp;
 
-use crate::{Outcome, Prepared, cap};
+use crate::{Outcome, Prepared, cap, world::World};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +27,5 @@ pub fn run(scenario: &Prepared, watch: &mut dyn FnMut(Progress) -> ControlFlow<(
     if let Some(settings) = &scenario.scenario.cap {
         return cap::run(&scenario.scenario, settings, watch);
     }
-    let _ = (scenario, watch(Progress::default()));
-    Outcome::default()
+    World::new(scenario).run(watch)
 }

@@ -5,17 +5,24 @@
 //! when one comes up the world hands it back ([`Network::handle`]).
 //!
 //! ```text
-//! client --open--> ....connection, request.... --RequestArrived--> server
-//! client <--LastByte-- ......segments......... <--ready, ready(last)-- server --Acknowledged--> slot free
+//! client --open--> ....connection, request.... --Request--> server
+//! client <--LastByte-- ......segments......... <--ready, ready-- server --Acknowledged--> slot free
 //! ```
 //!
 //! A transfer is known by the number of the world's slot for its request, and its state lies in
 //! arrays of the same index: nothing is allocated per request once they have grown.
 
+mod flow;
+mod tcp;
+mod ways;
+
 use levada_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::Agenda;
+
+pub(crate) use flow::Flow;
+pub(crate) use tcp::Tcp;
 
 /// How finely the network is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,63 +37,86 @@ pub enum Fidelity {
 
 /// The network of a run.
 #[derive(Debug)]
-pub enum Network {
+pub(crate) enum Network {
     /// [`Fidelity::Flow`].
-    Flow,
-    /// [`Fidelity::Packet`].
-    Packet,
+    Flow(Flow),
 }
 
 /// What reached an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The server has the whole request of this transfer.
-    RequestArrived(u32),
+    Request(u32),
     /// The client has the last byte of the response.
-    LastByte(u32),
-    /// The server has everything acknowledged: the transfer is over and its number may be used
+    LastByte {
+        /// Of which transfer.
+        transfer: u32,
+        /// When it had the first segment.
+        first: Timestamp,
+        /// When it had the last: now, or a moment ago in networks that tell it together with the
+        /// acknowledgement.
+        at: Timestamp,
+    },
+    /// The server has everything acknowledged: the transfer is over, and its number may be used
     /// again.
     Acknowledged(u32),
 }
 
-/// An event of the network: what kind, and two numbers that mean what the kind says.
+/// An event of the network: what kind, and about which transfer, packet or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkEvent {
     pub(crate) kind: u8,
-    pub(crate) a: u32,
-    pub(crate) b: u32,
+    pub(crate) about: u32,
 }
 
 impl Network {
-    /// `client` opens a connection to `server` and sends its request with it.
+    /// `client` opens a connection to `server` and sends its request with it. Both are counted as the
+    /// topology's clients and servers are.
     pub(crate) fn open<E: Copy + From<NetworkEvent>>(
         &mut self,
-        _transfer: u32,
-        _client: u32,
-        _server: u32,
-        _now: Timestamp,
-        _agenda: &mut Agenda<E>,
+        transfer: u32,
+        client: u32,
+        server: u32,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
     ) {
+        match self {
+            Self::Flow(flow) => flow.open(transfer, client, server, now, agenda),
+        }
     }
 
-    /// The server has `bytes` more of the response ready; `last` ends it.
+    /// The server has `bytes` more of a response of `total` bytes ready.
     pub(crate) fn ready<E: Copy + From<NetworkEvent>>(
         &mut self,
-        _transfer: u32,
-        _bytes: u64,
-        _last: bool,
-        _now: Timestamp,
-        _agenda: &mut Agenda<E>,
+        transfer: u32,
+        bytes: u64,
+        total: u64,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
     ) {
+        match self {
+            Self::Flow(flow) => flow.ready(transfer, bytes, total, now, agenda),
+        }
     }
 
     /// An event of the network's own; what arrived by it is appended to `arrivals`.
     pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,
-        _event: NetworkEvent,
-        _now: Timestamp,
-        _agenda: &mut Agenda<E>,
-        _arrivals: &mut Vec<Arrival>,
+        event: NetworkEvent,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+        arrivals: &mut Vec<Arrival>,
     ) {
+        match self {
+            Self::Flow(flow) => flow.handle(event, now, agenda, arrivals),
+        }
+    }
+
+    /// Bytes of responses, with headers, that one direction of a link carried
+    /// ([`Hop::index`](crate::topology::Hop::index)).
+    pub(crate) fn carried(&self, hop: usize) -> u64 {
+        match self {
+            Self::Flow(flow) => flow.carried(hop),
+        }
     }
 }

@@ -10,6 +10,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
+use levada_policy::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::{Fidelity, cap};
@@ -184,6 +185,13 @@ pub struct Policy {
     pub parameters: BTreeMap<String, Scalar>,
 }
 
+impl Policy {
+    /// Its parameters as levada-policy takes them.
+    pub(crate) fn given(&self) -> BTreeMap<String, Value> {
+        self.parameters.iter().map(|(name, value)| (name.clone(), value.into())).collect()
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
@@ -228,7 +236,9 @@ impl Default for NetworkModel {
     }
 }
 
-/// What is measured, and when a run ends.
+/// What is measured, and when a run ends: by these limits, or when a server fails. A trace that is
+/// played as recorded or in a closed loop ends with its last request at the latest, unless a limit of
+/// requests says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Measure {
@@ -240,8 +250,6 @@ pub struct Measure {
     pub warm_up: Time,
     /// Offered rates around which latencies are collected during a ramp.
     pub latency_at: Vec<u32>,
-    /// Whether servers that overflow end the run, as the papers define capacity.
-    pub until_failure: bool,
     /// How often replicas per object and other curves are sampled.
     pub sample: Time,
 }
@@ -253,7 +261,6 @@ impl Default for Measure {
             requests: None,
             warm_up: Time(std::time::Duration::ZERO),
             latency_at: Vec::new(),
-            until_failure: true,
             sample: Time(std::time::Duration::from_secs(30)),
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use levada_cache::eviction::{self, EVICTIONS};
-use levada_policy::{BuildError, Need, Surroundings, build, find};
+use levada_policy::{BuildError, Need, Surroundings, build, find, lard_admission_limit};
 use levada_trace::Trace;
 
-use super::{Arrivals, Problems, Scenario};
+use super::{Arrivals, Problems, Scalar, Scenario};
 use crate::{
     Library, cap,
     topology::{self, MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology},
@@ -30,6 +30,24 @@ impl Prepared {
     /// Its places and links.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// Requests outstanding at most in a closed loop: LARD's S (ASPLOS'98 Sec. 2.4) unless given.
+    pub(crate) fn outstanding(&self) -> u64 {
+        let threshold = |name: &str, usual| match self.scenario.policy.parameters.get(name) {
+            Some(Scalar::Integer(given)) => u64::try_from(*given).unwrap_or(usual),
+            _ => usual,
+        };
+        let (low, high) = (threshold("t_low", 25), threshold("t_high", 65));
+        let limit = || lard_admission_limit(self.scenario.servers.count, low, high).max(1);
+        self.scenario.workload.outstanding.map_or_else(limit, u64::from)
+    }
+
+    /// How many requests are played at most.
+    pub(crate) fn most_requests(&self) -> u64 {
+        let once = matches!(self.scenario.workload.arrivals, Arrivals::Closed | Arrivals::Recorded);
+        let all = if once { self.trace.requests().len() as u64 } else { u64::MAX };
+        self.scenario.measure.requests.unwrap_or(all)
     }
 }
 

@@ -1,0 +1,205 @@
+//! What is measured while a run goes on, and what becomes of it.
+
+mod conclude;
+mod histogram;
+
+use std::collections::VecDeque;
+
+use levada_types::Timestamp;
+
+use crate::{
+    End, Prepared, network::Network, scenario::Scalar, server::Server, topology::Topology,
+    workload::Ramp,
+};
+use histogram::Histogram;
+
+/// How often curves have a point and utilisations a checkpoint, in nanoseconds: the step of the
+/// papers' ramp.
+pub(crate) const TICK: u64 = 6_000_000_000;
+
+/// The literal definition of capacity looks back this many ticks: 30 s (OSDI'02 Sec. 4.3).
+const LOOK_BACK: usize = 5;
+
+/// Latencies of requests sent while the rate was this near to the one asked for are collected.
+const NEAR: f64 = 0.025;
+
+pub(crate) struct Collector {
+    warm_up: Timestamp,
+    latency: Histogram,
+    windows: Vec<Window>,
+    ticks: Vec<Tick>,
+    checkpoints: VecDeque<Checkpoint>,
+    /// After the warm-up: requests sent, finished, found in memory, and read from disk.
+    sent: u64,
+    finished: u64,
+    hits: u64,
+    misses: u64,
+    moved: u64,
+    last_server: Vec<u32>,
+    loads: Vec<Load>,
+    /// Fewer outstanding requests than this are idleness.
+    low: u32,
+    replicas: Vec<(f64, f64)>,
+    seen: Vec<u32>,
+}
+
+/// Requests sent around one rate.
+struct Window {
+    rate: u32,
+    from: Timestamp,
+    to: Timestamp,
+    latency: Histogram,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tick {
+    finished: u64,
+    hits: u64,
+    latency: f64,
+    offered: f64,
+}
+
+struct Checkpoint {
+    time: Timestamp,
+    /// CPU and disks of each server, in nanoseconds.
+    worked: Vec<(u64, u64)>,
+}
+
+/// A server's outstanding requests, and how long they were few.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    outstanding: u32,
+    since: Timestamp,
+    low: u64,
+}
+
+impl Collector {
+    pub(crate) fn new(prepared: &Prepared, documents: usize, servers: usize) -> Self {
+        let (measure, workload) = (&prepared.scenario.measure, &prepared.scenario.workload);
+        let window = |rate: &u32| {
+            let ramp = Ramp::new(workload.rate, workload.growth, workload.step.0);
+            let (from, to) =
+                ramp.between(f64::from(*rate) * (1.0 - NEAR), f64::from(*rate) * (1.0 + NEAR));
+            Window { rate: *rate, from, to, latency: Histogram::new() }
+        };
+        let t_low = match prepared.scenario.policy.parameters.get("t_low") {
+            Some(Scalar::Integer(low)) => *low as f64,
+            _ => 25.0,
+        };
+        Self {
+            warm_up: Timestamp::ZERO + measure.warm_up.0,
+            latency: Histogram::new(),
+            windows: measure.latency_at.iter().map(window).collect(),
+            ticks: Vec::new(),
+            checkpoints: VecDeque::new(),
+            sent: 0,
+            finished: 0,
+            hits: 0,
+            misses: 0,
+            moved: 0,
+            last_server: vec![u32::MAX; documents],
+            loads: vec![Load::default(); servers],
+            low: (0.4 * t_low).ceil() as u32,
+            replicas: Vec::new(),
+            seen: vec![0; documents],
+        }
+    }
+
+    /// A request for `document` was sent to `server`.
+    pub(crate) fn sent(&mut self, now: Timestamp, document: u32, server: u32) {
+        let warm_up = self.warm_up;
+        let load = &mut self.loads[server as usize];
+        if load.outstanding + 1 == self.low && now >= warm_up {
+            load.low += now.0 - load.since.0.max(warm_up.0);
+        }
+        load.outstanding += 1;
+        let last = &mut self.last_server[document as usize];
+        if now >= warm_up {
+            self.sent += 1;
+            self.moved += u64::from(*last != server && *last != u32::MAX);
+        }
+        *last = server;
+    }
+
+    /// A request was found in memory, or not.
+    pub(crate) fn looked_up(&mut self, now: Timestamp, hit: bool) {
+        if now >= self.warm_up {
+            self.hits += u64::from(hit);
+            self.misses += u64::from(!hit);
+        }
+        self.tick(now).hits += u64::from(hit);
+    }
+
+    /// The client has the last byte, `at` the time, of a request sent at `sent`.
+    pub(crate) fn last_byte(&mut self, sent: Timestamp, at: Timestamp) {
+        let latency = at.0.saturating_sub(sent.0);
+        if sent >= self.warm_up {
+            self.latency.add(latency);
+        }
+        for window in &mut self.windows {
+            if (window.from..window.to).contains(&sent) {
+                window.latency.add(latency);
+            }
+        }
+        let tick = self.tick(at);
+        tick.latency += latency as f64 / 1e9;
+        tick.finished += 1;
+    }
+
+    /// A request to `server` is over.
+    pub(crate) fn over(&mut self, now: Timestamp, server: u32) {
+        let load = &mut self.loads[server as usize];
+        load.outstanding -= 1;
+        if load.outstanding + 1 == self.low {
+            load.since = now;
+        }
+        self.finished += u64::from(now >= self.warm_up);
+    }
+
+    /// Called every [`TICK`].
+    pub(crate) fn checkpoint(&mut self, now: Timestamp, servers: &[Server], offered: f64) {
+        self.tick(now).offered = offered;
+        let warm = self.checkpoints.front().is_some_and(|first| first.time >= self.warm_up);
+        if self.checkpoints.len() > LOOK_BACK && !warm {
+            self.checkpoints.pop_front();
+        }
+        let worked =
+            servers.iter().map(|server| (server.cpu.worked(now), server.disks_worked(now)));
+        self.checkpoints.push_back(Checkpoint { time: now, worked: worked.collect() });
+    }
+
+    /// Called every so often as the scenario says: how many servers hold an object.
+    pub(crate) fn sample(&mut self, now: Timestamp, servers: &[Server]) {
+        let round = self.replicas.len() as u32 + 1;
+        let (mut held, mut distinct) = (0u64, 0u64);
+        for document in servers.iter().flat_map(|server| server.memory.documents()) {
+            held += 1;
+            let seen = &mut self.seen[document as usize];
+            distinct += u64::from(*seen != round);
+            *seen = round;
+        }
+        let mean = if distinct == 0 { 0.0 } else { held as f64 / distinct as f64 };
+        self.replicas.push((now.as_secs_f64(), mean));
+    }
+
+    fn tick(&mut self, at: Timestamp) -> &mut Tick {
+        let tick = (at.0 / TICK) as usize;
+        if self.ticks.len() <= tick {
+            self.ticks.resize(tick + 1, Tick::default());
+        }
+        &mut self.ticks[tick]
+    }
+}
+
+/// What the world knows at the end of a run.
+pub(crate) struct Ending<'a> {
+    pub(crate) end: End,
+    pub(crate) now: Timestamp,
+    pub(crate) events: u64,
+    /// The offered rate that the definition of capacity names, where it applies.
+    pub(crate) capacity: Option<f64>,
+    pub(crate) servers: &'a [Server],
+    pub(crate) names: Vec<String>,
+    pub(crate) topology: &'a Topology,
+    pub(crate) network: &'a Network,
+}

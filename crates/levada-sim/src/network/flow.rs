@@ -1,0 +1,253 @@
+//! The network in bulk: a transfer is one event as long as its path is not congested.
+//!
+//! On an idle path a transfer ends when [`Tcp`] says, known as soon as the server has the last byte
+//! ready. Meanwhile it asks of every link on its way for as many bytes per second as it has bytes,
+//! over the time that it takes. While the transfers on a link ask together for no more than the link
+//! carries, nothing else happens.
+//!
+//! Where they ask for more, all of them progress as much slower as is needed: the link gives each a
+//! part of what it asks for, the same part to all. A link counts the time that its transfers lose so
+//! far. A transfer whose end has come looks at what its path has lost since it began, at the link
+//! that lost most, and if that is more than was allowed for, it goes on for as long. So links that
+//! are full carry exactly what they can, and a transfer costs a further event or two while one of its
+//! links is full.
+//!
+//! Not simulated: what clients send (requests and acknowledgements weigh nothing here), queues that
+//! fill up for moments in links that are not full, and what single losses cost. The packet network
+//! is there for these.
+
+use levada_types::Timestamp;
+
+use super::{Arrival, NetworkEvent, tcp::Tcp, ways::Ways};
+use crate::{
+    kernel::Agenda,
+    topology::{PlaceIndex, Routes, Topology},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    tcp: Tcp,
+    ways: Ways,
+    /// By direction: [`Hop::index`](crate::topology::Hop::index).
+    links: Vec<Load>,
+    transfers: Vec<Transfer>,
+    /// For each transfer, what each link of its path had lost when it began.
+    lost_before: Vec<u32>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Bytes per second.
+    capacity: u64,
+    /// What the transfers on it ask for, in bytes per second.
+    asked: u64,
+    /// Time that its transfers have lost so far, in nanoseconds.
+    lost: u64,
+    changed: Timestamp,
+    /// Bytes of transfers that are over.
+    carried: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Transfer {
+    server: u32,
+    client: u32,
+    /// What it asks of its links, in bytes per second; 0 before it begins.
+    asks: u64,
+    /// When the first segment was sent, or would have been had the server never paused.
+    base: Timestamp,
+    /// When the first segment reaches the client.
+    first: Timestamp,
+    /// From `base` to the last acknowledgement, were the path idle.
+    takes: u64,
+    /// Bytes that the server had ready so far.
+    ready: u64,
+}
+
+/// The server has the request.
+const REQUEST: u8 = 0;
+/// If nothing was lost, everything is acknowledged.
+const END: u8 = 1;
+
+impl Flow {
+    pub(crate) fn new(
+        tcp: Tcp,
+        topology: &Topology,
+        routes: &Routes,
+        servers: &[PlaceIndex],
+        clients: &[PlaceIndex],
+    ) -> Self {
+        let load = |bits: u64| Load {
+            capacity: (bits / 8).max(1),
+            asked: 0,
+            lost: 0,
+            changed: Timestamp::ZERO,
+            carried: 0,
+        };
+        let both_ways = topology.links.iter().flat_map(|link| [link.bits_per_second; 2]);
+        Self {
+            tcp,
+            ways: Ways::new(tcp.segment, topology, routes, servers, clients),
+            links: both_ways.map(load).collect(),
+            transfers: Vec::new(),
+            lost_before: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        transfer: u32,
+        client: u32,
+        server: u32,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+    ) {
+        let at = transfer as usize;
+        if self.transfers.len() <= at {
+            self.transfers.resize(at + 1, Transfer::default());
+            self.lost_before.resize((at + 1) * self.ways.longest(), 0);
+        }
+        self.transfers[at] = Transfer { server, client, ..Transfer::default() };
+        let arrives = now.0 + self.tcp.request(self.ways.timing(server, client));
+        agenda.schedule(Timestamp(arrives), NetworkEvent { kind: REQUEST, about: transfer }.into());
+    }
+
+    pub(crate) fn ready<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        transfer: u32,
+        bytes: u64,
+        total: u64,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+    ) {
+        let mut state = self.transfers[transfer as usize];
+        let timing = self.ways.timing(state.server, state.client);
+        if state.asks == 0 {
+            state.takes = self.tcp.received_offset(self.tcp.segments(total), timing) + timing.back;
+            state.base = now;
+            state.first = Timestamp(now.0 + timing.narrowest + timing.onward);
+            state.asks = rate(self.tcp.on_the_wire(total), state.takes);
+            self.ask(transfer, &state, now);
+        } else {
+            // The next segment could have been sent by then; if the server was later, all is later.
+            let due = self.tcp.send_offset(state.ready / u64::from(self.tcp.segment), timing);
+            let (lost, _) = self.lost_since_begin(transfer, &state, now);
+            state.base.0 += now.0.saturating_sub(state.base.0 + lost + due);
+        }
+        state.ready += bytes;
+        if state.ready >= total {
+            let end = Timestamp((state.base.0 + state.takes).max(now.0));
+            agenda.schedule(end, NetworkEvent { kind: END, about: transfer }.into());
+        }
+        self.transfers[transfer as usize] = state;
+    }
+
+    pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        event: NetworkEvent,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+        arrivals: &mut Vec<Arrival>,
+    ) {
+        let transfer = event.about;
+        if event.kind == REQUEST {
+            arrivals.push(Arrival::Request(transfer));
+            return;
+        }
+        let state = self.transfers[transfer as usize];
+        let (lost, part) = self.lost_since_begin(transfer, &state, now);
+        let missing = (state.base.0 + state.takes + lost).saturating_sub(now.0);
+        if missing > TOLERANCE {
+            // As much longer as the path is slow now, but not so long that it cannot recover.
+            let longer = (missing as f64 / part.max(0.5)) as u64;
+            agenda.schedule(Timestamp(now.0 + longer), event.into());
+            return;
+        }
+        self.release(&state, now);
+        let back = self.ways.timing(state.server, state.client).back;
+        let at = Timestamp(now.0 - back);
+        arrivals.push(Arrival::LastByte { transfer, first: state.first, at });
+        arrivals.push(Arrival::Acknowledged(transfer));
+    }
+
+    /// A transfer begins to ask its links.
+    fn ask(&mut self, transfer: u32, state: &Transfer, now: Timestamp) {
+        let before = &mut self.lost_before[transfer as usize * self.ways.longest()..];
+        for (before, hop) in before.iter_mut().zip(self.ways.path(state.server, state.client)) {
+            let link = &mut self.links[hop];
+            link.advance(now);
+            link.asked += state.asks;
+            *before = coarse(link.lost);
+        }
+    }
+
+    /// A transfer is over.
+    fn release(&mut self, state: &Transfer, now: Timestamp) {
+        let weight = self.tcp.on_the_wire(state.ready);
+        for hop in self.ways.path(state.server, state.client) {
+            let link = &mut self.links[hop];
+            link.advance(now);
+            link.asked -= state.asks;
+            link.carried += weight;
+        }
+    }
+
+    /// The time lost at that link of the path which lost most since the transfer began, and the part
+    /// of what it asks for that the transfer gets now.
+    fn lost_since_begin(&self, transfer: u32, state: &Transfer, now: Timestamp) -> (u64, f64) {
+        let before = &self.lost_before[transfer as usize * self.ways.longest()..];
+        let (mut most, mut part) = (0, 1.0_f64);
+        for (before, hop) in before.iter().zip(self.ways.path(state.server, state.client)) {
+            let link = &self.links[hop];
+            let since = coarse(link.lost + link.losing(now)).wrapping_sub(*before);
+            most = most.max(u64::from(since) << COARSE);
+            part = part.min(link.part());
+        }
+        (most, part)
+    }
+
+    /// Bytes that a direction of a link has carried for transfers that are over.
+    pub(crate) fn carried(&self, hop: usize) -> u64 {
+        self.links[hop].carried
+    }
+}
+
+impl Load {
+    /// The part of what they ask for that transfers get.
+    fn part(&self) -> f64 {
+        if self.asked <= self.capacity { 1.0 } else { self.capacity as f64 / self.asked as f64 }
+    }
+
+    /// Time lost since the last change.
+    fn losing(&self, now: Timestamp) -> u64 {
+        if self.asked <= self.capacity {
+            return 0;
+        }
+        ((now.0 - self.changed.0) as f64 * (1.0 - self.part())) as u64
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Timestamp) {
+        if self.asked > self.capacity {
+            self.lost += self.losing(now);
+        }
+        self.changed = now;
+    }
+}
+
+/// Bytes per second; never zero, so that a transfer that asks is told from one that does not.
+fn rate(bytes: u64, nanoseconds: u64) -> u64 {
+    ((bytes as f64 * 1e9 / nanoseconds.max(1) as f64) as u64).max(1)
+}
+
+/// Lost time in units of 1024 ns: 32 bits count more than an hour, which no transfer outlives.
+const fn coarse(nanoseconds: u64) -> u32 {
+    (nanoseconds >> COARSE) as u32
+}
+
+const COARSE: u32 = 10;
+
+/// A tenth of a millisecond is below what anyone notices, and ends the series of further events.
+const TOLERANCE: u64 = 100_000;

@@ -1,0 +1,137 @@
+//! What TCP does to a transfer on an idle path, in closed form.
+//!
+//! A connection costs a round trip, the request half of one. Then the window grows from round to
+//! round, doubling while it is below its largest (slow start, every segment acknowledged), and a
+//! round lasts a round-trip time or, where the window fills the path, as long as its segments take
+//! at the narrowest link:
+//!
+//! ```text
+//! offset   0        RTT       2 RTT     3 RTT
+//! window   1        2         4         8 ...      up to `window`, then all the same
+//! segment  0        1 2       3 4 5 6   7 ...
+//! ```
+
+use crate::scenario::NetworkModel;
+
+/// Bytes of headers that each segment carries: IP and TCP without options.
+pub(crate) const HEADER: u32 = 40;
+
+/// TCP's constants in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tcp {
+    /// Payload of a full segment.
+    pub(crate) segment: u32,
+    /// In segments.
+    pub(crate) initial_window: u32,
+    /// In segments.
+    pub(crate) window: u32,
+}
+
+impl From<&NetworkModel> for Tcp {
+    fn from(model: &NetworkModel) -> Self {
+        let NetworkModel { segment, initial_window, window, .. } = *model;
+        Self { segment, initial_window, window }
+    }
+}
+
+/// What an idle path takes, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timing {
+    /// A full segment at the narrowest link.
+    pub(crate) narrowest: u64,
+    /// From the moment when its last bit is on the narrowest link until all of a full segment is
+    /// at the other end.
+    pub(crate) onward: u64,
+    /// An acknowledgement, or any other packet without payload, from end to end.
+    pub(crate) back: u64,
+}
+
+impl Timing {
+    /// From sending a segment to the acknowledgement of it.
+    pub(crate) fn round_trip(self) -> u64 {
+        self.narrowest + self.onward + self.back
+    }
+}
+
+impl Tcp {
+    /// From the first packet of a client until the server has the whole request, which comes with
+    /// the last packet of the handshake.
+    pub(crate) fn request(self, timing: Timing) -> u64 {
+        3 * timing.back
+    }
+
+    /// How many segments carry `bytes`; an empty response is one packet too.
+    pub(crate) fn segments(self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.segment)).max(1)
+    }
+
+    /// What `bytes` weigh on the wire.
+    pub(crate) fn on_the_wire(self, bytes: u64) -> u64 {
+        bytes + self.segments(bytes) * u64::from(HEADER)
+    }
+
+    /// When segment `number`, counted from 0, may be sent, after the first one was.
+    pub(crate) fn send_offset(self, number: u64, timing: Timing) -> u64 {
+        let round_trip = timing.round_trip();
+        let lasts = |window: u64| (window * timing.narrowest).max(round_trip);
+        let (mut offset, mut before, mut window) = (0, 0, u64::from(self.initial_window));
+        let largest = u64::from(self.window);
+        while window < largest {
+            if number < before + window {
+                return offset + (number - before) * timing.narrowest;
+            }
+            offset += lasts(window);
+            before += window;
+            window = (2 * window).min(largest);
+        }
+        let (rounds, place) = ((number - before) / largest, (number - before) % largest);
+        offset + rounds * lasts(largest) + place * timing.narrowest
+    }
+
+    /// When the other end has all of `segments`, after the first one was sent.
+    pub(crate) fn received_offset(self, segments: u64, timing: Timing) -> u64 {
+        self.send_offset(segments - 1, timing) + timing.narrowest + timing.onward
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS2: Tcp = Tcp { segment: 536, initial_window: 1, window: 20 };
+
+    #[test]
+    fn rounds_double_up_to_the_largest_window() {
+        // A round trip of 100 and segments that take no time: the offset is the round.
+        let timing = Timing { narrowest: 0, onward: 50, back: 50 };
+        let rounds: Vec<u64> = [0, 1, 2, 3, 6, 7, 14, 15, 30, 31, 50, 51, 70, 71]
+            .map(|n| NS2.send_offset(n, timing))
+            .into();
+        assert_eq!(rounds, [0, 100, 100, 200, 200, 300, 300, 400, 400, 500, 500, 600, 600, 700]);
+    }
+
+    #[test]
+    fn segments_of_a_round_follow_each_other_at_the_narrowest_link() {
+        let timing = Timing { narrowest: 7, onward: 43, back: 50 };
+        assert_eq!(NS2.send_offset(5, timing), 200 + 2 * 7);
+        // Segment 5 and one more are the last two of four: 6 segments are there after the third.
+        assert_eq!(NS2.received_offset(6, timing), 200 + 2 * 7 + 50);
+    }
+
+    #[test]
+    fn a_window_that_fills_the_path_sends_without_pause() {
+        // A segment takes 10 and the round trip 40: from a window of 4 on nothing waits.
+        let timing = Timing { narrowest: 10, onward: 10, back: 20 };
+        let from = NS2.send_offset(3, timing);
+        for number in 3..100 {
+            assert_eq!(NS2.send_offset(number, timing), from + (number - 3) * 10);
+        }
+    }
+
+    #[test]
+    fn headers_weigh_on_the_wire() {
+        assert_eq!(NS2.segments(0), 1);
+        assert_eq!((NS2.segments(536), NS2.segments(537)), (1, 2));
+        assert_eq!(NS2.on_the_wire(1072), 1072 + 80);
+    }
+}

@@ -1,0 +1,166 @@
+//! From every server to every client: which links, and what they take when they are idle.
+//!
+//! Servers and clients hang on routers by links of their own, so what is kept is one list of links
+//! for each pair of such routers, however many servers and clients there are.
+
+use super::tcp::{HEADER, Timing};
+use crate::topology::{Hop, PlaceIndex, Routes, Topology};
+
+#[derive(Debug)]
+pub(crate) struct Ways {
+    segment: u32,
+    servers: Vec<End>,
+    clients: Vec<End>,
+    /// For each hub of a server (row) and of a client (column), what lies between.
+    cores: Vec<Core>,
+    client_hubs: u32,
+    /// The hops of all cores, one after the other.
+    hops: Vec<u32>,
+    longest: usize,
+}
+
+/// A server or client: its hub and its own link, if it hangs on one.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    hub: u32,
+    /// The direction of its link that responses take; [`NONE`] for none.
+    access: u32,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Core {
+    begin: u32,
+    end: u32,
+    way: Way,
+}
+
+/// What one or several links take.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    latency: u64,
+    /// A bit at each of the links, together, in units of 2^-16 ns.
+    bit: u64,
+    /// A bit at the narrowest of them.
+    narrowest: u64,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Ways {
+    /// Ways for segments of `segment` bytes.
+    pub(crate) fn new(
+        segment: u32,
+        topology: &Topology,
+        routes: &Routes,
+        servers: &[PlaceIndex],
+        clients: &[PlaceIndex],
+    ) -> Self {
+        let (server_hubs, of_server) = hubs(routes, servers);
+        let (client_hubs, of_client) = hubs(routes, clients);
+        let (mut cores, mut hops, mut longest) = (Vec::new(), Vec::new(), 0);
+        let mut path = Vec::new();
+        for from in &server_hubs {
+            for to in &client_hubs {
+                path.clear();
+                routes.path(*from, *to, &mut path);
+                let begin = hops.len() as u32;
+                hops.extend(path.iter().map(|hop| hop.index() as u32));
+                cores.push(Core { begin, end: hops.len() as u32, way: Way::of(topology, &path) });
+                longest = longest.max(path.len() + 2);
+            }
+        }
+        Self {
+            segment,
+            servers: ends(topology, routes, servers, &of_server, |hop| hop),
+            clients: ends(topology, routes, clients, &of_client, Hop::back),
+            cores,
+            client_hubs: client_hubs.len() as u32,
+            hops,
+            longest,
+        }
+    }
+
+    /// The most links on a way.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The directions of links that a response takes, those of both ends first.
+    #[inline]
+    pub(crate) fn path(&self, server: u32, client: u32) -> impl Iterator<Item = usize> + use<'_> {
+        let (from, to) = (&self.servers[server as usize], &self.clients[client as usize]);
+        let core = self.core(from, to);
+        let hops = &self.hops[core.begin as usize..core.end as usize];
+        let own = [from.access, to.access].into_iter().filter(|hop| *hop != NONE);
+        own.chain(hops.iter().copied()).map(|hop| hop as usize)
+    }
+
+    /// What the idle way takes.
+    #[inline]
+    pub(crate) fn timing(&self, server: u32, client: u32) -> Timing {
+        let (from, to) = (&self.servers[server as usize], &self.clients[client as usize]);
+        let way = from.way.and(self.core(from, to).way).and(to.way);
+        let full = u64::from(self.segment + HEADER) * 8;
+        let (narrowest, all) = ((full * way.narrowest) >> FRACTION, (full * way.bit) >> FRACTION);
+        Timing {
+            narrowest,
+            onward: way.latency + all - narrowest,
+            back: way.latency + ((u64::from(HEADER) * 8 * way.bit) >> FRACTION),
+        }
+    }
+
+    fn core(&self, from: &End, to: &End) -> &Core {
+        &self.cores[(from.hub * self.client_hubs + to.hub) as usize]
+    }
+}
+
+impl Way {
+    const NOWHERE: Self = Self { latency: 0, bit: 0, narrowest: 0 };
+
+    fn of(topology: &Topology, path: &[Hop]) -> Self {
+        path.iter().fold(Self::NOWHERE, |way, hop| {
+            let link = &topology.links[hop.link()];
+            let bit = (1_000_000_000 << FRACTION) / link.bits_per_second;
+            way.and(Self { latency: link.latency_ns, bit, narrowest: bit })
+        })
+    }
+
+    fn and(self, further: Self) -> Self {
+        Self {
+            latency: self.latency + further.latency,
+            bit: self.bit + further.bit,
+            narrowest: self.narrowest.max(further.narrowest),
+        }
+    }
+}
+
+const FRACTION: u32 = 16;
+
+/// The distinct hubs of places, and which of them each place has.
+fn hubs(routes: &Routes, places: &[PlaceIndex]) -> (Vec<PlaceIndex>, Vec<u32>) {
+    let mut distinct: Vec<_> = places.iter().map(|place| routes.hub(*place)).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let number = |place: &PlaceIndex| {
+        distinct.binary_search(&routes.hub(*place)).expect("it is one of them") as u32
+    };
+    let numbers = places.iter().map(number).collect();
+    (distinct, numbers)
+}
+
+fn ends(
+    topology: &Topology,
+    routes: &Routes,
+    places: &[PlaceIndex],
+    hubs: &[u32],
+    direction: impl Fn(Hop) -> Hop,
+) -> Vec<End> {
+    let end = |(place, hub): (&PlaceIndex, &u32)| {
+        let access = routes.access(*place);
+        let way = access.map_or(Way::NOWHERE, |hop| Way::of(topology, &[hop]));
+        let access = access.map_or(NONE, |hop| direction(hop).index() as u32);
+        End { hub: *hub, access, way }
+    };
+    places.iter().zip(hubs).map(end).collect()
+}

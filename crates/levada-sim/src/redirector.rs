@@ -1,0 +1,145 @@
+//! Who decides: redirectors with a policy and loads of their own each.
+//!
+//! OSDI'02 puts one on every regional router with clients behind it; they never talk to each other.
+//! A switch before a cluster (ASPLOS'98, WWW10) is a single one. A policy that needs the global view
+//! is given the loads over all redirectors; one that foretells all caches is a single instance that
+//! all redirectors ask, since there is one set of caches to foretell.
+
+use std::sync::Arc;
+
+use levada_policy::{
+    Cluster, Context, LoadTable, Need, Node, NodeIndex, Outcome, Outstanding, Policy, Surroundings,
+    build,
+};
+use levada_types::{Request, Rng, Timestamp};
+
+use crate::{
+    Scenario,
+    topology::{PlaceIndex, Routes, Topology},
+};
+
+pub(crate) struct Redirectors {
+    redirectors: Vec<Redirector>,
+    policies: Vec<Box<dyn Policy>>,
+    /// By client.
+    of_client: Vec<u16>,
+    global: Option<Arc<LoadTable>>,
+    observes: bool,
+    rng: Rng,
+}
+
+struct Redirector {
+    policy: usize,
+    cluster: Cluster,
+}
+
+/// A request counts until this drops: at its redirector, and in the global view where there is one.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    _here: Outstanding,
+    _everywhere: Option<Outstanding>,
+}
+
+impl Redirectors {
+    /// The scenario has been checked: its policy can be built.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        topology: &Topology,
+        routes: &Routes,
+        places: &[PlaceIndex],
+        servers: &[PlaceIndex],
+        clients: &[PlaceIndex],
+    ) -> Self {
+        let global = scenario.needs(Need::GlobalLoads).then(|| LoadTable::new(servers.len()));
+        let one_for_all = scenario.needs(Need::GlobalCache);
+        let surroundings = Surroundings {
+            redirectors: places.len() as u32,
+            capacity: scenario.servers.active.saturating_add(scenario.servers.queue),
+            shards: 1,
+        };
+        let instances = if one_for_all { 1 } else { places.len() };
+        let given = scenario.policy.given();
+        let policies: Vec<_> = (0..instances)
+            .map(|_| build(&scenario.policy.name, &given, &surroundings).expect("it was checked"))
+            .collect();
+        let redirectors = places.iter().enumerate().map(|(n, place)| {
+            let cluster = cluster(topology, routes, *place, servers);
+            let cluster = match &global {
+                Some(loads) => cluster.with_global_loads(loads.clone()),
+                None => cluster,
+            };
+            Redirector { policy: n % instances, cluster }
+        });
+        let of_client = clients.iter().map(|client| {
+            let nearest = routes.nearest(*client, places).expect("there is a redirector");
+            places.iter().position(|place| *place == nearest).unwrap_or(0) as u16
+        });
+        Self {
+            redirectors: redirectors.collect(),
+            observes: policies.iter().any(|policy| policy.observes()),
+            policies,
+            of_client: of_client.collect(),
+            global,
+            rng: Rng::new(scenario.seed ^ CHANCE),
+        }
+    }
+
+    /// The server for a request of `client`, and the request counted there; `None` when no server is
+    /// up.
+    pub(crate) fn pick(
+        &mut self,
+        request: &Request,
+        client: u32,
+        now: Timestamp,
+    ) -> Option<(NodeIndex, Counted)> {
+        let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
+        let mut context = Context { now, rng: &mut self.rng };
+        let policy = &mut self.policies[redirector.policy];
+        let node = policy.pick(request, &redirector.cluster, &mut context)?.node;
+        let counted = Counted {
+            _here: redirector.cluster.loads().begin(node),
+            _everywhere: self.global.as_ref().map(|loads| loads.begin(node)),
+        };
+        Some((node, counted))
+    }
+
+    /// Whether [`Redirectors::observe`] is of use.
+    pub(crate) fn observes(&self) -> bool {
+        self.observes
+    }
+
+    /// Tells the policy of `client`'s redirector how a request ended.
+    pub(crate) fn observe(&mut self, client: u32, outcome: &Outcome, now: Timestamp) {
+        let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
+        let mut context = Context { now, rng: &mut self.rng };
+        self.policies[redirector.policy].observe(outcome, &mut context);
+    }
+
+    /// Requests that count at the redirectors.
+    #[cfg(test)]
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.redirectors.iter().map(|redirector| redirector.cluster.loads().total()).sum()
+    }
+}
+
+/// The servers as `place` sees them: their distance is the round-trip time on the idle network,
+/// relative to that of the nearest (OSDI'02 Sec. 3.4).
+fn cluster(
+    topology: &Topology,
+    routes: &Routes,
+    place: PlaceIndex,
+    servers: &[PlaceIndex],
+) -> Cluster {
+    let latency = |server: &PlaceIndex| routes.latency_ns(place, *server).max(1) as f64;
+    let nearest = servers.iter().map(latency).fold(f64::INFINITY, f64::min);
+    let nodes = servers.iter().map(|server| Node {
+        distance: latency(server) / nearest,
+        ..Node::new(&topology.places[*server as usize].name)
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let loads = LoadTable::new(nodes.len());
+    Cluster::new(nodes, loads)
+}
+
+/// Parts the policies' chance from others'.
+const CHANCE: u64 = 0x7069_636b;

@@ -1,0 +1,115 @@
+//! What a server's memory holds: an eviction algorithm of levada-cache and an index by document.
+
+use hashbrown::{HashTable, hash_table::Entry};
+use levada_cache::eviction::{Eviction, Handle};
+use levada_types::Key;
+
+pub(crate) struct Memory {
+    eviction: Box<dyn Eviction>,
+    largest: u64,
+    index: HashTable<(u32, Place)>,
+    /// By handle.
+    documents: Vec<u32>,
+    free: Vec<Handle>,
+    victims: Vec<Handle>,
+}
+
+/// Where a server has a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In memory.
+    Memory(Handle),
+    /// On its way from the disk, under this number.
+    Read(u32),
+}
+
+impl Memory {
+    /// Objects larger than `largest` are not kept.
+    pub(crate) fn new(eviction: Box<dyn Eviction>, largest: u64) -> Self {
+        let largest = largest.min(eviction.capacity());
+        let (documents, free, victims) = (Vec::new(), Vec::new(), Vec::new());
+        Self { eviction, largest, index: HashTable::new(), documents, free, victims }
+    }
+
+    /// Where `document` is; in memory, that counts as a hit.
+    pub(crate) fn find(&mut self, document: u32) -> Option<Place> {
+        let place = self.index.find(mix(document), |(known, _)| *known == document)?.1;
+        if let Place::Memory(handle) = place {
+            self.eviction.touch(handle);
+        }
+        Some(place)
+    }
+
+    /// `document` is being read from now on.
+    pub(crate) fn begin_read(&mut self, document: u32, read: u32) {
+        self.index.insert_unique(mix(document), (document, Place::Read(read)), |(d, _)| mix(*d));
+    }
+
+    /// `document` has been read; it is kept if it is not too large.
+    pub(crate) fn end_read(&mut self, document: u32, key: Key, bytes: u64) {
+        if bytes > self.largest {
+            self.forget(document);
+            return;
+        }
+        let handle = self.free.pop().unwrap_or(Handle(self.documents.len() as u32));
+        match self.documents.get_mut(handle.0 as usize) {
+            Some(known) => *known = document,
+            None => self.documents.push(document),
+        }
+        // It is no larger than the capacity, so it is taken.
+        let _ = self.eviction.insert(handle, key, bytes, &mut self.victims);
+        if let Some(known) = self.index.find_mut(mix(document), |(known, _)| *known == document) {
+            known.1 = Place::Memory(handle);
+        }
+        while let Some(victim) = self.victims.pop() {
+            self.forget(self.documents[victim.0 as usize]);
+            self.free.push(victim);
+        }
+    }
+
+    /// What it holds.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = u32> + '_ {
+        let held = |(_, place): &&(u32, Place)| matches!(place, Place::Memory(_));
+        self.index.iter().filter(held).map(|(document, _)| *document)
+    }
+
+    fn forget(&mut self, document: u32) {
+        let hash = |(known, _): &(u32, Place)| mix(*known);
+        if let Entry::Occupied(known) =
+            self.index.entry(mix(document), |(known, _)| *known == document, hash)
+        {
+            known.remove();
+        }
+    }
+}
+
+/// Numbers of documents are dense; a multiplication spreads them (Knuth, TAOCP 3, 6.4).
+fn mix(document: u32) -> u64 {
+    let spread = u64::from(document).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    spread ^ spread >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use levada_cache::eviction::find_eviction;
+
+    fn read(memory: &mut Memory, document: u32, bytes: u64) {
+        memory.begin_read(document, 0);
+        memory.end_read(document, Key(u64::from(document)), bytes);
+    }
+
+    #[test]
+    fn what_was_read_is_held_until_it_is_evicted() {
+        let mut memory = Memory::new((find_eviction("lru").unwrap().build)(100), 80);
+        memory.begin_read(7, 3);
+        assert_eq!(memory.find(7), Some(Place::Read(3)));
+        memory.end_read(7, Key(7), 60);
+        assert!(matches!(memory.find(7), Some(Place::Memory(_))));
+        read(&mut memory, 8, 60);
+        assert_eq!(memory.documents().collect::<Vec<_>>(), [8], "no room for both");
+        read(&mut memory, 9, 81);
+        assert_eq!(memory.find(9), None, "too large to be kept");
+        assert_eq!(memory.documents().collect::<Vec<_>>(), [8]);
+    }
+}

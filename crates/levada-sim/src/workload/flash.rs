@@ -1,0 +1,79 @@
+//! Flash crowds (OSDI'02 Sec. 4.3): some clients, drawn by chance, ask for some documents, drawn by
+//! chance, and for nothing else, as often as others ask for anything.
+
+use levada_types::Rng;
+
+use super::Document;
+use crate::scenario::Flash;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    intensive: Vec<bool>,
+    hot: Vec<u32>,
+}
+
+impl Crowd {
+    pub(crate) fn new(flash: &Flash, documents: &[Document], clients: u32, rng: &mut Rng) -> Self {
+        let hot = hot_documents(flash.urls, flash.mean_size.0, documents, rng);
+        let wanted = (f64::from(clients) * flash.clients.0).round() as usize;
+        let mut intensive = vec![false; clients as usize];
+        intensive[..wanted].fill(true);
+        for last in (1..intensive.len()).rev() {
+            intensive.swap(last, rng.below(last + 1));
+        }
+        Self { intensive, hot }
+    }
+
+    /// What `client` asks for next, if it is one of the crowd.
+    pub(crate) fn document(&self, client: u32, rng: &mut Rng) -> Option<u32> {
+        self.intensive[client as usize].then(|| self.hot[rng.below(self.hot.len())])
+    }
+}
+
+/// `count` documents whose mean size is near `mean`: of many draws the nearest, since the paper
+/// gives the mean of its documents and not how they were found.
+fn hot_documents(count: usize, mean: u64, documents: &[Document], rng: &mut Rng) -> Vec<u32> {
+    let count = count.clamp(1, documents.len());
+    let wanted = mean * count as u64;
+    let mut best = (u64::MAX, Vec::new());
+    for _ in 0..DRAWS {
+        let mut draw: Vec<u32> = Vec::with_capacity(count);
+        while draw.len() < count {
+            let document = rng.below(documents.len()) as u32;
+            if !draw.contains(&document) {
+                draw.push(document);
+            }
+        }
+        let sum: u64 = draw.iter().map(|document| documents[*document as usize].size).sum();
+        if sum.abs_diff(wanted) < best.0 {
+            best = (sum.abs_diff(wanted), draw);
+        }
+        if best.0 * 100 <= wanted {
+            break;
+        }
+    }
+    best.1
+}
+
+const DRAWS: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Share, Size};
+    use levada_types::Key;
+
+    #[test]
+    fn a_quarter_of_the_clients_asks_for_ten_small_documents() {
+        let documents: Vec<_> =
+            (1..=1000).map(|n| Document { key: Key(n), size: n * 12 }).collect();
+        let flash = Flash { clients: Share(0.25), urls: 10, mean_size: Size(6000) };
+        let mut rng = Rng::new(1);
+        let crowd = Crowd::new(&flash, &documents, 1000, &mut rng);
+        assert_eq!(crowd.intensive.iter().filter(|intensive| **intensive).count(), 250);
+        let mean = crowd.hot.iter().map(|d| documents[*d as usize].size).sum::<u64>() / 10;
+        assert!((5_400..6_600).contains(&mean), "{mean}");
+        let calm = crowd.intensive.iter().position(|intensive| !intensive).unwrap();
+        assert_eq!(crowd.document(calm as u32, &mut rng), None);
+    }
+}

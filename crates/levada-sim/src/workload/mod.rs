@@ -1,0 +1,126 @@
+//! Who asks for what, and when.
+
+mod flash;
+mod ramp;
+
+pub(crate) use flash::Crowd;
+pub(crate) use ramp::Ramp;
+
+use std::sync::Arc;
+
+use levada_trace::Trace;
+use levada_types::{Key, Rng, Timestamp};
+
+use crate::scenario::{Arrivals, Scenario};
+
+/// Something that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Document {
+    pub(crate) key: Key,
+    pub(crate) size: u64,
+}
+
+/// The documents of a trace, by number.
+pub(crate) fn documents(trace: &Trace) -> Vec<Document> {
+    let document = |object: &levada_trace::Object| Document {
+        key: Key::of(object.name.as_bytes()),
+        size: object.size,
+    };
+    trace.objects().iter().map(document).collect()
+}
+
+/// Requests to come: each from some client, for some document, at some time.
+pub(crate) struct Demand {
+    trace: Arc<Trace>,
+    /// The next request of the trace.
+    place: usize,
+    played: u64,
+    clients: u32,
+    crowd: Option<Crowd>,
+    pace: Pace,
+    rng: Rng,
+}
+
+/// When the next request is sent.
+enum Pace {
+    /// By chance, at a rate that may grow.
+    Rate(Ramp),
+    /// When another one is finished.
+    Closed,
+    /// When the trace says.
+    Recorded,
+}
+
+impl Demand {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        trace: Arc<Trace>,
+        documents: &[Document],
+        clients: u32,
+    ) -> Self {
+        let workload = &scenario.workload;
+        let mut rng = Rng::new(scenario.seed ^ CHANCE);
+        let crowd =
+            workload.flash.as_ref().map(|flash| Crowd::new(flash, documents, clients, &mut rng));
+        let pace = match workload.arrivals {
+            Arrivals::Ramp => {
+                Pace::Rate(Ramp::new(workload.rate, workload.growth, workload.step.0))
+            }
+            Arrivals::Constant => Pace::Rate(Ramp::level(workload.rate)),
+            Arrivals::Closed => Pace::Closed,
+            Arrivals::Recorded => Pace::Recorded,
+        };
+        Self { trace, place: 0, played: 0, clients, crowd, pace, rng }
+    }
+
+    /// The time of the request after one that was sent at `now`; `None` when it is not for this to
+    /// say, or there is none.
+    pub(crate) fn next_time(&mut self, now: Timestamp) -> Option<Timestamp> {
+        match &mut self.pace {
+            Pace::Rate(ramp) => Some(ramp.next(now, &mut self.rng)),
+            Pace::Closed => None,
+            Pace::Recorded => self.trace.times()?.get(self.place).copied(),
+        }
+    }
+
+    /// The next request: who, and which document.
+    ///
+    /// Clients share the trace and read it in order, again from the beginning when it is over; those
+    /// of a flash crowd have documents of their own.
+    pub(crate) fn next(&mut self) -> (u32, u32) {
+        let client = self.rng.below(self.clients as usize) as u32;
+        self.played += 1;
+        if let Some(crowd) = &self.crowd
+            && let Some(document) = crowd.document(client, &mut self.rng)
+        {
+            return (client, document);
+        }
+        let document = self.trace.requests()[self.place];
+        self.place += 1;
+        if self.place == self.trace.requests().len() && !matches!(self.pace, Pace::Recorded) {
+            self.place = 0;
+        }
+        (client, document)
+    }
+
+    /// Requests played so far.
+    pub(crate) fn played(&self) -> u64 {
+        self.played
+    }
+
+    /// The rate in force at `now`, where there is one.
+    pub(crate) fn rate(&self, now: Timestamp) -> Option<f64> {
+        match &self.pace {
+            Pace::Rate(ramp) => Some(ramp.rate(now)),
+            Pace::Closed | Pace::Recorded => None,
+        }
+    }
+
+    /// Whether requests are sent as others finish.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.pace, Pace::Closed)
+    }
+}
+
+/// Parts the workload's chance from others'.
+const CHANCE: u64 = 0x6465_6d61_6e64;

@@ -1,0 +1,87 @@
+//! A rate that grows by a part at every step (OSDI'02 Sec. 4.3: 1 % every 6 s).
+
+use std::time::Duration;
+
+use levada_types::{Rng, Timestamp};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ramp {
+    start: f64,
+    growth: f64,
+    step: u64,
+    /// The step that the rate below belongs to.
+    number: u64,
+    rate: f64,
+}
+
+impl Ramp {
+    pub(crate) fn new(start: f64, growth: f64, step: Duration) -> Self {
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
+        Self { start, growth, step, number: 0, rate: start }
+    }
+
+    /// One that does not grow.
+    pub(crate) fn level(rate: f64) -> Self {
+        Self { start: rate, growth: 0.0, step: u64::MAX, number: 0, rate }
+    }
+
+    /// The rate in force at `now`.
+    pub(crate) fn rate(&self, now: Timestamp) -> f64 {
+        // Powers by a library that gives the same digits on every machine.
+        self.start * libm::pow(1.0 + self.growth, (now.0 / self.step) as f64)
+    }
+
+    /// From when to when the rate is in `low..=high`; never, when the ramp begins above.
+    pub(crate) fn between(&self, low: f64, high: f64) -> (Timestamp, Timestamp) {
+        let begin = |rate: f64| {
+            let steps = libm::log(rate / self.start) / libm::log(1.0 + self.growth);
+            Timestamp((steps.max(0.0).ceil() as u64).saturating_mul(self.step))
+        };
+        (begin(low), begin(high))
+    }
+
+    /// The next arrival of a Poisson process at the rate in force at `now`.
+    pub(crate) fn next(&mut self, now: Timestamp, rng: &mut Rng) -> Timestamp {
+        let number = now.0 / self.step;
+        if number != self.number {
+            (self.number, self.rate) = (number, self.rate(now));
+        }
+        let gap = -libm::log(1.0 - rng.unit()) / self.rate;
+        Timestamp(now.0.saturating_add((gap * 1e9) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_grows_by_one_percent_every_six_seconds() {
+        let ramp = Ramp::new(1000.0, 0.01, Duration::from_secs(6));
+        let at = |seconds| ramp.rate(Timestamp::from_secs(seconds));
+        assert_eq!((at(0), at(5)), (1000.0, 1000.0));
+        assert_eq!(at(6), 1010.0);
+        assert!((at(600) - 1000.0 * 1.01_f64.powi(100)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_time_around_a_rate_is_found() {
+        let ramp = Ramp::new(1000.0, 0.01, Duration::from_secs(6));
+        let (from, to) = ramp.between(1950.0, 2050.0);
+        assert!(ramp.rate(from) >= 1950.0 && ramp.rate(Timestamp(from.0 - 1)) < 1950.0);
+        assert!(ramp.rate(to) >= 2050.0 && ramp.rate(Timestamp(to.0 - 1)) < 2050.0);
+        assert_eq!(ramp.between(500.0, 900.0), (Timestamp::ZERO, Timestamp::ZERO));
+    }
+
+    #[test]
+    fn arrivals_come_at_the_rate() {
+        let mut ramp = Ramp::level(500.0);
+        let (mut rng, mut now) = (Rng::new(1), Timestamp::ZERO);
+        let mut arrivals = 0;
+        while now < Timestamp::from_secs(100) {
+            now = ramp.next(now, &mut rng);
+            arrivals += 1;
+        }
+        assert!((49_000..51_000).contains(&arrivals), "{arrivals}");
+    }
+}

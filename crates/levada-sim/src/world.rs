@@ -1,0 +1,489 @@
+//! The life of a simulated request, top to bottom: the mirror of levada-edge's `pipeline.rs`.
+//!
+//! ```text
+//! send        a client asks; its redirector picks a server; the network carries the request
+//! arrive      at the server: a place among the active ones, or the queue
+//! connected   the CPU has set the connection up: memory, or the disk, or a read under way
+//! read        a block is there: whoever waits for it goes on
+//! transmitted the CPU has handed a block to the network; the next one, when it is there
+//! over        all acknowledged: loads fall, the CPU takes the connection down
+//! closed      the place is free for the next in the queue
+//! ```
+
+use std::ops::ControlFlow;
+
+use levada_cache::eviction::find_eviction;
+use levada_policy::{NodeIndex, Outcome as PolicyOutcome};
+use levada_types::{Request as Asked, ServiceClass, Timestamp};
+
+use crate::{
+    End, Outcome, Prepared, Progress,
+    collect::{Collector, Ending, TICK},
+    kernel::Agenda,
+    network::{Arrival, Flow, Network, NetworkEvent, Tcp},
+    redirector::{Counted, Redirectors},
+    server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
+    slab::{NONE, Slab},
+    topology::{Role, Topology},
+    workload::{Demand, Document, documents},
+};
+
+pub(crate) struct World<'a> {
+    now: Timestamp,
+    agenda: Agenda<Event>,
+    demand: Demand,
+    /// When the next request is sent. It is not in the agenda, where it would be one event more per
+    /// request.
+    next_send: Option<Timestamp>,
+    documents: Vec<Document>,
+    redirectors: Redirectors,
+    network: Network,
+    servers: Vec<Server>,
+    cost: Cost,
+    active_limit: u32,
+    queue_limit: u32,
+    requests: Slab<Request>,
+    reads: Slab<Read>,
+    collector: Collector,
+    arrivals: Vec<Arrival>,
+    events: u64,
+    failed: bool,
+    prepared: &'a Prepared,
+    sample: u64,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The CPU has done what the stage of this request says.
+    Cpu(u32),
+    /// A disk has read a block for this read.
+    Disk(u32),
+    Network(NetworkEvent),
+    /// Time for a checkpoint.
+    Tick,
+    /// Time to count replicas.
+    Sample,
+}
+
+impl From<NetworkEvent> for Event {
+    fn from(event: NetworkEvent) -> Self {
+        Self::Network(event)
+    }
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct Request {
+    sent: Timestamp,
+    document: u32,
+    client: u32,
+    server: u32,
+    stage: Stage,
+    /// The next block to transmit.
+    block: u32,
+    /// The read that it waits for or follows; [`NONE`] when everything is in memory.
+    read: u32,
+    /// The next in its line: of a server's queue, or of a read's followers.
+    next: u32,
+    counted: Option<Counted>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// On its way, or in the server's queue.
+    Coming,
+    /// The CPU sets the connection up.
+    Connecting,
+    /// The CPU hands a block to the network.
+    Transmitting,
+    /// The next block is not there yet.
+    Reading,
+    /// The network has everything.
+    Sending,
+    /// The CPU takes the connection down.
+    Closing,
+}
+
+/// A file on its way from the disk. Whoever asks for it meanwhile follows.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    server: u32,
+    document: u32,
+    /// Blocks that are there.
+    done: u32,
+    followers: Line,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(prepared: &'a Prepared) -> Self {
+        let Prepared { scenario, topology, routes, trace, .. } = prepared;
+        let documents = documents(trace);
+        let mut servers_at = topology.places_of(Role::Server).collect::<Vec<_>>();
+        servers_at.truncate(scenario.servers.count);
+        let clients_at = topology.places_of(Role::Client).collect::<Vec<_>>();
+        let redirectors_at = topology.places_of(Role::Redirector).collect::<Vec<_>>();
+        let eviction = find_eviction(&scenario.cache.eviction).expect("it was checked");
+        let largest = scenario.cache.max_object.map_or(u64::MAX, |size| size.0);
+        let memory = || Memory::new((eviction.build)(scenario.cache.memory.0), largest);
+        let server = |_: &u32| Server::new(scenario.servers.disks, memory());
+        let servers: Vec<_> = servers_at.iter().map(server).collect();
+        let tcp = Tcp::from(&scenario.network);
+        let flow = Flow::new(tcp, topology, routes, &servers_at, &clients_at);
+        Self {
+            now: Timestamp::ZERO,
+            agenda: Agenda::new(),
+            demand: Demand::new(scenario, trace.clone(), &documents, clients_at.len() as u32),
+            next_send: None,
+            redirectors: Redirectors::new(
+                scenario,
+                topology,
+                routes,
+                &redirectors_at,
+                &servers_at,
+                &clients_at,
+            ),
+            network: Network::Flow(flow),
+            collector: Collector::new(prepared, documents.len(), servers.len()),
+            documents,
+            servers,
+            cost: Cost::new(&scenario.servers),
+            active_limit: scenario.servers.active,
+            queue_limit: scenario.servers.queue,
+            requests: Slab::new(),
+            reads: Slab::new(),
+            arrivals: Vec::new(),
+            events: 0,
+            failed: false,
+            prepared,
+            sample: scenario.measure.sample.0.as_nanos() as u64,
+        }
+    }
+
+    /// Plays until something ends it.
+    pub(crate) fn run(mut self, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
+        self.begin();
+        let limits = &self.prepared.scenario.measure;
+        let last = limits.duration.map_or(Timestamp(u64::MAX), |time| Timestamp::ZERO + time.0);
+        let most = self.prepared.most_requests();
+        let end = loop {
+            if self.failed {
+                break End::Overload;
+            }
+            if self.events & WATCH == WATCH && watch(self.progress()).is_break() {
+                break End::Stopped;
+            }
+            // Nothing more is sent: the last ones are waited for.
+            if self.demand.played() >= most {
+                self.next_send = None;
+                if self.requests.len() == 0 {
+                    break End::Done;
+                }
+            }
+            if self.next_time() > last {
+                self.now = last;
+                break End::Done;
+            }
+            self.next();
+        };
+        self.conclude(end)
+    }
+
+    /// When the next thing happens.
+    fn next_time(&self) -> Timestamp {
+        let event = self.agenda.next_time().unwrap_or(Timestamp(u64::MAX));
+        self.next_send.map_or(event, |send| send.min(event))
+    }
+
+    fn begin(&mut self) {
+        self.agenda.schedule(Timestamp(TICK), Event::Tick);
+        self.agenda.schedule(Timestamp(self.sample), Event::Sample);
+        self.next_send = self.demand.next_time(self.now);
+        if self.demand.is_closed() {
+            for _ in 0..self.prepared.outstanding() {
+                self.send();
+            }
+        }
+    }
+
+    /// The next thing that happens.
+    fn next(&mut self) {
+        self.events += 1;
+        self.now = self.next_time();
+        if self.next_send == Some(self.now) {
+            self.send();
+            self.next_send = self.demand.next_time(self.now);
+            return;
+        }
+        let Some((_, event)) = self.agenda.next() else { return };
+        match event {
+            Event::Cpu(request) => match self.requests[request].stage {
+                Stage::Connecting => self.connected(request),
+                Stage::Transmitting => self.transmitted(request),
+                _ => self.closed(request),
+            },
+            Event::Disk(read) => self.block_read(read),
+            Event::Network(event) => self.arrived(event),
+            Event::Tick => {
+                let offered = self.demand.rate(self.now).unwrap_or(0.0);
+                self.collector.checkpoint(self.now, &self.servers, offered);
+                self.agenda.schedule(Timestamp(self.now.0 + TICK), Event::Tick);
+            }
+            Event::Sample => {
+                self.collector.sample(self.now, &self.servers);
+                self.agenda.schedule(Timestamp(self.now.0 + self.sample), Event::Sample);
+            }
+        }
+    }
+
+    /// A client asks. Its redirector picks at once: it sits where the client's network begins.
+    fn send(&mut self) {
+        let (client, document) = self.demand.next();
+        let Document { key, size } = self.documents[document as usize];
+        let asked = Asked { key, class: ServiceClass::Normal, size: Some(size) };
+        let Some((node, counted)) = self.redirectors.pick(&asked, client, self.now) else { return };
+        let server = node.0;
+        self.collector.sent(self.now, document, server);
+        let request = self.requests.insert(Request {
+            sent: self.now,
+            document,
+            client,
+            server,
+            stage: Stage::Coming,
+            block: 0,
+            read: NONE,
+            next: NONE,
+            counted: Some(counted),
+        });
+        self.network.open(request, client, server, self.now, &mut self.agenda);
+    }
+
+    /// The network has something to tell, or not yet.
+    fn arrived(&mut self, event: NetworkEvent) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.network.handle(event, self.now, &mut self.agenda, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Request(request) => self.arrive(request),
+                Arrival::LastByte { transfer, first, at } => self.received(transfer, first, at),
+                Arrival::Acknowledged(request) => self.over(request),
+            }
+        }
+        self.arrivals = arrivals;
+    }
+
+    /// The server has the request: it is served, or waits for a place. A server in whose queue too
+    /// many wait has failed (OSDI'02 Sec. 4.3).
+    fn arrive(&mut self, request: u32) {
+        let server = &mut self.servers[self.requests[request].server as usize];
+        if server.active < self.active_limit {
+            server.active += 1;
+            self.connect(request);
+            return;
+        }
+        server.waiting.push(request, &mut self.requests);
+        self.failed |= server.waiting.length > self.queue_limit;
+    }
+
+    fn connect(&mut self, request: u32) {
+        self.requests[request].stage = Stage::Connecting;
+        self.cpu(request, self.cost.connection);
+    }
+
+    /// The CPU of the request's server has something to do for it.
+    fn cpu(&mut self, request: u32, nanoseconds: u64) {
+        let server = &mut self.servers[self.requests[request].server as usize];
+        let done = server.cpu.take(self.now, nanoseconds);
+        self.agenda.schedule(done, Event::Cpu(request));
+    }
+
+    /// The connection stands: the file is in memory, or on its way from the disk, or must be read.
+    fn connected(&mut self, request: u32) {
+        let Request { document, server: at, .. } = self.requests[request];
+        let server = &mut self.servers[at as usize];
+        let place = server.memory.find(document);
+        let hit = matches!(place, Some(Place::Memory(_)));
+        server.hits += u64::from(hit);
+        self.collector.looked_up(self.now, hit);
+        match place {
+            Some(Place::Memory(_)) => return self.transmit(request),
+            Some(Place::Read(read)) => self.follow(request, read),
+            None => {
+                let followers = Line::default();
+                let read = self.reads.insert(Read { server: at, document, done: 0, followers });
+                server.memory.begin_read(document, read);
+                self.follow(request, read);
+                self.read_block(read);
+            }
+        }
+        self.go_on(request);
+    }
+
+    fn follow(&mut self, request: u32, read: u32) {
+        self.requests[request].read = read;
+        self.reads[read].followers.push(request, &mut self.requests);
+    }
+
+    /// The disk reads the next block.
+    fn read_block(&mut self, read: u32) {
+        let Read { server, document, done, .. } = self.reads[read];
+        let bytes = block_bytes(self.documents[document as usize].size, done);
+        let disk = self.servers[server as usize].disk_of(document);
+        let at = disk.take(self.now, self.cost.read(done, bytes));
+        self.agenda.schedule(at, Event::Disk(read));
+    }
+
+    /// A block is there: the disk goes on, and so does whoever waits for this block.
+    fn block_read(&mut self, read: u32) {
+        self.reads[read].done += 1;
+        let Read { server, document, done, followers } = self.reads[read];
+        let Document { key, size } = self.documents[document as usize];
+        let whole = done == blocks(size);
+        if whole {
+            self.servers[server as usize].memory.end_read(document, key, size);
+            self.reads.remove(read);
+        } else {
+            self.read_block(read);
+        }
+        let mut follower = followers.first;
+        while follower != NONE {
+            let next = self.requests[follower].next;
+            if whole {
+                self.requests[follower].read = NONE;
+            }
+            if self.requests[follower].stage == Stage::Reading {
+                self.transmit(follower);
+            }
+            follower = next;
+        }
+    }
+
+    /// The CPU transmits the next block if it is there; else the request waits for it.
+    fn go_on(&mut self, request: u32) {
+        let Request { read, block, .. } = self.requests[request];
+        if read == NONE || block < self.reads[read].done {
+            self.transmit(request);
+        } else {
+            self.requests[request].stage = Stage::Reading;
+        }
+    }
+
+    fn transmit(&mut self, request: u32) {
+        let Request { document, block, .. } = self.requests[request];
+        self.requests[request].stage = Stage::Transmitting;
+        let bytes = block_bytes(self.documents[document as usize].size, block);
+        self.cpu(request, self.cost.transmit(bytes));
+    }
+
+    /// The network has a further block.
+    fn transmitted(&mut self, request: u32) {
+        let Request { document, block, .. } = self.requests[request];
+        let size = self.documents[document as usize].size;
+        self.requests[request].block = block + 1;
+        let last = block + 1 == blocks(size);
+        if last {
+            self.requests[request].stage = Stage::Sending;
+        }
+        let bytes = block_bytes(size, block);
+        self.network.ready(request, bytes, size, self.now, &mut self.agenda);
+        if !last {
+            self.go_on(request);
+        }
+    }
+
+    /// The client has the last byte.
+    fn received(&mut self, request: u32, first: Timestamp, at: Timestamp) {
+        let Request { sent, client, server, .. } = self.requests[request];
+        self.collector.last_byte(sent, at);
+        if self.redirectors.observes() {
+            let outcome = PolicyOutcome {
+                node: NodeIndex(server),
+                latency: first - sent,
+                service_time: at - sent,
+                ok: true,
+            };
+            self.redirectors.observe(client, &outcome, self.now);
+        }
+    }
+
+    /// Everything is acknowledged: the load falls, and the connection is taken down.
+    fn over(&mut self, request: u32) {
+        self.requests[request].counted = None;
+        self.requests[request].stage = Stage::Closing;
+        self.collector.over(self.now, self.requests[request].server);
+        self.cpu(request, self.cost.connection);
+        if self.demand.is_closed() && self.demand.played() < self.prepared.most_requests() {
+            self.send();
+        }
+    }
+
+    /// The connection is down: the next in the queue is served.
+    fn closed(&mut self, request: u32) {
+        let server = &mut self.servers[self.requests[request].server as usize];
+        server.finished += 1;
+        self.requests.remove(request);
+        match server.waiting.pop(&self.requests) {
+            Some(next) => self.connect(next),
+            None => server.active -= 1,
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            now: self.now,
+            finished: self.demand.played() - self.requests.len() as u64,
+            in_flight: self.requests.len() as u64,
+            rate: self.demand.rate(self.now).unwrap_or(0.0),
+            events: self.events,
+        }
+    }
+
+    fn conclude(self, end: End) -> Outcome {
+        let topology: &Topology = &self.prepared.topology;
+        let look_back = Timestamp(self.now.0.saturating_sub(30_000_000_000));
+        let capacity = self.demand.rate(look_back).filter(|_| end == End::Overload);
+        let servers = topology.places.iter().filter(|place| place.role == Role::Server);
+        let ending = Ending {
+            end,
+            now: self.now,
+            events: self.events,
+            capacity,
+            servers: &self.servers,
+            names: servers.map(|place| place.name.to_string()).collect(),
+            topology,
+            network: &self.network,
+        };
+        self.collector.conclude(&ending)
+    }
+}
+
+impl Line {
+    fn push(&mut self, request: u32, requests: &mut Slab<Request>) {
+        requests[request].next = NONE;
+        match self.last {
+            NONE => self.first = request,
+            last => requests[last].next = request,
+        }
+        self.last = request;
+        self.length += 1;
+    }
+
+    fn pop(&mut self, requests: &Slab<Request>) -> Option<u32> {
+        let first = self.first;
+        if first == NONE {
+            return None;
+        }
+        self.first = requests[first].next;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        self.length -= 1;
+        Some(first)
+    }
+}
+
+/// Progress is told every so many events.
+const WATCH: u64 = (1 << 18) - 1;
+
+#[cfg(test)]
+mod tests;
