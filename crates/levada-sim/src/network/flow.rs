@@ -159,9 +159,12 @@ impl Flow {
         let state = self.transfers[transfer as usize];
         let (lost, part) = self.lost_since_begin(transfer, &state, now);
         let missing = (state.base.0 + state.takes + lost).saturating_sub(now.0);
-        if missing > TOLERANCE {
-            // As much longer as the path is slow now, but not so long that it cannot recover.
-            let longer = (missing as f64 / part.max(0.5)) as u64;
+        let elapsed = now.0 - state.base.0;
+        if missing > TOLERANCE.max(elapsed / 1000) {
+            // As much longer as the path is slow now; but the path may recover meanwhile, so not
+            // much longer than the transfer has been under way.
+            let longer = (missing as f64 / part) as u64;
+            let longer = longer.min((2 * missing).max(elapsed / 2));
             agenda.schedule(Timestamp(now.0 + longer), event.into());
             return;
         }
@@ -249,5 +252,9 @@ const fn coarse(nanoseconds: u64) -> u32 {
 
 const COARSE: u32 = 10;
 
-/// A tenth of a millisecond is below what anyone notices, and ends the series of further events.
+/// What is missing is let pass when it is below this, in nanoseconds, or a thousandth of the time
+/// under way: nobody notices, and it ends the series of further events.
 const TOLERANCE: u64 = 100_000;
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,35 @@ impl Station {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Ramp;
+    use levada_types::Rng;
+
+    /// The mean time in the system, in seconds, of jobs that come at `rate` per second.
+    fn mean_sojourn(rate: f64, mut job: impl FnMut(&mut Rng) -> u64) -> f64 {
+        const JOBS: u32 = 4_000_000;
+        let (mut arrivals, mut jobs) = (Rng::new(1), Rng::new(2));
+        let (mut ramp, mut station, mut now) =
+            (Ramp::level(rate), Station::default(), Timestamp::ZERO);
+        let mut sum = 0.0;
+        for _ in 0..JOBS {
+            now = ramp.next(now, &mut arrivals);
+            sum += (station.take(now, job(&mut jobs)) - now).as_secs_f64();
+        }
+        sum / f64::from(JOBS)
+    }
+
+    /// With jobs of 1 ms on average.
+    #[test]
+    fn waiting_agrees_with_the_closed_forms_of_queueing() {
+        for load in [0.3, 0.5, 0.7] {
+            let exponential = |rng: &mut Rng| (-libm::log(1.0 - rng.unit()) * 1e6) as u64;
+            let (mm1, expected) = (mean_sojourn(load * 1e3, exponential), 1e-3 / (1.0 - load));
+            assert!((mm1 / expected - 1.0).abs() < 0.01, "M/M/1 at {load}: {mm1} {expected}");
+            let expected = 1e-3 * (1.0 + load / (2.0 * (1.0 - load)));
+            let md1 = mean_sojourn(load * 1e3, |_| 1_000_000);
+            assert!((md1 / expected - 1.0).abs() < 0.01, "M/D/1 at {load}: {md1} {expected}");
+        }
+    }
 
     #[test]
     fn jobs_are_done_one_after_the_other() {

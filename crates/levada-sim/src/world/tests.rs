@@ -1,5 +1,5 @@
 use levada_policy::POLICIES;
-use levada_trace::RICE;
+use levada_trace::{Limits, RICE, Record, Trace};
 
 use super::*;
 use crate::{Library, Scenario};
@@ -78,5 +78,64 @@ fn a_closed_loop_keeps_as_many_in_flight_as_it_may() {
     for _ in 0..10_000 {
         assert_eq!(world.redirectors.outstanding(), 479);
         world.next();
+    }
+}
+
+/// One server, clients 15 ms away by two links of 1 Gbit/s: a full segment of 576 bytes takes 4,608 ns
+/// at each, a packet without payload 320 ns.
+#[test]
+fn a_small_run_goes_as_worked_out_by_hand() {
+    let back = 15_000_000 + 2 * 320;
+    let round_trip = 15_000_000 + 2 * 4_608 + back;
+    let last_segment = 15_000_000 + 2 * 4_608;
+    // The handshake, then 145 us until the connection stands.
+    let connected = 3 * back + 145_000;
+    // /a: one block of one unit of 4 KB from the disk, two units of 512 bytes through the CPU, and
+    // two segments, which take a round each.
+    let (read_a, transmit_a) = (28_000_000 + 410_000, 80_000);
+    let network_a = round_trip + last_segment;
+    // /b: a block of 11 units, transmitted while the further one of 2 units is read: 94 segments in
+    // windows of 1, 2, 4, 8, 16, 20, 20, 20 and 3.
+    let (read_b, transmit_b) = (28_000_000 + 11 * 410_000, 88 * 40_000);
+    let network_b = 8 * round_trip + 2 * 4_608 + last_segment;
+    // Time and document of each request, and its latency.
+    let requests: [(u64, &str, u64); 5] = [
+        (0, "/a", connected + read_a + transmit_a + network_a),
+        // Comes while the file is read, waits for that, and is transmitted after the first one.
+        (20, "/a", connected + read_a + 2 * transmit_a + network_a - 20_000_000),
+        (1_000, "/a", connected + transmit_a + network_a),
+        (2_000, "/b", connected + read_b + transmit_b + network_b),
+        (3_000, "/b", connected + transmit_b + network_b),
+    ];
+    let record = |(time, name, _): &(u64, &str, u64)| {
+        Ok(Record {
+            method: "GET".to_owned(),
+            target: (*name).to_owned(),
+            bytes: Some(if *name == "/a" { 1_000 } else { 50_000 }),
+            time: Some(*time as f64 / 1e3),
+            ..Record::default()
+        })
+    };
+    let (trace, _) = Trace::from_reader(requests.iter().map(record), &Limits::default());
+    let mut library = Library::without_files();
+    library.keep("by hand", trace);
+    let mut sum = 0;
+    for (n, (_, _, latency)) in requests.iter().enumerate() {
+        let scenario = Scenario::default().with([
+            ("topology.name", "star"),
+            ("topology.server_latency", "5ms"),
+            ("topology.client_latency", "10ms"),
+            ("topology.server_mbps", "1000"),
+            ("topology.client_mbps", "1000"),
+            ("servers.count", "1"),
+            ("workload.trace", "by hand"),
+            ("workload.arrivals", "recorded"),
+            ("measure.requests", &(n + 1).to_string()),
+        ]);
+        let outcome = play(&scenario.unwrap().prepare(&mut library).unwrap());
+        let mean = outcome.reading(crate::Metric::LatencyMean).unwrap();
+        sum += latency;
+        let expected = sum as f64 / 1e9 / (n + 1) as f64;
+        assert!((mean - expected).abs() < 1e-9, "{} requests: {mean} {expected}", n + 1);
     }
 }
