@@ -48,6 +48,8 @@ pub(crate) struct World<'a> {
     arrivals: Vec<Arrival>,
     events: u64,
     failed: bool,
+    /// Whether servers fetch from each other's memory.
+    global_memory: bool,
     prepared: &'a Prepared,
     sample: u64,
 }
@@ -57,8 +59,8 @@ pub(crate) struct World<'a> {
 enum Event {
     /// The CPU has done what the stage of this request says.
     Cpu(u32),
-    /// A disk has read a block for this read.
-    Disk(u32),
+    /// A disk, or the CPU of another server, has a block for this read.
+    Block(u32),
     Network(NetworkEvent),
     /// Time for a checkpoint.
     Tick,
@@ -105,11 +107,14 @@ enum Stage {
     Closing,
 }
 
-/// A file on its way from the disk. Whoever asks for it meanwhile follows.
+/// A file on its way from the disk, or from another server's memory. Whoever asks for it meanwhile
+/// follows.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     server: u32,
     document: u32,
+    /// The server whose memory it comes from; [`NONE`] for the disk.
+    holder: u32,
     /// Blocks that are there.
     done: u32,
     followers: Line,
@@ -155,6 +160,7 @@ impl<'a> World<'a> {
             arrivals: Vec::new(),
             events: 0,
             failed: false,
+            global_memory: scenario.has_global_memory(),
             prepared,
             sample: scenario.measure.sample.0.as_nanos() as u64,
         }
@@ -222,7 +228,7 @@ impl<'a> World<'a> {
                 Stage::Transmitting => self.transmitted(request),
                 _ => self.closed(request),
             },
-            Event::Disk(read) => self.block_read(read),
+            Event::Block(read) => self.block_read(read),
             Event::Network(event) => self.arrived(event),
             Event::Tick => {
                 let offered = self.demand.rate(self.now).unwrap_or(0.0);
@@ -302,7 +308,13 @@ impl<'a> World<'a> {
         let Request { document, server: at, .. } = self.requests[request];
         let server = &mut self.servers[at as usize];
         let place = server.memory.find(document);
-        let hit = matches!(place, Some(Place::Memory(_)));
+        let holder = if place.is_none() { self.holder(document, at) } else { NONE };
+        let hit = match place {
+            Some(Place::Memory(_)) => true,
+            Some(Place::Read(read)) => self.reads[read].holder != NONE,
+            None => holder != NONE,
+        };
+        let server = &mut self.servers[at as usize];
         server.hits += u64::from(hit);
         self.collector.looked_up(self.now, hit);
         match place {
@@ -310,7 +322,8 @@ impl<'a> World<'a> {
             Some(Place::Read(read)) => self.follow(request, read),
             None => {
                 let followers = Line::default();
-                let read = self.reads.insert(Read { server: at, document, done: 0, followers });
+                let read = Read { server: at, document, holder, done: 0, followers };
+                let read = self.reads.insert(read);
                 server.memory.begin_read(document, read);
                 self.follow(request, read);
                 self.read_block(read);
@@ -324,23 +337,49 @@ impl<'a> World<'a> {
         self.reads[read].followers.push(request, &mut self.requests);
     }
 
-    /// The disk reads the next block.
+    /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
+    /// ASPLOS'98). There it counts as used.
+    fn holder(&mut self, document: u32, asking: u32) -> u32 {
+        if !self.global_memory {
+            return NONE;
+        }
+        let others = (0..).zip(&mut self.servers).filter(|(server, _)| *server != asking);
+        let mut having =
+            others.filter_map(|(server, at)| Some((server, at.memory.find(document)?)));
+        having
+            .find(|(_, place)| matches!(place, Place::Memory(_)))
+            .map_or(NONE, |(server, _)| server)
+    }
+
+    /// The disk reads the next block; or the server that has it in memory sends it, at the cost of
+    /// sending it to a client. Receiving costs nothing: the generous side of what LARD's paper leaves
+    /// open.
     fn read_block(&mut self, read: u32) {
-        let Read { server, document, done, .. } = self.reads[read];
+        let Read { server, document, holder, done, .. } = self.reads[read];
         let bytes = block_bytes(self.documents[document as usize].size, done);
-        let disk = self.servers[server as usize].disk_of(document);
-        let at = disk.take(self.now, self.cost.read(done, bytes));
-        self.agenda.schedule(at, Event::Disk(read));
+        let at = if holder == NONE {
+            let disk = self.servers[server as usize].disk_of(document);
+            disk.take(self.now, self.cost.read(done, bytes))
+        } else {
+            self.servers[holder as usize].cpu.take(self.now, self.cost.transmit(bytes))
+        };
+        self.agenda.schedule(at, Event::Block(read));
     }
 
     /// A block is there: the disk goes on, and so does whoever waits for this block.
     fn block_read(&mut self, read: u32) {
         self.reads[read].done += 1;
-        let Read { server, document, done, followers } = self.reads[read];
+        let Read { server, document, holder, done, followers } = self.reads[read];
         let Document { key, size } = self.documents[document as usize];
         let whole = done == blocks(size);
         if whole {
-            self.servers[server as usize].memory.end_read(document, key, size);
+            let memory = &mut self.servers[server as usize].memory;
+            if holder == NONE {
+                memory.end_read(document, key, size);
+            } else {
+                // One copy in all memories together is what makes one large memory of them.
+                memory.forget(document);
+            }
             self.reads.remove(read);
         } else {
             self.read_block(read);

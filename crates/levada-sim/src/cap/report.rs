@@ -213,7 +213,7 @@ impl Report {
         let decades = [0.01, 0.1, 1.0, 10.0, 100.0];
         let at = decades.iter().flat_map(|decade| STEPS.map(|step| decade * step));
         Series {
-            name: "page_latency_cdf".to_owned(),
+            name: "latency_cdf".to_owned(),
             x: "page latency (s)".to_owned(),
             y: "part of the pages".to_owned(),
             points: at.map(|seconds| (seconds, self.below(seconds))).collect(),

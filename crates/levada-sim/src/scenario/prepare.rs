@@ -200,6 +200,12 @@ impl Scenario {
         }
     }
 
+    /// Whether servers fetch from each other's memory what is not in their own: what tells WRR/GMS
+    /// from WRR (ASPLOS'98 Sec. 4).
+    pub(crate) fn has_global_memory(&self) -> bool {
+        self.policy.name == "wrr/gms"
+    }
+
     /// What the policy needs beyond keys and local loads; nothing for an unknown one.
     pub(crate) fn needs(&self, need: Need) -> bool {
         find(&self.policy.name).is_some_and(|entry| entry.needs.contains(&need))

@@ -73,7 +73,8 @@ impl Memory {
         self.index.iter().filter(held).map(|(document, _)| *document)
     }
 
-    fn forget(&mut self, document: u32) {
+    /// `document`, which is not in memory, is not on its way any more either.
+    pub(crate) fn forget(&mut self, document: u32) {
         let hash = |(known, _): &(u32, Place)| mix(*known);
         if let Entry::Occupied(known) =
             self.index.entry(mix(document), |(known, _)| *known == document, hash)

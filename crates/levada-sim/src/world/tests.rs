@@ -139,3 +139,23 @@ fn a_small_run_goes_as_worked_out_by_hand() {
         assert!((mean - expected).abs() < 1e-9, "{} requests: {mean} {expected}", n + 1);
     }
 }
+
+#[test]
+fn a_global_memory_spares_the_disks_and_costs_cpu() {
+    let play = |policy: &str| {
+        let prepared = prepare(&[
+            ("workload.arrivals", "closed"),
+            ("topology.name", "lan_cluster"),
+            ("policy.name", policy),
+            ("cache.memory", "1MiB"),
+            ("measure.requests", "20000"),
+        ]);
+        play(&prepared)
+    };
+    let (alone, together) = (play("wrr"), play("wrr/gms"));
+    let of = |outcome: &Outcome, metric| outcome.reading(metric).unwrap();
+    use crate::Metric::{CpuUtilisation, MissRatio, Throughput};
+    assert!(of(&together, MissRatio) < 0.7 * of(&alone, MissRatio));
+    let cpu_per_request = |outcome| of(outcome, CpuUtilisation) / of(outcome, Throughput);
+    assert!(cpu_per_request(&together) > 1.2 * cpu_per_request(&alone));
+}
