@@ -66,8 +66,10 @@ pub enum Metric {
     NicUtilisation,
     /// Simulated time.
     Duration,
-    /// Events of the kernel.
+    /// Events of the kernel, and of the network where it has its own.
     Events,
+    /// Packets that found a full queue, where packets are simulated.
+    Dropped,
 }
 
 /// Every metric, in the order of reports.
@@ -101,6 +103,7 @@ pub const METRICS: &[Metric] = &[
     Metric::NicUtilisation,
     Metric::Duration,
     Metric::Events,
+    Metric::Dropped,
 ];
 
 /// What a metric counts in.
@@ -161,6 +164,7 @@ impl Metric {
             Self::NicUtilisation => "nic",
             Self::Duration => "duration",
             Self::Events => "events",
+            Self::Dropped => "packets_dropped",
         }
     }
 
@@ -196,6 +200,7 @@ impl Metric {
             Self::NicUtilisation => "network card",
             Self::Duration => "simulated",
             Self::Events => "events",
+            Self::Dropped => "packets dropped",
         }
     }
 
@@ -224,9 +229,12 @@ impl Metric {
             | Self::Within5s
             | Self::DatabaseUtilisation
             | Self::NicUtilisation => Unit::Part,
-            Self::Requests | Self::Pages | Self::Imbalance | Self::Replicas | Self::Events => {
-                Unit::Count
-            }
+            Self::Requests
+            | Self::Pages
+            | Self::Imbalance
+            | Self::Replicas
+            | Self::Events
+            | Self::Dropped => Unit::Count,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     End, Outcome, Prepared, Progress,
     collect::{Collector, Ending, TICK},
     kernel::Agenda,
-    network::{Arrival, Flow, Network, NetworkEvent, Tcp},
+    network::{Arrival, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
     server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
     slab::{NONE, Slab},
@@ -133,8 +133,7 @@ impl<'a> World<'a> {
         let memory = || Memory::new((eviction.build)(scenario.cache.memory.0), largest);
         let server = |_: &u32| Server::new(scenario.servers.disks, memory());
         let servers: Vec<_> = servers_at.iter().map(server).collect();
-        let tcp = Tcp::from(&scenario.network);
-        let flow = Flow::new(tcp, topology, routes, &servers_at, &clients_at);
+        let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
         Self {
             now: Timestamp::ZERO,
             agenda: Agenda::new(),
@@ -148,7 +147,7 @@ impl<'a> World<'a> {
                 &servers_at,
                 &clients_at,
             ),
-            network: Network::Flow(flow),
+            network,
             collector: Collector::new(prepared, documents.len(), servers.len()),
             documents,
             servers,
@@ -267,7 +266,8 @@ impl<'a> World<'a> {
     /// The network has something to tell, or not yet.
     fn arrived(&mut self, event: NetworkEvent) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.network.handle(event, self.now, &mut self.agenda, &mut arrivals);
+        let until = self.next_send.unwrap_or(Timestamp(u64::MAX));
+        self.network.handle(event, self.now, until, &mut self.agenda, &mut arrivals);
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Request(request) => self.arrive(request),
@@ -473,7 +473,7 @@ impl<'a> World<'a> {
             finished: self.demand.played() - self.requests.len() as u64,
             in_flight: self.requests.len() as u64,
             rate: self.demand.rate(self.now).unwrap_or(0.0),
-            events: self.events,
+            events: self.events + self.network.events(),
         }
     }
 
@@ -485,7 +485,7 @@ impl<'a> World<'a> {
         let ending = Ending {
             end,
             now: self.now,
-            events: self.events,
+            events: self.events + self.network.events(),
             capacity,
             servers: &self.servers,
             names: servers.map(|place| place.name.to_string()).collect(),

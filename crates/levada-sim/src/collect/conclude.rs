@@ -23,6 +23,9 @@ impl Collector {
         }
         put(&mut outcome, Metric::Duration, seconds);
         put(&mut outcome, Metric::Events, ending.events as f64);
+        if let Some(dropped) = ending.network.dropped() {
+            put(&mut outcome, Metric::Dropped, dropped as f64);
+        }
         put(&mut outcome, Metric::Requests, self.sent as f64);
         if measured > 0.0 {
             put(&mut outcome, Metric::Throughput, self.finished as f64 / measured);

@@ -13,16 +13,22 @@
 //! arrays of the same index: nothing is allocated per request once they have grown.
 
 mod flow;
+mod packet;
 mod tcp;
 mod ways;
 
 use levada_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Agenda;
+use crate::{
+    kernel::Agenda,
+    scenario::NetworkModel,
+    topology::{PlaceIndex, Routes, Topology},
+};
 
-pub(crate) use flow::Flow;
-pub(crate) use tcp::Tcp;
+use flow::Flow;
+pub(crate) use packet::MAX_WINDOW;
+use packet::PacketNetwork;
 
 /// How finely the network is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +46,8 @@ pub enum Fidelity {
 pub(crate) enum Network {
     /// [`Fidelity::Flow`].
     Flow(Flow),
+    /// [`Fidelity::Packet`].
+    Packet(Box<PacketNetwork>),
 }
 
 /// What reached an end.
@@ -70,6 +78,25 @@ pub(crate) struct NetworkEvent {
 }
 
 impl Network {
+    /// The network of the fidelity that `model` names, idle.
+    pub(crate) fn new(
+        model: &NetworkModel,
+        topology: &Topology,
+        routes: &Routes,
+        servers: &[PlaceIndex],
+        clients: &[PlaceIndex],
+    ) -> Self {
+        match model.fidelity {
+            Fidelity::Flow => {
+                Self::Flow(Flow::new(model.into(), topology, routes, servers, clients))
+            }
+            Fidelity::Packet => {
+                let packets = PacketNetwork::new(model, topology, routes, servers, clients);
+                Self::Packet(Box::new(packets))
+            }
+        }
+    }
+
     /// `client` opens a connection to `server` and sends its request with it. Both are counted as the
     /// topology's clients and servers are.
     pub(crate) fn open<E: Copy + From<NetworkEvent>>(
@@ -82,6 +109,7 @@ impl Network {
     ) {
         match self {
             Self::Flow(flow) => flow.open(transfer, client, server, now, agenda),
+            Self::Packet(packets) => packets.open(transfer, client, server, now, agenda),
         }
     }
 
@@ -96,19 +124,39 @@ impl Network {
     ) {
         match self {
             Self::Flow(flow) => flow.ready(transfer, bytes, total, now, agenda),
+            Self::Packet(packets) => packets.ready(transfer, bytes, total, now, agenda),
         }
     }
 
-    /// An event of the network's own; what arrived by it is appended to `arrivals`.
+    /// An event of the network's own; what arrived by it is appended to `arrivals`. Nothing is opened
+    /// or made ready before `until`, but for what the agenda has.
     pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,
         event: NetworkEvent,
         now: Timestamp,
+        until: Timestamp,
         agenda: &mut Agenda<E>,
         arrivals: &mut Vec<Arrival>,
     ) {
         match self {
             Self::Flow(flow) => flow.handle(event, now, agenda, arrivals),
+            Self::Packet(packets) => packets.handle(event, now, until, agenda, arrivals),
+        }
+    }
+
+    /// Packets that found a full queue so far; `None` where there are no packets.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        match self {
+            Self::Flow(_) => None,
+            Self::Packet(packets) => Some(packets.dropped()),
+        }
+    }
+
+    /// What has happened in the network besides the agenda's events.
+    pub(crate) fn events(&self) -> u64 {
+        match self {
+            Self::Flow(_) => 0,
+            Self::Packet(packets) => packets.events(),
         }
     }
 
@@ -117,6 +165,7 @@ impl Network {
     pub(crate) fn carried(&self, hop: usize) -> u64 {
         match self {
             Self::Flow(flow) => flow.carried(hop),
+            Self::Packet(packets) => packets.carried(hop),
         }
     }
 }

@@ -8,7 +8,7 @@ mod prepare;
 mod read;
 mod value;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use levada_policy::Value;
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ impl Default for Workload {
             arrivals: Arrivals::Ramp,
             rate: 1000.0,
             growth: 0.01,
-            step: Time(std::time::Duration::from_secs(6)),
+            step: Time(Duration::from_secs(6)),
             outstanding: None,
             flash: None,
         }
@@ -228,11 +228,31 @@ pub struct NetworkModel {
     pub initial_window: u32,
     /// The largest window, in segments.
     pub window: u32,
+    /// Segments that a client acknowledges at a time. This and what follows counts for packets only.
+    pub segments_per_ack: u32,
+    /// How long an acknowledgement waits for these segments.
+    pub ack_delay: Time,
+    /// TCP's retransmission timeout before it knows of any round trip.
+    pub first_timeout: Time,
+    /// TCP's least retransmission timeout.
+    pub least_timeout: Time,
+    /// How large a request is, without headers.
+    pub request: Size,
 }
 
 impl Default for NetworkModel {
     fn default() -> Self {
-        Self { fidelity: Fidelity::Flow, segment: 536, initial_window: 1, window: 20 }
+        Self {
+            fidelity: Fidelity::Flow,
+            segment: 536,
+            initial_window: 1,
+            window: 20,
+            segments_per_ack: 1,
+            ack_delay: Time(Duration::from_millis(100)),
+            first_timeout: Time(Duration::from_secs(3)),
+            least_timeout: Time(Duration::from_secs(1)),
+            request: Size(300),
+        }
     }
 }
 
@@ -259,9 +279,9 @@ impl Default for Measure {
         Self {
             duration: None,
             requests: None,
-            warm_up: Time(std::time::Duration::ZERO),
+            warm_up: Time(Duration::ZERO),
             latency_at: Vec::new(),
-            sample: Time(std::time::Duration::from_secs(30)),
+            sample: Time(Duration::from_secs(30)),
         }
     }
 }

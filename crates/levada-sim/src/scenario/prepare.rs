@@ -1,6 +1,6 @@
 //! From what a scenario says to what a run needs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{BuildError, Need, Surroundings, build, find, lard_admission_limit};
@@ -8,9 +8,14 @@ use levada_trace::Trace;
 
 use super::{Arrivals, Problems, Scalar, Scenario};
 use crate::{
-    Library, cap,
+    Fidelity, Library, cap,
+    network::MAX_WINDOW,
     topology::{self, MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology},
 };
+
+/// What a packet with its headers may weigh is counted in 16 bits.
+const LARGEST_SEGMENT: u32 = 65_000;
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A scenario in which nothing is wrong, with everything that its run needs.
 #[derive(Clone, Debug, Default)]
@@ -161,6 +166,9 @@ impl Scenario {
             "network.window",
             "it must be at least `network.initial_window`",
         );
+        if network.fidelity == Fidelity::Packet {
+            self.check_packets(problems);
+        }
         problems.add_if(
             self.measure.sample.0.is_zero(),
             "measure.sample",
@@ -179,6 +187,45 @@ impl Scenario {
                 format!("there is no `{}`; there are {}", self.cache.eviction, known.join(", ")),
             );
         }
+    }
+
+    fn check_packets(&self, problems: &mut Problems) {
+        let network = &self.network;
+        problems.add_if(
+            network.window > MAX_WINDOW,
+            "network.window",
+            &format!("packet by packet it is at most {MAX_WINDOW} segments"),
+        );
+        problems.add_if(
+            network.segment > LARGEST_SEGMENT,
+            "network.segment",
+            &format!("packet by packet it is at most {LARGEST_SEGMENT} bytes"),
+        );
+        problems.add_if(
+            network.request.0 > u64::from(network.segment),
+            "network.request",
+            "it is one segment: at most `network.segment`",
+        );
+        problems.add_if(
+            network.segments_per_ack == 0,
+            "network.segments_per_ack",
+            "1 acknowledges every segment, 2 delays acknowledgements as RFC 1122 has it",
+        );
+        for (key, time) in [
+            ("network.first_timeout", network.first_timeout),
+            ("network.least_timeout", network.least_timeout),
+        ] {
+            problems.add_if(
+                time.0.is_zero() || time.0 > LONGEST_TIMEOUT,
+                key,
+                "it must be a time above 0 and at most \"1h\", such as \"1s\"",
+            );
+        }
+        problems.add_if(
+            network.ack_delay.0 > LONGEST_TIMEOUT,
+            "network.ack_delay",
+            "it must be at most \"1h\"; usual is \"100ms\"",
+        );
     }
 
     fn check_policy(&self, problems: &mut Problems) {

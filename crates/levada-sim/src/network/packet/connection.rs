@@ -1,0 +1,273 @@
+//! One connection, from the client's first packet to the server's last acknowledgement.
+//!
+//! It is told what arrives and when time is up, and asked what to send ([`Connection::poll`]) and
+//! what the world should know ([`Connection::news`]).
+
+use super::{
+    Kind, Packet,
+    paths::Way,
+    soonest::NEVER,
+    tcp::{HEADER, Receiver, Reply, Sender, Settings, Timeout},
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) way: Way,
+    /// The world's number.
+    pub(super) transfer: u32,
+    /// Tells it from others that have the same place one after the other.
+    pub(super) generation: u32,
+    /// Packets under way. The number is not free before they are gone.
+    pub(super) packets: u32,
+    /// When a timer comes up; [`NEVER`] for none.
+    pub(super) timer_at: u64,
+    /// When the client had the first segment.
+    pub(super) first_byte_at: u64,
+    stage: Stage,
+    wants: Wants,
+    news: Option<News>,
+    sender: Sender,
+    receiver: Receiver,
+    /// Bytes of the response: in all, and ready.
+    total: u64,
+    ready: u64,
+    /// The segment that is to be sent again at once.
+    again: Option<u32>,
+    /// The client's retransmissions: of SYN and request.
+    client: Timeout,
+    client_deadline: u64,
+    /// When the client sent SYN and when the server answered; [`NEVER`] where that, or what answers
+    /// it, was sent twice.
+    syn_at: u64,
+    syn_ack_at: u64,
+    /// Until when an acknowledgement may wait.
+    ack_deadline: u64,
+}
+
+/// How far both ends are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// The client has sent SYN.
+    Opening,
+    /// The server has answered.
+    HalfOpen,
+    /// The client has sent its request.
+    Requesting,
+    /// The server has the request.
+    Requested,
+    /// The client has everything.
+    Received,
+    /// The server knows.
+    Over,
+}
+
+/// Packets without a window that are to be sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    syn: bool,
+    syn_ack: bool,
+    request: bool,
+    request_ack: bool,
+    ack: bool,
+}
+
+/// What the world should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Request,
+    LastByte,
+    Acknowledged,
+}
+
+impl Connection {
+    pub(super) fn new(transfer: u32, generation: u32, way: Way) -> Self {
+        Self {
+            way,
+            transfer,
+            generation,
+            packets: 0,
+            timer_at: NEVER,
+            first_byte_at: NEVER,
+            stage: Stage::Opening,
+            wants: Wants::default(),
+            news: None,
+            sender: Sender::idle(),
+            receiver: Receiver::default(),
+            total: 0,
+            ready: 0,
+            again: None,
+            client: Timeout::default(),
+            client_deadline: NEVER,
+            syn_at: 0,
+            syn_ack_at: 0,
+            ack_deadline: NEVER,
+        }
+    }
+
+    /// The client opens it.
+    pub(super) fn begin(&mut self, now: u64, settings: &Settings) {
+        self.wants.syn = true;
+        self.syn_at = now;
+        self.await_answer(now, settings);
+    }
+
+    /// The server has `bytes` more of `total` ready.
+    pub(super) fn ready(&mut self, bytes: u64, total: u64, settings: &Settings) {
+        self.total = total;
+        self.ready += bytes;
+        let segment = u64::from(settings.segment);
+        let segments = total.div_ceil(segment).max(1);
+        let ready = if self.ready >= total { segments } else { self.ready / segment };
+        // Segments are counted in 32 bits, enough for two terabytes.
+        self.sender.segments = segments.min(u64::from(u32::MAX - 1)) as u32;
+        self.sender.ready = (ready as u32).min(self.sender.segments);
+    }
+
+    /// A packet has arrived.
+    pub(super) fn receive(&mut self, packet: Packet, now: u64, settings: &Settings) {
+        if self.is_over() {
+            return;
+        }
+        match packet.kind {
+            Kind::Syn => {
+                // Answered each time it comes.
+                if self.stage <= Stage::HalfOpen {
+                    self.wants.syn_ack = true;
+                    self.syn_ack_at = if self.stage == Stage::Opening { now } else { NEVER };
+                    self.stage = Stage::HalfOpen;
+                }
+            }
+            Kind::SynAck => {
+                if self.stage == Stage::HalfOpen {
+                    if self.syn_at != NEVER {
+                        self.client.sample(now - self.syn_at);
+                    }
+                    self.stage = Stage::Requesting;
+                    self.wants.request = true;
+                    self.await_answer(now, settings);
+                }
+            }
+            Kind::Request => {
+                self.wants.request_ack = true;
+                if self.stage == Stage::Requesting {
+                    let sent_once = self.syn_ack_at != NEVER;
+                    let round_trip = sent_once.then(|| now - self.syn_ack_at);
+                    self.sender = Sender::new(round_trip, settings);
+                    self.stage = Stage::Requested;
+                    self.news = Some(News::Request);
+                }
+            }
+            Kind::RequestAck => self.client_deadline = NEVER,
+            Kind::Data => self.receive_segment(packet.number, now, settings),
+            Kind::Ack => {
+                self.again = self.sender.acknowledge(packet.number, now, settings);
+                if self.sender.is_done() {
+                    self.stage = Stage::Over;
+                    self.news = Some(News::Acknowledged);
+                }
+            }
+        }
+    }
+
+    /// The timer has come up.
+    pub(super) fn time_out(&mut self, now: u64, settings: &Settings) {
+        if now >= self.client_deadline {
+            self.client.double();
+            if self.stage <= Stage::HalfOpen {
+                self.wants.syn = true;
+                self.syn_at = NEVER;
+            } else {
+                self.wants.request = true;
+                self.syn_ack_at = NEVER;
+            }
+            self.await_answer(now, settings);
+        }
+        if now >= self.ack_deadline {
+            self.ack_deadline = NEVER;
+            if self.receiver.owes() {
+                self.receiver.acknowledge();
+                self.wants.ack = true;
+            }
+        }
+        if now >= self.sender.deadline {
+            self.sender.time_out(now, settings);
+        }
+    }
+
+    /// What to send next: kind, number, bytes with headers.
+    #[inline]
+    pub(super) fn poll(&mut self, now: u64, settings: &Settings) -> Option<(Kind, u32, u16)> {
+        if self.stage == Stage::Requested || self.stage == Stage::Received {
+            let segment = self.again.take().or_else(|| self.sender.poll(now, settings));
+            if let Some(number) = segment {
+                return Some((Kind::Data, number, self.segment_bytes(number, settings)));
+            }
+        }
+        let bare = HEADER as u16;
+        let wants = &mut self.wants;
+        if std::mem::take(&mut wants.ack) {
+            return Some((Kind::Ack, self.receiver.expected, bare));
+        }
+        if std::mem::take(&mut wants.syn) {
+            return Some((Kind::Syn, 0, bare));
+        }
+        if std::mem::take(&mut wants.syn_ack) {
+            return Some((Kind::SynAck, 0, bare));
+        }
+        if std::mem::take(&mut wants.request) {
+            return Some((Kind::Request, 0, (HEADER + settings.request) as u16));
+        }
+        std::mem::take(&mut wants.request_ack).then_some((Kind::RequestAck, 0, bare))
+    }
+
+    /// What the world should know next.
+    pub(super) fn news(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    /// When the timer should come up.
+    pub(super) fn deadline(&self) -> u64 {
+        if self.stage == Stage::Over {
+            return NEVER;
+        }
+        self.client_deadline.min(self.sender.deadline).min(self.ack_deadline)
+    }
+
+    /// Whether nothing more is to come of it, packets under way aside.
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn receive_segment(&mut self, number: u32, now: u64, settings: &Settings) {
+        self.first_byte_at = self.first_byte_at.min(now);
+        // Whoever answers has the request.
+        self.client_deadline = NEVER;
+        let last = number + 1 == self.sender.segments;
+        match self.receiver.take(number, last, settings) {
+            Reply::Now => {
+                self.wants.ack = true;
+                self.ack_deadline = NEVER;
+            }
+            Reply::Later => {
+                self.ack_deadline = self.ack_deadline.min(now + settings.ack_delay);
+            }
+        }
+        let everything = self.ready >= self.total && self.receiver.expected == self.sender.segments;
+        if everything && self.stage == Stage::Requested {
+            self.stage = Stage::Received;
+            self.news = Some(News::LastByte);
+        }
+    }
+
+    fn segment_bytes(&self, number: u32, settings: &Settings) -> u16 {
+        let before = u64::from(number) * u64::from(settings.segment);
+        let payload = (self.total - before.min(self.total)).min(u64::from(settings.segment));
+        (payload as u32 + HEADER) as u16
+    }
+
+    fn await_answer(&mut self, now: u64, settings: &Settings) {
+        self.client_deadline =
+            now + self.client.length(settings.first_timeout, settings.least_timeout);
+    }
+}

@@ -1,0 +1,343 @@
+//! The network packet by packet: store and forward, drop-tail queues, two-way TCP.
+//!
+//! For validation of the network in bulk, and for what only packets show: losses, bursts, queues. A
+//! packet costs one event per link. These events are not the world's: the network knows what happens
+//! next by itself ([`Soonest`], timers) and goes ahead as far as the world's next event, so that of
+//! hundreds of packet events one wakes the world's agenda.
+
+mod connection;
+mod link;
+mod paths;
+mod soonest;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use levada_types::Timestamp;
+
+use super::{Arrival, NetworkEvent};
+use crate::{
+    kernel::Agenda,
+    scenario::NetworkModel,
+    slab::{NONE, Slab},
+    topology::{PlaceIndex, Routes, Topology},
+};
+
+use connection::{Connection, News};
+use link::Link;
+use paths::{Paths, Step, is_last};
+use soonest::{NEVER, Soonest};
+use tcp::Settings;
+
+pub(crate) use tcp::MAX_WINDOW;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PacketNetwork {
+    settings: Settings,
+    paths: Paths,
+    /// By [`Hop::index`](crate::topology::Hop::index).
+    links: Vec<Link>,
+    /// When each link delivers next.
+    soonest: Soonest,
+    connections: Slab<Connection>,
+    /// The connection of each of the world's transfers.
+    of_transfer: Vec<u32>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    /// The earliest time at which the world's agenda wakes this network; [`NEVER`] for none.
+    wakes: u64,
+    /// Connections so far, round and round.
+    opened: u32,
+    /// What has happened so far.
+    events: u64,
+}
+
+/// A packet under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Packet {
+    connection: u32,
+    /// The segment, or the segment that is expected next.
+    number: u32,
+    /// Where it is on its way: see [`Paths`].
+    cursor: u32,
+    /// With headers.
+    bytes: u16,
+    kind: Kind,
+}
+
+/// What a packet is for. Its direction follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// To the server: the connection begins.
+    #[default]
+    Syn,
+    /// To the server: the handshake ends, and the request.
+    Request,
+    /// To the server: segments have arrived.
+    Ack,
+    /// To the client: the handshake goes on.
+    SynAck,
+    /// To the client: the request has arrived.
+    RequestAck,
+    /// To the client: a segment.
+    Data,
+}
+
+impl Kind {
+    const fn to_client(self) -> bool {
+        matches!(self, Self::SynAck | Self::RequestAck | Self::Data)
+    }
+}
+
+/// A connection's timer. Its generation tells it from one of an earlier connection with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Timer {
+    at: u64,
+    connection: u32,
+    generation: u32,
+}
+
+/// The world's agenda has come to where this network wants to go on.
+const WAKE: u8 = 0;
+/// A request has arrived, a last byte has, an acknowledgement of everything has.
+const REQUEST: u8 = 1;
+const LAST_BYTE: u8 = 2;
+const ACKNOWLEDGED: u8 = 3;
+
+impl PacketNetwork {
+    pub(crate) fn new(
+        model: &NetworkModel,
+        topology: &Topology,
+        routes: &Routes,
+        servers: &[PlaceIndex],
+        clients: &[PlaceIndex],
+    ) -> Self {
+        let directions = topology.links.iter().flat_map(|link| [link; 2]);
+        let links: Vec<_> = directions
+            .map(|link| Link::new(link.latency_ns, link.bits_per_second, link.queue_packets))
+            .collect();
+        Self {
+            settings: model.into(),
+            paths: Paths::new(routes, servers, clients),
+            soonest: Soonest::new(links.len()),
+            links,
+            connections: Slab::new(),
+            of_transfer: Vec::new(),
+            timers: BinaryHeap::new(),
+            wakes: NEVER,
+            opened: 0,
+            events: 0,
+        }
+    }
+
+    /// See [`Network::open`](super::Network::open).
+    pub(crate) fn open<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        transfer: u32,
+        client: u32,
+        server: u32,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+    ) {
+        let way = self.paths.way(client, server);
+        self.opened = self.opened.wrapping_add(1);
+        let number = self.connections.insert(Connection::new(transfer, self.opened, way));
+        let at = transfer as usize;
+        if self.of_transfer.len() <= at {
+            self.of_transfer.resize(at + 1, NONE);
+        }
+        self.of_transfer[at] = number;
+        self.connections[number].begin(now.0, &self.settings);
+        self.after(number, now.0, agenda);
+        self.plan(agenda);
+    }
+
+    /// See [`Network::ready`](super::Network::ready).
+    pub(crate) fn ready<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        transfer: u32,
+        bytes: u64,
+        total: u64,
+        now: Timestamp,
+        agenda: &mut Agenda<E>,
+    ) {
+        let number = self.of_transfer[transfer as usize];
+        self.connections[number].ready(bytes, total, &self.settings);
+        self.after(number, now.0, agenda);
+        self.plan(agenda);
+    }
+
+    /// See [`Network::handle`](super::Network::handle).
+    pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        event: NetworkEvent,
+        now: Timestamp,
+        until: Timestamp,
+        agenda: &mut Agenda<E>,
+        arrivals: &mut Vec<Arrival>,
+    ) {
+        let transfer = event.about;
+        match event.kind {
+            REQUEST => arrivals.push(Arrival::Request(transfer)),
+            LAST_BYTE => {
+                let number = self.of_transfer[transfer as usize];
+                let first = Timestamp(self.connections[number].first_byte_at);
+                arrivals.push(Arrival::LastByte { transfer, first, at: now });
+            }
+            ACKNOWLEDGED => arrivals.push(Arrival::Acknowledged(transfer)),
+            _ => {
+                if self.wakes == now.0 {
+                    self.wakes = NEVER;
+                }
+                self.go_ahead(now, until, agenda);
+            }
+        }
+    }
+
+    /// Everything that happens now, and then before the world does something.
+    fn go_ahead<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        now: Timestamp,
+        until: Timestamp,
+        agenda: &mut Agenda<E>,
+    ) {
+        loop {
+            let next = self.next();
+            let free = next < agenda.next_time().unwrap_or(until).min(until).0;
+            // What is due now does not wait for others of the same time, who might wait for it.
+            if next == NEVER || next > now.0 && !free {
+                break;
+            }
+            self.step(agenda);
+        }
+        self.plan(agenda);
+    }
+
+    /// Sees to it that the world's agenda comes back here in time.
+    fn plan<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
+        let next = self.next();
+        if next < self.wakes {
+            self.wakes = next;
+            agenda.schedule(Timestamp(next), NetworkEvent { kind: WAKE, about: 0 }.into());
+        }
+    }
+
+    /// When something happens next.
+    #[inline]
+    fn next(&self) -> u64 {
+        self.soonest.first().1.min(self.timers.peek().map_or(NEVER, |timer| timer.0.at))
+    }
+
+    /// The next thing that happens.
+    fn step<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
+        self.events += 1;
+        let (link, now) = self.soonest.first();
+        if self.timers.peek().is_some_and(|timer| timer.0.at < now) {
+            self.time_out(agenda);
+            return;
+        }
+        let packet = self.links[link].receive();
+        self.soonest.set(link, self.links[link].next());
+        if !is_last(packet.cursor) {
+            let to_client = packet.kind.to_client();
+            let step = self.paths.onward(packet.cursor, to_client).unwrap_or_else(|| {
+                self.paths.last(&self.connections[packet.connection].way, to_client)
+            });
+            if step != Step::Arrived {
+                if !self.forward(packet, step, now) {
+                    self.connections[packet.connection].packets -= 1;
+                    self.release(packet.connection);
+                }
+                return;
+            }
+        }
+        let connection = &mut self.connections[packet.connection];
+        connection.packets -= 1;
+        connection.receive(packet, now, &self.settings);
+        self.after(packet.connection, now, agenda);
+    }
+
+    /// A connection's timer has come up; it may be for later by now, or for nobody.
+    fn time_out<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
+        let Some(Reverse(timer)) = self.timers.pop() else { return };
+        let connection = &mut self.connections[timer.connection];
+        let same = connection.generation == timer.generation && connection.timer_at == timer.at;
+        if !same || connection.is_over() {
+            return;
+        }
+        connection.timer_at = NEVER;
+        connection.time_out(timer.at, &self.settings);
+        self.after(timer.connection, timer.at, agenda);
+    }
+
+    /// After anything has happened to a connection: what it wants to send goes out, what the world
+    /// should know is told, its timer is set, and its number is free once all is over.
+    fn after<E: Copy + From<NetworkEvent>>(
+        &mut self,
+        number: u32,
+        now: u64,
+        agenda: &mut Agenda<E>,
+    ) {
+        while let Some((kind, value, bytes)) = self.connections[number].poll(now, &self.settings) {
+            let packet = Packet { connection: number, number: value, cursor: 0, bytes, kind };
+            let step = self.paths.first(&self.connections[number].way, kind.to_client());
+            if self.forward(packet, step, now) {
+                self.connections[number].packets += 1;
+            }
+        }
+        let connection = &mut self.connections[number];
+        if let Some(news) = connection.news() {
+            let kind = match news {
+                News::Request => REQUEST,
+                News::LastByte => LAST_BYTE,
+                News::Acknowledged => ACKNOWLEDGED,
+            };
+            let event = NetworkEvent { kind, about: connection.transfer };
+            agenda.schedule(Timestamp(now), event.into());
+        }
+        let deadline = connection.deadline();
+        if deadline < connection.timer_at {
+            connection.timer_at = deadline;
+            let generation = connection.generation;
+            self.timers.push(Reverse(Timer { at: deadline, connection: number, generation }));
+        }
+        self.release(number);
+    }
+
+    /// A connection that is over, and of which nothing is under way any more, gives up its place.
+    fn release(&mut self, number: u32) {
+        let connection = &self.connections[number];
+        if connection.is_over() && connection.packets == 0 {
+            self.connections.remove(number);
+        }
+    }
+
+    /// Puts a packet on the next link of its way; false when the queue there is full.
+    fn forward(&mut self, mut packet: Packet, step: Step, now: u64) -> bool {
+        // Every way has a link at least: a client is no server.
+        let Step::Link(link, cursor) = step else { return false };
+        packet.cursor = cursor;
+        let only = self.links[link].send(packet, now);
+        if only == Ok(true) {
+            self.soonest.set(link, self.links[link].next());
+        }
+        only.is_ok()
+    }
+
+    /// Bytes that a direction of a link has carried.
+    pub(crate) fn carried(&self, hop: usize) -> u64 {
+        self.links[hop].carried
+    }
+
+    /// Packets that found a full queue, over all links.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.links.iter().map(|link| link.dropped).sum()
+    }
+
+    /// Packets that reached the end of a link, and timers.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+}

@@ -1,0 +1,141 @@
+//! Which links a packet takes, as a cursor that moves along one list.
+//!
+//! Servers and clients hang on hubs by links of their own. For each pair of hubs the list has the
+//! links between, in the direction of responses, with a mark on either side:
+//!
+//! ```text
+//! MARK  hop  hop  hop  MARK  hop  hop  MARK ...
+//!   ^ a response begins here and moves right; a request begins at the other mark and moves left,
+//!     over the same links in their other direction
+//! ```
+//!
+//! So what a packet does next is in one list that stays in the processor's cache, whatever the
+//! number of connections.
+
+use crate::topology::{Hop, PlaceIndex, Routes};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Paths {
+    servers: Vec<End>,
+    clients: Vec<End>,
+    /// For each hub of servers (row) and of clients (column), the marks around what lies between.
+    between: Vec<(u32, u32)>,
+    client_hubs: usize,
+    steps: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct End {
+    hub: u32,
+    /// Its own link, in the direction of responses; [`MARK`] for none.
+    own: u32,
+}
+
+/// The way of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Way {
+    /// The mark where responses begin.
+    begin: u32,
+    /// The mark where requests begin.
+    end: u32,
+    /// The link of the server, and that of the client, in the direction of responses; [`MARK`] for
+    /// none.
+    server: u32,
+    client: u32,
+}
+
+/// What comes next on a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A link, by [`Hop::index`], and the cursor after it.
+    Link(usize, u32),
+    /// The other end.
+    Arrived,
+}
+
+/// No link.
+const MARK: u32 = u32::MAX;
+/// The cursor of a packet that is on the last link of its way.
+const LAST: u32 = u32::MAX;
+
+impl Paths {
+    pub(super) fn new(routes: &Routes, servers: &[PlaceIndex], clients: &[PlaceIndex]) -> Self {
+        let (server_hubs, of_server) = hubs(routes, servers);
+        let (client_hubs, of_client) = hubs(routes, clients);
+        let (mut between, mut steps) = (Vec::new(), vec![MARK]);
+        let mut path = Vec::new();
+        for from in &server_hubs {
+            for to in &client_hubs {
+                path.clear();
+                routes.path(*from, *to, &mut path);
+                let begin = steps.len() as u32 - 1;
+                steps.extend(path.iter().map(|hop| hop.index() as u32));
+                steps.push(MARK);
+                between.push((begin, steps.len() as u32 - 1));
+            }
+        }
+        let own = |hop: Option<Hop>| hop.map_or(MARK, |hop| hop.index() as u32);
+        let server = |(place, hub)| End { hub, own: own(routes.access(place)) };
+        let client = |(place, hub)| End { hub, own: own(routes.access(place).map(Hop::back)) };
+        Self {
+            servers: servers.iter().copied().zip(of_server).map(server).collect(),
+            clients: clients.iter().copied().zip(of_client).map(client).collect(),
+            between,
+            client_hubs: client_hubs.len(),
+            steps,
+        }
+    }
+
+    /// The way between a client and a server.
+    pub(super) fn way(&self, client: u32, server: u32) -> Way {
+        let (client, server) = (self.clients[client as usize], self.servers[server as usize]);
+        let pair = server.hub as usize * self.client_hubs + client.hub as usize;
+        let (begin, end) = self.between[pair];
+        Way { begin, end, server: server.own, client: client.own }
+    }
+
+    /// The first step, from the server or from the client.
+    pub(super) fn first(&self, way: &Way, to_client: bool) -> Step {
+        let (own, cursor) =
+            if to_client { (way.server, way.begin) } else { (way.client ^ 1, way.end) };
+        // The mark for none, turned round, is none.
+        if own | 1 == MARK {
+            self.onward(cursor, to_client).unwrap_or_else(|| self.last(way, to_client))
+        } else {
+            Step::Link(own as usize, cursor)
+        }
+    }
+
+    /// The step between hubs that follows `cursor`; `None` where none does and only the link of the
+    /// end is left, which [`Paths::last`] knows.
+    #[inline]
+    pub(super) fn onward(&self, cursor: u32, to_client: bool) -> Option<Step> {
+        let next = if to_client { cursor + 1 } else { cursor.wrapping_sub(1) };
+        let hop = *self.steps.get(next as usize)?;
+        let turned = if to_client { hop } else { hop ^ 1 };
+        (hop != MARK).then_some(Step::Link(turned as usize, next))
+    }
+
+    /// The last step.
+    pub(super) fn last(&self, way: &Way, to_client: bool) -> Step {
+        let own = if to_client { way.client } else { way.server ^ 1 };
+        if own | 1 == MARK { Step::Arrived } else { Step::Link(own as usize, LAST) }
+    }
+}
+
+/// Whether a packet with this cursor has only the link behind it.
+pub(super) const fn is_last(cursor: u32) -> bool {
+    cursor == LAST
+}
+
+/// The distinct hubs of places, and which of them each place has.
+fn hubs(routes: &Routes, places: &[PlaceIndex]) -> (Vec<PlaceIndex>, Vec<u32>) {
+    let mut distinct: Vec<_> = places.iter().map(|place| routes.hub(*place)).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let number =
+        |place: &PlaceIndex| distinct.partition_point(|hub| *hub < routes.hub(*place)) as u32;
+    let numbers = places.iter().map(number).collect();
+    (distinct, numbers)
+}
