@@ -87,6 +87,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.cache_bytes.set(whole(node.store.bytes()));
     metrics.cache_objects.set(whole(node.store.len() as u64));
     metrics.filling_bytes.set(whole(node.fills.bytes()));
+    metrics.lent_bytes.set(whole(node.loans.bytes()));
     metrics.purge_rules.set(whole(node.purges.len() as u64));
     let pending = node.peers.as_ref().map_or(0, |peers| peers.pending.len());
     metrics.purges_pending.set(whole(pending as u64));

@@ -316,7 +316,7 @@ impl Source {
             Self::Filling(reader) => match ready!(reader.poll(cx)) {
                 Read::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
                 Read::End(End::Whole) => Poll::Ready(None),
-                Read::End(End::Broken) => Poll::Ready(Some(Err(BodyError::Fill))),
+                Read::End(End::Broken | End::LetGo) => Poll::Ready(Some(Err(BodyError::Fill))),
                 Read::End(End::Continued(blocked)) => {
                     let position = reader.position();
                     let cursor = Cursor::Blocks(BlockReader::new(blocked, u64::MAX));

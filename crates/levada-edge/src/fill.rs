@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    blocks::Blocked,
+    blocks::{Blocked, Loan},
     body::Relay,
     failure::Failure,
     forward::Failed,
@@ -81,6 +81,8 @@ struct State {
     held: u64,
     /// The same after the end.
     lent: u64,
+    /// For the pieces after the end, if they are a block's.
+    loan: Option<Arc<Loan>>,
     end: Option<End>,
     waiting: HashMap<u64, Waker>,
     next_reader: u64,
@@ -95,6 +97,8 @@ pub(crate) enum End {
     Whole,
     /// The block is full and the body goes on.
     Continued(Arc<Blocked>),
+    /// The block is complete, but no longer here: the store has it.
+    LetGo,
     Broken,
 }
 
@@ -257,6 +261,23 @@ impl Fill {
     /// The pieces so far.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
         self.state.lock().pieces.iter().map(|(_, piece)| piece.clone()).collect()
+    }
+
+    /// A block has ended, under `loan` if there is one; see [`end`](Self::end).
+    pub(crate) fn end_block(&self, end: End, stored: &[Bytes], loan: Option<Arc<Loan>>) {
+        self.state.lock().loan = loan;
+        self.end(end, Some(stored));
+    }
+
+    /// A block has ended and is in the store; it is not kept at hand.
+    pub(crate) fn let_go(&self, end: End) {
+        let end = if let End::Whole = end { End::LetGo } else { end };
+        self.end(end, Some(&[]));
+    }
+
+    /// Whether the block is elsewhere.
+    pub(crate) fn has_let_go(&self) -> bool {
+        matches!(self.state.lock().end, Some(End::LetGo))
     }
 
     /// The body has ended, or goes on elsewhere. `stored`, the same bytes as a store keeps them,

@@ -98,6 +98,7 @@ pub(crate) struct Metrics {
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
     pub(crate) filling_bytes: Gauge<i64>,
+    pub(crate) lent_bytes: Gauge<i64>,
     purges: Family<PurgeLabels, Counter>,
     pub(crate) purge_rules: Gauge<i64>,
     pub(crate) purges_pending: Gauge<i64>,
@@ -183,6 +184,11 @@ impl Metrics {
             filling_bytes: register!(
                 "cache_filling_bytes",
                 "Bytes of objects that are being fetched",
+                Gauge::default()
+            ),
+            lent_bytes: register!(
+                "cache_lent_bytes",
+                "Bytes of long bodies that clients read, whether they are still stored or not",
                 Gauge::default()
             ),
             purges: register!("purges", "Purges carried out, by scope and kind", Family::default()),

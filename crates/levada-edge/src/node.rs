@@ -15,6 +15,7 @@ use levada_types::Key;
 
 use crate::{
     admission::Capacity,
+    blocks::Loans,
     clock::{self, Clock},
     fill::Fills,
     log::Log,
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) peers: Option<Arc<Peers>>,
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
+    /// What readers hold on to, beside the tiers.
+    pub(crate) loans: Arc<Loans>,
     pub(crate) purges: Arc<Purges>,
     pub(crate) sizes: Sizes,
     /// URIs whose parts the origin does not send, or not so that they could be kept.
@@ -134,6 +137,7 @@ impl Node {
             peers,
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
+            loans: Loans::new(settings.cache.memory / 4),
             purges,
             sizes: Sizes::default(),
             no_parts: Remembered::new(NO_PARTS),

@@ -80,7 +80,7 @@ impl Cursor {
             Self::Blocks(reader) => reader.poll_at(cx, position),
             Self::Growing(reader) => match ready!(reader.poll_at(cx, position)) {
                 Read::Piece(piece) => Poll::Ready(Some(Ok(piece))),
-                Read::End(End::Broken) => Poll::Ready(Some(Err(BodyError::Fill))),
+                Read::End(End::Broken | End::LetGo) => Poll::Ready(Some(Err(BodyError::Fill))),
                 Read::End(End::Whole) => Poll::Ready(None),
                 Read::End(End::Continued(blocked)) => {
                     *self = Self::Blocks(BlockReader::new(blocked, u64::MAX));

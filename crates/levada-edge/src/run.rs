@@ -92,6 +92,7 @@ impl Running {
             waiting,
             fills: self.node.fills.len(),
             filling_bytes: self.node.fills.bytes(),
+            lent_bytes: self.node.loans.bytes(),
         }
     }
 
@@ -124,6 +125,8 @@ pub struct Counts {
     pub fills: usize,
     /// Their bytes so far.
     pub filling_bytes: u64,
+    /// Bytes of long bodies that their readers hold on to.
+    pub lent_bytes: u64,
 }
 
 /// Every socket of a node, opened before anything else so that a taken port is found at once.

@@ -110,6 +110,6 @@ pub(super) async fn receive(blocked: &Blocked, number: u64, mut relay: Relay, mu
         let pieces = writer.fill().pieces();
         let block = Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), due));
         node.store.put_block(blocked.block_key(number), block.clone());
-        writer.fill().end(End::Whole, Some(block.body()));
+        blocked.complete(writer.fill(), End::Whole, &block);
     }
 }

@@ -51,11 +51,17 @@ impl Long {
         let kept = blocked.kept;
         // Another fill of the same bytes: `first` leads to the running fetch, which must not lead back.
         let fill = blocked.node.fills.block(blocked.block_key(0), &blocked.identity);
-        let block = kept.then(|| store(&blocked, 0, first));
-        let body = block.as_ref().map(|block| block.body());
-        fill.end(End::Whole, Some(body.unwrap_or(&first.pieces())));
-        running.begin(fill);
-        first.end(End::Continued(blocked.clone()), body);
+        let continued = End::Continued(blocked.clone());
+        if kept {
+            let block = store(&blocked, 0, first);
+            blocked.complete(&fill, End::Whole, &block);
+            running.begin(fill);
+            blocked.complete(first, continued, &block);
+        } else {
+            fill.end(End::Whole, Some(&first.pieces()));
+            running.begin(fill);
+            first.end(continued, None);
+        }
         let written = blocked.block;
         let mut long = Self { blocked, running, number: 0, current: None, kept, written };
         long.advance().await?;
@@ -115,7 +121,10 @@ impl Long {
         let Some(current) = self.current.take() else { return };
         let fill = current.fill();
         match self.kept {
-            true => fill.end(End::Whole, Some(store(&self.blocked, self.number, fill).body())),
+            true => {
+                let block = store(&self.blocked, self.number, fill);
+                self.blocked.complete(fill, End::Whole, &block);
+            }
             false => fill.end(End::Whole, None),
         }
     }
@@ -147,7 +156,10 @@ impl Long {
             if lean {
                 running.let_go_before(pace);
             }
-            if free || pace + if lean { 0 } else { WINDOW } >= next {
+            // What cannot be lent is evicted; it is the less likely to be before it is read the less there
+            // is of it.
+            let near = lean || blocked.node.loans.are_short_of(blocked.block);
+            if free || pace + if near { 0 } else { WINDOW } >= next {
                 break;
             }
             // Those who leave before they have entered do not say so.

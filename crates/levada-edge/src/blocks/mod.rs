@@ -3,7 +3,8 @@
 //! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
 //! store, from the fetch of the whole body if one is running, or by a range request of their own, and
 //! are kept one by one. So a range costs the blocks that it touches, and a slow reader costs a block,
-//! not the distance to a quicker one: what has left the memory meanwhile is read or fetched again.
+//! not the distance to a quicker one: what has left the memory meanwhile is read or fetched again. When
+//! many are slow, it does not even cost that ([`loan`]).
 //!
 //! ```text
 //!   obtain(n) ── being fetched as part of the whole ──> Growing
@@ -16,6 +17,7 @@
 //! Sec. 3.4).
 
 mod fetch;
+mod loan;
 mod long;
 mod reader;
 mod running;
@@ -26,13 +28,14 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
 use levada_types::{Key, hash64, weigh};
 
+pub(crate) use loan::{Loan, Loans, Shared};
 pub(crate) use long::Long;
 pub(crate) use reader::BlockReader;
 pub(crate) use running::Running;
 
 use crate::{
     body::{BodyError, Relay},
-    fill::{Reader, Verdict, Writer},
+    fill::{End, Fill, Reader, Verdict, Writer},
     forward,
     node::Node,
     pipeline::Errand,
@@ -159,6 +162,17 @@ impl Blocked {
     /// Whether all blocks from byte `first` to `end` can be read without asking the origin.
     pub(crate) fn holds_all(&self, first: u64, end: u64) -> bool {
         (first / self.block..end.div_ceil(self.block)).all(|number| self.holds(number))
+    }
+
+    /// A block is complete and was given to the store: `fill` keeps it at hand if it may be lent, or if
+    /// it is nowhere else.
+    fn complete(&self, fill: &Fill, end: End, block: &Block) {
+        let loan = block.loan(&self.node.loans);
+        if loan.is_none() && self.node.store.holds(self.block_key(block.number)) {
+            fill.let_go(end);
+        } else {
+            fill.end_block(end, block.body(), loan);
+        }
     }
 
     /// Gets a block, or gets it to grow.

@@ -9,7 +9,11 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Blocked, Got, running::Place};
+use super::{
+    Blocked, Got,
+    loan::{Handed, Loan},
+    running::Place,
+};
 use crate::{
     body::BodyError,
     fill::{End, Read, Reader},
@@ -28,6 +32,10 @@ pub(crate) struct BlockReader {
     place: Option<Place>,
     /// The block that broke off while it was read: once is not reason enough to give up.
     broken: Option<u64>,
+    /// What its connection has got of it.
+    handed: Handed,
+    /// The block after which others were fetched ahead.
+    ahead: Option<u64>,
 }
 
 /// Where the block is that is being read.
@@ -35,14 +43,17 @@ enum Now {
     Nowhere,
     Obtaining(Obtaining),
     Growing(Reader),
-    Stored(Arc<Block>),
+    /// Under a loan, or to be found again for every piece.
+    Stored(Arc<Block>, Option<Arc<Loan>>),
 }
 
 impl BlockReader {
     /// A reader that reads nothing at or after `end`.
     pub(crate) fn new(blocked: Arc<Blocked>, end: u64) -> Self {
         let place = blocked.running.as_ref().map(|running| running.enter());
-        Self { blocked, end, number: 0, now: Now::Nowhere, place, broken: None }
+        let handed = Handed::new(&blocked.node.loans);
+        let (now, broken, ahead) = (Now::Nowhere, None, None);
+        Self { blocked, end, number: 0, now, place, broken, handed, ahead }
     }
 
     /// Gets the block of the first byte that will be read, so that a representation that is gone is
@@ -59,6 +70,7 @@ impl BlockReader {
         cx: &mut Context<'_>,
         position: u64,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        ready!(self.handed.poll_back(cx));
         loop {
             self.turn_to(position / self.blocked.block);
             let within = position % self.blocked.block;
@@ -68,15 +80,25 @@ impl BlockReader {
                 Ok(true) => {}
             }
             let read = match &self.now {
-                Now::Stored(block) => match block.at(within) {
-                    Some(piece) => Read::Piece(piece),
+                Now::Stored(block, loan) => match block.at(within) {
+                    Some(piece) => {
+                        let piece = self.handed.hand(piece, loan.as_ref(), false);
+                        if loan.is_none() {
+                            self.now = Now::Nowhere;
+                        }
+                        return Poll::Ready(Some(Ok(piece)));
+                    }
                     None => Read::End(End::Whole),
                 },
                 Now::Growing(reader) => ready!(reader.poll_at(cx, within)),
                 Now::Nowhere | Now::Obtaining(_) => continue,
             };
             match read {
-                Read::Piece(piece) => return Poll::Ready(Some(Ok(piece))),
+                Read::Piece(piece) => {
+                    return Poll::Ready(Some(Ok(self.handed.hand(piece, None, true))));
+                }
+                // It was complete before this reader had read it.
+                Read::End(End::LetGo) => self.now = Now::Nowhere,
                 Read::End(End::Broken) if self.broken != Some(self.number) => {
                     self.broken = Some(self.number);
                     self.now = Now::Nowhere;
@@ -97,14 +119,19 @@ impl BlockReader {
             place.at(number);
         }
         self.now = Now::Obtaining(Box::pin(self.blocked.clone().obtain(number)));
-        self.blocked.read_ahead(number, self.end);
+        if self.ahead.replace(number) != Some(number) {
+            self.blocked.read_ahead(number, self.end);
+        }
     }
 
     /// Waits for the block; false when the body has ended before it.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         let Now::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
-            Ok(Got::Stored(block)) => Now::Stored(block),
+            Ok(Got::Stored(block)) => {
+                let loan = block.loan(&self.blocked.node.loans);
+                Now::Stored(block, loan)
+            }
             Ok(Got::Growing(reader)) => Now::Growing(reader),
             Ok(Got::End) => {
                 self.now = Now::Nowhere;

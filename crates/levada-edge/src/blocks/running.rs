@@ -63,7 +63,8 @@ impl Running {
     pub(crate) fn at(&self, number: u64) -> At {
         let state = self.state.lock();
         let broken = state.end == Some(Err(())) && number + 1 == state.next;
-        let recent = state.recent.iter().find(|(recent, _)| *recent == number);
+        let at_hand = |fill: &Arc<Fill>| !fill.has_let_go();
+        let recent = state.recent.iter().find(|(recent, fill)| *recent == number && at_hand(fill));
         let fill = recent.map(|(_, fill)| fill.clone());
         if let Some(fill) = fill.clone().filter(|_| !broken) {
             return At::Growing(fill);

@@ -1,7 +1,11 @@
 //! One block of the body of an object that is kept in blocks.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use levada_types::Key;
+
+use crate::blocks::{Loan, Loans, Shared};
 
 use super::{
     segments::{at, gather},
@@ -17,6 +21,7 @@ pub(crate) struct Block {
     pub(crate) version: u64,
     pub(crate) number: u64,
     body: Box<[Bytes]>,
+    lent: Shared,
 }
 
 impl Block {
@@ -33,7 +38,7 @@ impl Block {
 
     /// A block with a body of its own already.
     pub(super) fn of_segments(object: Key, version: u64, number: u64, body: Box<[Bytes]>) -> Self {
-        Self { object, version, number, body }
+        Self { object, version, number, body, lent: Shared::default() }
     }
 
     /// What is at a position, up to the end of a segment.
@@ -43,6 +48,11 @@ impl Block {
 
     pub(crate) fn body(&self) -> &[Bytes] {
         &self.body
+    }
+
+    /// The loan under which it may be read even when no tier keeps it any longer.
+    pub(crate) fn loan(&self, loans: &Arc<Loans>) -> Option<Arc<Loan>> {
+        self.lent.take(loans, self.weight())
     }
 
     /// What it takes of memory.
