@@ -1,8 +1,8 @@
 //! What an answer that passes the cache by tells of what is stored.
 //!
 //! A successful unsafe request invalidates its URI, and those of the same host that its answer names
-//! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3). The answer to a HEAD confirms what is stored, or shows it to be outdated
-//! (Sec. 4.3.5).
+//! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3), here and at the peers. The
+//! answer to a HEAD confirms what is stored, or shows it to be outdated (Sec. 4.3.5).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -36,14 +36,14 @@ impl Effects {
         Self { method: method.clone(), request, requested: clock::wall() }
     }
 
-    /// Takes the consequences of the answer.
+    /// Takes the consequences of the answer; gives the URLs that are invalid from now on.
     pub(crate) fn take(
         &self,
         node: &Arc<Node>,
         asked: &Asked,
         status: StatusCode,
         answer: &HeaderMap,
-    ) {
+    ) -> Vec<String> {
         if !is_safe(&self.method) {
             return invalidate(node, asked, &self.method, status, answer);
         }
@@ -52,6 +52,7 @@ impl Effects {
         {
             self.compare(node, asked, request, answer);
         }
+        Vec::new()
     }
 
     /// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
@@ -90,20 +91,23 @@ impl Effects {
     }
 }
 
+/// What is invalid from now on.
 fn invalidate(
     node: &Arc<Node>,
     asked: &Asked,
     method: &Method,
     status: StatusCode,
     answer: &HeaderMap,
-) {
+) -> Vec<String> {
     if !status.is_client_error() && !status.is_server_error() {
         purge::door::origin(node, &asked.identity, answer);
     }
-    let Ok(target) = asked.identity.parse::<Uri>() else { return };
-    for uri in invalidated(method, status, &target, answer) {
-        if let Some((identity, _)) = identity_of(&uri) {
-            node.invalidate(Key::of(identity.as_bytes()));
-        }
+    let Ok(target) = asked.identity.parse::<Uri>() else { return Vec::new() };
+    let uris = invalidated(method, status, &target, answer);
+    let urls: Vec<String> =
+        uris.iter().filter_map(identity_of).map(|(identity, _)| identity).collect();
+    for url in &urls {
+        node.invalidate(Key::of(url.as_bytes()));
     }
+    urls
 }

@@ -599,7 +599,8 @@ async fn bypass(
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
-    effects.take(node, asked, exchange.status(), exchange.headers());
+    let invalid = effects.take(node, asked, exchange.status(), exchange.headers());
+    purge::door::invalidated(node, invalid).await;
     Ok(from_origin(node, exchange, why, detail))
 }
 

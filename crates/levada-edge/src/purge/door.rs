@@ -9,10 +9,11 @@ use http::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use levada_types::Key;
 use serde::Serialize;
 
 use super::{
-    order::{Order, Unclear, What},
+    order::{self, Order, Unclear, What},
     rules::Rule,
     spread,
 };
@@ -28,6 +29,8 @@ const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-grou
 
 /// Bytes of an order.
 const LARGEST: usize = 256 << 10;
+/// How long the answer to an unsafe request waits for the peers.
+const INVALIDATION: Duration = Duration::from_secs(1);
 /// How long an order may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -121,6 +124,12 @@ pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> Answer {
         Ok(bytes) => Order::from_json(&bytes, true),
         Err(answer) => return answer,
     };
+    if let Ok(Order { what: What::Invalid(urls), .. }) = &order {
+        for (identity, _) in urls.iter().filter_map(|url| order::absolute(url).ok()) {
+            node.invalidate(Key::of(identity.as_bytes()));
+        }
+        return Answer::text(StatusCode::OK, "invalidated\n");
+    }
     match order.and_then(|order| here(node, &order)) {
         Ok(done) => match done.persist(node).await {
             Ok(()) => Answer::text(StatusCode::OK, "purged\n"),
@@ -146,6 +155,16 @@ pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
         Ok(done) => drop(tokio::spawn(everywhere(node.clone(), order, done))),
         Err(error) => tracing::warn!(identity, %error, "groups are not purged"),
     }
+}
+
+/// Tells the peers what an unsafe request has invalidated here, and waits for them a while: whoever has
+/// the answer to it is not to find at a peer what was before.
+pub(crate) async fn invalidated(node: &Node, urls: Vec<String>) {
+    let Some(peers) = node.peers.clone().filter(|_| !urls.is_empty()) else { return };
+    let order = Order { what: What::Invalid(urls), soft: false };
+    // In a task of its own, which goes on when the client goes away.
+    let telling = tokio::spawn(async move { spread::mention(&peers, &order).await });
+    let _ = tokio::time::timeout(INVALIDATION, telling).await;
 }
 
 /// Carries an order out here and at every peer.

@@ -31,6 +31,8 @@ pub(crate) enum What {
     Groups(Vec<String>, String),
     /// Everything, of the site of this host or of all.
     All(Option<String>),
+    /// URLs that an unsafe request has invalidated at a peer.
+    Invalid(Vec<String>),
 }
 
 /// An order as JSON has it: of `url`, `prefix`, `tag`, `group` and `all` exactly one is there.
@@ -46,6 +48,9 @@ struct Form {
     /// Between peers only.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Items>,
+    /// Between peers only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<Items>,
     all: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     site: Option<String>,
@@ -103,6 +108,9 @@ impl Order {
     pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, Unclear> {
         let form: Form = serde_json::from_slice(bytes)?;
         let site = form.site;
+        if let (true, Some(urls)) = (trusted, form.invalid) {
+            return Ok(Self { what: What::Invalid(urls.list()?), soft: false });
+        }
         let without_site =
             |what| if site.is_some() { Err(Unclear::NeedlessSite) } else { Ok(what) };
         let what = match (form.url, form.prefix, form.tag, form.group, form.all) {
@@ -130,6 +138,7 @@ impl Order {
                 (form.group, form.site) = (many(groups), Some(url.clone()));
             }
             What::All(site) => (form.all, form.site) = (true, site.clone()),
+            What::Invalid(urls) => form.invalid = many(urls),
         }
         serde_json::to_vec(&form).unwrap_or_default()
     }
@@ -173,6 +182,7 @@ impl Order {
             What::Tags(..) => "tag",
             What::Groups(..) => "group",
             What::All(_) => "all",
+            What::Invalid(_) => "invalid",
         }
     }
 
@@ -183,6 +193,7 @@ impl Order {
     pub(crate) fn count(&self) -> usize {
         match &self.what {
             What::Urls(items)
+            | What::Invalid(items)
             | What::Prefixes(items)
             | What::Tags(items, _)
             | What::Groups(items, _) => items.len(),
@@ -194,7 +205,7 @@ impl Order {
     pub(crate) fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
         let text = match &self.what {
-            What::Urls(items) | What::Prefixes(items) => first(items),
+            What::Urls(items) | What::Prefixes(items) | What::Invalid(items) => first(items),
             What::Tags(items, site) => match site {
                 Some(site) => format!("{} of {site}", first(items)),
                 None => first(items),
@@ -244,13 +255,15 @@ impl Order {
                 items.iter().map(|group| Rule::group(site, &identity, group)).collect()
             }
             What::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
+            // What began before is outdated without a rule.
+            What::Invalid(_) => Vec::new(),
         };
         Ok((rules, urls))
     }
 }
 
 /// The identity that requests for this URL have, and its host.
-fn absolute(url: &str) -> Result<(String, String), Unclear> {
+pub(super) fn absolute(url: &str) -> Result<(String, String), Unclear> {
     url.parse::<Uri>()
         .ok()
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
@@ -277,6 +290,7 @@ mod tests {
             (What::Groups(list(&["g"]), "http://a".to_owned()), false),
             (What::All(None), true),
             (What::All(Some("a".to_owned())), false),
+            (What::Invalid(list(&["http://a/"])), false),
         ] {
             let order = Order { what, soft };
             assert_eq!(Order::from_json(&order.to_json(), true).unwrap(), order);
@@ -296,6 +310,7 @@ mod tests {
             (r#"{"url":[]}"#, "exactly one"),
             (r#"{"url":"http://a/","all":true}"#, "exactly one"),
             (r#"{"group":"g","site":"http://a"}"#, "exactly one"),
+            (r#"{"invalid":"http://a/"}"#, "exactly one"),
             (r#"{"url":"http://a/","site":"a"}"#, "leave `site` out"),
             (&many, "1001 are too many"),
         ] {

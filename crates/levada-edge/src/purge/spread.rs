@@ -48,6 +48,9 @@ impl Pending {
 
     fn keep(&self, peer: NodeIndex, order: Bytes) {
         let mut orders = self.of(peer).lock();
+        if orders.contains(&order) {
+            return;
+        }
         if orders.len() >= MAX_PENDING {
             let all = Order { what: What::All(None), soft: false };
             orders.clear();
@@ -69,6 +72,22 @@ pub(crate) async fn tell(peers: &Arc<Peers>, order: &Order) -> Vec<Told> {
     let mut told = telling.join_all().await;
     told.sort_by_key(|(peer, _)| peer.get());
     told.into_iter().map(|(_, told)| told).collect()
+}
+
+/// Tells every peer once, all at once. Who cannot be told now is told when it is back.
+pub(crate) async fn mention(peers: &Arc<Peers>, order: &Order) {
+    let order = Bytes::from(order.to_json());
+    let mut telling = JoinSet::new();
+    for (peer, server) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
+        let (peers, order, up) = (peers.clone(), order.clone(), server.health.is_up());
+        telling.spawn(async move {
+            let sent = async { up && send(&peers, peer, order.clone()).await.is_ok() };
+            if !tokio::time::timeout(PATIENCE, sent).await.unwrap_or(false) {
+                peers.pending.keep(peer, order);
+            }
+        });
+    }
+    telling.join_all().await;
 }
 
 async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> Told {

@@ -528,6 +528,49 @@ async fn groups_are_purged_at_peers_as_well() {
 }
 
 #[tokio::test]
+async fn change_invalidates_at_every_peer_before_it_is_answered() {
+    let origin = Origin::start().await;
+    for h2 in [false, true] {
+        let cluster = Cluster::start(3, origin.address, |settings| {
+            settings.peering.as_mut().unwrap().h2 = h2;
+        })
+        .await;
+        origin.on("/change", Reply::ok("").with("location", "/b"));
+        for target in ["/a", "/b", "/change"] {
+            stored_everywhere(&cluster, target).await;
+        }
+        let request = head_of("POST", "/change", &[("Content-Length", "0")]);
+        assert_eq!(Wire::saying(cluster.client(1), request).await.answer().await.status, 200);
+        for index in 0..3 {
+            assert!(is_stored_at(&cluster, index, "/a").await, "n{index}");
+            assert!(!is_stored_at(&cluster, index, "/b").await, "n{index}");
+        }
+        // It is no purge: no rule is to be kept for it.
+        assert_eq!(metric(cluster.node(0), "levada_purges_total").await, 0.0);
+        cluster.settled().await;
+    }
+}
+
+#[tokio::test]
+async fn peer_that_is_away_hears_of_a_change_when_it_is_back() {
+    let origin = Origin::start().await;
+    let mut cluster = Cluster::start(2, origin.address, |_| {}).await;
+    cluster.kill(1);
+    for _ in 0..3 {
+        let request = head_of("POST", "/a", &[("Content-Length", "0")]);
+        assert_eq!(Wire::saying(cluster.client(0), request).await.answer().await.status, 200);
+    }
+    assert_eq!(metric(cluster.node(0), "levada_purges_pending").await, 1.0, "once is enough");
+    cluster.revive(1).await;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while metric(cluster.node(0), "levada_purges_pending").await > 0.0 {
+        assert!(tokio::time::Instant::now() < deadline, "never delivered");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    cluster.settled().await;
+}
+
+#[tokio::test]
 async fn strangers_cannot_purge_by_the_peer_listener() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(2, origin.address, |_| {}).await;
