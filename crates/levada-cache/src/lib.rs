@@ -80,7 +80,7 @@ pub use rules::{Cookies, Rules};
 pub use serve::{
     Serve, Staleness, Trouble, is_error, serve, serve_instead_of_error, serve_missing,
 };
-pub use storable::{NoStore, Storable, may_store, may_store_part};
+pub use storable::{NoStore, Storable, may_store, may_store_part, may_store_post};
 pub use targeted::{Effective, TARGETS, strip_own_target};
 pub use validate::{
     CONDITIONAL, Condition, ETag, Validators, belongs_in_304, head_confirms, is_cache_method,

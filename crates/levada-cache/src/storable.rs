@@ -4,12 +4,13 @@ use crate::{
     cache_control::{RequestDirectives, ResponseDirectives, Scope},
     exchange::Exchange,
     freshness::{Freshness, Source, is_heuristically_cacheable},
+    invalidate::resolve,
     range::ContentRange,
     rules::{Cookies, Rules},
     targeted::Effective,
     vary::{Vary, VaryError},
 };
-use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
 /// What a cache needs to remember of a response that may be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,30 @@ pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable
         return Err(NoStore::Partial);
     }
     judge(exchange, rules)
+}
+
+/// Whether the answer to a POST may be stored as that to a GET of its target (RFC 9110 Sec. 9.3.3): a
+/// 200 that says for how long, and that it is what the target gives now.
+///
+/// `target` is absolute, as the node resolved it.
+///
+/// # Errors
+/// The reason why it may not, [`NoStore::Method`] where it is the answer to the POST alone.
+pub fn may_store_post(
+    exchange: &Exchange<'_>,
+    target: &Uri,
+    rules: &Rules,
+) -> Result<Storable, NoStore> {
+    let located = exchange.response.get(header::CONTENT_LOCATION);
+    let same = located.and_then(|value| resolve(target, value.to_str().ok()?.trim()));
+    if exchange.status != StatusCode::OK || same.as_ref() != Some(target) {
+        return Err(NoStore::Method);
+    }
+    let storable = judge(&Exchange { method: &Method::GET, ..*exchange }, rules)?;
+    match storable.freshness.source() {
+        Source::Directive | Source::Expires => Ok(storable),
+        _ => Err(NoStore::NoLifetime),
+    }
 }
 
 fn judge(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
@@ -236,6 +261,30 @@ mod tests {
             got.method = method;
             assert_eq!(judged(&got).err(), Some(NoStore::Method));
         }
+    }
+
+    #[test]
+    fn answer_to_post_is_stored_where_it_is_what_its_target_gives() {
+        let target = Uri::from_static("http://a.test/x?y");
+        let judged = |status: u16, response: &[(&'static str, &str)]| {
+            let mut got = Got::new(status, response);
+            got.method = Method::POST;
+            may_store_post(&got.exchange(), &target, &Rules::default()).err()
+        };
+        let fresh = ("cache-control", "max-age=60");
+        for location in ["", "/x?y", "x?y", "?y", "http://a.test/x?y", "//A.test/x?y"] {
+            assert_eq!(judged(200, &[fresh, ("content-location", location)]), None, "{location}");
+        }
+        for location in ["/", "/x", "https://a.test/x?y", "http://b.test/x?y", "/x?z"] {
+            let judged = judged(200, &[fresh, ("content-location", location)]);
+            assert_eq!(judged, Some(NoStore::Method), "{location}");
+        }
+        let here = ("content-location", "/x?y");
+        assert_eq!(judged(200, &[fresh]), Some(NoStore::Method));
+        assert_eq!(judged(201, &[fresh, here]), Some(NoStore::Method));
+        assert_eq!(judged(200, &[here, ("etag", "\"1\"")]), Some(NoStore::NoLifetime));
+        let private = ("cache-control", "max-age=60, private");
+        assert_eq!(judged(200, &[private, here]), Some(NoStore::Private));
     }
 
     #[test]

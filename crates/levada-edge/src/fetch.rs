@@ -23,7 +23,7 @@ use crate::{
     purge::{Flight, Label},
     sites::Site,
     store::{Blocks, Object, StoredHead},
-    upstream::Head,
+    upstream::{Exchange, Head},
 };
 
 /// One fetch, with everything that its task needs to own.
@@ -146,6 +146,22 @@ impl Fetch {
                 writer.pass(Passed { head, relay, reason });
             }
         }
+    }
+
+    /// Receives the answer to another request as if it were that to this fetch.
+    pub(crate) async fn adopt(
+        self,
+        exchange: Exchange,
+        storable: Storable,
+        received: SystemTime,
+        writer: Writer,
+    ) {
+        let (mut head, body) = exchange.into_parts();
+        strip_response(&mut head.headers);
+        let relay = Relay::new(body, self.node.settings.limits.response_body_timeout);
+        writer.keep_for_leader(named(&head.headers, &storable.strip));
+        let head = self.stored_head(head, storable, received);
+        self.receive(Arc::new(head), relay, writer).await;
     }
 
     /// Whether this answer is an error that the stored response may stand in for.

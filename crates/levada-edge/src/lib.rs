@@ -9,7 +9,7 @@
 //! lookup ─ store                       what is stored and may be used (levada-cache decides)
 //! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
 //!        ─ upstream                    one fetch per object, from origins that are watched
-//! effects                              what an answer that passes by tells of what is stored
+//! effects ─ posted                     what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
 //! ```
 
@@ -39,6 +39,7 @@ mod partial;
 mod passage;
 mod peers;
 mod pipeline;
+mod posted;
 mod purge;
 mod redirect;
 mod remembered;

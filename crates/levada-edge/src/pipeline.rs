@@ -33,6 +33,7 @@ use crate::{
     partial::{self, Cursor, Script, Wanted},
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
+    posted::Posted,
     purge::{self, Label},
     respond,
     store::{Object, StoredHead},
@@ -591,6 +592,7 @@ async fn bypass(
     detail: &'static str,
 ) -> Answer {
     let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
+    let posted = Posted::of(node, &errand);
     let headers = std::mem::take(&mut errand.parts.headers);
     let mut head = forward::onward(node, &errand, headers);
     let body = errand.body;
@@ -599,9 +601,46 @@ async fn bypass(
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let body = RequestBody::client(body, patience);
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
+    let kept = posted.and_then(|posted| posted.judge(node, asked, &exchange));
     let invalid = effects.take(node, asked, exchange.status(), exchange.headers());
+    let growing = kept.and_then(|kept| kept.begin(node, asked, head));
     purge::door::invalidated(node, invalid).await;
-    Ok(from_origin(node, exchange, why, detail))
+    match growing {
+        Some(growing) => {
+            let reader = growing.receive(exchange);
+            let status = CacheStatus {
+                forwarded: Some(why),
+                detail: Some(detail),
+                stored: true,
+                ..CacheStatus::default()
+            };
+            own(node, &errand.parts, reader, status).await
+        }
+        None => Ok(from_origin(node, exchange, why, detail)),
+    }
+}
+
+/// What its client reads of a response that is on its way into the store.
+async fn own(node: &Node, parts: &Parts, reader: Reader, mut status: CacheStatus<'_>) -> Answer {
+    let verdict = reader.verdict().await;
+    let fields = reader.fill().take_own();
+    let mut response = match verdict {
+        Verdict::Share { head, length, kept } => {
+            status.forwarded_status = Some(head.status.as_u16());
+            status.stored = kept;
+            growing(node, parts, &head, reader, length, &status)
+        }
+        Verdict::Blocked(blocked) => {
+            status.forwarded_status = Some(blocked.head.status.as_u16());
+            status.stored = blocked.kept;
+            let age = Some(blocked.head.freshness().age(clock::wall())).filter(|age| *age > 0);
+            let response = from_blocks(node, parts, &blocked, age, &mut status).await;
+            response.map_err(|_| Failure::NoResponse)?
+        }
+        _ => return Err(Failure::NoResponse.into()),
+    };
+    response.headers_mut().extend(fields);
+    Ok(response)
 }
 
 /// The origin's answer to one request alone.

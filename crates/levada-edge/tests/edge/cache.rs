@@ -190,6 +190,55 @@ async fn post_invalidates() {
 }
 
 #[tokio::test]
+async fn answer_to_post_that_is_what_its_target_gives_answers_later_gets() {
+    let (origin, node, at) = world_with(|settings| settings.cache.block = 64 << 10).await;
+    for (target, length) in [("/short", 5), ("/long", 300_000)] {
+        origin.script(target, move |asked| match asked.method.as_str() {
+            "POST" => Reply::cached(vec![b'p'; length]).with("content-location", target),
+            _ => Reply::cached("got"),
+        });
+        assert_eq!(get(at, target).await.text(), "got");
+        settled(&node).await;
+        let post = head_of("POST", target, &[("Content-Length", "2")]) + "hi";
+        let posted = Wire::saying(at, post).await.answer().await;
+        assert!(posted.whole && posted.body == vec![b'p'; length], "{posted:?}");
+        let status = posted.field("cache-status");
+        assert_eq!(status, "n0; fwd=method; fwd-status=200; stored; detail=method");
+        settled(&node).await;
+        let hit = get(at, target).await;
+        assert!(hit.is_hit() && hit.body == vec![b'p'; length], "{hit:?}");
+        assert_eq!(origin.hits(target), 2);
+    }
+    // Nothing says so of this one.
+    origin.on("/plain", Reply::cached("plain"));
+    let post = head_of("POST", "/plain", &[("Content-Length", "0")]);
+    assert_eq!(Wire::saying(at, post).await.answer().await.text(), "plain");
+    assert!(!get(at, "/plain").await.is_hit());
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn answer_to_post_that_another_change_overtakes_is_not_kept() {
+    let (origin, node, at) = world().await;
+    let gate = Gate::new();
+    let closed = gate.clone();
+    origin.script("/p", move |asked| match asked.method.as_str() {
+        "POST" => Reply::cached("posted").with("content-location", "/p").after(&closed),
+        method => Reply::cached(method),
+    });
+    let post = head_of("POST", "/p", &[("Content-Length", "0")]);
+    let mut posting = Wire::saying(at, post).await;
+    eventually("the origin has it", || origin.hits("/p") == 1).await;
+    let put = head_of("PUT", "/p", &[("Content-Length", "0")]);
+    assert_eq!(Wire::saying(at, put).await.answer().await.text(), "PUT");
+    gate.open();
+    assert_eq!(posting.answer().await.text(), "posted");
+    settled(&node).await;
+    assert_eq!(get(at, "/p").await.text(), "GET");
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn failed_post_leaves_the_store_alone() {
     let (origin, node, at) = world().await;
     origin.script("/a", |asked| match asked.method.as_str() {

@@ -1,0 +1,128 @@
+//! The answer to a POST that is what a GET of the same URI would give, by its own words (RFC 9110
+//! Sec. 9.3.3): it is kept for those who come later.
+
+use std::{sync::Arc, time::SystemTime};
+
+use http::{HeaderMap, Method, header};
+use levada_cache::{Exchange as Judged, RequestDirectives, Storable, may_store_post};
+
+use crate::{
+    clock,
+    fetch::{Fetch, content_length},
+    fill::{Part, Reader, Writer},
+    identify::Asked,
+    node::Node,
+    pipeline::Errand,
+    purge::Flight,
+    upstream::{Exchange, Head},
+};
+
+/// Fields that describe the body of a request.
+const OF_A_BODY: [header::HeaderName; 5] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::TRANSFER_ENCODING,
+];
+
+/// A POST that is about to be sent.
+pub(crate) struct Posted {
+    /// The client's fields.
+    request: HeaderMap,
+    requested: SystemTime,
+    /// Since when: what purges and invalidates meanwhile wins.
+    flight: Flight,
+}
+
+/// An answer that may be kept.
+pub(crate) struct Kept {
+    posted: Posted,
+    storable: Storable,
+    received: SystemTime,
+}
+
+impl Posted {
+    /// `None` for what is no POST, and for those whose answer is for their client alone.
+    pub(crate) fn of(node: &Node, errand: &Errand) -> Option<Self> {
+        let Errand { asked, wants, parts, .. } = errand;
+        let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
+        (plain && asked.site.settings.cache).then(|| Self {
+            request: parts.headers.clone(),
+            requested: clock::wall(),
+            flight: node.purges.begin(),
+        })
+    }
+
+    /// Whether the answer may be kept. To be asked before it invalidates what is stored: another that
+    /// has done so meanwhile may have changed what this one tells.
+    pub(crate) fn judge(self, node: &Node, asked: &Asked, exchange: &Exchange) -> Option<Kept> {
+        if self.flight.is_outdated(asked.key) {
+            return None;
+        }
+        let (response, received) = (exchange.headers(), clock::wall());
+        let judged = Judged {
+            method: &Method::POST,
+            request: &self.request,
+            status: exchange.status(),
+            response,
+            requested: self.requested,
+            received,
+        };
+        let target = asked.identity.parse().ok()?;
+        let storable = may_store_post(&judged, &target, &asked.site.settings.rules).ok()?;
+        let small = |length| length <= node.settings.cache.max_object;
+        content_length(response).is_none_or(small).then_some(Kept {
+            posted: self,
+            storable,
+            received,
+        })
+    }
+}
+
+impl Kept {
+    /// Has the answer grow into the store, for its client to read along. To be called when it has
+    /// invalidated what was stored. `head` is what was sent.
+    pub(crate) fn begin(self, node: &Arc<Node>, asked: &Asked, head: Head) -> Option<Growing> {
+        let Self { posted, storable, received } = self;
+        let Part { reader, flight } =
+            node.fills.detached(asked.key, &asked.identity, asked.site.id);
+        let flight = flight.filter(|flight| flight.born() == posted.flight.born())?;
+        let mut head = Head { method: Method::GET, ..head };
+        for name in &OF_A_BODY {
+            head.headers.remove(name);
+        }
+        let fetch = Fetch {
+            node: node.clone(),
+            site: asked.site.clone(),
+            key: asked.key,
+            fill_key: asked.key,
+            identity: asked.identity.clone(),
+            head,
+            asked: posted.request,
+            stored: None,
+            directives: RequestDirectives::default(),
+            part: None,
+            flight,
+        };
+        Some(Growing { fetch, reader, storable, received })
+    }
+}
+
+/// An answer on its way into the store.
+pub(crate) struct Growing {
+    fetch: Fetch,
+    reader: Reader,
+    storable: Storable,
+    received: SystemTime,
+}
+
+impl Growing {
+    /// Receives the body in a task of its own.
+    pub(crate) fn receive(self, exchange: Exchange) -> Reader {
+        let Self { fetch, reader, storable, received } = self;
+        let writer = Writer::new(reader.fill().clone());
+        tokio::spawn(fetch.adopt(exchange, storable, received, writer));
+        reader
+    }
+}
