@@ -1,18 +1,25 @@
 //! The origin: answers `/SIZE/NAME` with so many bytes of a pattern, and counts what it is asked.
 //!
-//! It is part of the program, so that counts are exact and every server stands before the same one.
+//! It is part of the program, so that counts are exact and every server stands before the same one. One
+//! thread serves all connections: an origin that costs more than the server in front of it would leave
+//! that one idle between requests, and what is measured then is how it falls asleep and wakes up.
 //! A name that begins with `slow` is answered after a round trip and at the pace of a distant origin.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
     ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    runtime,
+    time::{Instant, sleep},
 };
 
 use crate::{Result, case::ROUND_TRIP, pattern::Pattern};
@@ -41,16 +48,13 @@ const SLOW: f64 = 50e6;
 
 impl Origin {
     pub(crate) fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let state = Arc::new(State::default());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = state.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let state = shared.clone();
-                thread::spawn(move || state.converse(stream));
-            }
-        });
+        thread::spawn(move || runtime.block_on(listen(listener, shared)));
         Ok(Self { port, state })
     }
 
@@ -65,22 +69,36 @@ impl Origin {
     }
 }
 
+/// Accepts connections for as long as the program runs.
+async fn listen(listener: std::net::TcpListener, state: Arc<State>) -> std::io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let state = state.clone();
+        tokio::spawn(async move { state.converse(stream).await });
+    }
+}
+
 impl State {
     /// Answers a connection's requests, until it closes or a request is not understood.
-    fn converse(&self, stream: TcpStream) -> Option<()> {
+    async fn converse(&self, mut stream: TcpStream) -> Option<()> {
         stream.set_nodelay(true).ok()?;
-        let mut reader = BufReader::new(stream.try_clone().ok()?);
-        let mut stream = stream;
+        let (reader, mut stream) = stream.split();
+        let mut reader = BufReader::new(reader);
         loop {
-            let asked = read_request(&mut reader)?;
+            let asked = read_request(&mut reader).await?;
             self.requests.fetch_add(1, Relaxed);
-            self.answer(&asked, &mut stream).ok()?;
+            self.answer(&asked, &mut stream).await.ok()?;
         }
     }
 
-    fn answer(&self, asked: &Asked, stream: &mut TcpStream) -> std::io::Result<()> {
+    async fn answer(
+        &self,
+        asked: &Asked,
+        stream: &mut (impl AsyncWriteExt + Unpin),
+    ) -> std::io::Result<()> {
         if asked.slow {
-            thread::sleep(ROUND_TRIP);
+            sleep(ROUND_TRIP).await;
         }
         let body = asked.range.clone().unwrap_or(0..asked.size);
         let mut head = head(asked, &body);
@@ -90,31 +108,31 @@ impl State {
             if sent == 0 {
                 // One write for an answer that is short.
                 head.extend_from_slice(piece);
-                stream.write_all(&head)?;
+                stream.write_all(&head).await?;
             } else {
-                stream.write_all(piece)?;
+                stream.write_all(piece).await?;
             }
             sent += piece.len() as u64;
             self.bytes.fetch_add(piece.len() as u64, Relaxed);
             if asked.slow {
                 let due = Duration::from_secs_f64(sent as f64 / SLOW);
-                thread::sleep(due.saturating_sub(begun.elapsed()));
+                sleep(due.saturating_sub(begun.elapsed())).await;
             }
         }
         Ok(())
     }
 }
 
-fn read_request(reader: &mut impl BufRead) -> Option<Asked> {
+async fn read_request(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Asked> {
     let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    reader.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
     let mut path = line.split(' ').nth(1)?.split('/').skip(1);
     let size = path.next()?.parse().ok()?;
     let slow = path.next()?.starts_with("slow");
     let mut range = None;
     loop {
         line.clear();
-        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        reader.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
         if line.trim_end().is_empty() {
             return Some(Asked { size, slow, range });
         }

@@ -3,7 +3,10 @@
 //! Loads run in rounds, and in each round every server has its turn, so that a machine whose speed
 //! drifts treats all alike. Filling the memory and the crowd are done once, one server after another.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Bench, Result,
@@ -18,6 +21,8 @@ use crate::{
 /// What one round tells of one server.
 struct Sample {
     cpu_us: f64,
+    /// The part of its core that the server used.
+    busy: f64,
     p99_ms: f64,
 }
 
@@ -107,7 +112,7 @@ impl Bench {
         seconds: u64,
     ) -> Result<(Sample, u64)> {
         let (port, connections) = (server.port, self.options.connections);
-        let before = server.cpu()?;
+        let (begun, before) = (Instant::now(), server.cpu()?);
         let load = match case.work {
             Work::Rate(rate) => {
                 client::at_rate(&case.path(0), rate, port, seconds, connections, &self.pattern)?
@@ -117,8 +122,10 @@ impl Bench {
                 wrk::run(case, close, port, seconds, connections, &self.dir)?
             }
         };
-        let cpu_us = (server.cpu()? - before) * 1e6 / load.requests as f64;
-        Ok((Sample { cpu_us, p99_ms: load.p99_ms }, load.requests))
+        let cpu = server.cpu()? - before;
+        let busy = cpu / begun.elapsed().as_secs_f64();
+        let cpu_us = cpu * 1e6 / load.requests as f64;
+        Ok((Sample { cpu_us, busy, p99_ms: load.p99_ms }, load.requests))
     }
 
     /// Memory after twice as many bytes went through as it may hold.
@@ -263,6 +270,11 @@ fn summary(case: &Case, samples: &[Vec<Sample>]) -> Report {
     };
     let (cpu, p99) = (values(|s| s.cpu_us), values(|s| s.p99_ms));
     let mut rows = rows("CPU us per request", &cpu);
+    // Of a server that is not busy, a part of that is falling asleep and waking up.
+    rows.push(Row {
+        label: "part of its core in use, median".into(),
+        values: values(|s| s.busy).iter().map(|rounds| rank(rounds, Rank::Median)).collect(),
+    });
     let compared = if let Work::Rate(_) = case.work {
         rows.extend(self::rows("p99 ms", &p99));
         &p99
