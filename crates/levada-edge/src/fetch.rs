@@ -82,7 +82,7 @@ impl Fetch {
         }
     }
 
-    /// Fetches. Runs in a task of its own, so that no client's abort ends it.
+    /// Fetches. A [`Lead`](crate::lead::Lead) sees to it that no client's abort ends it.
     pub(crate) async fn run(mut self, writer: Writer) {
         let requested = clock::wall();
         let sent =
@@ -113,7 +113,8 @@ impl Fetch {
         strip_response(&mut head.headers);
         match self.part {
             Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
-                return self.receive_part(number, head, relay, verdict, received, writer).await;
+                let part = self.receive_part(number, head, relay, verdict, received, writer);
+                return Box::pin(part).await;
             }
             // Whether the client's own range is satisfiable is another question, and says nothing of the
             // whole.
@@ -132,7 +133,7 @@ impl Fetch {
                 self.node.unstorable.forget(self.fill_key);
                 writer.keep_for_leader(named(&head.headers, &storable.strip));
                 let head = self.stored_head(head, storable, received);
-                self.receive(Arc::new(head), relay, writer).await;
+                Box::pin(self.receive(Arc::new(head), relay, writer)).await;
             }
             Err(reason) => {
                 // Whatever was stored for this URI has been superseded, except by an error of the

@@ -140,7 +140,7 @@ pub(crate) struct Passed {
 /// A caller's part in a fetch.
 pub(crate) struct Part {
     pub(crate) reader: Reader,
-    /// For the caller who must start the fetch, by [`Writer::new`] in a task of its own.
+    /// For the caller who must start the fetch, by [`Writer::new`].
     pub(crate) flight: Option<Flight>,
 }
 
@@ -476,6 +476,11 @@ impl Reader {
             }
         })
         .await
+    }
+
+    /// What has become of the fetch, if that is known.
+    pub(crate) fn settled(&self) -> Option<Verdict> {
+        self.fill.state.lock().verdict.clone()
     }
 
     /// What the head said of the length, for the framing of the response.

@@ -28,6 +28,7 @@ mod fill;
 mod forward;
 mod guard;
 mod identify;
+mod lead;
 mod listener;
 mod log;
 mod lookup;

@@ -28,6 +28,7 @@ use crate::{
     fill::{Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
+    lead::Lead,
     lookup::{Found, Order, lookup, recall},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
@@ -392,21 +393,20 @@ fn not_modified(
     response
 }
 
-/// Joins the fetch of an object, or begins it. `None` when another URI is being fetched under the
-/// same key.
-fn join(node: &Arc<Node>, errand: &Errand, order: &Order) -> Option<(Reader, bool)> {
+/// Joins the fetch of an object, or begins it and leads it. `None` when another URI is being fetched
+/// under the same key.
+fn join(node: &Arc<Node>, errand: &Errand, order: &Order) -> Option<(Reader, Option<Lead>)> {
     let (identity, site) = (&errand.asked.identity, errand.asked.site.id);
     let part = match order.alone {
         true => node.fills.detached(order.key, identity, site),
         false => node.fills.join(order.key, identity, site)?,
     };
-    let leader = part.flight.is_some();
-    if let Some(flight) = part.flight {
+    let lead = part.flight.map(|flight| {
         let fetch = Fetch::new(node, errand, order.clone(), flight);
         let writer = Writer::new(part.reader.fill().clone());
-        tokio::spawn(fetch.run(writer));
-    }
-    Some((part.reader, leader))
+        Lead::new(fetch.run(writer))
+    });
+    Some((part.reader, lead))
 }
 
 /// From the growing copy of an object that this request, or one before it, had fetched.
@@ -419,17 +419,21 @@ async fn filled(
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     passage.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
     if forward::has_passed(node, &errand.parts.headers) {
-        return alone(node, errand, why, "loop").await;
+        return Box::pin(alone(node, errand, why, "loop")).await;
     }
     let arrived = node.purges.latest();
     let (reader, leader, verdict) = loop {
-        let Some((reader, leader)) = join(node, &errand, &order) else {
-            return alone(node, errand, why, "collision").await;
+        let Some((reader, lead)) = join(node, &errand, &order) else {
+            return Box::pin(alone(node, errand, why, "collision")).await;
         };
-        if !leader {
-            passage.cache = CacheResult::Collapsed;
-        }
-        let verdict = reader.verdict().await;
+        let leader = lead.is_some();
+        let verdict = match lead {
+            Some(lead) => lead.verdict(&reader).await,
+            None => {
+                passage.cache = CacheResult::Collapsed;
+                reader.verdict().await
+            }
+        };
         // Only now its tags are known: what was begun before a purge is for those who asked before.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = verdict.label().is_some_and(|label| {
@@ -464,7 +468,7 @@ async fn filled(
                     response.headers_mut().extend(own);
                     Ok(response)
                 }
-                Err(_) => alone(node, errand, why, "not-shared").await,
+                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
         }
         Verdict::Renewed(object) if mine(&object.head) => {
@@ -472,7 +476,7 @@ async fn filled(
             status.forwarded_status = leader.then_some(304);
             match from_object(node, &errand, &object, None, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => alone(node, errand, why, "not-shared").await,
+                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
         }
         Verdict::Failed(failed) => {
@@ -495,7 +499,7 @@ async fn filled(
         // its leader has left lying is let go first.
         _ => {
             drop(reader);
-            alone(node, errand, why, "not-shared").await
+            Box::pin(alone(node, errand, why, "not-shared")).await
         }
     }
 }

@@ -1,0 +1,56 @@
+//! A fetch and the request that began it.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+use tokio::runtime::Handle;
+
+use crate::{
+    failure::Failure,
+    fill::{Reader, Verdict},
+};
+
+/// Carries a fetch on.
+///
+/// Until its head has come the request that began it does so itself: most responses that are not
+/// stored, and most failures, end there, and cost neither a task nor a wake-up between tasks. From
+/// then on, or when its client leaves before, the fetch runs in a task of its own, so that nobody's
+/// leaving ends what others wait for.
+pub(crate) struct Lead(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Lead {
+    /// `fetch` owns the only writer of the fill that it is read from.
+    pub(crate) fn new(fetch: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Some(Box::pin(fetch)))
+    }
+
+    /// Awaits what becomes of the fetch, which `reader` reads.
+    pub(crate) async fn verdict(mut self, reader: &Reader) -> Verdict {
+        poll_fn(|cx| {
+            if let Some(fetch) = &mut self.0
+                && fetch.as_mut().poll(cx).is_ready()
+            {
+                self.0 = None;
+            }
+            // Nobody but the fetch settles it, so there is nothing else to be woken by.
+            match reader.settled() {
+                None if self.0.is_some() => Poll::Pending,
+                verdict => Poll::Ready(verdict),
+            }
+        })
+        .await
+        .unwrap_or(Verdict::Failed(Failure::NoResponse.into()))
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Without a runtime everything ends, and this with it.
+        if let (Some(fetch), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(fetch);
+        }
+    }
+}
