@@ -24,16 +24,15 @@ use crate::{
 /// What was asked, as far as it matters to what is stored.
 pub(crate) struct Effects {
     method: Method,
-    /// The client's fields, which select a variant; for a HEAD only.
-    request: Option<HeaderMap>,
-    requested: SystemTime,
+    /// Of a HEAD: the client's fields, which select a variant, and when it was sent on.
+    compared: Option<(HeaderMap, SystemTime)>,
 }
 
 impl Effects {
     /// Of a request that is about to be sent on.
     pub(crate) fn of(method: &Method, request: &HeaderMap) -> Self {
-        let request = (*method == Method::HEAD).then(|| request.clone());
-        Self { method: method.clone(), request, requested: clock::wall() }
+        let compared = (*method == Method::HEAD).then(|| (request.clone(), clock::wall()));
+        Self { method: method.clone(), compared }
     }
 
     /// Takes the consequences of the answer; gives the URLs that are invalid from now on.
@@ -47,48 +46,54 @@ impl Effects {
         if !is_safe(&self.method) {
             return invalidate(node, asked, &self.method, status, answer);
         }
-        if let Some(request) = &self.request
+        if let Some((request, requested)) = &self.compared
             && status == StatusCode::OK
         {
-            self.compare(node, asked, request, answer);
+            compare(node, asked, request, *requested, answer);
         }
         Vec::new()
     }
+}
 
-    /// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
-    /// on if that contradicts it.
-    fn compare(&self, node: &Node, asked: &Asked, request: &HeaderMap, answer: &HeaderMap) {
-        let flight = node.purges.begin();
-        let sought = node.store.get(asked.key, &asked.identity, request);
-        let stored = node.purges.sift(sought).object;
-        let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
-            return;
+/// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
+/// on if that contradicts it.
+fn compare(
+    node: &Node,
+    asked: &Asked,
+    request: &HeaderMap,
+    requested: SystemTime,
+    answer: &HeaderMap,
+) {
+    let flight = node.purges.begin();
+    let sought = node.store.get(asked.key, &asked.identity, request);
+    let stored = node.purges.sift(sought).object;
+    let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
+        return;
+    };
+    let received = clock::wall();
+    let mut head = StoredHead::clone(&stored.head);
+    if head_confirms(&head.headers, answer) {
+        update_stored(&mut head.headers, answer);
+        let exchange = Judged {
+            method: &Method::GET,
+            request,
+            status: head.status,
+            response: &head.headers,
+            requested,
+            received,
         };
-        let received = clock::wall();
-        let mut head = StoredHead::clone(&stored.head);
-        if head_confirms(&head.headers, answer) {
-            update_stored(&mut head.headers, answer);
-            let exchange = Judged {
-                method: &Method::GET,
-                request,
-                status: head.status,
-                response: &head.headers,
-                requested: self.requested,
-                received,
-            };
-            let Ok(storable) = may_store(&exchange, &asked.site.settings.rules) else {
-                return node.store.remove(asked.key);
-            };
-            head.validators = Validators::of(&head.headers, received);
-            head.freshness = storable.freshness;
-            strip_fields(&mut head.headers, &storable.strip);
-            head.headers.remove(http::header::AGE);
-        } else {
-            head.freshness = head.freshness.expired(received);
-        }
-        node.purges.strip(&mut head.headers);
-        node.keep(asked.key, Arc::new(stored.renewed(head, &node.via)), &flight);
+        let Ok(storable) = may_store(&exchange, &asked.site.settings.rules) else {
+            return node.store.remove(asked.key);
+        };
+        head.validators = Validators::of(&head.headers, received);
+        head.freshness = storable.freshness;
+        strip_fields(&mut head.headers, &storable.strip);
+        head.headers.remove(http::header::AGE);
+    } else {
+        head.freshness = head.freshness.expired(received);
     }
+    node.purges.strip(&mut head.headers);
+    node.keep(asked.key, Arc::new(stored.renewed(head, &node.via)), &flight);
 }
 
 /// What is invalid from now on.

@@ -15,7 +15,7 @@
 //! help little while one client's slow answers hold every place, none has more than half of them.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry::Occupied},
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
@@ -144,6 +144,9 @@ impl Misses {
         let next = {
             let mut state = self.state.lock();
             state.taken -= 1;
+            if state.waiting == 0 {
+                return state.forget(client);
+            }
             if let Some(mine) = state.clients.get_mut(&client) {
                 mine.taken -= 1;
             }
@@ -170,6 +173,16 @@ impl State {
         self.waiting -= 1;
         self.give_turn(client, most);
         Some((client, waiting))
+    }
+
+    /// Takes a place from a client while nobody waits.
+    fn forget(&mut self, client: IpAddr) {
+        if let Occupied(mut mine) = self.clients.entry(client) {
+            mine.get_mut().taken -= 1;
+            if mine.get().taken == 0 {
+                mine.remove();
+            }
+        }
     }
 
     /// Puts a client that waits at the end of the turns, if it may have another place.

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use super::http1::Link;
 use crate::body::RequestBody;
 
-/// A connection is not used again after it has been idle this long: servers close theirs after 60 s
-/// or more, and a request on a connection that is being closed is a request lost.
-const IDLE: Duration = Duration::from_secs(50);
+/// A connection is not used again after sweeps have found it idle for this long: servers close theirs
+/// after 60 s or more, and a request on a connection that is being closed is a request lost.
+const IDLE: Duration = Duration::from_secs(40);
 
 thread_local! {
     /// Which worker this thread is, when each worker has a scheduler of its own.
@@ -50,7 +50,15 @@ pub(super) struct Pool {
 
 struct Idle {
     sender: Sender,
-    since: Instant,
+    /// The first sweep that found it here: connections that are in use all the time never see one, and
+    /// cost no look at the clock.
+    since: Option<Instant>,
+}
+
+impl Idle {
+    fn is_stale(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > IDLE)
+    }
 }
 
 impl Pool {
@@ -61,10 +69,11 @@ impl Pool {
     /// The connection used last that is still open.
     pub(super) async fn take(&self) -> Option<Sender> {
         loop {
-            let Idle { mut sender, since } = self.mine().lock().pop()?;
-            if since.elapsed() > IDLE || !sender.ready().await {
+            let mut idle = self.mine().lock().pop()?;
+            if idle.is_stale() || !idle.sender.ready().await {
                 continue;
             }
+            let sender = idle.sender;
             if let Sender::Http2(shared) = &sender {
                 self.put(Sender::Http2(shared.clone()));
             }
@@ -80,7 +89,7 @@ impl Pool {
         let mut idle = self.mine().lock();
         let shared = matches!(sender, Sender::Http2(_)) && !idle.is_empty();
         if idle.len() < self.bound && !shared {
-            idle.push(Idle { sender, since: Instant::now() });
+            idle.push(Idle { sender, since: None });
         }
     }
 
@@ -88,8 +97,9 @@ impl Pool {
     pub(super) fn sweep(&self) {
         for worker in &self.workers {
             let mut idle = worker.lock();
-            let stale = idle.partition_point(|idle| idle.since.elapsed() > IDLE);
-            idle.drain(..stale);
+            idle.retain(|idle| !idle.is_stale());
+            let now = Instant::now();
+            idle.iter_mut().for_each(|idle| idle.since = idle.since.or(Some(now)));
         }
     }
 
