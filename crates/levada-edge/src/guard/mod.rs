@@ -62,6 +62,8 @@ pub(crate) struct Guarded<S> {
     interims: Arc<Interims>,
     /// Of an interim response, what is still to be written.
     interim: Vec<u8>,
+    /// Where short pieces are put together.
+    short: Vec<u8>,
     /// Whether nothing was written since everything was last flushed.
     clean: bool,
     timeouts: Timeouts,
@@ -119,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
             ledger,
             interims,
             interim: Vec::new(),
+            short: Vec::new(),
             clean: true,
             timeouts: Timeouts {
                 idle: limits.idle_timeout,
@@ -429,6 +432,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
+/// What is written in pieces is copied together up to this length: the system call for one piece costs
+/// less than the copy saves.
+const SHORT: usize = 4 << 10;
+
+/// Whether pieces are few bytes together.
+fn is_short(slices: &[IoSlice<'_>]) -> bool {
+    slices.len() > 1 && slices.iter().map(|slice| slice.len()).sum::<usize>() <= SHORT
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -452,7 +464,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         this.check_writable()?;
         ready!(this.poll_interim(cx))?;
         this.clean = false;
-        let progress = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        let inner = Pin::new(&mut this.inner);
+        let progress = if is_short(slices) {
+            this.short.clear();
+            slices.iter().for_each(|slice| this.short.extend_from_slice(slice));
+            inner.poll_write(cx, &this.short)
+        } else {
+            inner.poll_write_vectored(cx, slices)
+        };
         let is_interim = matches!(slices, [only] if **only == *CONTINUE);
         this.after_write(cx, progress, is_interim)
     }
