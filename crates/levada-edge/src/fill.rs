@@ -1,12 +1,12 @@
 //! One fetch for many: whoever asks meanwhile streams from the growing copy.
 //!
-//! The first to miss leads: a task of its own fetches, so that a client's abort does not end what
-//! others read. Everyone, the leader's client included, awaits the [`Verdict`] on the head and then
+//! The first to miss leads ([`Lead`](crate::lead::Lead)), in such a way that its client's abort does not
+//! end what others read. Everyone, the leader's client included, awaits the [`Verdict`] on the head and then
 //! reads at its own speed. A fetch that fails is never mistaken for the end of a body: its readers get
 //! an error, and their connections are cut.
 //!
 //! ```text
-//!   join ── leader ──> spawn fetch ──> head ──┬─ Share: pieces appended, readers woken
+//!   join ── leader ──> lead fetch ───> head ──┬─ Share: pieces appended, readers woken
 //!     └── follower ───────────────────────────┼─ Blocked: read block by block, each a fill of its own
 //!                                             ├─ Alone: not to be shared; the leader passes it on,
 //!                                             │         followers fetch for themselves
