@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::Scenario;
+use crate::cap;
 
 /// One thing that is wrong with a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,13 +128,17 @@ fn written(text: &str) -> Value {
 
 /// Puts `value` at the dotted `key` of a scenario's tree. Keys must be there unless it is `open`.
 fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), String> {
-    let (mut at, mut rest) = (tree, key);
+    let (mut at, mut rest, mut within) = (tree, key, "");
     loop {
         let (name, inner) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
-        // A table that is left out by default begins empty, and its own type knows its keys.
         if at.is_null() {
-            *at = Value::Object(Map::new());
-            open = true;
+            *at = if within == "cap" {
+                serde_json::to_value(cap::Settings::default()).expect("settings are data")
+            } else {
+                // Begins empty, and its own type knows its keys.
+                open = true;
+                Value::Object(Map::new())
+            };
         }
         let Value::Object(table) = at else {
             return Err("this is a value, not a table".to_owned());
@@ -148,7 +153,7 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
         };
         // Parameters of policies and topologies are their own declarations' business.
         open = open || (matches!(name, "policy" | "topology") && next.is_object());
-        (at, rest) = (next, inner);
+        (at, rest, within) = (next, inner, name);
     }
 }
 
@@ -211,6 +216,18 @@ mod tests {
         assert_eq!(scenario.workload.flash.as_ref().unwrap().urls, 3);
         let Problems(problems) = scenario.with([("seed", "x"), ("a.b", "1")]).unwrap_err();
         assert_eq!(problems.len(), 2);
+    }
+
+    #[test]
+    fn sessions_begin_with_their_defaults() {
+        let text = "[cap.sessions]\nthink = { k = 3.0 }\n[cap.mix]\ndisk_bond = 1.0\n";
+        let Problems(problems) = Scenario::from_toml(text).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].what.contains("did you mean `disk_bound`"), "{}", problems[0]);
+        let scenario = Scenario::from_toml(&text.replace("bond", "bound")).unwrap();
+        let cap = scenario.cap.unwrap();
+        assert_eq!((cap.sessions.think.alpha, cap.sessions.think.k), (1.4, 3.0));
+        assert_eq!((cap.mix.r#static, cap.mix.disk_bound), (1.0, 1.0));
     }
 
     #[test]
