@@ -201,7 +201,7 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self) {
-        self.agenda.schedule(Timestamp(TICK), Event::Tick);
+        self.agenda.schedule(self.now, Event::Tick);
         self.agenda.schedule(Timestamp(self.sample), Event::Sample);
         self.next_send = self.demand.next_time(self.now);
         if self.demand.is_closed() {

@@ -159,3 +159,68 @@ fn a_global_memory_spares_the_disks_and_costs_cpu() {
     let cpu_per_request = |outcome| of(outcome, CpuUtilisation) / of(outcome, Throughput);
     assert!(cpu_per_request(&together) > 1.2 * cpu_per_request(&alone));
 }
+
+#[test]
+fn utilisation_is_rate_times_cost() {
+    // One document of 8 KB from memory: 930 us of CPU each, so 465 ms of every second.
+    let object = levada_trace::Object { name: "/a".into(), size: 8 << 10 };
+    let mut library = Library::without_files();
+    library.keep("one", Trace::new(vec![object], vec![0]));
+    let scenario = Scenario::default().with([
+        ("topology.name", "star"),
+        ("servers.count", "1"),
+        ("workload.trace", "one"),
+        ("workload.arrivals", "constant"),
+        ("workload.rate", "500"),
+        ("measure.duration", "120s"),
+        ("measure.warm_up", "20s"),
+    ]);
+    let outcome = play(&scenario.unwrap().prepare(&mut library).unwrap());
+    let near = |metric, expected: f64| {
+        let value = outcome.reading(metric).unwrap();
+        assert!((value / expected - 1.0).abs() < 0.01, "{metric:?}: {value} {expected}");
+    };
+    near(crate::Metric::CpuUtilisation, 0.465);
+    near(crate::Metric::Throughput, 500.0);
+    near(crate::Metric::HitRatio, 1.0);
+    assert_eq!(outcome.reading(crate::Metric::DiskUtilisation), Some(0.0));
+    assert_eq!(outcome.reading(crate::Metric::Replicas), Some(1.0));
+    assert_eq!(outcome.reading(crate::Metric::Idle), Some(0.0), "no server has so few");
+}
+
+#[test]
+fn a_flash_crowd_is_most_of_what_is_asked() {
+    let hit_ratio = |crowd: &[(&str, &str)]| {
+        let calm = [
+            ("policy.name", "lr-hrw"),
+            ("workload.arrivals", "constant"),
+            ("workload.rate", "400"),
+            ("measure.requests", "5000"),
+            ("cache.memory", "1MiB"),
+        ];
+        let changes: Vec<_> = calm.iter().chain(crowd).copied().collect();
+        play(&prepare(&changes)).reading(crate::Metric::HitRatio).unwrap()
+    };
+    let calm = hit_ratio(&[]);
+    let crowd = hit_ratio(&[("workload.flash.clients", "0.8"), ("workload.flash.urls", "1")]);
+    assert!(crowd > 0.8 && crowd > calm + 0.1, "{crowd} {calm}");
+}
+
+#[test]
+fn near_servers_are_preferred_by_the_policies_of_proximity() {
+    let mean = |policy: &str| {
+        let changes = [
+            ("policy.name", policy),
+            ("servers.count", "16"),
+            ("workload.arrivals", "constant"),
+            ("workload.rate", "600"),
+            ("measure.requests", "6000"),
+            ("measure.warm_up", "4s"),
+        ];
+        play(&prepare(&changes)).reading(crate::Metric::LatencyP50).unwrap()
+    };
+    for (near, far) in [("npr-chash", "r-chash"), ("nplr-chash", "lr-chash")] {
+        let (near_by, anywhere) = (mean(near), mean(far));
+        assert!(near_by < 0.95 * anywhere, "{near}: {near_by} {anywhere}");
+    }
+}
