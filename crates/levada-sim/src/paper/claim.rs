@@ -40,6 +40,15 @@ pub enum Claim {
         /// At most.
         high: f64,
     },
+    /// A row's number is below another number, of any row and column.
+    Below {
+        /// The lower row and column.
+        low: (String, usize),
+        /// The higher ones.
+        high: (String, usize),
+        /// What they are, for a reader.
+        text: String,
+    },
     /// The slope of a series on logarithmic axes: 1 is linear scaling.
     Slope {
         /// The column.
@@ -105,6 +114,15 @@ impl Claim {
             Self::Within { column, row, low, high } => {
                 let ours = numbers.row(row, *column);
                 judged_within(row.clone(), ours, *low, *high, 1)
+            }
+            Self::Below { low, high, text } => {
+                let both = numbers.row(&low.0, low.1).zip(numbers.row(&high.0, high.1));
+                Judged {
+                    claim: text.clone(),
+                    paper: "below".to_owned(),
+                    ours: both.map(|(low, high)| format!("{low:.2} and {high:.2}")),
+                    verdict: Verdict::of(both.map(|(low, high)| low < high)),
+                }
             }
             Self::Slope { column, series, low, high } => {
                 let ours = numbers.series(series, *column).and_then(|points| slope(&points));

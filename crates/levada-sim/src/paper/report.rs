@@ -27,7 +27,7 @@ pub struct Report {
     /// What the paper says about them.
     pub claims: Vec<Judged>,
     /// How to draw it.
-    pub plot: Plot,
+    pub plots: Vec<Plot>,
 }
 
 /// What a column holds.
@@ -131,7 +131,7 @@ impl Report {
                 .collect(),
             rows: rows.collect(),
             claims: Vec::new(),
-            plot: table.plot.clone(),
+            plots: table.plots.clone(),
         };
         report.claims = table.claims.iter().map(|claim| claim.judge(&report)).collect();
         report
@@ -159,12 +159,13 @@ impl Numbers for Report {
 }
 
 fn fill_in(row: &Row, table: &Table, outcome: Option<&Outcome>) -> ReportRow {
-    let cell = |(column, paper): (&super::Column, &Option<f64>)| {
+    let cell = |(place, column): (usize, &super::Column)| {
         let ours = outcome
             .and_then(|outcome| outcome.reading(Reading { metric: column.metric, rate: row.at }));
-        Cell::new(ours, *paper, column.tolerance)
+        let paper = row.paper.get(place).copied().flatten();
+        Cell::new(ours, paper, column.tolerance)
     };
-    let drawn = table.plot == Plot::Latencies;
+    let drawn = table.plots.contains(&Plot::Latencies);
     ReportRow {
         key: row.key.clone(),
         series: row.series.clone(),
@@ -173,7 +174,7 @@ fn fill_in(row: &Row, table: &Table, outcome: Option<&Outcome>) -> ReportRow {
         at: row.at,
         beyond: row.beyond,
         done: outcome.is_some(),
-        cells: table.columns.iter().zip(&row.paper).map(cell).collect(),
+        cells: table.columns.iter().enumerate().map(cell).collect(),
         latencies: outcome.filter(|_| drawn).map_or_else(Vec::new, |o| latencies(o, row.at)),
     }
 }

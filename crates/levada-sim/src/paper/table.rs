@@ -26,7 +26,7 @@ pub struct Table {
     /// What must hold between the rows.
     pub claims: Vec<Claim>,
     /// How it is drawn.
-    pub plot: Plot,
+    pub plots: Vec<Plot>,
 }
 
 /// What is read from each run of a table.
@@ -56,7 +56,7 @@ pub struct Row {
     pub beyond: bool,
     /// What is run.
     pub case: Case,
-    /// The paper's number for each column.
+    /// The paper's numbers, for the first columns.
     pub paper: Vec<Option<f64>>,
 }
 
@@ -70,12 +70,9 @@ pub struct Case {
 }
 
 /// How a table is drawn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Plot {
-    /// Not at all: the table says it better.
-    #[default]
-    None,
     /// A bar for each row and column, the paper's number as a mark beside it.
     Bars,
     /// The first column over `x`, a line for each series.

@@ -54,14 +54,23 @@ impl Scenario {
     /// With the line when it is no TOML; else with every unknown key and every value of the wrong
     /// kind.
     pub fn from_toml(text: &str) -> Result<Self, Problems> {
-        let given: Value = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Problems(vec![Problem {
-                place: format!("line {line}"),
-                what: error.message().to_owned(),
-            }])
-        })?;
-        Self::default().changed_by(&leaves(&given))
+        let (scenario, problems) = Self::read_toml(text);
+        problems.or(scenario)
+    }
+
+    /// Reads a scenario file as far as it can be read, so that one mistake does not hide the next:
+    /// the scenario has the default where a problem names a key.
+    pub fn read_toml(text: &str) -> (Self, Problems) {
+        match toml::from_str(text) {
+            Ok(given) => Self::default().changed_by(&leaves(&given)),
+            Err(error) => {
+                let start = error.span().map_or(0, |span| span.start);
+                let line = text[..start].matches('\n').count() + 1;
+                let what = error.message().to_owned();
+                let problem = Problem { place: format!("line {line}"), what };
+                (Self::default(), Problems(vec![problem]))
+            }
+        }
     }
 
     /// The same with some keys changed: `("workload.clients", "100")`. A value is written as in a
@@ -77,10 +86,12 @@ impl Scenario {
             .into_iter()
             .map(|(key, value)| (key.as_ref().to_owned(), written(value.as_ref())))
             .collect();
-        self.changed_by(&changes)
+        let (scenario, problems) = self.changed_by(&changes);
+        problems.or(scenario)
     }
 
-    fn changed_by(&self, changes: &[(String, Value)]) -> Result<Self, Problems> {
+    /// What is wrong is reported and left as it was.
+    fn changed_by(&self, changes: &[(String, Value)]) -> (Self, Problems) {
         let mut problems = Problems::default();
         let tree = serde_json::to_value(self).expect("a scenario is data");
         let mut changed = tree.clone();
@@ -96,10 +107,11 @@ impl Scenario {
                 Err(error) => problems.add(key, error.to_string()),
             }
         }
-        problems.or(())?;
-        serde_json::from_value(changed).map_err(|error| {
-            Problems(vec![Problem { place: "scenario".to_owned(), what: error.to_string() }])
-        })
+        let scenario = serde_json::from_value(changed).unwrap_or_else(|error| {
+            problems.add("scenario", error.to_string());
+            self.clone()
+        });
+        (scenario, problems)
     }
 }
 
