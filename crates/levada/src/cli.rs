@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::command::{demo::args::DemoArgs, explain::ExplainArgs, purge::PurgeArgs};
+use crate::command::{
+    demo::args::DemoArgs, explain::ExplainArgs, purge::PurgeArgs, sim::args::SimArgs,
+};
 
 /// A content delivery network that one can run.
 #[derive(Debug, Parser)]
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Purge(PurgeArgs),
+    Sim(SimArgs),
 }
 
 /// Runs a node until it is told to stop.

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod policies;
 pub(crate) mod purge;
 pub(crate) mod run;
+pub(crate) mod sim;
 pub(crate) mod validate;
 
 use std::process::ExitCode;

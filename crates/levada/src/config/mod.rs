@@ -6,6 +6,7 @@ mod check;
 mod env;
 mod errors;
 pub mod file;
+pub mod scenario;
 pub mod schema;
 mod shape;
 pub mod text;
@@ -43,13 +44,20 @@ pub struct Checked {
 /// # Errors
 /// When the file cannot be read at all.
 pub fn load(path: &FilePath) -> std::io::Result<Checked> {
-    let text = read_bounded(path)?;
-    let source = Source { name: path.display().to_string(), text };
+    let source = read_source(path)?;
     let surroundings = Surroundings {
         directory: path.parent().unwrap_or(FilePath::new("")),
         variable: &|name| std::env::var(name).ok(),
     };
     Ok(check(&source, &surroundings))
+}
+
+/// Reads the file at `path`, if it is no larger than any configuration.
+///
+/// # Errors
+/// When it cannot be read, or is larger.
+pub fn read_source(path: &FilePath) -> std::io::Result<Source> {
+    Ok(Source { name: path.display().to_string(), text: read_bounded(path)? })
 }
 
 /// The text of the file at `path`. Whoever names a disk image by mistake learns so at once.

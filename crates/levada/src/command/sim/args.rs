@@ -1,0 +1,173 @@
+//! The options of `levada sim`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Simulates: which policy, how many servers, what latency.
+///
+/// The same policies and caches as in a node decide over simulated servers and a simulated network.
+/// The same seed gives the same numbers.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(crate) command: SimCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    List(ListArgs),
+    Run(RunArgs),
+    Paper(PaperArgs),
+}
+
+/// Lists what there is to be simulated, with what, and what is measured.
+#[derive(Args, Debug)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(crate) struct ListArgs {
+    /// Only one of the lists.
+    #[arg(value_name = "LIST")]
+    pub(crate) list: Option<List>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum List {
+    /// Scenario files that come with Levada.
+    Scenarios,
+    /// The papers' tables and figures.
+    Papers,
+    /// Networks.
+    Topologies,
+    /// Requests: generated traces, and ways to send them.
+    Workloads,
+    /// What is measured.
+    Collectors,
+    /// Policies that choose the server.
+    Policies,
+    /// What leaves a full cache.
+    Evictions,
+}
+
+/// Runs a scenario, or several that differ in policy, servers or seed.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md says
+    /// what it may hold.
+    #[arg(value_name = "SCENARIO.toml")]
+    pub(crate) scenario: PathBuf,
+    /// Policies instead of the file's, one run each. Parameters in the file are for the policy that
+    /// it names.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) policy: Vec<String>,
+    /// Numbers of servers instead of the file's, one run each.
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub(crate) servers: Vec<usize>,
+    /// Seeds instead of the file's, one run each.
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub(crate) seed: Vec<u64>,
+    /// Any other key of the file, such as workload.rate=500; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Runs the tables and figures of a paper, and prints ours beside the paper's.
+#[derive(Args, Debug)]
+#[command(after_help = PAPER_EXAMPLES)]
+pub(crate) struct PaperArgs {
+    /// The paper.
+    pub(crate) paper: String,
+    /// Only this table; may be repeated. `levada sim list papers` has them.
+    #[arg(long, value_name = "N")]
+    pub(crate) table: Vec<String>,
+    /// Only this figure; may be repeated.
+    #[arg(long, value_name = "N")]
+    pub(crate) figure: Vec<String>,
+    /// Everything that there is of the paper.
+    #[arg(long, conflicts_with_all = ["table", "figure"])]
+    pub(crate) all: bool,
+    /// The main comparisons with few servers, for order and ratios only.
+    #[arg(long, conflicts_with_all = ["table", "figure", "all"])]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How runs are carried out and kept.
+#[derive(Args, Debug)]
+pub(crate) struct SweepArgs {
+    /// Runs at a time. One per core when not given; each takes up to some hundred megabytes.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+    /// Where finished runs are kept, so that the same command goes on from there. By default
+    /// $XDG_CACHE_HOME/levada/sim, or ~/.cache/levada/sim.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    /// Runs everything again, whatever is kept.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}
+
+/// What is printed, and in which form.
+#[derive(Args, Debug)]
+pub(crate) struct OutputArgs {
+    /// Prints JSON: the tables, and everything that was measured in each run.
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Prints comma-separated values, a line for each number.
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// Writes a page with tables and figures as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada sim list
+  levada sim run examples/sim/osdi02.toml --policy fdr,lr-hrw,random
+  levada sim paper osdi02 --quick
+
+Exit codes:
+  0  done
+  1  it ran, and a number is out of its tolerance, or it was stopped
+  2  it could not run";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  levada sim list
+  levada sim list papers
+  levada sim list --json | jq '.topologies[].name'";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  levada sim run examples/sim/osdi02.toml
+  levada sim run examples/sim/osdi02.toml --policy fdr,lr-hrw,p2c --servers 16,32 --html report.html
+  levada sim run site.toml --set workload.trace=access.log.gz --set cache.memory=4GiB
+  levada sim run site.toml --json | jq '.runs[0].outcome.readings'
+
+Exit codes:
+  0  done
+  1  it was stopped before its end
+  2  it could not run: the scenario has errors, a file cannot be read";
+
+const PAPER_EXAMPLES: &str = "\
+Examples:
+  levada sim paper osdi02 --quick
+  levada sim paper osdi02 --figure 5 --html fig5.html
+  levada sim paper osdi02 --all --csv > osdi02.csv
+
+Exit codes:
+  0  every number and claim is within its tolerance
+  1  some are not, or it was stopped; finished rows are kept
+  2  it could not run";

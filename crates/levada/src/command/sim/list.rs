@@ -1,0 +1,105 @@
+//! `levada sim list`: what there is.
+
+use std::io::{self, Write};
+
+use clap::ValueEnum as _;
+use levada_cache::eviction::EVICTIONS;
+use levada_policy::POLICIES;
+use levada_sim::{METRICS, Scenario, paper::PAPERS, topology::TOPOLOGIES};
+use levada_trace::generate::MODELS;
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Verdict,
+    args::{List, ListArgs},
+    scenarios::SCENARIOS,
+};
+
+/// Prints the lists.
+///
+/// # Errors
+/// When they cannot be written.
+pub(super) fn run(args: &ListArgs) -> anyhow::Result<Verdict> {
+    let lists: Vec<List> = args.list.map_or_else(|| List::value_variants().to_vec(), |l| vec![l]);
+    let mut out = io::stdout().lock();
+    if args.json {
+        let lists = lists.iter().map(|list| (name(*list), to_json(*list)));
+        serde_json::to_writer_pretty(&mut out, &lists.collect::<Map<String, Json>>())?;
+        writeln!(out)?;
+        return Ok(Verdict::Done);
+    }
+    for list in lists {
+        let items = items(list);
+        let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
+        writeln!(out, "{}", name(list))?;
+        for Item { name, from, summary } in items {
+            let from = if from.is_empty() { from } else { format!(" ({from})") };
+            writeln!(out, "  {name:width$}  {summary}{from}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(Verdict::Done)
+}
+
+/// One line of a list.
+struct Item {
+    name: String,
+    from: String,
+    summary: String,
+}
+
+fn item(name: &str, from: &str, summary: &str) -> Item {
+    Item { name: name.to_owned(), from: from.to_owned(), summary: summary.to_owned() }
+}
+
+fn items(list: List) -> Vec<Item> {
+    match list {
+        List::Scenarios => SCENARIOS
+            .iter()
+            .map(|scenario| {
+                let (read, _) = Scenario::read_toml(scenario.text);
+                item(scenario.name, scenario.path, &read.title)
+            })
+            .collect(),
+        List::Papers => PAPERS.iter().flat_map(tables).collect(),
+        List::Topologies => TOPOLOGIES.iter().map(|e| item(e.name, e.source, e.summary)).collect(),
+        List::Workloads => MODELS
+            .iter()
+            .map(|model| {
+                let summary =
+                    format!("generated: {} requests for {} files", model.requests, model.files);
+                item(model.name, "", &summary)
+            })
+            .chain([item("FILE", "", "an access log or a trace, plain or compressed")])
+            .collect(),
+        List::Collectors => METRICS
+            .iter()
+            .map(|metric| item(metric.as_str(), metric.unit().as_str(), metric.title()))
+            .collect(),
+        List::Policies => POLICIES
+            .iter()
+            .flat_map(|file| file.iter())
+            .map(|entry| item(entry.name, entry.paper, entry.summary))
+            .collect(),
+        List::Evictions => EVICTIONS.iter().map(|e| item(e.name, e.paper, e.summary)).collect(),
+    }
+}
+
+fn tables(paper: &levada_sim::paper::Paper) -> Vec<Item> {
+    let table = |table: levada_sim::paper::Table| {
+        let runs = table.rows.len();
+        item(&table.id, &table.source, &format!("{}, {runs} rows", table.title))
+    };
+    (paper.tables)().into_iter().map(table).collect()
+}
+
+fn to_json(list: List) -> Json {
+    let item =
+        |Item { name, from, summary }| json!({ "name": name, "from": from, "summary": summary });
+    items(list).into_iter().map(item).collect()
+}
+
+/// As the command line has it.
+fn name(list: List) -> String {
+    list.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

@@ -1,0 +1,94 @@
+//! `levada sim`: scenarios and the papers' tables, run in virtual time.
+//!
+//! ```text
+//! args                            what is asked for
+//! list - run - paper              one file per subcommand
+//! sweep - store - stop - progress many runs: in parallel, kept, interrupted, shown
+//! files                           what scenarios read
+//! render                          reports as text, CSV, JSON and pages with figures
+//! ```
+
+pub(crate) mod args;
+mod files;
+mod list;
+mod paper;
+mod progress;
+mod render;
+mod run;
+mod scenarios;
+mod stop;
+mod store;
+mod sweep;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+};
+
+use anyhow::Context as _;
+use levada_sim::paper::{Case, Report, Table, Verdict as Judgement};
+use serde_json::{Value as Json, json};
+
+use self::{
+    args::{OutputArgs, SimArgs, SimCommand},
+    sweep::Swept,
+};
+use super::Verdict;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When it cannot run, or cannot write what it found.
+pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Verdict> {
+    match &args.command {
+        SimCommand::List(args) => list::run(args),
+        SimCommand::Run(args) => run::run(args),
+        SimCommand::Paper(args) => paper::run(args),
+    }
+}
+
+/// Fills the tables in with what was run and writes them in the form that was asked for.
+fn report(
+    title: &str,
+    tables: &[Table],
+    swept: &Swept,
+    output: &OutputArgs,
+) -> anyhow::Result<Verdict> {
+    let reports: Vec<Report> =
+        tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
+    if let Some(path) = &output.html {
+        fs::write(path, render::html::render(title, &reports))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if output.json {
+        let runs: Vec<Json> = cases(tables).iter().filter_map(|case| told(case, swept)).collect();
+        serde_json::to_writer_pretty(&mut out, &json!({ "tables": reports, "runs": runs }))?;
+        writeln!(out)?;
+    } else if output.csv {
+        out.write_all(render::csv::render(&reports).as_bytes())?;
+    } else {
+        out.write_all(render::text::render(&reports).as_bytes())?;
+    }
+    out.flush()?;
+    if swept.stopped {
+        eprintln!(
+            "stopped: {} runs are left; finished ones are in {}, and the same command goes on from \
+             there",
+            swept.left,
+            swept.kept.display()
+        );
+    }
+    let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
+    Ok(if failed || swept.stopped { Verdict::FoundWrong } else { Verdict::Done })
+}
+
+/// What there is to run for these tables.
+fn cases(tables: &[Table]) -> Vec<&Case> {
+    tables.iter().flat_map(|table| table.rows.iter().map(|row| &row.case)).collect()
+}
+
+fn told(case: &Case, swept: &Swept) -> Option<Json> {
+    let outcome = swept.outcome(case)?;
+    Some(json!({ "case": case.id, "scenario": case.scenario, "outcome": outcome }))
+}

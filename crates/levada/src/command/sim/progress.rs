@@ -1,0 +1,136 @@
+//! How far the runs are, on standard error: bars on a terminal, a line for each finished run elsewhere.
+
+use std::{
+    io::{self, IsTerminal as _},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use levada_sim::Progress as Position;
+
+/// Shown while runs go on.
+pub(super) struct Progress {
+    begin: Instant,
+    state: Mutex<State>,
+    bars: Option<Bars>,
+}
+
+struct State {
+    done: usize,
+    all: usize,
+    /// What is done and what there is to do, in the weights of the cases.
+    weight: f64,
+    weights: f64,
+}
+
+struct Bars {
+    together: MultiProgress,
+    total: ProgressBar,
+    workers: Vec<ProgressBar>,
+}
+
+impl Progress {
+    /// Of `all` runs to come, of `weights` together, beside `kept` that are finished already.
+    pub(super) fn start(all: usize, kept: usize, weights: f64, jobs: usize) -> Self {
+        if kept > 0 {
+            eprintln!("{kept} of {} runs are finished already", all + kept);
+        }
+        let bars = (io::stderr().is_terminal() && all > 0).then(|| Bars::new(all, jobs));
+        let state = State { done: 0, all, weight: 0.0, weights };
+        Self { begin: Instant::now(), state: Mutex::new(state), bars }
+    }
+
+    /// `worker` has begun a case.
+    pub(super) fn begun(&self, worker: usize, case: &str) {
+        if let Some(bars) = &self.bars {
+            bars.workers[worker].set_prefix(case.to_owned());
+        }
+    }
+
+    /// How far the case of `worker` is.
+    pub(super) fn at(&self, worker: usize, position: &Position) {
+        let Some(bars) = &self.bars else { return };
+        bars.workers[worker].set_message(format!(
+            "{:.0} req/s offered, {} finished, {:.0} s simulated",
+            position.rate,
+            position.finished,
+            position.now.as_secs_f64(),
+        ));
+    }
+
+    /// `worker` has finished a case of this weight, or left it when it was stopped.
+    pub(super) fn finished(&self, worker: usize, case: &str, weight: Option<f64>, seconds: f64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(weight) = weight else { return };
+        state.done += 1;
+        state.weight += weight;
+        let left = state.left(self.begin.elapsed());
+        match &self.bars {
+            Some(bars) => {
+                bars.workers[worker].set_message("");
+                bars.total.set_position(state.done as u64);
+                bars.total.set_message(left);
+            }
+            None => eprintln!("{}/{} {case}: {seconds:.1} s; {left}", state.done, state.all),
+        }
+    }
+
+    /// Clears what is shown.
+    pub(super) fn end(&self) {
+        if let Some(bars) = &self.bars {
+            // Without a terminal there is nothing to clear.
+            let _ = bars.together.clear();
+        }
+    }
+}
+
+impl State {
+    /// In the time that the rest takes if it goes on as before.
+    fn left(&self, elapsed: Duration) -> String {
+        let rest = (self.weights - self.weight).max(0.0);
+        if self.done == self.all {
+            return "done".to_owned();
+        }
+        let seconds = elapsed.as_secs_f64() / self.weight.max(f64::MIN_POSITIVE) * rest;
+        match seconds {
+            few if few < 90.0 => format!("about {few:.0} s left"),
+            some if some < 5400.0 => format!("about {:.0} min left", some / 60.0),
+            many => format!("about {:.1} h left", many / 3600.0),
+        }
+    }
+}
+
+impl Bars {
+    fn new(all: usize, jobs: usize) -> Self {
+        let style = |template| {
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+        };
+        let together = MultiProgress::new();
+        let total = together.add(ProgressBar::new(all as u64));
+        total.set_style(style("{bar:30} {pos}/{len} runs, {elapsed} gone, {msg}"));
+        total.enable_steady_tick(Duration::from_millis(500));
+        let workers = (0..jobs)
+            .map(|_| {
+                let bar = together.add(ProgressBar::new_spinner());
+                bar.set_style(style("  {prefix}  {msg}"));
+                bar
+            })
+            .collect();
+        Self { together, total, workers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_for_its_weight() {
+        let state = State { done: 1, all: 3, weight: 2.0, weights: 6.0 };
+        assert_eq!(state.left(Duration::from_secs(10)), "about 20 s left");
+        assert_eq!(state.left(Duration::from_secs(60)), "about 2 min left");
+        let state = State { done: 3, all: 3, weight: 6.0, weights: 6.0 };
+        assert_eq!(state.left(Duration::from_secs(10)), "done");
+    }
+}

@@ -1,0 +1,78 @@
+//! Reports as people and programs want them. Each form is made from [`Report`]s alone, so that they
+//! cannot tell different stories.
+
+pub(crate) mod csv;
+pub(crate) mod html;
+mod plot;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+
+use levada_sim::{
+    Unit,
+    paper::{Report, ReportRow, Verdict},
+};
+
+/// A number with as many digits as its unit deserves.
+fn number(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::PerSecond => format!("{value:.0}"),
+        Unit::Part => format!("{:.1}", value * 100.0),
+        Unit::Count if value.abs() >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        Unit::Seconds | Unit::Count => format!("{value:.2}"),
+    }
+}
+
+/// How far ours is from the paper's.
+fn difference(part: f64) -> String {
+    let percent = (part * 100.0).round();
+    // Minus zero is zero.
+    format!("{:+.0} %", if percent == 0.0 { 0.0 } else { percent })
+}
+
+/// What a reader sees of a verdict.
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "ok",
+        Verdict::Fail => "OUT",
+        Verdict::Reported => "",
+        Verdict::Missing => "-",
+    }
+}
+
+/// A row's name: its series, and what varies within it.
+fn row_name(row: &ReportRow) -> String {
+    match (row.label.is_empty(), row.beyond) {
+        (true, false) => row.series.clone(),
+        (true, true) => format!("{} *", row.series),
+        (false, false) => format!("{}, {}", row.series, row.label),
+        (false, true) => format!("{}, {} *", row.series, row.label),
+    }
+}
+
+/// Whether some row is not the paper's, which a note then explains.
+fn has_beyond(report: &Report) -> bool {
+    report.rows.iter().any(|row| row.beyond) && !report.rows.iter().all(|row| row.beyond)
+}
+
+const BEYOND: &str = "* not in the paper: run beside it in the same world";
+
+/// Verdicts that are held against a tolerance, and how many of them hold.
+fn score(reports: &[Report]) -> (usize, usize) {
+    let verdicts = || reports.iter().flat_map(Report::verdicts);
+    let passed = verdicts().filter(|verdict| *verdict == Verdict::Pass).count();
+    let failed = verdicts().filter(|verdict| *verdict == Verdict::Fail).count();
+    (passed, passed + failed)
+}
+
+/// One sentence about all of them.
+fn summary(reports: &[Report]) -> String {
+    let (passed, judged) = score(reports);
+    let rows = || reports.iter().flat_map(|report| &report.rows);
+    let missing = rows().filter(|row| !row.done).count();
+    let mut text = format!("{passed} of {judged} numbers and claims are within their tolerances");
+    if missing > 0 {
+        text += &format!("; {missing} of {} rows were not run", rows().count());
+    }
+    text
+}

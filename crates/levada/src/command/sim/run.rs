@@ -1,0 +1,209 @@
+//! `levada sim run`: one scenario, or several that differ in policy, servers or seed.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context as _, bail};
+use levada::config::{self, Source, scenario::Changes};
+use levada_sim::{
+    Library, Metric, Scenario,
+    paper::{Case, Column, Plot, Row, Table},
+};
+
+use super::{
+    Verdict, args::RunArgs, cases, files::Files, report, scenarios::SCENARIOS, sweep::sweep,
+};
+
+/// Runs the scenario in all the forms that are asked for.
+///
+/// # Errors
+/// When the scenario has errors, or a file cannot be read or written.
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
+    let scenarios = scenarios(args)?;
+    let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
+    let tables = tables(&name, &args.scenario, &scenarios);
+    let swept = sweep(&cases(&tables), "run.jsonl", &args.sweep)?;
+    let title = match scenarios.first() {
+        Some(Variant { scenario, .. }) if !scenario.title.is_empty() => scenario.title.clone(),
+        _ => name,
+    };
+    report(&title, &tables, &swept, &args.output)
+}
+
+/// A scenario, and how it differs from the others.
+struct Variant {
+    scenario: Scenario,
+    /// Where several numbers of servers are run.
+    servers: Option<usize>,
+    /// Where several seeds are run.
+    seed: Option<u64>,
+}
+
+/// Every combination of what is asked for. Whatever is wrong with any of them is said at once.
+fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
+    let source = source(&args.scenario)?;
+    let directory = args.scenario.parent().unwrap_or(Path::new(""));
+    let sets = args.set.iter().map(|set| split(set)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut library = Library::new(Box::new(Files));
+    let mut variants = Vec::new();
+    let mut wrong = Vec::new();
+    for policy in options(&args.policy) {
+        for servers in options(&args.servers) {
+            for seed in options(&args.seed) {
+                let changes = Changes {
+                    policy: policy.cloned(),
+                    servers: servers.copied(),
+                    seed: seed.copied(),
+                    sets: sets.clone(),
+                };
+                let checked = config::scenario::check(&source, directory, &changes, &mut library);
+                match checked.scenario {
+                    Some(scenario) => variants.push(Variant {
+                        scenario,
+                        servers: servers.copied().filter(|_| args.servers.len() > 1),
+                        seed: seed.copied().filter(|_| args.seed.len() > 1),
+                    }),
+                    None => wrong.extend(checked.errors),
+                }
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        // The same mistake of the file comes up for each policy.
+        let mut seen = std::collections::BTreeSet::new();
+        wrong.retain(|error| seen.insert(error.clone()));
+        bail!("{} cannot be run\n{}", args.scenario.display(), wrong.concat());
+    }
+    Ok(variants)
+}
+
+/// The file, or the scenario of this name that comes with Levada.
+fn source(path: &Path) -> anyhow::Result<Source> {
+    let named = SCENARIOS.iter().find(|example| Path::new(example.name) == path);
+    match named.filter(|_| !path.exists()) {
+        Some(example) => {
+            Ok(Source { name: example.path.to_owned(), text: example.text.to_owned() })
+        }
+        None => config::read_source(path).with_context(|| {
+            format!("cannot read {}; `levada sim list scenarios` has names", path.display())
+        }),
+    }
+}
+
+/// Each of the options, or that of the file.
+fn options<T>(given: &[T]) -> Vec<Option<&T>> {
+    if given.is_empty() { vec![None] } else { given.iter().map(Some).collect() }
+}
+
+fn split(set: &str) -> anyhow::Result<(String, String)> {
+    let (key, value) =
+        set.split_once('=').with_context(|| format!("--set {set}: write KEY=VALUE"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// What every run gives, and latencies at the rates that the scenario names.
+fn tables(name: &str, path: &Path, variants: &[Variant]) -> Vec<Table> {
+    let several = variants.iter().any(|variant| variant.servers.is_some());
+    let rows: Vec<Row> = variants.iter().map(|variant| row(name, variant, None)).collect();
+    let mut plots = vec![match several {
+        true => Plot::Lines { x: "servers".to_owned(), log: false },
+        false => Plot::Bars,
+    }];
+    let rates: BTreeMap<u32, ()> =
+        variants.iter().flat_map(|v| &v.scenario.measure.latency_at).map(|r| (*r, ())).collect();
+    if rates.is_empty() {
+        plots.push(Plot::Latencies);
+    }
+    let ramp = variants.iter().any(|v| v.scenario.workload.arrivals == levada_sim::Arrivals::Ramp);
+    let mut tables = vec![Table {
+        id: name.to_owned(),
+        also: Vec::new(),
+        title: "Overview".to_owned(),
+        source: path.display().to_string(),
+        note: if ramp { RAMP.to_owned() } else { String::new() },
+        columns: columns(if ramp { OF_A_RAMP } else { OVERVIEW }),
+        rows,
+        claims: Vec::new(),
+        plots,
+    }];
+    if !rates.is_empty() {
+        let rows = variants.iter().flat_map(|variant| {
+            let rates = &variant.scenario.measure.latency_at;
+            rates.iter().map(|rate| row(name, variant, Some(*rate)))
+        });
+        tables.push(Table {
+            id: format!("{name}-latency"),
+            also: Vec::new(),
+            title: "Latency".to_owned(),
+            source: path.display().to_string(),
+            note: String::new(),
+            columns: columns(LATENCIES),
+            rows: rows.collect(),
+            claims: Vec::new(),
+            plots: vec![Plot::Latencies],
+        });
+    }
+    tables
+}
+
+fn row(name: &str, variant: &Variant, at: Option<u32>) -> Row {
+    let policy = variant.scenario.policy.name.clone();
+    let label: Vec<String> = (variant.servers.map(|servers| format!("{servers} servers")))
+        .into_iter()
+        .chain(variant.seed.map(|seed| format!("seed {seed}")))
+        .collect();
+    let label = label.join(", ");
+    let joined = |parts: &[&str]| {
+        let parts: Vec<_> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+        parts.join(" ")
+    };
+    let rate = at.map_or_else(String::new, |rate| format!("@{rate}"));
+    Row {
+        key: joined(&[&policy, &label, &rate]),
+        series: policy.clone(),
+        x: variant.servers.map(|servers| servers as f64),
+        label: label.clone(),
+        at,
+        beyond: false,
+        case: Case { id: joined(&[name, &policy, &label]), scenario: variant.scenario.clone() },
+        paper: Vec::new(),
+    }
+}
+
+fn columns(metrics: &[Metric]) -> Vec<Column> {
+    metrics.iter().map(|metric| Column { metric: *metric, tolerance: None }).collect()
+}
+
+const RAMP: &str = "Capacity is the offered rate 30 s before the first server failed, as OSDI'02 \
+    defines it; while queues fill up, it is above the sustained rate, the highest at which requests \
+    finished over half a minute.";
+
+const OF_A_RAMP: &[Metric] = &[
+    Metric::Capacity,
+    Metric::Sustained,
+    Metric::HitRatio,
+    Metric::CpuUtilisation,
+    Metric::DiskUtilisation,
+    Metric::Imbalance,
+    Metric::Replicas,
+];
+
+const OVERVIEW: &[Metric] = &[
+    Metric::Throughput,
+    Metric::LatencyMean,
+    Metric::LatencyP50,
+    Metric::LatencyP90,
+    Metric::LatencyP99,
+    Metric::HitRatio,
+    Metric::CpuUtilisation,
+    Metric::DiskUtilisation,
+    Metric::Idle,
+    Metric::Imbalance,
+];
+
+const LATENCIES: &[Metric] = &[
+    Metric::LatencyMean,
+    Metric::LatencyP50,
+    Metric::LatencyP90,
+    Metric::LatencyP99,
+    Metric::LatencySd,
+];

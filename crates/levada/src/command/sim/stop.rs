@@ -1,0 +1,56 @@
+//! Ctrl-C: runs end where they are, what is finished stays. A second one ends the process at once.
+
+use std::{
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Whether somebody wants the runs to stop.
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let asked = Arc::new(AtomicBool::new(false));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let heard = asked.clone();
+        let [mut interrupt, mut terminate] = {
+            let _inside = runtime.enter();
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+        };
+        let listen = async move {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if heard.swap(true, Ordering::Relaxed) {
+                    process::exit(INTERRUPTED);
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || runtime.block_on(listen))
+            .context("cannot listen for ctrl-c")?;
+        Ok(Self(asked))
+    }
+
+    /// Whether it was asked for.
+    pub(super) fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What shells report of a program that ended by ctrl-c.
+const INTERRUPTED: i32 = 130;

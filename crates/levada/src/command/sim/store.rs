@@ -1,0 +1,200 @@
+//! Finished runs, kept so that an interrupted sweep goes on where it was.
+//!
+//! A file of JSON lines, one for each run, to which only whole lines are ever added:
+//!
+//! ```text
+//! {"key":"6f2a...","case":"osdi02 normal fdr","seconds":31.4,"outcome":{...}}
+//! ```
+//!
+//! The key is a hash of the scenario, of the files that it reads and of the code that computes. What
+//! another version computed is thus never shown as this one's.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use levada_sim::{End, Outcome, Scenario};
+use levada_types::hash64;
+use serde::{Deserialize, Serialize};
+
+/// Of the sources of whatever has a part in an outcome (build.rs).
+const CODE: &str = env!("LEVADA_SIM_CODE");
+
+/// One finished run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Line {
+    key: String,
+    case: String,
+    seconds: f64,
+    outcome: Outcome,
+}
+
+/// A file of finished runs.
+pub(super) struct Store {
+    path: PathBuf,
+    file: File,
+    known: BTreeMap<String, Outcome>,
+}
+
+impl Store {
+    /// Opens the file `name` in `directory`, or the user's own, and reads what it holds. A
+    /// `fresh` one does not look at it and only adds to it.
+    ///
+    /// # Errors
+    /// When the file cannot be made, read or written.
+    pub(super) fn open(directory: Option<&Path>, name: &str, fresh: bool) -> anyhow::Result<Self> {
+        let directory = match directory {
+            Some(given) => given.to_owned(),
+            None => usual_directory().context("no HOME: say where by --results DIR")?,
+        };
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let path = directory.join(name);
+        let cannot = || format!("cannot open {}", path.display());
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(&path)
+            .with_context(cannot)?;
+        let (mut known, whole) = read(&file).with_context(cannot)?;
+        // A line that was cut off by a crash would take the next one with it.
+        file.set_len(whole).with_context(cannot)?;
+        if fresh {
+            known.clear();
+        }
+        Ok(Self { path, file, known })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The outcome that is kept under `key`.
+    pub(super) fn get(&self, key: &str) -> Option<&Outcome> {
+        self.known.get(key)
+    }
+
+    /// The same, for whoever needs nothing else of the store.
+    pub(super) fn take(&mut self, key: &str) -> Option<Outcome> {
+        self.known.remove(key)
+    }
+
+    /// Keeps an outcome, on disk as well. What was stopped is not finished and not kept.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn keep(
+        &mut self,
+        key: &str,
+        case: &str,
+        outcome: Outcome,
+        seconds: f64,
+    ) -> anyhow::Result<()> {
+        if outcome.end == End::Stopped {
+            return Ok(());
+        }
+        let line = Line { key: key.to_owned(), case: case.to_owned(), seconds, outcome };
+        let text = serde_json::to_string(&line)? + "\n";
+        self.file
+            .write_all(text.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.known.insert(line.key, line.outcome);
+        Ok(())
+    }
+}
+
+/// What the file holds, and where its last whole line ends. Lines that cannot be read are passed over:
+/// an older version wrote them.
+fn read(file: &File) -> anyhow::Result<(BTreeMap<String, Outcome>, u64)> {
+    let mut known = BTreeMap::new();
+    let mut whole = 0;
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+        whole += line.len() as u64;
+        if let Ok(Line { key, outcome, .. }) = serde_json::from_slice(&line) {
+            known.insert(key, outcome);
+        }
+        line.clear();
+    }
+    Ok((known, whole))
+}
+
+/// What identifies a run: equal keys, equal outcomes. Files that the scenario reads count with their
+/// contents.
+pub(super) fn key(scenario: &Scenario) -> String {
+    let mut text = serde_json::to_string(scenario).unwrap_or_default();
+    let files = [Some(&scenario.workload.trace), scenario.topology.file.as_ref()];
+    for path in files.into_iter().flatten() {
+        // The name of a generated trace is no file; a file that cannot be read is an error later.
+        if let Ok(bytes) = fs::read(path) {
+            text += &format!("\n{:016x}", hash64(&bytes));
+        }
+    }
+    format!("{:016x}", hash64(format!("{CODE}\n{text}").as_bytes()))
+}
+
+/// The user's directory for what can be computed again.
+fn usual_directory() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = match variable("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(variable("HOME")?).join(".cache"),
+    };
+    Some(cache.join("levada/sim"))
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_sim::Metric;
+
+    use super::*;
+
+    fn outcome(capacity: f64) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.readings.insert(Metric::Capacity.into(), capacity);
+        outcome
+    }
+
+    #[test]
+    fn finished_runs_are_found_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::open(Some(directory.path()), "a.jsonl", false).unwrap();
+        store.keep("k", "case", outcome(1.0), 0.5).unwrap();
+        let stopped = Outcome { end: End::Stopped, ..Outcome::default() };
+        store.keep("s", "case", stopped, 0.5).unwrap();
+        let again = Store::open(Some(directory.path()), "a.jsonl", false).unwrap();
+        assert_eq!(again.get("k"), Some(&outcome(1.0)));
+        assert_eq!(again.get("s"), None, "it was not finished");
+        let fresh = Store::open(Some(directory.path()), "a.jsonl", true).unwrap();
+        assert_eq!(fresh.get("k"), None);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_costs_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Store::open(Some(directory.path()), "a.jsonl", false).unwrap();
+        open().keep("k", "case", outcome(1.0), 0.5).unwrap();
+        let path = directory.path().join("a.jsonl");
+        let mut text = fs::read_to_string(&path).unwrap();
+        text += "not JSON\n{\"key\":\"half";
+        fs::write(&path, text).unwrap();
+        open().keep("l", "case", outcome(2.0), 0.5).unwrap();
+        assert_eq!(open().get("k"), Some(&outcome(1.0)));
+        assert_eq!(open().get("l"), Some(&outcome(2.0)));
+    }
+
+    #[test]
+    fn a_key_is_the_scenarios() {
+        let scenario = Scenario::default();
+        let other = scenario.with([("servers.count", "16")]).unwrap();
+        assert_eq!(key(&scenario), key(&scenario.clone()));
+        assert_ne!(key(&scenario), key(&other));
+    }
+}

@@ -1,0 +1,118 @@
+//! Scenarios of the simulator: what is wrong with one is said as for a node's configuration, with file,
+//! line, key and remedy, everything at once.
+//!
+//! What is right is known to levada-sim. Here each of its problems gets its place: a line of the file,
+//! or the option of the command line that the value came from.
+
+use std::path::Path as FilePath;
+
+use levada_sim::{Library, Policy, Problem as Wrong, Problems, Scenario};
+use levada_trace::generate::MODELS;
+
+use super::{
+    errors::Findings,
+    tree::{Node, Path, Source},
+};
+
+/// What the command line says instead of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// `--policy`: without the parameters of the file's policy, if that is another.
+    pub policy: Option<String>,
+    /// `--servers`
+    pub servers: Option<usize>,
+    /// `--seed`
+    pub seed: Option<u64>,
+    /// `--set`, key and value; they come last.
+    pub sets: Vec<(String, String)>,
+}
+
+/// A scenario that was read.
+pub struct Checked {
+    /// `None` exactly when there are errors.
+    pub scenario: Option<Scenario>,
+    /// What is wrong, a paragraph each: first the file's, in the order of its lines.
+    pub errors: Vec<String>,
+}
+
+/// Reads the scenario in `source`, changes it, and holds it against what there is. Relative paths in
+/// the file begin at `directory`, those of the command line where the command runs.
+pub fn check(
+    source: &Source,
+    directory: &FilePath,
+    changes: &Changes,
+    library: &mut Library,
+) -> Checked {
+    let (root, syntax_errors) = Node::parse(&source.text);
+    let mut findings = Findings::new(source, &root);
+    if !syntax_errors.is_empty() {
+        for error in syntax_errors {
+            findings.error_at(error.span, &Path::default(), error.message, None);
+        }
+        return Checked { scenario: None, errors: vec![findings.into_report().to_string()] };
+    }
+    let (mut scenario, mut problems) = Scenario::read_toml(&source.text);
+    begin_paths_at(directory, &mut scenario);
+    let options = changes.apply(&mut scenario, &mut problems);
+    if let Err(Problems(further)) = scenario.prepare(library) {
+        problems.0.extend(further);
+    }
+    let mut of_options = Vec::new();
+    for Wrong { place, what } in problems.0 {
+        match options.iter().find(|(key, _)| *key == place) {
+            Some((_, option)) => of_options.push(format!("{option}: error: {place}: {what}\n")),
+            None => findings.error(&path_of(&place), what, None),
+        }
+    }
+    let report = findings.into_report().to_string();
+    let of_file = (!report.is_empty()).then_some(report);
+    let errors: Vec<String> = of_file.into_iter().chain(of_options).collect();
+    Checked { scenario: errors.is_empty().then_some(scenario), errors }
+}
+
+impl Changes {
+    /// Changes `scenario`. Returns the keys that are not the file's any more, with the option of each.
+    fn apply(
+        &self,
+        scenario: &mut Scenario,
+        problems: &mut Problems,
+    ) -> Vec<(String, &'static str)> {
+        let flags = [
+            ("policy.name", "--policy", self.policy.is_some()),
+            ("servers.count", "--servers", self.servers.is_some()),
+            ("seed", "--seed", self.seed.is_some()),
+        ];
+        let flags = flags.iter().filter(|flag| flag.2).map(|flag| (flag.0.to_owned(), flag.1));
+        let sets = self.sets.iter().map(|(key, _)| (key.clone(), "--set"));
+        let options: Vec<_> = flags.chain(sets).collect();
+        // What the command line puts right is not wrong any more.
+        problems.0.retain(|problem| options.iter().all(|(key, _)| *key != problem.place));
+        if let Some(name) = self.policy.as_ref().filter(|name| **name != scenario.policy.name) {
+            scenario.policy = Policy { name: name.clone(), ..Policy::default() };
+        }
+        scenario.servers.count = self.servers.unwrap_or(scenario.servers.count);
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        for set in &self.sets {
+            match scenario.with([(&set.0, &set.1)]) {
+                Ok(changed) => *scenario = changed,
+                Err(Problems(wrong)) => problems.0.extend(wrong),
+            }
+        }
+        options
+    }
+}
+
+/// Names of generated traces are no paths.
+fn begin_paths_at(directory: &FilePath, scenario: &mut Scenario) {
+    let trace = &mut scenario.workload.trace;
+    let generated = MODELS.iter().any(|model| model.name == *trace);
+    let trace = (!generated).then_some(trace);
+    for path in trace.into_iter().chain(&mut scenario.topology.file) {
+        *path = directory.join(&path).display().to_string();
+    }
+}
+
+/// The way that a dotted key names.
+fn path_of(key: &str) -> Path {
+    key.split('.').fold(Path::default(), |path, step| path.key(step.to_owned()))
+}

@@ -1,0 +1,216 @@
+//! `levada sim` as users meet it: scenario files, their mistakes, sweeps that go on where they were.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use levada::config::{Source, scenario};
+use levada_sim::{Library, Source as Files, run};
+use levada_trace::{RICE, Trace};
+use serde_json::Value as Json;
+
+fn crate_file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn examples() -> Vec<(PathBuf, String)> {
+    let mut files: Vec<_> = fs::read_dir(crate_file("../../examples/sim"))
+        .expect("the examples are part of the source")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 8);
+    files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("read"))).collect()
+}
+
+/// Has one trace, whatever is asked for: making the real one takes seconds.
+struct Small;
+
+impl Files for Small {
+    fn trace(&mut self, _: &str) -> Result<Trace, String> {
+        Ok(RICE.scaled(400, 4000).generate(1))
+    }
+
+    fn text(&mut self, path: &str) -> Result<String, String> {
+        Err(path.to_owned())
+    }
+}
+
+/// What makes any scenario short.
+fn shrunk(sets: &[(&str, &str)]) -> scenario::Changes {
+    let small = [
+        ("workload.trace", "small"),
+        ("workload.clients", "40"),
+        ("measure.requests", "2000"),
+        ("measure.warm_up", "0s"),
+    ];
+    let sets =
+        small.iter().chain(sets).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    scenario::Changes { servers: Some(8), sets: sets.collect(), ..scenario::Changes::default() }
+}
+
+#[test]
+fn every_example_is_valid_and_runs() {
+    for (path, text) in examples() {
+        let mut library = Library::new(Box::new(Small));
+        let source = Source { name: path.display().to_string(), text };
+        // Sessions of WWW10 have no trace.
+        let sessions = source.text.contains("\n[cap");
+        let changes = if sessions { scenario::Changes::default() } else { shrunk(&[]) };
+        let checked = scenario::check(&source, Path::new(""), &changes, &mut library);
+        assert_eq!(checked.errors, Vec::<String>::new(), "{}", source.name);
+        let scenario = checked.scenario.expect("no errors");
+        assert!(!scenario.title.is_empty(), "{}", source.name);
+        if !sessions {
+            let prepared = scenario.prepare(&mut library).expect("checked");
+            let outcome = run(&prepared, &mut |_| std::ops::ControlFlow::Continue(()));
+            let requests = outcome.reading(levada_sim::Metric::Requests);
+            assert!(requests.is_some_and(|requests| requests > 500.0), "{}", source.name);
+        }
+    }
+}
+
+#[test]
+fn every_mistake_is_named_with_its_line() {
+    let text = "\
+title = \"wrong\"
+[servers]
+count = 0
+activ = 5
+[workload]
+trace = \"no/such.log\"
+rate = \"fast\"
+[policy]
+name = \"fdr\"
+bussy = 3
+[cache]
+eviction = \"fifo\"
+";
+    let source = Source { name: "wrong.toml".to_owned(), text: text.to_owned() };
+    let changes = scenario::Changes {
+        sets: vec![("cache.memory".to_owned(), "5 furlongs".to_owned())],
+        ..scenario::Changes::default()
+    };
+    let mut library = Library::without_files();
+    let checked = scenario::check(&source, Path::new("/etc"), &changes, &mut library);
+    assert!(checked.scenario.is_none());
+    let said = checked.errors.concat();
+    for part in [
+        "wrong.toml:3:9: error: servers.count: ",
+        "error: servers.activ: there is no such key; did you mean `active`?",
+        "wrong.toml:6:9: error: workload.trace: ",
+        "wrong.toml:7:8: error: workload.rate: ",
+        "error: policy.bussy: ",
+        "error: cache.eviction: there is no `fifo`",
+        "--set: error: cache.memory: ",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_syntax_are_named_all() {
+    let source = Source { name: "wrong.toml".to_owned(), text: "seed =\n[servers\n".to_owned() };
+    let mut library = Library::without_files();
+    let changes = scenario::Changes::default();
+    let checked = scenario::check(&source, Path::new(""), &changes, &mut library);
+    let said = checked.errors.concat();
+    assert!(said.contains("wrong.toml:1:") && said.contains("wrong.toml:2:"), "{said}");
+}
+
+/// A directory with a scenario that takes no time.
+fn world() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut trace = String::new();
+    for n in 0..600 {
+        writeln!(trace, "{n} {} {}", n * 7 % 50, 1000 + n * 7 % 50 * 100).expect("written");
+    }
+    fs::write(directory.path().join("small.tr"), trace).expect("written");
+    let scenario = "\
+title = \"A small world\"
+[topology]
+name = \"star\"
+[servers]
+count = 2
+[workload]
+trace = \"small.tr\"
+clients = 5
+arrivals = \"constant\"
+rate = 50.0
+[measure]
+requests = 500
+";
+    fs::write(directory.path().join("small.toml"), scenario).expect("written");
+    directory
+}
+
+fn levada(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_levada"))
+        .args(["sim", "run", "small.toml", "--results", "kept"])
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("it runs")
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was() {
+    let world = world();
+    let first = levada(world.path(), &["--policy", "fdr,random", "--json"]);
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
+    let kept = fs::read_to_string(world.path().join("kept/run.jsonl")).expect("kept");
+    assert_eq!(kept.lines().count(), 2);
+    let more = levada(world.path(), &["--policy", "fdr,random,p2c", "--json", "--html", "a.html"]);
+    assert!(String::from_utf8_lossy(&more.stderr).contains("2 of 3 runs are finished already"));
+    let kept = fs::read_to_string(world.path().join("kept/run.jsonl")).expect("kept");
+    assert_eq!(kept.lines().count(), 3);
+    let [first, more] = [first, more]
+        .map(|output| -> Json { serde_json::from_slice(&output.stdout).expect("JSON") });
+    assert_eq!(first["runs"][0], more["runs"][0]);
+    assert_eq!(more["runs"][2]["scenario"]["policy"]["name"], "p2c");
+    assert!(more["runs"][2]["outcome"]["readings"]["throughput"].as_f64() > Some(20.0));
+    let page = fs::read_to_string(world.path().join("a.html")).expect("written");
+    assert!(page.contains("<svg") && page.contains("A small world"));
+    let fresh = levada(world.path(), &["--fresh", "--csv"]);
+    assert!(!String::from_utf8_lossy(&fresh.stderr).contains("already"));
+    let csv = String::from_utf8(fresh.stdout).expect("text");
+    assert!(
+        csv.starts_with("table,row,") && csv.contains("small,fdr,fdr,,,throughput,req/s,"),
+        "{csv}"
+    );
+}
+
+#[test]
+fn what_cannot_run_is_code_2_and_says_why() {
+    let world = world();
+    let output = levada(world.path(), &["--policy", "fdr,fdrr", "--set", "servers.cpu=-1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--policy: error: policy.name") && said.contains("--set: error: servers.cpu")
+    );
+    assert_eq!(said.matches("servers.cpu").count(), 1, "{said}");
+    let output = Command::new(env!("CARGO_BIN_EXE_levada"))
+        .args(["sim", "paper", "osdi02", "--table", "99"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("osdi02-fig5"));
+}
+
+#[test]
+fn everything_is_listed() {
+    let output = Command::new(env!("CARGO_BIN_EXE_levada"))
+        .args(["sim", "list", "--json"])
+        .output()
+        .expect("it runs");
+    let lists: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    for list in ["scenarios", "papers", "topologies", "workloads", "collectors", "policies"] {
+        let items = lists[list].as_array().expect(list);
+        assert!(!items.is_empty() && items.iter().all(|item| item["name"].is_string()), "{list}");
+    }
+}
