@@ -22,6 +22,7 @@ mod library;
 mod network;
 mod outcome;
 pub mod paper;
+pub mod queueing;
 mod redirector;
 mod run;
 mod scenario;
@@ -32,7 +33,7 @@ mod workload;
 mod world;
 
 pub use library::{Library, Source};
-pub use network::Fidelity;
+pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use outcome::{
     End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Series, ServerUse, Unit,
 };

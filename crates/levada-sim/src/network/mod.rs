@@ -12,6 +12,7 @@
 //! A transfer is known by the number of the world's slot for its request, and its state lies in
 //! arrays of the same index: nothing is allocated per request once they have grown.
 
+mod alone;
 mod flow;
 mod packet;
 mod tcp;
@@ -26,6 +27,7 @@ use crate::{
     topology::{PlaceIndex, Routes, Topology},
 };
 
+pub use alone::{Transfer, Transferred, transfer};
 use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
 use packet::PacketNetwork;

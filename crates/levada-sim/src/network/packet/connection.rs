@@ -5,8 +5,8 @@
 
 use super::{
     Kind, Packet,
+    calendar::NEVER,
     paths::Way,
-    soonest::NEVER,
     tcp::{HEADER, Receiver, Reply, Sender, Settings, Timeout},
 };
 

@@ -93,18 +93,18 @@ impl Link {
         if self.count == 0 { u64::MAX } else { self.ring[self.place(0)].arrives }
     }
 
-    /// Takes the next packet to arrive.
+    /// Takes the next packet to arrive, and says when the one after it does.
     ///
     /// # Panics
     /// When none is under way.
     #[inline]
-    pub(super) fn receive(&mut self) -> Packet {
+    pub(super) fn receive(&mut self) -> (Packet, u64) {
         assert!(self.count > 0, "only links with something under way come up");
         let packet = self.ring[self.place(0)].packet;
         self.head = self.place(1) as u32;
         self.count -= 1;
         self.sent = self.sent.saturating_sub(1);
-        packet
+        (packet, self.next())
     }
 
     /// The packets that have not left the transmitter at `now`. Each packet is looked at once.
@@ -156,9 +156,9 @@ mod tests {
         assert_eq!(link.next(), 100_000 + 5_000);
         // The second waits for the first, the third for nobody.
         assert_eq!(link.send(packet(2, 50), 30_000), Ok(false));
-        assert_eq!(link.receive().number, 1);
+        assert_eq!(link.receive().0.number, 1);
         assert_eq!(link.next(), 150_000 + 5_000);
-        assert_eq!(link.receive().number, 2);
+        assert_eq!(link.receive().0.number, 2);
         assert_eq!(link.next(), u64::MAX);
         assert_eq!(link.send(packet(3, 10), 400_000), Ok(true));
         assert_eq!((link.next(), link.carried), (415_000, 160));
@@ -175,7 +175,7 @@ mod tests {
         // At 10 us the first has left, although it is still on the wire: a place is free.
         assert!(link.send(packet(5, 10), 10_000).is_ok());
         assert_eq!(link.send(packet(6, 10), 10_000), Err(Dropped));
-        let received: Vec<u32> = (0..5).map(|_| link.receive().number).collect();
+        let received: Vec<u32> = (0..5).map(|_| link.receive().0.number).collect();
         assert_eq!((received, link.dropped), (vec![0, 1, 2, 3, 5], 2));
     }
 
@@ -231,11 +231,11 @@ mod tests {
         for number in 0..3 {
             assert!(link.send(packet(number, 1), 0).is_ok());
         }
-        assert_eq!(link.receive().number, 0);
+        assert_eq!(link.receive().0.number, 0);
         for number in 3..500 {
             assert!(link.send(packet(number, 1), 0).is_ok());
         }
-        assert!((1..500).all(|number| link.receive().number == number));
+        assert!((1..500).all(|number| link.receive().0.number == number));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! For validation of the network in bulk, and for what only packets show: losses, bursts, queues. A
 //! packet costs one event per link. These events are not the world's: the network knows what happens
-//! next by itself ([`Soonest`], timers) and goes ahead as far as the world's next event, so that of
+//! next by itself ([`Calendar`], timers) and goes ahead as far as the world's next event, so that of
 //! hundreds of packet events one wakes the world's agenda.
 
+mod calendar;
 mod connection;
 mod link;
 mod paths;
-mod soonest;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -25,10 +25,10 @@ use crate::{
     topology::{PlaceIndex, Routes, Topology},
 };
 
+use calendar::{Calendar, NEVER};
 use connection::{Connection, News};
 use link::Link;
 use paths::{Paths, Step, is_last};
-use soonest::{NEVER, Soonest};
 use tcp::Settings;
 
 pub(crate) use tcp::MAX_WINDOW;
@@ -41,7 +41,7 @@ pub(crate) struct PacketNetwork {
     /// By [`Hop::index`](crate::topology::Hop::index).
     links: Vec<Link>,
     /// When each link delivers next.
-    soonest: Soonest,
+    calendar: Calendar,
     connections: Slab<Connection>,
     /// The connection of each of the world's transfers.
     of_transfer: Vec<u32>,
@@ -121,7 +121,7 @@ impl PacketNetwork {
         Self {
             settings: model.into(),
             paths: Paths::new(routes, servers, clients),
-            soonest: Soonest::new(links.len()),
+            calendar: Calendar::new(links.len()),
             links,
             connections: Slab::new(),
             of_transfer: Vec::new(),
@@ -227,19 +227,21 @@ impl PacketNetwork {
     /// When something happens next.
     #[inline]
     fn next(&self) -> u64 {
-        self.soonest.first().1.min(self.timers.peek().map_or(NEVER, |timer| timer.0.at))
+        self.calendar.next().min(self.timers.peek().map_or(NEVER, |timer| timer.0.at))
     }
 
     /// The next thing that happens.
     fn step<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
         self.events += 1;
-        let (link, now) = self.soonest.first();
-        if self.timers.peek().is_some_and(|timer| timer.0.at < now) {
+        if self.timers.peek().is_some_and(|timer| timer.0.at < self.calendar.next()) {
             self.time_out(agenda);
             return;
         }
-        let packet = self.links[link].receive();
-        self.soonest.set(link, self.links[link].next());
+        let Some((link, now)) = self.calendar.take() else { return };
+        let (packet, next) = self.links[link].receive();
+        if next != NEVER {
+            self.calendar.put(link, next);
+        }
         if !is_last(packet.cursor) {
             let to_client = packet.kind.to_client();
             let step = self.paths.onward(packet.cursor, to_client).unwrap_or_else(|| {
@@ -321,7 +323,7 @@ impl PacketNetwork {
         packet.cursor = cursor;
         let only = self.links[link].send(packet, now);
         if only == Ok(true) {
-            self.soonest.set(link, self.links[link].next());
+            self.calendar.put(link, self.links[link].next());
         }
         only.is_ok()
     }

@@ -1,0 +1,121 @@
+//! A network without servers: transfers whose responses are there as soon as they are asked for.
+
+use levada_types::Timestamp;
+
+use super::{Arrival, Network, NetworkEvent};
+use crate::{
+    kernel::Agenda,
+    scenario::NetworkModel,
+    topology::{Role, RouteError, Topology},
+};
+
+/// A request and its response. Clients and servers are counted as the topology has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// When the client begins.
+    pub at: Timestamp,
+    /// Who asks.
+    pub client: u32,
+    /// Who answers.
+    pub server: u32,
+    /// How large the response is.
+    pub bytes: u64,
+}
+
+/// What became of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transferred {
+    /// When the server had the request.
+    pub asked: Timestamp,
+    /// When the client had the first segment.
+    pub first: Timestamp,
+    /// When it had the last.
+    pub last: Timestamp,
+    /// When the server knew.
+    pub over: Timestamp,
+}
+
+/// Plays `transfers` over a network and gives what became of each.
+///
+/// # Errors
+/// When the topology has no routes.
+pub fn transfer(
+    topology: &Topology,
+    model: &NetworkModel,
+    transfers: &[Transfer],
+) -> Result<Vec<Transferred>, RouteError> {
+    let routes = topology.routes()?;
+    let places = |role| topology.places_of(role).collect::<Vec<_>>();
+    let (servers, clients) = (places(Role::Server), places(Role::Client));
+    let mut network = Network::new(model, topology, &routes, &servers, &clients);
+    let mut agenda = Agenda::new();
+    for (n, transfer) in (0..).zip(transfers) {
+        agenda.schedule(transfer.at, Event::Open(n));
+    }
+    let mut results = vec![Transferred::default(); transfers.len()];
+    let mut arrivals = Vec::new();
+    while let Some((now, event)) = agenda.next() {
+        match event {
+            Event::Open(n) => {
+                let Transfer { client, server, .. } = transfers[n as usize];
+                network.open(n, client, server, now, &mut agenda);
+            }
+            Event::Network(event) => {
+                let until = Timestamp(u64::MAX);
+                network.handle(event, now, until, &mut agenda, &mut arrivals);
+            }
+        }
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Request(n) => {
+                    results[n as usize].asked = now;
+                    let bytes = transfers[n as usize].bytes;
+                    network.ready(n, bytes, bytes, now, &mut agenda);
+                }
+                Arrival::LastByte { transfer, first, at } => {
+                    let result = &mut results[transfer as usize];
+                    (result.first, result.last) = (first, at);
+                }
+                Arrival::Acknowledged(n) => results[n as usize].over = now,
+            }
+        }
+    }
+    Ok(results)
+}
+
+#[derive(Clone, Copy)]
+enum Event {
+    Network(NetworkEvent),
+    Open(u32),
+}
+
+impl From<NetworkEvent> for Event {
+    fn from(event: NetworkEvent) -> Self {
+        Self::Network(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fidelity, topology};
+
+    /// Both networks on an idle path, from nothing to long transfers. What differs is less than a
+    /// millisecond: packets have the request's bytes, its acknowledgement, and short last segments.
+    #[test]
+    fn both_networks_agree_on_an_idle_path() {
+        let shape =
+            topology::Shape { servers: 1, slow: 0.0, slow_bits_per_second: 1, clients: 1, seed: 1 };
+        let topology = topology::build("star", &Default::default(), &shape).unwrap();
+        for bytes in [0, 1, 536, 537, 8_000, 20_000, 44_000, 1_000_000] {
+            let one = [Transfer { at: Timestamp::ZERO, client: 0, server: 0, bytes }];
+            let took = |fidelity| {
+                let model = NetworkModel { fidelity, ..NetworkModel::default() };
+                transfer(&topology, &model, &one).unwrap()[0]
+            };
+            let (bulk, packets) = (took(Fidelity::Flow), took(Fidelity::Packet));
+            let off = packets.last.as_secs_f64() - bulk.last.as_secs_f64();
+            assert!(off.abs() < 0.001, "{bytes} bytes: {bulk:?} {packets:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Queues whose behaviour is known in closed form, on the simulator's own kernel: what the kernel is
+//! held against, and how fast it is.
+
+use levada_types::{Rng, Timestamp};
+
+use crate::{kernel::Agenda, server::Station};
+
+/// A queue before one worker, by Kendall's letters; jobs come by chance (Poisson).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Lengths by chance (exponential), first come, first served.
+    Mm1,
+    /// Equal lengths, first come, first served.
+    Md1,
+    /// Lengths by chance, all served at once with equal shares: processor sharing.
+    Mm1Ps,
+}
+
+impl Queue {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mm1, Self::Md1, Self::Mm1Ps];
+
+    /// As reports print it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mm1 => "M/M/1",
+            Self::Md1 => "M/D/1",
+            Self::Mm1Ps => "M/M/1-PS",
+        }
+    }
+
+    /// The mean time in the system, in mean lengths of a job, when the worker is busy for `load` of
+    /// the time (Kleinrock, Queueing Systems I, 3.2 and 5.6; II, 4.4).
+    pub fn mean_sojourn(self, load: f64) -> f64 {
+        match self {
+            Self::Mm1 | Self::Mm1Ps => 1.0 / (1.0 - load),
+            Self::Md1 => 1.0 + load / (2.0 * (1.0 - load)),
+        }
+    }
+
+    /// Simulates `jobs` jobs of `length` on average, from an empty system; gives the mean time in
+    /// the system, in mean lengths.
+    pub fn simulate(self, load: f64, jobs: u64, seed: u64) -> f64 {
+        let arrivals = Arrivals {
+            rng: Rng::new(seed),
+            mean: LENGTH / load,
+            lengths: Rng::new(seed ^ 0x1e46),
+            fixed: self == Self::Md1,
+        };
+        let total = match self {
+            Self::Mm1Ps => shared(arrivals, jobs),
+            Self::Mm1 | Self::Md1 => in_turn(arrivals, jobs),
+        };
+        total / jobs as f64 / LENGTH
+    }
+}
+
+/// The mean length of a job, in ns.
+const LENGTH: f64 = 1e6;
+
+/// When jobs come, and how long they are.
+struct Arrivals {
+    rng: Rng,
+    mean: f64,
+    lengths: Rng,
+    fixed: bool,
+}
+
+impl Arrivals {
+    fn next(&mut self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0 + (exponential(&mut self.rng) * self.mean) as u64)
+    }
+
+    fn length(&mut self) -> f64 {
+        if self.fixed { LENGTH } else { exponential(&mut self.lengths) * LENGTH }
+    }
+}
+
+fn exponential(rng: &mut Rng) -> f64 {
+    -libm::log(1.0 - rng.unit())
+}
+
+/// What happens in these queues.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrival,
+    /// The job that came at this time is done, if nothing has changed since the change of this
+    /// number.
+    Departure(Timestamp, u64),
+}
+
+/// First come, first served: the sum of all times in the system, in ns.
+fn in_turn(mut arrivals: Arrivals, jobs: u64) -> f64 {
+    let (mut agenda, mut station) = (Agenda::new(), Station::default());
+    let (mut sum, mut come) = (0.0, 0);
+    agenda.schedule(arrivals.next(Timestamp::ZERO), Event::Arrival);
+    while let Some((now, event)) = agenda.next() {
+        match event {
+            Event::Arrival => {
+                let done = station.take(now, arrivals.length() as u64);
+                agenda.schedule(done, Event::Departure(now, 0));
+                come += 1;
+                if come < jobs {
+                    agenda.schedule(arrivals.next(now), Event::Arrival);
+                }
+            }
+            Event::Departure(came, _) => sum += (now - came).as_nanos() as f64,
+        }
+    }
+    sum
+}
+
+/// Equal shares: the sum of all times in the system, in ns. What one job has been served since the
+/// beginning, had it been there, is the same for all (`served`); so jobs leave in the order of what
+/// it will be when they are done, and only the next departure is in the agenda.
+fn shared(mut arrivals: Arrivals, jobs: u64) -> f64 {
+    let mut agenda = Agenda::new();
+    // By what will have been served when the job is done, largest first.
+    let mut present: Vec<(f64, Timestamp)> = Vec::new();
+    let (mut served, mut changed, mut change) = (0.0, Timestamp::ZERO, 0);
+    let (mut sum, mut come) = (0.0, 0);
+    agenda.schedule(arrivals.next(Timestamp::ZERO), Event::Arrival);
+    while let Some((now, event)) = agenda.next() {
+        if matches!(event, Event::Departure(_, at) if at != change) {
+            continue;
+        }
+        if !present.is_empty() {
+            served += (now - changed).as_nanos() as f64 / present.len() as f64;
+        }
+        changed = now;
+        match event {
+            Event::Arrival => {
+                let done = served + arrivals.length();
+                let place = present.partition_point(|(other, _)| *other >= done);
+                present.insert(place, (done, now));
+                come += 1;
+                if come < jobs {
+                    agenda.schedule(arrivals.next(now), Event::Arrival);
+                }
+            }
+            Event::Departure(came, _) => {
+                present.pop();
+                sum += (now - came).as_nanos() as f64;
+            }
+        }
+        change += 1;
+        if let Some((done, came)) = present.last() {
+            let longer = ((done - served).max(0.0) * present.len() as f64).round() as u64;
+            agenda.schedule(Timestamp(now.0 + longer), Event::Departure(*came, change));
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_take_as_long_as_their_closed_forms_say() {
+        for queue in Queue::ALL {
+            for load in [0.3, 0.6] {
+                let simulated = queue.simulate(load, 2_000_000, 1);
+                let known = queue.mean_sojourn(load);
+                let off = simulated / known - 1.0;
+                assert!(off.abs() < 0.01, "{} at {load}: {simulated} for {known}", queue.as_str());
+            }
+        }
+    }
+}
