@@ -22,6 +22,7 @@ use crate::{
     kernel::Agenda,
     network::{Arrival, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
+    scenario::Servers,
     server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
     slab::{NONE, Slab},
     topology::{Role, Topology},
@@ -42,6 +43,9 @@ pub(crate) struct World<'a> {
     cost: Cost,
     active_limit: u32,
     queue_limit: u32,
+    /// With so many requests on their way, more than the servers can hold will arrive: a run at an
+    /// absurd rate ends before it fills the memory.
+    most_in_flight: usize,
     requests: Slab<Request>,
     reads: Slab<Read>,
     collector: Collector,
@@ -154,6 +158,7 @@ impl<'a> World<'a> {
             cost: Cost::new(&scenario.servers),
             active_limit: scenario.servers.active,
             queue_limit: scenario.servers.queue,
+            most_in_flight: most_in_flight(&scenario.servers),
             requests: Slab::new(),
             reads: Slab::new(),
             arrivals: Vec::new(),
@@ -261,6 +266,7 @@ impl<'a> World<'a> {
             counted: Some(counted),
         });
         self.network.open(request, client, server, self.now, &mut self.agenda);
+        self.failed |= self.requests.len() > self.most_in_flight;
     }
 
     /// The network has something to tell, or not yet.
@@ -494,6 +500,12 @@ impl<'a> World<'a> {
         };
         self.collector.conclude(&ending)
     }
+}
+
+/// Four times what all servers together can hold.
+fn most_in_flight(servers: &Servers) -> usize {
+    let held = u64::from(servers.active) + u64::from(servers.queue);
+    usize::try_from(4 * held * servers.count as u64).unwrap_or(usize::MAX)
 }
 
 impl Line {

@@ -159,9 +159,10 @@ impl Collector {
     /// Called every [`TICK`].
     pub(crate) fn checkpoint(&mut self, now: Timestamp, servers: &[Server], offered: f64) {
         self.tick(now).offered = offered;
-        let warm = self.checkpoints.front().is_some_and(|first| first.time >= self.warm_up);
-        if self.checkpoints.len() > LOOK_BACK && !warm {
-            self.checkpoints.pop_front();
+        if self.checkpoints.len() > LOOK_BACK {
+            // The first one after the warm-up stays, and the last ones.
+            let warm = self.checkpoints.front().is_some_and(|first| first.time >= self.warm_up);
+            self.checkpoints.remove(usize::from(warm));
         }
         let worked =
             servers.iter().map(|server| (server.cpu.worked(now), server.disks_worked(now)));

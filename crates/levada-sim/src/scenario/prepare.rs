@@ -82,6 +82,13 @@ impl Scenario {
             "workload.trace",
             "there is no request in it",
         );
+        problems.add_if(
+            self.workload.arrivals == Arrivals::Recorded
+                && trace.times().is_none()
+                && !trace.requests().is_empty(),
+            "workload.arrivals",
+            "the trace does not say when its requests came: choose `ramp`, `constant` or `closed`",
+        );
         problems.or(Prepared {
             scenario: self.clone(),
             topology: Arc::new(topology),
@@ -170,9 +177,9 @@ impl Scenario {
             self.check_packets(problems);
         }
         problems.add_if(
-            self.measure.sample.0.is_zero(),
+            self.measure.sample.0 < LEAST_SAMPLE,
             "measure.sample",
-            "it must be a time above 0, such as \"30s\"",
+            "it must be \"100ms\" or more: every sample looks at all memories",
         );
         let ends = self.measure.duration.is_some() || self.measure.requests.is_some();
         problems.add_if(
@@ -338,3 +345,6 @@ impl Scenario {
         }
     }
 }
+
+/// The most often that replicas are counted.
+const LEAST_SAMPLE: Duration = Duration::from_millis(100);

@@ -224,3 +224,31 @@ fn near_servers_are_preferred_by_the_policies_of_proximity() {
         assert!(near_by < 0.95 * anywhere, "{near}: {near_by} {anywhere}");
     }
 }
+
+#[test]
+fn an_absurd_rate_ends_by_overload_not_by_memory() {
+    let prepared = prepare(&[
+        ("workload.arrivals", "constant"),
+        ("workload.rate", "1e15"),
+        ("measure.duration", "1h"),
+    ]);
+    let outcome = play(&prepared);
+    assert_eq!(outcome.end, End::Overload);
+    assert_eq!(outcome.reading(crate::Metric::Requests), Some(4.0 * 8.0 * 3072.0 + 1.0));
+}
+
+#[test]
+fn a_trace_without_times_is_not_played_as_recorded() {
+    let mut library = Library::without_files();
+    library.keep("small", RICE.scaled(100, 1_000).generate(1));
+    let scenario = Scenario::default()
+        .with([
+            ("workload.trace", "small"),
+            ("workload.arrivals", "recorded"),
+            ("measure.sample", "1us"),
+        ])
+        .unwrap();
+    let problems = scenario.prepare(&mut library).unwrap_err().0;
+    let places: Vec<_> = problems.iter().map(|problem| problem.place.as_str()).collect();
+    assert_eq!(places, ["measure.sample", "workload.arrivals"]);
+}
