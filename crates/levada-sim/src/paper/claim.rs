@@ -29,6 +29,30 @@ pub enum Claim {
         /// How far ours may be from it, as a part of it.
         tolerance: f64,
     },
+    /// One row's number in terms of another's lies within bounds.
+    RatioWithin {
+        /// The column.
+        column: usize,
+        /// The row above the line.
+        of: String,
+        /// The row below it.
+        to: String,
+        /// At least.
+        low: f64,
+        /// At most.
+        high: f64,
+    },
+    /// The ratio of one series to another grows, or falls, from the first to the last `x`.
+    RatioTrend {
+        /// The column.
+        column: usize,
+        /// The series above the line.
+        of: String,
+        /// The series below it.
+        to: String,
+        /// Grows rather than falls.
+        rises: bool,
+    },
     /// A row's number lies within bounds.
     Within {
         /// The column.
@@ -111,6 +135,25 @@ impl Claim {
                     verdict: Verdict::of(ours.map(|ours| off(ours) <= *tolerance)),
                 }
             }
+            Self::RatioWithin { column, of, to, low, high } => {
+                let both = numbers.row(of, *column).zip(numbers.row(to, *column));
+                let ours = both.filter(|(_, below)| *below > 0.0).map(|(a, b)| a / b);
+                judged_within(format!("{of} / {to}"), ours, *low, *high, 2)
+            }
+            Self::RatioTrend { column, of, to, rises } => {
+                let of_points = numbers.series(of, *column);
+                let both = of_points.zip(numbers.series(to, *column));
+                let ends = both.as_ref().and_then(|(of, to)| {
+                    let first = of.first()?.1 / to.first()?.1;
+                    Some((first, of.last()?.1 / to.last()?.1))
+                });
+                Judged {
+                    claim: format!("{of} / {to}, from first to last"),
+                    paper: if *rises { "grows" } else { "falls" }.to_owned(),
+                    ours: ends.map(|(first, last)| format!("{first:.2} to {last:.2}")),
+                    verdict: Verdict::of(ends.map(|(f, l)| if *rises { l > f } else { l < f })),
+                }
+            }
             Self::Within { column, row, low, high } => {
                 let ours = numbers.row(row, *column);
                 judged_within(row.clone(), ours, *low, *high, 1)
@@ -188,11 +231,16 @@ fn order(chain: &str, ours: impl Fn(&str) -> Option<f64>) -> Judged {
             "<=" => a <= b * (1.0 + STEP),
             _ => (a - b).abs() <= a.min(b) * EQUAL,
         };
-        (!holds).then(|| format!("not {left} {relation} {right}: {a:.0} and {b:.0}"))
+        (!holds).then(|| format!("not {left} {relation} {right}: {} and {}", short(a), short(b)))
     });
     let verdict = Verdict::of(known.then_some(broken.is_none()));
     let ours = known.then(|| broken.unwrap_or_else(|| "holds".to_owned()));
     Judged { claim: chain.to_owned(), paper: "this order".to_owned(), ours, verdict }
+}
+
+/// Capacities are read to the unit, seconds and parts of one to the thousandth.
+fn short(number: f64) -> String {
+    if number.abs() < 100.0 { format!("{number:.3}") } else { format!("{number:.0}") }
 }
 
 /// Least squares through the logarithms.
@@ -281,6 +329,31 @@ mod tests {
         assert_eq!(verdict(&ratio(3.5), &rows, &[]), Verdict::Pass);
         assert_eq!(verdict(&ratio(4.0), &rows, &[]), Verdict::Fail);
         assert_eq!(verdict(&ratio(1.0), &[("a", 1.0), ("b", 0.0)], &[]), Verdict::Missing);
+    }
+
+    #[test]
+    fn a_ratio_may_have_one_bound() {
+        let at_most = |high| Claim::RatioWithin {
+            column: 0,
+            of: "a".to_owned(),
+            to: "b".to_owned(),
+            low: f64::NEG_INFINITY,
+            high,
+        };
+        let rows = [("a", 50.0), ("b", 100.0)];
+        assert_eq!(verdict(&at_most(0.5), &rows, &[]), Verdict::Pass);
+        assert_eq!(verdict(&at_most(0.3), &rows, &[]), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_ratio_of_series_grows_or_does_not() {
+        let trend =
+            Claim::RatioTrend { column: 0, of: "s".to_owned(), to: "s".to_owned(), rises: true };
+        let series = [(1.0, 10.0), (2.0, 30.0)];
+        assert_eq!(verdict(&trend, &[], &series), Verdict::Fail, "one to one throughout");
+        let to_none =
+            Claim::RatioTrend { column: 0, of: "s".to_owned(), to: "none".to_owned(), rises: true };
+        assert_eq!(verdict(&to_none, &[], &series), Verdict::Missing);
     }
 
     #[test]

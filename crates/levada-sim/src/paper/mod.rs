@@ -6,8 +6,10 @@
 //!
 //! To add a paper: one file with its tables, one line in [`PAPERS`].
 
+mod cap;
 mod claim;
 mod data;
+mod lard;
 mod osdi02;
 mod report;
 mod table;
@@ -30,7 +32,7 @@ pub struct Paper {
 }
 
 /// Every paper that is reproduced.
-pub const PAPERS: &[Paper] = &[osdi02::PAPER];
+pub const PAPERS: &[Paper] = &[osdi02::PAPER, lard::PAPER, cap::PAPER];
 
 #[cfg(test)]
 mod tests {

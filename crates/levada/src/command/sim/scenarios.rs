@@ -29,6 +29,10 @@ pub(super) const SCENARIOS: &[Example] = examples![
     "osdi02-slow-links",
     "osdi02-large-files",
     "osdi02-128-servers",
+    "lard",
+    "cap-publishing",
+    "cap-transaction",
+    "cap-commerce",
     "own-log",
 ];
 
