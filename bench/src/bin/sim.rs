@@ -1,23 +1,30 @@
 //! How fast the simulator is: capacity runs, each with the time and the memory that it took.
 //!
 //! `cargo run --release -p levada-bench --bin sim -- [POLICY ...] [KEY=VALUE ...]`: one run for each
-//! policy, those of OSDI'02 when none is named, with keys of the scenario changed as given.
+//! policy, those of OSDI'02 when none is named and every one for `all`, with keys of the scenario
+//! changed as given.
 
 use std::{env, fs, ops::ControlFlow, process::ExitCode};
 
-use levada_sim::{Library, Metric, Scenario, run};
+use levada_policy::POLICIES;
+use levada_sim::{BYTES_PER_REQUEST, Library, Metric, Scenario, run};
 
-const POLICIES: &[&str] =
+const OSDI02: &[&str] =
     &["random", "r-chash", "r-hrw", "lr-chash", "lr-hrw", "cdr", "fdr", "fdr-global"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let (changes, named): (Vec<_>, Vec<_>) = arguments.iter().partition(|a| a.contains('='));
     let named: Vec<&str> = named.iter().map(|policy| policy.as_str()).collect();
-    let policies = if named.is_empty() { POLICIES } else { &named };
+    let all: Vec<&str> = POLICIES.iter().flat_map(|file| file.iter().map(|e| e.name)).collect();
+    let policies = match named[..] {
+        [] => OSDI02,
+        ["all"] => &all,
+        _ => &named,
+    };
     let mut library = Library::without_files();
     println!(
-        "{:12} {:>8} {:>9} {:>10} {:>6} {:>6} {:>7} {:>8} {:>7} {:>8} {:>7}",
+        "{:20} {:>8} {:>9} {:>10} {:>6} {:>6} {:>7} {:>8} {:>7} {:>8} {:>8} {:>7}",
         "policy",
         "capacity",
         "sustained",
@@ -28,6 +35,7 @@ fn main() -> ExitCode {
         "mean",
         "seconds",
         "Mreq/min",
+        "Mevent/s",
         "peak MB"
     );
     for policy in policies {
@@ -49,7 +57,7 @@ fn main() -> ExitCode {
         let value = |metric: Metric| outcome.reading(metric).unwrap_or(f64::NAN);
         let requests = value(Metric::Requests);
         println!(
-            "{policy:12} {:>8.0} {:>9.0} {requests:>10.0} {:>6.3} {:>6.3} {:>7.3} {:>8.3} {took:>7.1} {:>8.2} {:>7.0}",
+            "{policy:20} {:>8.0} {:>9.0} {requests:>10.0} {:>6.3} {:>6.3} {:>7.3} {:>8.3} {took:>7.1} {:>8.2} {:>8.2} {:>7.0}",
             value(Metric::Capacity),
             value(Metric::Sustained),
             value(Metric::CpuUtilisation),
@@ -57,9 +65,11 @@ fn main() -> ExitCode {
             value(Metric::LatencyP50),
             value(Metric::LatencyMean),
             requests / took * 60.0 / 1e6,
+            value(Metric::Events) / took / 1e6,
             peak_megabytes(),
         );
     }
+    println!("{BYTES_PER_REQUEST} bytes per request in flight");
     ExitCode::SUCCESS
 }
 

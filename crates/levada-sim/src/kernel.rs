@@ -30,6 +30,9 @@ const SLOT_BITS: u32 = 20;
 const SLOTS: usize = 4096;
 
 impl<E: Copy> Agenda<E> {
+    /// What a pending event takes, in bytes.
+    pub(crate) const BYTES_PER_EVENT: usize = size_of::<Entry<E>>();
+
     pub(crate) fn new() -> Self {
         Self {
             near: Heap::new(),

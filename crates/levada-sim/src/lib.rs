@@ -42,3 +42,4 @@ pub use scenario::{
     Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scalar,
     Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
 };
+pub use world::BYTES_PER_REQUEST;

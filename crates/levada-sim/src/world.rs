@@ -20,7 +20,7 @@ use crate::{
     End, Outcome, Prepared, Progress,
     collect::{Collector, Ending, TICK},
     kernel::Agenda,
-    network::{Arrival, Network, NetworkEvent},
+    network::{Arrival, BYTES_PER_TRANSFER, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
     scenario::Servers,
     server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
@@ -110,6 +110,11 @@ enum Stage {
     /// The CPU takes the connection down.
     Closing,
 }
+
+/// What a request in flight takes on the network in bulk, in bytes: its own state, that of its
+/// transfer over a way of twelve links, and an event.
+pub const BYTES_PER_REQUEST: usize =
+    size_of::<Request>() + BYTES_PER_TRANSFER + 12 * 4 + Agenda::<Event>::BYTES_PER_EVENT;
 
 /// A file on its way from the disk, or from another server's memory. Whoever asks for it meanwhile
 /// follows.

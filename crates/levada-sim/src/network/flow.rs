@@ -66,6 +66,9 @@ struct Transfer {
     ready: u64,
 }
 
+/// What a transfer takes, in bytes, besides 4 for each link of the longest way.
+pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<Transfer>();
+
 /// The server has the request.
 const REQUEST: u8 = 0;
 /// If nothing was lost, everything is acknowledged.

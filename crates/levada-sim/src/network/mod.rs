@@ -28,6 +28,7 @@ use crate::{
 };
 
 pub use alone::{Transfer, Transferred, transfer};
+pub(crate) use flow::BYTES_PER_TRANSFER;
 use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
 use packet::PacketNetwork;

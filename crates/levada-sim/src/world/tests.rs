@@ -252,3 +252,6 @@ fn a_trace_without_times_is_not_played_as_recorded() {
     let places: Vec<_> = problems.iter().map(|problem| problem.place.as_str()).collect();
     assert_eq!(places, ["measure.sample", "workload.arrivals"]);
 }
+
+/// Runs of a hundred thousand requests in flight stay near the processor.
+const _: () = assert!(Agenda::<Event>::BYTES_PER_EVENT <= 24 && BYTES_PER_REQUEST <= 256);
