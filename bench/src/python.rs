@@ -38,7 +38,11 @@ pub(crate) fn has(name: &str) -> bool {
 ///
 /// # Errors
 /// When it cannot be run or fails, with what it said.
-pub(crate) fn lines(program: &str, arguments: &[String], input: &str) -> Result<Vec<Value>, String> {
+pub(crate) fn lines(
+    program: &str,
+    arguments: &[String],
+    input: &str,
+) -> Result<Vec<Value>, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(program);
     let mut child = Command::new(interpreter())
         .arg(&path)

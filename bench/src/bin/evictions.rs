@@ -4,12 +4,19 @@
 //! `cargo run --release -p levada-bench --bin evictions [FILE | rice | ibm] ...` prints a table for each
 //! trace, with caches of 1, 5 and 20 % of its distinct bytes. Ratios are of the whole trace, the cold
 //! start included; speed is that of the 5 % cache, on the processor's clock where the system tells it.
+//! Where the Python package libcachesim is installed, a second table has its algorithms beside ours of
+//! the same name, on the same trace and in the same run, with the 5 % cache.
 
-use std::{env, error::Error, hint::black_box, time::Instant};
+use std::{env, error::Error, fs, hint::black_box};
 
-use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry, Keyed};
+use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry, Keyed, find_eviction};
 use levada_trace::{Limits, Trace, generate::MODELS, open};
 use levada_types::{Key, hash64};
+
+#[path = "../processor.rs"]
+mod processor;
+#[path = "../python.rs"]
+mod python;
 
 /// Parts of the distinct bytes.
 const PARTS: [f64; 3] = [0.01, 0.05, 0.2];
@@ -31,7 +38,55 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         };
         compare(&name, &trace);
+        if python::has("libcachesim") {
+            beside(&trace)?;
+        }
     }
+    Ok(())
+}
+
+/// The same requests through libcachesim's own code and ours: hit ratios, requests per second. Once
+/// with the sizes of the trace, and once with all objects of one size, where the algorithms must
+/// agree whatever they make of a size.
+fn beside(trace: &Trace) -> Result<(), Box<dyn Error>> {
+    let file = env::temp_dir().join(format!("levada-evictions-{}.trace", std::process::id()));
+    println!("\n| beside libcachesim | hits % | theirs | M requests/s | theirs | ratio |");
+    println!("|---|---|---|---|---|---|");
+    for (label, size) in [("sizes of the trace", None), ("one size", Some(4096))] {
+        let bytes = |id: u32| size.unwrap_or(trace.objects()[id as usize].size);
+        let distinct: u64 = (0..trace.objects().len() as u32).map(bytes).sum();
+        let capacity = (distinct as f64 * PARTS[1]) as u64;
+        let requests: Vec<(Key, u64)> = (trace.requests().iter())
+            .map(|id| (Key(hash64(&id.to_le_bytes())), bytes(*id)))
+            .collect();
+        let record = |(at, id): (u32, &u32)| {
+            let size = u32::try_from(bytes(*id)).unwrap_or(u32::MAX);
+            let mut record = [0; 24];
+            record[..4].copy_from_slice(&at.to_le_bytes());
+            record[4..12].copy_from_slice(&u64::from(*id).to_le_bytes());
+            record[12..16].copy_from_slice(&size.to_le_bytes());
+            record[16..].copy_from_slice(&(-1_i64).to_le_bytes());
+            record
+        };
+        let records: Vec<u8> = (0..).zip(trace.requests()).flat_map(record).collect();
+        fs::write(&file, records)?;
+        let arguments = [file.display().to_string(), capacity.to_string()];
+        for line in python::lines("evictions.py", &arguments, "")? {
+            let Some(entry) = line["name"].as_str().and_then(find_eviction) else { continue };
+            let (hits, _) = replay(entry, capacity, &requests);
+            let ours = speed(entry, capacity, &requests);
+            let seconds = line["seconds"].as_f64().unwrap_or(f64::NAN);
+            let theirs = requests.len() as f64 / seconds / 1e6;
+            println!(
+                "| `{}`, {label} | {:.3} | {:.3} | {ours:.1} | {theirs:.1} | {:.2} |",
+                entry.name,
+                hits as f64 / requests.len() as f64 * 100.0,
+                line["hits"].as_f64().unwrap_or(f64::NAN) * 100.0,
+                ours / theirs,
+            );
+        }
+    }
+    fs::remove_file(&file)?;
     Ok(())
 }
 
@@ -81,20 +136,11 @@ fn replay(entry: &Entry, capacity: u64, requests: &[(Key, u64)]) -> (u64, u64) {
 fn speed(entry: &Entry, capacity: u64, requests: &[(Key, u64)]) -> f64 {
     let times = (LEAST_PER_ROUND / requests.len().max(1)).max(1);
     let round = |_| {
-        let (wall, processor) = (Instant::now(), processor_nanos());
+        let begun = processor::seconds();
         for _ in 0..times {
             black_box(replay(entry, capacity, requests));
         }
-        let nanos = match processor.zip(processor_nanos()) {
-            Some((begun, now)) => (now - begun) as f64,
-            None => wall.elapsed().as_nanos() as f64,
-        };
-        (times * requests.len()) as f64 * 1e3 / nanos
+        (times * requests.len()) as f64 / 1e6 / (processor::seconds() - begun)
     };
     (0..ROUNDS).map(round).fold(0.0, f64::max)
-}
-
-fn processor_nanos() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    stat.split(' ').next()?.parse().ok()
 }
