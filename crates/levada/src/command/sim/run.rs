@@ -1,16 +1,22 @@
 //! `levada sim run`: one scenario, or several that differ in policy, servers or seed.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
 use levada::config::{self, Source, scenario::Changes};
 use levada_sim::{
-    Library, Metric, Scenario,
+    Arrivals, Library, Metric, Reading, Scenario,
     paper::{Case, Column, Plot, Row, Table},
 };
 
 use super::{
-    Verdict, args::RunArgs, cases, files::Files, report, scenarios::SCENARIOS, sweep::sweep,
+    Verdict,
+    args::RunArgs,
+    cases,
+    files::Files,
+    report,
+    scenarios::SCENARIOS,
+    sweep::{Swept, sweep},
 };
 
 /// Runs the scenario in all the forms that are asked for.
@@ -20,8 +26,9 @@ use super::{
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
     let scenarios = scenarios(args)?;
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
-    let tables = tables(&name, &args.scenario, &scenarios);
+    let mut tables = vec![overview(&name, &args.scenario, &scenarios)];
     let swept = sweep(&cases(&tables), "run.jsonl", &args.sweep)?;
+    tables.extend(latencies(&name, &args.scenario, &scenarios, &swept));
     let title = match scenarios.first() {
         Some(Variant { scenario, .. }) if !scenario.title.is_empty() => scenario.title.clone(),
         _ => name,
@@ -69,7 +76,7 @@ fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
     }
     if !wrong.is_empty() {
         // The same mistake of the file comes up for each policy.
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         wrong.retain(|error| seen.insert(error.clone()));
         bail!("{} cannot be run\n{}", args.scenario.display(), wrong.concat());
     }
@@ -100,49 +107,53 @@ fn split(set: &str) -> anyhow::Result<(String, String)> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// What every run gives, and latencies at the rates that the scenario names.
-fn tables(name: &str, path: &Path, variants: &[Variant]) -> Vec<Table> {
+/// What every run gives.
+fn overview(name: &str, path: &Path, variants: &[Variant]) -> Table {
     let several = variants.iter().any(|variant| variant.servers.is_some());
-    let rows: Vec<Row> = variants.iter().map(|variant| row(name, variant, None)).collect();
     let mut plots = vec![match several {
         true => Plot::Lines { x: "servers".to_owned(), log: false },
         false => Plot::Bars,
     }];
-    let rates: BTreeMap<u32, ()> =
-        variants.iter().flat_map(|v| &v.scenario.measure.latency_at).map(|r| (*r, ())).collect();
-    if rates.is_empty() {
+    if variants.iter().all(|variant| variant.scenario.measure.latency_at.is_empty()) {
         plots.push(Plot::Latencies);
     }
-    let ramp = variants.iter().any(|v| v.scenario.workload.arrivals == levada_sim::Arrivals::Ramp);
-    let mut tables = vec![Table {
+    let ramp = variants.iter().any(|v| v.scenario.workload.arrivals == Arrivals::Ramp);
+    Table {
         id: name.to_owned(),
         also: Vec::new(),
         title: "Overview".to_owned(),
         source: path.display().to_string(),
         note: if ramp { RAMP.to_owned() } else { String::new() },
         columns: columns(if ramp { OF_A_RAMP } else { OVERVIEW }),
-        rows,
+        rows: variants.iter().map(|variant| row(name, variant, None)).collect(),
         claims: Vec::new(),
         plots,
-    }];
-    if !rates.is_empty() {
-        let rows = variants.iter().flat_map(|variant| {
-            let rates = &variant.scenario.measure.latency_at;
-            rates.iter().map(|rate| row(name, variant, Some(*rate)))
-        });
-        tables.push(Table {
-            id: format!("{name}-latency"),
-            also: Vec::new(),
-            title: "Latency".to_owned(),
-            source: path.display().to_string(),
-            note: String::new(),
-            columns: columns(LATENCIES),
-            rows: rows.collect(),
-            claims: Vec::new(),
-            plots: vec![Plot::Latencies],
-        });
     }
-    tables
+}
+
+/// Latencies at the rates that a scenario names, if some run has come to them.
+fn latencies(name: &str, path: &Path, variants: &[Variant], swept: &Swept) -> Option<Table> {
+    let mut rows = Vec::new();
+    for variant in variants {
+        for rate in &variant.scenario.measure.latency_at {
+            let row = row(name, variant, Some(*rate));
+            let reading = Reading::at(Metric::LatencyP50, *rate);
+            if swept.outcome(&row.case).is_some_and(|outcome| outcome.reading(reading).is_some()) {
+                rows.push(row);
+            }
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        id: format!("{name}-latency"),
+        also: Vec::new(),
+        title: "Latency".to_owned(),
+        source: path.display().to_string(),
+        note: "Around the offered rates that the runs have come to.".to_owned(),
+        columns: columns(LATENCIES),
+        rows,
+        claims: Vec::new(),
+        plots: vec![Plot::Latencies],
+    })
 }
 
 fn row(name: &str, variant: &Variant, at: Option<u32>) -> Row {

@@ -18,7 +18,7 @@ pub(crate) fn render(title: &str, reports: &[Report]) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p>{}.</p>\n",
+         <h1>{title}</h1>\n<p>{}</p>\n",
         escaped(&summary(reports)),
         title = escaped(title),
     );

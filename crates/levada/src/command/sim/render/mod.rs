@@ -65,14 +65,17 @@ fn score(reports: &[Report]) -> (usize, usize) {
     (passed, passed + failed)
 }
 
-/// One sentence about all of them.
+/// One sentence about all of them; none where there is nothing to say.
 fn summary(reports: &[Report]) -> String {
     let (passed, judged) = score(reports);
     let rows = || reports.iter().flat_map(|report| &report.rows);
     let missing = rows().filter(|row| !row.done).count();
-    let mut text = format!("{passed} of {judged} numbers and claims are within their tolerances");
-    if missing > 0 {
-        text += &format!("; {missing} of {} rows were not run", rows().count());
+    let mut parts = Vec::new();
+    if judged > 0 {
+        parts.push(format!("{passed} of {judged} numbers and claims are within their tolerances"));
     }
-    text
+    if missing > 0 {
+        parts.push(format!("{missing} of {} rows were not run", rows().count()));
+    }
+    parts.join("; ")
 }

@@ -13,7 +13,10 @@ pub(crate) fn render(reports: &[Report]) -> String {
         add_report(&mut text, report);
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", summary(reports));
+    match summary(reports) {
+        nothing if nothing.is_empty() => {}
+        sentence => text += &format!("{sentence}\n"),
+    }
     text
 }
 
@@ -86,7 +89,8 @@ fn add_lines(text: &mut String, head: &[Vec<String>; 2], rows: &[Vec<String>]) {
     let lines = || [&head[1]].into_iter().chain(rows);
     let width =
         |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..head[1].len()).map(width).collect();
+    let mut widths: Vec<usize> = (0..head[1].len()).map(width).collect();
+    widen(&mut widths, &head[0]);
     let mut upper = String::new();
     let mut reached = 0;
     for (heading, width) in head[0].iter().zip(&widths) {
@@ -107,6 +111,18 @@ fn add_lines(text: &mut String, head: &[Vec<String>; 2], rows: &[Vec<String>]) {
             };
         }
         let _ = writeln!(text, "  {}", row.trim_end());
+    }
+}
+
+/// Gives a heading that is wider than the columns under it the room that it lacks, before the first of
+/// them.
+fn widen(widths: &mut [usize], headings: &[String]) {
+    let mut begin = 0;
+    while begin < headings.len() {
+        let under = headings[begin + 1..].iter().take_while(|heading| heading.is_empty()).count();
+        let room: usize = widths[begin..=begin + under].iter().sum::<usize>() + 2 * under;
+        widths[begin] += headings[begin].chars().count().saturating_sub(room);
+        begin += under + 1;
     }
 }
 
