@@ -25,13 +25,14 @@ use crate::{
 pub(crate) struct Effects {
     method: Method,
     /// Of a HEAD: the client's fields, which select a variant, and when it was sent on.
-    compared: Option<(HeaderMap, SystemTime)>,
+    compared: Option<Box<(HeaderMap, SystemTime)>>,
 }
 
 impl Effects {
     /// Of a request that is about to be sent on.
     pub(crate) fn of(method: &Method, request: &HeaderMap) -> Self {
-        let compared = (*method == Method::HEAD).then(|| (request.clone(), clock::wall()));
+        let compared =
+            (*method == Method::HEAD).then(|| Box::new((request.clone(), clock::wall())));
         Self { method: method.clone(), compared }
     }
 
@@ -46,7 +47,7 @@ impl Effects {
         if !is_safe(&self.method) {
             return invalidate(node, asked, &self.method, status, answer);
         }
-        if let Some((request, requested)) = &self.compared
+        if let Some((request, requested)) = self.compared.as_deref()
             && status == StatusCode::OK
         {
             compare(node, asked, request, *requested, answer);

@@ -118,6 +118,15 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// The head of what is being received.
+    pub(crate) fn head(&self) -> Option<&StoredHead> {
+        match self {
+            Self::Share { head, .. } => Some(head),
+            Self::Blocked(blocked) => Some(&blocked.head),
+            Self::Alone | Self::Renewed(_) | Self::Failed(_) => None,
+        }
+    }
+
     /// The label of what may be shared.
     pub(crate) fn label(&self) -> Option<&Label> {
         match self {

@@ -450,24 +450,9 @@ async fn filled(
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     match verdict {
-        Verdict::Share { head, length, kept } if mine(&head) => {
-            status.forwarded_status = leader.then_some(head.status.as_u16());
-            status.stored = leader && kept;
-            let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
-            let mut response = growing(node, parts, &head, reader, length, &status);
-            response.headers_mut().extend(own);
-            Ok(response)
-        }
-        Verdict::Blocked(blocked) if mine(&blocked.head) => {
-            status.forwarded_status = leader.then_some(blocked.head.status.as_u16());
-            status.stored = leader && blocked.kept;
-            let age = Some(blocked.head.freshness().age(clock::wall())).filter(|age| *age > 0);
-            let own = if leader { reader.fill().take_own() } else { HeaderMap::new() };
-            match from_blocks(node, parts, &blocked, age, &mut status).await {
-                Ok(mut response) => {
-                    response.headers_mut().extend(own);
-                    Ok(response)
-                }
+        Verdict::Share { .. } | Verdict::Blocked(_) if verdict.head().is_some_and(mine) => {
+            match arriving(node, parts, verdict, reader, status).await {
+                Ok(response) => Ok(response),
                 Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
         }
@@ -538,6 +523,38 @@ fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
     head.answers(request) && matches!(stored, Serve::Fresh { .. } | Serve::Stale { .. })
 }
 
+/// What a client reads of a response that is on its way into the store. The one for whom it was fetched
+/// also gets the fields that are not stored.
+async fn arriving(
+    node: &Node,
+    parts: &Parts,
+    verdict: Verdict,
+    reader: Reader,
+    mut status: CacheStatus<'_>,
+) -> Result<Response<ResponseBody>, BodyError> {
+    let (head, kept) = match &verdict {
+        Verdict::Share { head, kept, .. } => (head, *kept),
+        Verdict::Blocked(blocked) => (&blocked.head, blocked.kept),
+        _ => return Err(BodyError::Gone),
+    };
+    let mut own = HeaderMap::new();
+    if !status.collapsed {
+        status.forwarded_status = Some(head.status.as_u16());
+        status.stored = kept;
+        own = reader.fill().take_own();
+    }
+    let mut response = match &verdict {
+        Verdict::Blocked(blocked) => {
+            let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
+            from_blocks(node, parts, blocked, age, &mut status).await?
+        }
+        Verdict::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
+        _ => return Err(BodyError::Gone),
+    };
+    response.headers_mut().extend(own);
+    Ok(response)
+}
+
 /// A response whose body is still arriving.
 fn growing(
     node: &Node,
@@ -596,7 +613,8 @@ async fn bypass(
     detail: &'static str,
 ) -> Answer {
     let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
-    let posted = Posted::of(node, &errand);
+    // Boxed, as what follows from it: few requests have it, and each that passes here would carry it.
+    let posted = Posted::of(node, &errand).map(Box::new);
     let headers = std::mem::take(&mut errand.parts.headers);
     let mut head = forward::onward(node, &errand, headers);
     let body = errand.body;
@@ -607,44 +625,21 @@ async fn bypass(
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
     let kept = posted.and_then(|posted| posted.judge(node, asked, &exchange));
     let invalid = effects.take(node, asked, exchange.status(), exchange.headers());
-    let growing = kept.and_then(|kept| kept.begin(node, asked, head));
-    purge::door::invalidated(node, invalid).await;
+    let growing = kept.and_then(|kept| kept.begin(node, asked, head)).map(Box::new);
+    if !invalid.is_empty() {
+        Box::pin(purge::door::invalidated(node, invalid)).await;
+    }
     match growing {
         Some(growing) => {
             let reader = growing.receive(exchange);
-            let status = CacheStatus {
-                forwarded: Some(why),
-                detail: Some(detail),
-                stored: true,
-                ..CacheStatus::default()
-            };
-            own(node, &errand.parts, reader, status).await
+            let verdict = reader.verdict().await;
+            let forwarded = Some(why);
+            let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
+            let response = Box::pin(arriving(node, &errand.parts, verdict, reader, status)).await;
+            response.map_err(|_| Failure::NoResponse.into())
         }
         None => Ok(from_origin(node, exchange, why, detail)),
     }
-}
-
-/// What its client reads of a response that is on its way into the store.
-async fn own(node: &Node, parts: &Parts, reader: Reader, mut status: CacheStatus<'_>) -> Answer {
-    let verdict = reader.verdict().await;
-    let fields = reader.fill().take_own();
-    let mut response = match verdict {
-        Verdict::Share { head, length, kept } => {
-            status.forwarded_status = Some(head.status.as_u16());
-            status.stored = kept;
-            growing(node, parts, &head, reader, length, &status)
-        }
-        Verdict::Blocked(blocked) => {
-            status.forwarded_status = Some(blocked.head.status.as_u16());
-            status.stored = blocked.kept;
-            let age = Some(blocked.head.freshness().age(clock::wall())).filter(|age| *age > 0);
-            let response = from_blocks(node, parts, &blocked, age, &mut status).await;
-            response.map_err(|_| Failure::NoResponse)?
-        }
-        _ => return Err(Failure::NoResponse.into()),
-    };
-    response.headers_mut().extend(fields);
-    Ok(response)
 }
 
 /// The origin's answer to one request alone.
