@@ -56,12 +56,7 @@ impl Posted {
 
     /// Whether the answer may be kept. To be asked before it invalidates what is stored: another that
     /// has done so meanwhile may have changed what this one tells.
-    pub(crate) fn judge(
-        self: Box<Self>,
-        node: &Node,
-        asked: &Asked,
-        exchange: &Exchange,
-    ) -> Option<Kept> {
+    pub(crate) fn judge(self, node: &Node, asked: &Asked, exchange: &Exchange) -> Option<Kept> {
         if self.flight.is_outdated(asked.key) {
             return None;
         }
@@ -78,7 +73,7 @@ impl Posted {
         let storable = may_store_post(&judged, &target, &asked.site.settings.rules).ok()?;
         let small = |length| length <= node.settings.cache.max_object;
         content_length(response).is_none_or(small).then_some(Kept {
-            posted: *self,
+            posted: self,
             storable,
             received,
         })
