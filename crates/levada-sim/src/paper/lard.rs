@@ -10,7 +10,10 @@
 
 mod open;
 
-use super::{Case, Claim, Column, Paper, Plot, Row, Table};
+use super::{
+    Case, Claim, Column, Paper, Plot, Row, Table,
+    strategy::{BOUNDED, PEERS, Strategy, known_as},
+};
 use crate::{Metric, Scenario};
 
 /// The paper.
@@ -79,18 +82,6 @@ const QUICK: Load = Load {
     claims: quick_claims,
 };
 
-/// A strategy: as reports name it, and how it is set.
-#[derive(Clone, Copy, Debug)]
-struct Strategy {
-    name: &'static str,
-    policy: &'static str,
-    set: &'static [(&'static str, &'static str)],
-}
-
-const fn known_as(name: &'static str) -> Strategy {
-    Strategy { name, policy: name, set: &[] }
-}
-
 const WRR: Strategy = known_as("wrr");
 const LB: Strategy = known_as("lb");
 const LB_GC: Strategy =
@@ -101,26 +92,6 @@ const WRR_GMS: Strategy = known_as("wrr/gms");
 
 /// The strategies of Sec. 2 and 4.
 const PAPERS: &[Strategy] = &[WRR, LB, LB_GC, LARD, LARD_R, WRR_GMS];
-
-const BOUNDED: Strategy = Strategy {
-    name: "bounded_hash 1.25",
-    policy: "bounded_hash",
-    set: &[("policy.hash_balance_factor", "125")],
-};
-
-/// What today's proxies have, run in the same world.
-const PEERS: &[Strategy] = &[
-    BOUNDED,
-    Strategy {
-        name: "bounded_hash 1.5",
-        policy: "bounded_hash",
-        set: &[("policy.hash_balance_factor", "150")],
-    },
-    known_as("p2c"),
-    known_as("least_conn"),
-    known_as("maglev"),
-    known_as("peak_ewma"),
-];
 
 /// The world of Sec. 3: a front-end and networks that cost nothing, so that all is the back-ends'.
 const WORLD: &[(&str, &str)] = &[

@@ -12,6 +12,7 @@ mod data;
 mod lard;
 mod osdi02;
 mod report;
+mod strategy;
 mod table;
 
 pub use claim::Claim;

@@ -12,7 +12,10 @@ mod latency;
 mod open;
 mod scaling;
 
-use super::{Case, Claim, Column, Paper, Row, Table, data};
+use super::{
+    Case, Claim, Column, Paper, Row, Table, data,
+    strategy::{PEERS, Strategy, known_as},
+};
 use crate::{Metric, Scenario};
 
 /// The paper.
@@ -67,25 +70,6 @@ impl Load {
     }
 }
 
-/// A strategy: as reports name it, and how it is set.
-#[derive(Clone, Copy, Debug)]
-struct Strategy {
-    name: &'static str,
-    policy: &'static str,
-    set: &'static [(&'static str, &'static str)],
-}
-
-impl Strategy {
-    /// As claims name its rows.
-    fn key(&self) -> String {
-        self.name.replace(' ', "/")
-    }
-}
-
-const fn known_as(name: &'static str) -> Strategy {
-    Strategy { name, policy: name, set: &[] }
-}
-
 const RANDOM: Strategy = known_as("random");
 const R_CHASH: Strategy = known_as("r-chash");
 const R_HRW: Strategy = known_as("r-hrw");
@@ -97,24 +81,6 @@ const FDR_GLOBAL: Strategy = known_as("fdr-global");
 
 /// The strategies of Sec. 5.1 and 5.2 with local knowledge.
 const LOCAL: &[Strategy] = &[RANDOM, R_CHASH, R_HRW, LR_CHASH, LR_HRW, CDR, FDR];
-
-/// What today's proxies have, run in the same world.
-const PEERS: &[Strategy] = &[
-    Strategy {
-        name: "bounded_hash 1.25",
-        policy: "bounded_hash",
-        set: &[("policy.hash_balance_factor", "125")],
-    },
-    Strategy {
-        name: "bounded_hash 1.5",
-        policy: "bounded_hash",
-        set: &[("policy.hash_balance_factor", "150")],
-    },
-    known_as("p2c"),
-    known_as("least_conn"),
-    known_as("maglev"),
-    known_as("peak_ewma"),
-];
 
 /// The offered rates at which Tables 3, 4, 6, 7 and 9 have latencies. Every run collects all of them, so
 /// that it serves every table.
