@@ -4,6 +4,14 @@
 //! ask for and when to look again. Sockets, clocks and memory are the driver's: a node
 //! (`levada-edge`), a client, a simulation.
 
+mod chunk_url;
+mod chunked;
+mod digest;
+mod source;
 mod timeout;
 
+pub use chunk_url::{ChunkUrl, MARKER, MAX_RETRIES};
+pub use chunked::{Chunked, Counts, Mode, Next, Plan, Request, RequestId};
+pub use digest::{Algorithm, Digest};
+pub use source::Sources;
 pub use timeout::{Average, Patience, Timeout};

@@ -1,0 +1,470 @@
+//! A large file in pieces: the sliding window of CoDeploy's agent (WORLDS'04, Sec. 3).
+//!
+//! ```text
+//!    delivered | head  being fetched ... waiting | not begun
+//!              |<------- at most W pieces ------>|
+//! ```
+//!
+//! Pieces are begun in file order, fetched in parallel and delivered in order. The window moves when
+//! its head has been taken whole, so a transfer never holds more than W pieces of C bytes. What is
+//! late is given up and asked for anew under another name (see [`crate::ChunkUrl`]), so that another
+//! node gets it.
+//!
+//! A driver calls [`poll_cancel`](Chunked::poll_cancel) and then
+//! [`poll_request`](Chunked::poll_request) until they are empty, whenever anything has happened; tells of each request exactly once how it
+//! ended ([`on_chunk`](Chunked::on_chunk), [`on_failure`](Chunked::on_failure)), unless it was
+//! cancelled; and wakes up at [`poll_timeout`](Chunked::poll_timeout) to call
+//! [`handle_timeout`](Chunked::handle_timeout). Whoever takes the body calls
+//! [`poll_chunk`](Chunked::poll_chunk) each time it has taken all of the piece before.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use levada_types::Timestamp;
+
+use crate::{
+    chunk_url::MAX_RETRIES,
+    timeout::{Average, Patience, Timeout},
+};
+
+/// What is done about slow pieces, besides the timeout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing: the paper's way.
+    #[default]
+    Timeout,
+    /// A piece that takes longer than 95 of 100 is asked for a second time; the first answer wins.
+    Hedge,
+    /// Requests just in time: no more of the window is used than what keeps the client's link full
+    /// (the paper's outlook, Sec. 4).
+    Deadline,
+}
+
+impl Mode {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Timeout, Self::Hedge, Self::Deadline];
+
+    /// As configuration and reports name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Hedge => "hedge",
+            Self::Deadline => "deadline",
+        }
+    }
+}
+
+/// How a transfer goes about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Bytes in a piece (C).
+    pub chunk: u64,
+    /// Pieces at once (W).
+    pub window: usize,
+    /// What is done about slow pieces.
+    pub mode: Mode,
+    /// When a piece is late.
+    pub patience: Patience,
+    /// Tries of one piece, the first included; then the transfer fails.
+    pub tries: u32,
+}
+
+/// Names one request of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
+
+/// A piece to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// By which the driver speaks of it.
+    pub id: RequestId,
+    /// The bytes of the file: a whole piece, whatever part of it is to be delivered.
+    pub range: Range<u64>,
+    /// Letters in its URL: tries of this piece that went before.
+    pub retries: u8,
+}
+
+/// What there is to deliver.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// The next piece, and which bytes of it are to be delivered.
+    Piece(T, Range<u64>),
+    /// It is not here yet.
+    Wait,
+    /// All has been delivered.
+    Done,
+    /// It cannot be had.
+    Failed,
+}
+
+/// What a transfer has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pieces that came.
+    pub pieces: u64,
+    /// Requests that took the place of one that was late or failed.
+    pub retries: u64,
+    /// Of these, because it was late.
+    pub late: u64,
+    /// Second requests beside one that was still under way.
+    pub hedges: u64,
+    /// How often the client was ready for a piece that was not here yet.
+    pub stalls: u64,
+}
+
+/// A transfer of one file, or of a range of it.
+pub struct Chunked<T> {
+    plan: Plan,
+    /// How many pieces may be held, of the plan's window.
+    width: usize,
+    length: u64,
+    /// What is to be delivered.
+    span: Range<u64>,
+    /// The first piece that has not been begun.
+    next: u64,
+    /// In file order; the first is the head.
+    slots: VecDeque<Slot<T>>,
+    /// The head is with the client.
+    handed: bool,
+    /// The client was found waiting for the head.
+    stalled: bool,
+    failed: bool,
+    next_id: u64,
+    cancelled: Vec<RequestId>,
+    timeout: Timeout,
+    recent: Recent,
+    drain: Drain,
+    counts: Counts,
+}
+
+struct Slot<T> {
+    number: u64,
+    /// Requests under way: one, or two when the second is a hedge.
+    tries: Vec<Try>,
+    /// Tries that were made.
+    made: u32,
+    /// Tries that failed or were late.
+    failures: u32,
+    /// A further try is not made before.
+    not_before: Timestamp,
+    /// A second request is to go out beside the first.
+    hedge: bool,
+    came: bool,
+    /// What came, until it is handed to the client.
+    payload: Option<T>,
+}
+
+#[derive(Clone, Copy)]
+struct Try {
+    id: RequestId,
+    begun: Timestamp,
+    late: Timestamp,
+}
+
+impl<T> Chunked<T> {
+    /// The bytes `span` of a file of `length` bytes. One piece at a time is fetched until
+    /// [`widen`](Self::widen) allows more.
+    ///
+    /// `span` lies within the file; an empty one is done at once.
+    pub fn new(plan: Plan, length: u64, span: Range<u64>) -> Self {
+        let plan = Plan { chunk: plan.chunk.max(1), window: plan.window.max(1), ..plan };
+        let span = span.start..span.end.min(length);
+        Self {
+            width: 1,
+            length,
+            next: span.start / plan.chunk,
+            span,
+            slots: VecDeque::new(),
+            handed: false,
+            stalled: false,
+            failed: false,
+            next_id: 0,
+            cancelled: Vec::new(),
+            timeout: Timeout::new(plan.patience),
+            recent: Recent::default(),
+            drain: Drain::default(),
+            counts: Counts::default(),
+            plan,
+        }
+    }
+
+    /// Lets the transfer hold so many pieces, up to the plan's window. Never takes room away.
+    pub fn widen(&mut self, width: usize) {
+        self.width = self.width.max(width).min(self.plan.window);
+    }
+
+    /// Pieces that it may hold.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Whether more room would be used.
+    pub fn wants_room(&self) -> bool {
+        self.width < self.plan.window && self.slots.len() >= self.width && self.next < self.end()
+    }
+
+    /// The next request to be made, if one is due.
+    pub fn poll_request(&mut self, now: Timestamp) -> Option<Request> {
+        if self.failed {
+            return None;
+        }
+        let due = |slot: &Slot<T>| {
+            let idle = slot.tries.is_empty() && slot.not_before <= now;
+            !slot.came && (idle || slot.hedge)
+        };
+        if let Some(at) = self.slots.iter().position(due) {
+            return Some(self.ask(at, now));
+        }
+        if self.slots.len() >= self.room() || self.next >= self.end() {
+            return None;
+        }
+        self.slots.push_back(Slot {
+            number: self.next,
+            tries: Vec::with_capacity(1),
+            made: 0,
+            failures: 0,
+            not_before: now,
+            hedge: false,
+            came: false,
+            payload: None,
+        });
+        self.next += 1;
+        Some(self.ask(self.slots.len() - 1, now))
+    }
+
+    fn ask(&mut self, at: usize, now: Timestamp) -> Request {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let number = self.slots[at].number;
+        let range = self.range(number);
+        let slot = &mut self.slots[at];
+        let late = now + self.timeout.limit_after(slot.failures);
+        slot.tries.push(Try { id, begun: now, late });
+        // A URL has so many letters at most; beyond it tries share one.
+        let retries = u8::try_from(slot.made).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
+        if std::mem::take(&mut slot.hedge) {
+            self.counts.hedges += 1;
+        } else if slot.made > 0 {
+            self.counts.retries += 1;
+        }
+        slot.made += 1;
+        Request { id, range, retries }
+    }
+
+    /// A request that is not wanted any more.
+    pub fn poll_cancel(&mut self) -> Option<RequestId> {
+        self.cancelled.pop()
+    }
+
+    /// A piece has come. Returns how long it took; `None` when it is not wanted any more.
+    pub fn on_chunk(&mut self, now: Timestamp, id: RequestId, payload: T) -> Option<Duration> {
+        let slot = self.slots.iter_mut().find(|slot| slot.tries.iter().any(|t| t.id == id))?;
+        let begun = slot.tries.iter().find(|t| t.id == id)?.begun;
+        let losers = slot.tries.drain(..).map(|t| t.id).filter(|other| *other != id);
+        self.cancelled.extend(losers);
+        slot.hedge = false;
+        slot.came = true;
+        slot.payload = Some(payload);
+        let took = now.since(begun);
+        self.timeout.succeeded(took);
+        self.recent.add(took);
+        self.counts.pieces += 1;
+        Some(took)
+    }
+
+    /// A request has failed. The piece is asked for again, the sooner the fewer tries went before.
+    pub fn on_failure(&mut self, now: Timestamp, id: RequestId) {
+        let Some(slot) = self.slots.iter_mut().find(|slot| slot.tries.iter().any(|t| t.id == id))
+        else {
+            return;
+        };
+        slot.tries.retain(|t| t.id != id);
+        slot.failures += 1;
+        slot.not_before = now + pause(slot.failures);
+        if slot.tries.is_empty() && slot.failures >= self.plan.tries {
+            self.failed = true;
+        }
+    }
+
+    /// The transfer cannot go on, whatever is tried: there is another version of the file.
+    pub fn give_up(&mut self) {
+        self.failed = true;
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, unless something happens before.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        let due = |slot: &Slot<T>| match slot.tries.first() {
+            _ if slot.came => None,
+            None => Some(slot.not_before),
+            Some(first) => {
+                let late = slot.tries.iter().map(|t| t.late).min();
+                late.into_iter().chain(self.hedge_at(slot, first)).min()
+            }
+        };
+        self.slots.iter().filter_map(due).min().filter(|_| !self.failed)
+    }
+
+    /// Gives up what is late, and sees what is to be hedged. `may_retry` is asked before each further
+    /// request; what it refuses is waited for as long again.
+    pub fn handle_timeout(&mut self, now: Timestamp, mut may_retry: impl FnMut() -> bool) {
+        let most = self.plan.window.div_ceil(10);
+        let hedged = |slot: &&Slot<T>| slot.hedge || slot.tries.len() > 1;
+        let mut free = most.saturating_sub(self.slots.iter().filter(hedged).count());
+        for at in 0..self.slots.len() {
+            let slot = &self.slots[at];
+            if slot.came {
+                continue;
+            }
+            let hedge = slot.tries.first().and_then(|first| self.hedge_at(slot, first));
+            let limit = self.timeout.limit_after(slot.failures + 1);
+            let last = slot.failures + 1 >= self.plan.tries;
+            let slot = &mut self.slots[at];
+            if slot.tries.iter().any(|t| t.late <= now) {
+                if last || may_retry() {
+                    let late = slot.tries.extract_if(.., |t| t.late <= now).map(|t| t.id);
+                    self.cancelled.extend(late);
+                    slot.failures += 1;
+                    slot.not_before = now;
+                    self.counts.late += 1;
+                    self.failed |= last && slot.tries.is_empty();
+                } else {
+                    slot.tries.iter_mut().for_each(|t| t.late = t.late.max(now + limit));
+                }
+            } else if free > 0 && hedge.is_some_and(|at| at <= now) && may_retry() {
+                slot.hedge = true;
+                free -= 1;
+            }
+        }
+    }
+
+    /// The requests that are late now, for the driver to know who they were with.
+    pub fn late(&self, now: Timestamp) -> impl Iterator<Item = RequestId> {
+        let tries = self.slots.iter().flat_map(|slot| &slot.tries);
+        tries.filter(move |t| t.late <= now).map(|t| t.id)
+    }
+
+    /// What there is to deliver. To be called when the piece before has been taken whole.
+    pub fn poll_chunk(&mut self, now: Timestamp) -> Next<T> {
+        if std::mem::take(&mut self.handed) {
+            self.slots.pop_front();
+            self.drain.taken(now);
+        }
+        if self.span.is_empty() {
+            return Next::Done;
+        }
+        if let Some(head) = self.slots.front_mut()
+            && let Some(payload) = head.payload.take()
+        {
+            let number = head.number;
+            let piece = self.range(number);
+            let part = self.span.start..self.span.end.min(piece.end);
+            self.span.start = part.end;
+            self.handed = true;
+            self.stalled = false;
+            self.drain.handed(now);
+            return Next::Piece(payload, part.start - piece.start..part.end - piece.start);
+        }
+        if self.failed {
+            return Next::Failed;
+        }
+        self.counts.stalls += u64::from(!std::mem::replace(&mut self.stalled, true));
+        Next::Wait
+    }
+
+    /// Whether a call of [`poll_chunk`](Self::poll_chunk) would not be in vain.
+    pub fn is_ready(&self) -> bool {
+        let head = self.slots.get(usize::from(self.handed));
+        self.failed || self.span.is_empty() || head.is_some_and(|slot| slot.payload.is_some())
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// One past the last piece.
+    fn end(&self) -> u64 {
+        self.span.end.div_ceil(self.plan.chunk)
+    }
+
+    /// The bytes of a piece.
+    fn range(&self, number: u64) -> Range<u64> {
+        let start = number.saturating_mul(self.plan.chunk);
+        start..start.saturating_add(self.plan.chunk).min(self.length)
+    }
+
+    /// How many pieces may be held now. With deadlines: as many as the client takes while one is
+    /// being fetched, twice over, for half of the pieces take longer than the average. A request for
+    /// the piece `n` after the head is so made twice the average before it is wanted.
+    fn room(&self) -> usize {
+        let (Mode::Deadline, Some(fetch), Some(drain)) =
+            (self.plan.mode, self.timeout.average(), self.drain.average.get())
+        else {
+            return self.width;
+        };
+        let pieces = 2.0 * fetch.as_secs_f64() / drain.as_secs_f64().max(1e-9);
+        (pieces.ceil().min(self.width as f64) as usize + 1)
+            .clamp(2, self.width.max(2))
+            .min(self.width)
+    }
+
+    /// When a piece is to be asked for a second time.
+    fn hedge_at(&self, slot: &Slot<T>, first: &Try) -> Option<Timestamp> {
+        let alone = slot.tries.len() == 1 && !slot.hedge && slot.made < self.plan.tries;
+        let slow = self.recent.p95.filter(|_| self.plan.mode == Mode::Hedge && alone)?;
+        Some(first.begun + slow.max(self.plan.patience.least / 10))
+    }
+}
+
+/// How long after so many failures a piece is asked for again: at once, then 100 ms, 200 ms, ...
+fn pause(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => Duration::from_millis(100) * (1 << (more - 2).min(6)),
+    }
+}
+
+/// How long the last pieces took.
+#[derive(Default)]
+struct Recent {
+    times: VecDeque<Duration>,
+    p95: Option<Duration>,
+}
+
+/// So many of them.
+const RECENT: usize = 64;
+/// Fewer say nothing about one in twenty.
+const ENOUGH: usize = 16;
+
+impl Recent {
+    fn add(&mut self, took: Duration) {
+        if self.times.len() == RECENT {
+            self.times.pop_front();
+        }
+        self.times.push_back(took);
+        if self.times.len() >= ENOUGH {
+            let mut sorted: Vec<_> = self.times.iter().copied().collect();
+            sorted.sort_unstable();
+            self.p95 = sorted.get(sorted.len() * 95 / 100).copied();
+        }
+    }
+}
+
+/// How long the client takes over a piece that is there.
+#[derive(Default)]
+struct Drain {
+    handed: Timestamp,
+    average: Average,
+}
+
+impl Drain {
+    fn handed(&mut self, now: Timestamp) {
+        self.handed = now;
+    }
+
+    fn taken(&mut self, now: Timestamp) {
+        self.average.add(now.since(self.handed));
+    }
+}
+
+#[cfg(test)]
+mod tests;

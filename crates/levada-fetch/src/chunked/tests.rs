@@ -1,0 +1,256 @@
+use std::collections::BTreeMap;
+
+use levada_types::Rng;
+use proptest::prelude::*;
+
+use super::*;
+
+const fn ms(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+fn plan(mode: Mode) -> Plan {
+    Plan { chunk: 10, window: 4, mode, patience: Patience::default(), tries: 8 }
+}
+
+/// A transfer whose window is open.
+fn wide(mode: Mode, length: u64, span: Range<u64>) -> Chunked<Range<u64>> {
+    let mut transfer = Chunked::new(plan(mode), length, span);
+    transfer.widen(usize::MAX);
+    transfer
+}
+
+fn ask_all<T>(transfer: &mut Chunked<T>, now: Timestamp) -> Vec<Request> {
+    std::iter::from_fn(|| transfer.poll_request(now)).collect()
+}
+
+fn deliver(transfer: &mut Chunked<Range<u64>>, now: Timestamp) -> Vec<Range<u64>> {
+    let mut got = Vec::new();
+    while let Next::Piece(piece, part) = transfer.poll_chunk(now) {
+        got.push(piece.start + part.start..piece.start + part.end);
+    }
+    got
+}
+
+#[test]
+fn window_slides_with_what_the_client_has_taken() {
+    let mut transfer = wide(Mode::Timeout, 100, 0..100);
+    let asked = ask_all(&mut transfer, ms(0));
+    let starts: Vec<_> = asked.iter().map(|request| request.range.start).collect();
+    assert_eq!(starts, [0, 10, 20, 30], "in file order, as many as the window has");
+    transfer.on_chunk(ms(1), asked[1].id, asked[1].range.clone());
+    assert_eq!(transfer.poll_chunk(ms(1)), Next::Wait, "never out of order");
+    assert!(!transfer.is_ready());
+    transfer.on_chunk(ms(2), asked[0].id, asked[0].range.clone());
+    assert!(transfer.is_ready());
+    assert_eq!(transfer.poll_chunk(ms(2)), Next::Piece(0..10, 0..10));
+    assert_eq!(transfer.poll_request(ms(2)), None, "the head is still being taken");
+    assert_eq!(transfer.poll_chunk(ms(3)), Next::Piece(10..20, 0..10));
+    assert_eq!(transfer.poll_request(ms(3)).unwrap().range, 40..50);
+    assert_eq!(transfer.poll_request(ms(3)), None);
+}
+
+#[test]
+fn range_is_cut_from_its_pieces() {
+    let mut transfer = wide(Mode::Timeout, 35, 12..34);
+    let asked = ask_all(&mut transfer, ms(0));
+    let ranges: Vec<_> = asked.iter().map(|request| request.range.clone()).collect();
+    assert_eq!(ranges, [10..20, 20..30, 30..35], "whole pieces, the last as long as the file");
+    for request in asked {
+        transfer.on_chunk(ms(1), request.id, request.range);
+    }
+    assert_eq!(deliver(&mut transfer, ms(1)), [12..20, 20..30, 30..34]);
+    assert_eq!(transfer.poll_chunk(ms(1)), Next::Done);
+}
+
+#[test]
+fn nothing_is_delivered_at_once() {
+    let mut transfer = wide(Mode::Timeout, 0, 0..0);
+    assert_eq!(transfer.poll_request(ms(0)), None);
+    assert_eq!(transfer.poll_chunk(ms(0)), Next::Done);
+}
+
+#[test]
+fn window_opens_as_room_is_found() {
+    let mut transfer: Chunked<()> = Chunked::new(plan(Mode::Timeout), 100, 0..100);
+    assert_eq!(ask_all(&mut transfer, ms(0)).len(), 1);
+    assert!(transfer.wants_room());
+    transfer.widen(3);
+    assert_eq!(ask_all(&mut transfer, ms(0)).len(), 2);
+    transfer.widen(100);
+    assert_eq!((ask_all(&mut transfer, ms(0)).len(), transfer.width()), (1, 4));
+    assert!(!transfer.wants_room());
+}
+
+#[test]
+fn late_piece_is_given_up_and_asked_for_under_another_name() {
+    let mut transfer = wide(Mode::Timeout, 20, 0..20);
+    let asked = ask_all(&mut transfer, ms(0));
+    transfer.on_chunk(ms(100), asked[0].id, 0..10);
+    // The first deadline was set before there was an average.
+    assert_eq!(transfer.poll_timeout(), Some(ms(10_000)));
+    assert_eq!(transfer.late(ms(10_000)).collect::<Vec<_>>(), [asked[1].id]);
+    transfer.handle_timeout(ms(10_000), || true);
+    assert_eq!(transfer.poll_cancel(), Some(asked[1].id));
+    let again = transfer.poll_request(ms(10_000)).unwrap();
+    assert_eq!((again.range, again.retries), (10..20, 1));
+    // Ten times the average of 100 ms: a failure has gone before.
+    assert_eq!(transfer.poll_timeout(), Some(ms(11_000)));
+    assert_eq!(transfer.on_chunk(ms(10_500), asked[1].id, 10..20), None, "too late");
+    assert!(transfer.on_chunk(ms(10_500), again.id, 10..20).is_some());
+    assert_eq!(deliver(&mut transfer, ms(10_500)).len(), 2);
+    let counts = Counts { pieces: 2, retries: 1, late: 1, ..Counts::default() };
+    assert_eq!(transfer.counts(), counts);
+}
+
+#[test]
+fn late_piece_is_waited_for_when_no_retry_is_allowed() {
+    let mut transfer = wide(Mode::Timeout, 10, 0..10);
+    let asked = ask_all(&mut transfer, ms(0));
+    transfer.handle_timeout(ms(10_000), || false);
+    assert_eq!((transfer.poll_cancel(), transfer.poll_request(ms(10_000))), (None, None));
+    assert_eq!(transfer.poll_timeout(), Some(ms(30_000)));
+    assert!(transfer.on_chunk(ms(20_000), asked[0].id, 0..10).is_some());
+}
+
+#[test]
+fn failed_piece_is_tried_again_until_the_tries_are_used_up() {
+    let mut transfer = wide(Mode::Timeout, 10, 0..10);
+    let mut now = ms(0);
+    for retries in 0..8 {
+        let request = transfer.poll_request(now).unwrap();
+        assert_eq!(request.retries, retries);
+        transfer.on_failure(now, request.id);
+        if let Some(at) = transfer.poll_timeout() {
+            now = at;
+        }
+    }
+    assert_eq!(transfer.poll_chunk(now), Next::Failed);
+    assert_eq!(transfer.poll_request(now + Duration::from_secs(60)), None);
+    assert_eq!(now, ms(100 + 200 + 400 + 800 + 1600 + 3200), "less and less often");
+}
+
+/// Twenty pieces that take 10 ms each, so that one in twenty is known.
+fn seasoned(mode: Mode) -> (Chunked<Range<u64>>, Timestamp) {
+    let mut transfer = wide(mode, 1000, 0..1000);
+    let mut now = ms(0);
+    for _ in 0..5 {
+        let asked = ask_all(&mut transfer, now);
+        now = now + Duration::from_millis(10);
+        for request in asked {
+            transfer.on_chunk(now, request.id, request.range);
+        }
+        deliver(&mut transfer, now);
+    }
+    (transfer, now)
+}
+
+#[test]
+fn hedge_is_sent_beside_the_slow_one_and_the_first_answer_wins() {
+    let (mut transfer, now) = seasoned(Mode::Hedge);
+    let asked = ask_all(&mut transfer, now);
+    let due = transfer.poll_timeout().unwrap();
+    assert_eq!(due, now + Duration::from_millis(20), "not within a tenth of the least timeout");
+    transfer.handle_timeout(due, || true);
+    let hedges = ask_all(&mut transfer, due);
+    assert_eq!(hedges.len(), 1, "one at a time: the window holds no more");
+    assert_eq!((&hedges[0].range, hedges[0].retries), (&asked[0].range, 1));
+    transfer.on_chunk(due, hedges[0].id, hedges[0].range.clone());
+    assert_eq!(transfer.poll_cancel(), Some(asked[0].id));
+    assert_eq!((transfer.counts().hedges, transfer.counts().retries), (1, 0));
+    assert_eq!(deliver(&mut transfer, due), [asked[0].range.clone()]);
+}
+
+#[test]
+fn hedge_that_fails_leaves_the_first_to_come() {
+    let (mut transfer, now) = seasoned(Mode::Hedge);
+    let asked = ask_all(&mut transfer, now);
+    let due = transfer.poll_timeout().unwrap();
+    transfer.handle_timeout(due, || true);
+    let hedge = transfer.poll_request(due).unwrap();
+    transfer.on_failure(due, hedge.id);
+    assert!(transfer.on_chunk(due, asked[0].id, asked[0].range.clone()).is_some());
+    assert_eq!(transfer.poll_cancel(), None);
+}
+
+#[test]
+fn with_deadlines_a_slow_client_is_not_run_away_from() {
+    let (mut transfer, mut now) = seasoned(Mode::Deadline);
+    let mut most = 0;
+    for _ in 0..40 {
+        for request in ask_all(&mut transfer, now) {
+            // 10 ms each, while the client takes 100 ms.
+            transfer.on_chunk(now + Duration::from_millis(10), request.id, request.range);
+        }
+        now = now + Duration::from_millis(100);
+        most = transfer.slots.len();
+        assert!(matches!(transfer.poll_chunk(now), Next::Piece(..)), "never short");
+    }
+    assert_eq!(most, 2, "what is being taken, and the next");
+}
+
+#[test]
+fn with_deadlines_a_quick_client_gets_the_whole_window() {
+    let (mut transfer, now) = seasoned(Mode::Deadline);
+    assert_eq!(ask_all(&mut transfer, now).len(), 4);
+}
+
+proptest! {
+    /// Whatever fails and is late: bytes come in order, each once, and no more than the window is
+    /// held; and when a transfer ends, it has delivered all or failed.
+    #[test]
+    fn bytes_are_delivered_in_order_and_once(
+        seed: u64,
+        length in 0u64..400,
+        cut in 0u64..400,
+        mode in prop::sample::select(&Mode::ALL[..]),
+    ) {
+        let span = cut.min(length)..length;
+        let mut transfer = wide(mode, length, span.clone());
+        let (mut rng, mut now) = (Rng::new(seed), ms(0));
+        let mut open: BTreeMap<u64, Request> = BTreeMap::new();
+        let mut at = span.start;
+        let mut end = None;
+        for _ in 0..100_000 {
+            while let Some(id) = transfer.poll_cancel() {
+                prop_assert!(open.remove(&id.0).is_some(), "cancelled once, while it is open");
+            }
+            while let Some(request) = transfer.poll_request(now) {
+                open.insert(request.id.0, request);
+            }
+            prop_assert!(transfer.slots.len() <= 4);
+            prop_assert!(open.len() <= 5, "a hedge at most beside the window");
+            now = now + Duration::from_millis(rng.below(300) as u64);
+            let chosen = open.keys().nth(rng.below(open.len().max(1))).copied();
+            match (rng.below(10), chosen.and_then(|id| open.remove(&id))) {
+                (0..=5, Some(request)) => drop(transfer.on_chunk(now, request.id, request.range)),
+                (6..=7, Some(request)) => transfer.on_failure(now, request.id),
+                (_, Some(request)) => drop(open.insert(request.id.0, request)),
+                (_, None) => {}
+            }
+            if transfer.poll_timeout().is_some_and(|at| at <= now) {
+                transfer.handle_timeout(now, || rng.below(2) == 0);
+            }
+            match transfer.poll_chunk(now) {
+                Next::Piece(piece, part) => {
+                    prop_assert_eq!(piece.start + part.start, at);
+                    prop_assert!(part.end > part.start && piece.start + part.end <= span.end);
+                    at = piece.start + part.end;
+                }
+                Next::Wait => {}
+                Next::Done => end = Some(true),
+                Next::Failed => end = Some(false),
+            }
+            if end.is_some() {
+                break;
+            }
+            prop_assert!(
+                !open.is_empty() || transfer.poll_timeout().is_some() || transfer.is_ready()
+                    || transfer.slots.len() < 4,
+                "never stuck"
+            );
+        }
+        prop_assert!(end.is_some(), "it ends");
+        prop_assert!(end == Some(false) || at == span.end.max(span.start));
+    }
+}

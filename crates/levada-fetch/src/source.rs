@@ -1,0 +1,98 @@
+//! What is known of the nodes that pieces come from, over all transfers of a node.
+//!
+//! The paper saw nodes "that always respond slower than the rest" and says that requests "could simply
+//! be diverted elsewhere" (WORLDS'04, Sec. 4). A node whose pieces were late twice in a row is left
+//! out for a while, as an origin that fails is; then one piece tries it again.
+
+use std::time::Duration;
+
+use levada_types::Timestamp;
+
+use crate::timeout::Average;
+
+/// Pieces in a row that must be late.
+const LATE: u32 = 2;
+/// For how long a source is left out at first; it doubles each time.
+const LEFT_OUT: Duration = Duration::from_secs(5);
+/// So often it doubles at most.
+const DOUBLINGS: u32 = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    average: Average,
+    /// Late pieces since the last that came in time.
+    late: u32,
+    until: Timestamp,
+}
+
+/// The sources by number.
+#[derive(Clone, Debug)]
+pub struct Sources(Vec<Source>);
+
+impl Sources {
+    /// So many, of which nothing is known.
+    pub fn new(count: usize) -> Self {
+        Self(vec![Source::default(); count])
+    }
+
+    /// A piece came from `source`, and took so long.
+    pub fn came(&mut self, source: usize, took: Duration) {
+        if let Some(source) = self.0.get_mut(source) {
+            source.average.add(took);
+            source.late = 0;
+        }
+    }
+
+    /// A piece from `source` was late.
+    pub fn late(&mut self, source: usize, now: Timestamp) {
+        let Some(source) = self.0.get_mut(source).filter(|source| source.until <= now) else {
+            return;
+        };
+        source.late += 1;
+        if let Some(times) = source.late.checked_sub(LATE) {
+            source.until = now + LEFT_OUT * (1 << times.min(DOUBLINGS));
+        }
+    }
+
+    /// The sources that are left out now.
+    pub fn left_out(&self, now: Timestamp) -> impl Iterator<Item = usize> {
+        (0..).zip(&self.0).filter(move |(_, source)| now < source.until).map(|(number, _)| number)
+    }
+
+    /// How long pieces from each source took lately; `None` where none has come.
+    pub fn averages(&self) -> impl Iterator<Item = Option<Duration>> {
+        self.0.iter().map(|source| source.average.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_that_is_late_twice_is_left_out_for_a_while_and_longer_the_next_time() {
+        let mut sources = Sources::new(3);
+        let out = |sources: &Sources, now| sources.left_out(Timestamp::from_secs(now)).count();
+        sources.late(1, Timestamp::from_secs(1));
+        assert_eq!(out(&sources, 1), 0);
+        sources.late(1, Timestamp::from_secs(1));
+        assert_eq!(sources.left_out(Timestamp::from_secs(1)).collect::<Vec<_>>(), [1]);
+        // What was under way when it was left out does not count again.
+        sources.late(1, Timestamp::from_secs(2));
+        assert_eq!(out(&sources, 6), 0);
+        sources.late(1, Timestamp::from_secs(6));
+        assert_eq!((out(&sources, 15), out(&sources, 16)), (1, 0));
+    }
+
+    #[test]
+    fn piece_that_comes_makes_good() {
+        let mut sources = Sources::new(2);
+        sources.late(0, Timestamp::ZERO);
+        sources.came(0, Duration::from_millis(8));
+        sources.late(0, Timestamp::ZERO);
+        assert_eq!(sources.left_out(Timestamp::ZERO).count(), 0);
+        assert_eq!(sources.averages().collect::<Vec<_>>(), [Some(Duration::from_millis(8)), None]);
+        sources.came(9, Duration::ZERO);
+        sources.late(9, Timestamp::ZERO);
+    }
+}

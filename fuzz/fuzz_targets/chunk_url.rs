@@ -1,0 +1,15 @@
+//! A request target is a piece's in one way only: what is read would be written alike.
+#![no_main]
+
+use levada_fetch::{ChunkUrl, Digest};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Some((file, piece)) = ChunkUrl::split(text) {
+        assert!(!piece.range.is_empty());
+        assert_eq!(piece.affix(file), text);
+    }
+    if let Some(digest) = Digest::parse(text) {
+        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
+    }
+});
