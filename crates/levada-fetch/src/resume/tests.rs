@@ -1,0 +1,406 @@
+//! A tiny world: a server whose connections end by chance, and whose file may change.
+
+use super::*;
+use levada_types::Rng;
+use proptest::prelude::*;
+
+fn strong(tag: &str) -> FileVersion {
+    FileVersion { strong: vec![tag.to_owned()], ..FileVersion::default() }
+}
+
+fn whole(length: u64, version: FileVersion) -> Answer {
+    Answer { status: 200, length: Some(length), part: None, version }
+}
+
+fn part(range: Range<u64>, total: u64, version: FileVersion) -> Answer {
+    let length = Some(range.end - range.start);
+    let part = Some(AnswerPart { range: Some(range), total: Some(total) });
+    Answer { status: 206, length, part, version }
+}
+
+fn ask(resume: &mut Resume) -> Ask {
+    match resume.ask(0) {
+        Next::Ask(ask) => ask,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes `length` bytes that the server has right.
+fn take(resume: &mut Resume, lane: u32, mut length: usize) {
+    while length > 0 {
+        let did = match resume.place(lane, length) {
+            Place::Write(_, n) => {
+                resume.on_written(lane, n);
+                n
+            }
+            Place::Compare(_, n) => {
+                resume.on_equal(lane, n);
+                n
+            }
+            Place::Cut => return,
+        };
+        length -= did;
+    }
+}
+
+/// 10,000 bytes of a version, 4,000 of which came before the connection ended.
+fn broken_off(version: FileVersion) -> Resume {
+    let mut resume = Resume::new(ResumeSettings::default(), Known::default());
+    assert_eq!(ask(&mut resume), Ask { range: None, if_range: None });
+    assert_eq!(resume.on_answer(0, &whole(10_000, version)), Verdict::Read);
+    take(&mut resume, 0, 4000);
+    assert_eq!(resume.on_end(0, false), After::Again(Duration::ZERO));
+    resume
+}
+
+#[test]
+fn the_rest_is_asked_for_under_a_strong_validator() {
+    let mut resume = broken_off(strong("\"a\""));
+    let expected = Ask { range: Some((4000, None)), if_range: Some("\"a\"".to_owned()) };
+    assert_eq!(ask(&mut resume), expected);
+    assert_eq!(resume.on_answer(0, &part(4000..10_000, 10_000, strong("\"a\""))), Verdict::Read);
+    take(&mut resume, 0, 6000);
+    assert!(resume.has_all(0));
+    assert_eq!(resume.on_end(0, true), After::Again(Duration::ZERO));
+    assert_eq!(resume.ask(0), Next::Done);
+}
+
+#[test]
+fn another_nodes_name_for_the_same_bytes_is_accepted_after_an_overlap() {
+    let mut resume = broken_off(strong("\"a\""));
+    ask(&mut resume);
+    // The other node does not know "a": everything, under its own name.
+    assert_eq!(resume.on_answer(0, &whole(10_000, strong("\"b\""))), Verdict::Again);
+    assert_eq!(ask(&mut resume), Ask { range: Some((0, None)), if_range: None });
+    assert_eq!(resume.on_answer(0, &part(0..10_000, 10_000, strong("\"b\""))), Verdict::Read);
+    assert_eq!(resume.place(0, 9000), Place::Compare(0, 4000));
+    resume.on_equal(0, 4000);
+    take(&mut resume, 0, 1000);
+    resume.on_end(0, false);
+    assert_eq!(resume.known().held.bytes(), 5000);
+    assert_eq!(resume.known().version.strong, ["\"a\"", "\"b\""]);
+    assert_eq!(resume.discarded(), 0);
+}
+
+#[test]
+fn a_digest_in_both_answers_tells_the_version() {
+    let digest =
+        |text: &str, tag: &str| FileVersion { digest: Some(text.to_owned()), ..strong(tag) };
+    let mut resume = broken_off(digest("sha-256=:AA:", "\"a\""));
+    ask(&mut resume);
+    let same = part(4000..10_000, 10_000, digest("sha-256=:AA:", "\"b\""));
+    assert_eq!(resume.on_answer(0, &same), Verdict::Read);
+    let mut resume = broken_off(digest("sha-256=:AA:", "\"a\""));
+    ask(&mut resume);
+    let other = part(4000..10_000, 10_000, digest("sha-256=:BB:", "\"b\""));
+    assert_eq!(resume.on_answer(0, &other), Verdict::Again);
+    assert_eq!((resume.discarded(), resume.restarts()), (4000, 1));
+    assert_eq!(ask(&mut resume), Ask { range: None, if_range: None });
+}
+
+#[test]
+fn an_overlap_that_differs_begins_anew() {
+    let mut resume = broken_off(FileVersion::default());
+    assert_eq!(ask(&mut resume), Ask { range: Some((0, None)), if_range: None });
+    let answer = part(0..10_000, 10_000, FileVersion::default());
+    assert_eq!(resume.on_answer(0, &answer), Verdict::Read);
+    resume.on_equal(0, 100);
+    assert_eq!(resume.on_different(0), Verdict::Again);
+    assert_eq!(resume.known().held.bytes(), 0);
+    assert_eq!(resume.place(0, 10), Place::Cut);
+}
+
+#[test]
+fn a_server_that_ignores_ranges_is_compared_from_the_beginning() {
+    let mut resume = broken_off(FileVersion::default());
+    ask(&mut resume);
+    assert_eq!(resume.on_answer(0, &whole(10_000, FileVersion::default())), Verdict::Read);
+    assert_eq!(resume.place(0, 9000), Place::Compare(0, 4000));
+    take(&mut resume, 0, 9000);
+    resume.on_end(0, false);
+    assert_eq!(resume.known().held.bytes(), 9000);
+    // From now on it is not asked for ranges.
+    assert_eq!(ask(&mut resume), Ask { range: None, if_range: None });
+}
+
+#[test]
+fn a_whole_answer_that_differs_replaces_what_was_held() {
+    let mut resume = broken_off(FileVersion::default());
+    ask(&mut resume);
+    resume.on_answer(0, &whole(10_000, FileVersion::default()));
+    resume.on_equal(0, 1000);
+    assert_eq!(resume.on_different(0), Verdict::Read);
+    assert_eq!(resume.place(0, 10_000), Place::Write(1000, 9000));
+    take(&mut resume, 0, 9000);
+    resume.on_end(0, true);
+    assert!(resume.is_complete());
+    assert_eq!(resume.discarded(), 3000);
+}
+
+#[test]
+fn another_length_is_another_version() {
+    let mut resume = broken_off(strong("\"a\""));
+    ask(&mut resume);
+    assert_eq!(resume.on_answer(0, &whole(10_001, strong("\"b\""))), Verdict::Read);
+    assert_eq!(resume.place(0, 10), Place::Write(0, 10));
+    assert_eq!(resume.known().total, Some(10_001));
+    let mut resume = broken_off(strong("\"a\""));
+    ask(&mut resume);
+    let answer = part(4000..9000, 9000, strong("\"a\""));
+    assert_eq!(resume.on_answer(0, &answer), Verdict::Again);
+    assert_eq!(resume.discarded(), 4000);
+}
+
+#[test]
+fn a_range_that_starts_elsewhere_is_not_used() {
+    for range in [0..10_000, 4001..10_000, 3999..10_000] {
+        let mut resume = broken_off(strong("\"a\""));
+        ask(&mut resume);
+        assert_eq!(resume.on_answer(0, &part(range, 10_000, strong("\"a\""))), Verdict::Again);
+        assert_eq!(ask(&mut resume), Ask { range: None, if_range: None });
+        assert_eq!(resume.known().held.bytes(), 4000);
+    }
+}
+
+#[test]
+fn a_416_at_the_end_is_the_end() {
+    let known = Known { held: std::iter::once(0..500).collect(), ..Known::default() };
+    let settings = ResumeSettings { overlap: 0, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, known);
+    assert_eq!(ask(&mut resume), Ask { range: Some((500, None)), if_range: None });
+    let at = |total| Answer {
+        status: 416,
+        part: Some(AnswerPart { range: None, total: Some(total) }),
+        ..Answer::default()
+    };
+    assert_eq!(resume.on_answer(0, &at(500)), Verdict::Again);
+    assert_eq!(resume.ask(0), Next::Done);
+    // At another end it is another file.
+    let mut resume = broken_off(strong("\"a\""));
+    ask(&mut resume);
+    assert_eq!(resume.on_answer(0, &at(4000)), Verdict::Again);
+    assert_eq!(resume.known().held.bytes(), 0);
+}
+
+#[test]
+fn a_server_that_resets_after_every_byte_is_given_up() {
+    let mut resume = broken_off(strong("\"a\""));
+    for round in 1.. {
+        let Ask { range: Some((start, _)), .. } = ask(&mut resume) else { panic!() };
+        resume.on_answer(0, &part(start..10_000, 10_000, strong("\"a\"")));
+        take(&mut resume, 0, 1);
+        match resume.on_end(0, false) {
+            After::Again(pause) => assert!(pause >= FIRST_PAUSE),
+            After::Failed(trouble) => {
+                assert_eq!(round, MOST_POOR);
+                assert_eq!(trouble, Trouble::NoProgress { connections: MOST_POOR });
+                break;
+            }
+            After::Retire => panic!(),
+        }
+    }
+    assert_eq!(resume.known().held.bytes(), 4000 + u64::from(MOST_POOR));
+}
+
+#[test]
+fn a_server_that_gives_one_byte_for_each_request_is_given_up() {
+    let mut resume = broken_off(strong("\"a\""));
+    for _ in 0..MOST_POOR {
+        let Ask { range: Some((start, _)), .. } = ask(&mut resume) else { panic!() };
+        resume.on_answer(0, &part(start..start + 1, 10_000, strong("\"a\"")));
+        take(&mut resume, 0, 1);
+        if let After::Failed(_) = resume.on_end(0, true) {
+            return;
+        }
+    }
+    panic!("it is not given up");
+}
+
+#[test]
+fn an_outage_is_retried_only_as_often_as_told() {
+    let mut resume = broken_off(strong("\"a\""));
+    ask(&mut resume);
+    assert_eq!(resume.on_outage(0, None), After::Failed(Trouble::Outage));
+    let settings = ResumeSettings { retries: 2, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    for seconds in [1, 2] {
+        ask(&mut resume);
+        assert_eq!(resume.on_outage(0, None), After::Again(Duration::from_secs(seconds)));
+    }
+    ask(&mut resume);
+    assert_eq!(resume.on_outage(0, None), After::Failed(Trouble::Outage));
+}
+
+#[test]
+fn lanes_share_a_file_and_help_each_other() {
+    let settings = ResumeSettings { pieces: 4, least_piece: 10, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    ask(&mut resume);
+    assert_eq!(resume.on_answer(0, &whole(400, strong("\"a\""))), Verdict::Read);
+    assert!(resume.takes_more_lanes());
+    for (lane, start) in [(1, 100), (2, 200), (3, 300)] {
+        let Next::Ask(ask) = resume.ask(lane) else { panic!() };
+        let end = if lane == 3 { None } else { Some(start + 100) };
+        assert_eq!(ask.range, Some((start, end)));
+        let answer = part(start..start + 100, 400, strong("\"a\""));
+        assert_eq!(resume.on_answer(lane, &answer), Verdict::Read);
+    }
+    take(&mut resume, 0, 400);
+    assert!(resume.has_all(0));
+    resume.on_end(0, true);
+    // The first one is done and takes half of what another has before it.
+    take(&mut resume, 1, 20);
+    take(&mut resume, 2, 60);
+    take(&mut resume, 3, 60);
+    let Next::Ask(ask) = resume.ask(0) else { panic!() };
+    assert_eq!(ask.range, Some((160, Some(200))));
+    take(&mut resume, 1, 100);
+    assert_eq!(resume.known().held.around(100), Some(0..160));
+}
+
+#[test]
+fn a_server_without_ranges_keeps_the_lane_that_reads_everything() {
+    let settings = ResumeSettings { pieces: 2, least_piece: 10, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    ask(&mut resume);
+    resume.on_answer(0, &whole(400, strong("\"a\"")));
+    resume.ask(1);
+    assert_eq!(resume.on_answer(1, &whole(400, strong("\"a\""))), Verdict::Retire);
+    take(&mut resume, 0, 400);
+    resume.on_end(0, true);
+    assert!(resume.is_complete());
+}
+
+#[test]
+fn a_wrong_digest_of_several_responses_is_fetched_once_more() {
+    let settings = ResumeSettings { digest_known: true, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    ask(&mut resume);
+    resume.on_answer(0, &whole(10_000, FileVersion::default()));
+    take(&mut resume, 0, 4000);
+    resume.on_end(0, false);
+    ask(&mut resume);
+    let answer = part(4000..10_000, 10_000, FileVersion::default());
+    assert_eq!(resume.on_answer(0, &answer), Verdict::Read);
+    take(&mut resume, 0, 6000);
+    resume.on_end(0, true);
+    assert_eq!(resume.on_wrong_digest(), After::Again(Duration::ZERO));
+    assert_eq!(ask(&mut resume).range, None);
+    resume.on_answer(0, &whole(10_000, FileVersion::default()));
+    take(&mut resume, 0, 10_000);
+    resume.on_end(0, true);
+    assert_eq!(resume.on_wrong_digest(), After::Failed(Trouble::WrongDigest));
+}
+
+/// A server with some number of nodes that name the same content differently or not at all, that
+/// cuts by chance and changes its file by chance.
+struct World {
+    rng: Rng,
+    files: Vec<Vec<u8>>,
+    current: usize,
+    changes: bool,
+    ranges: bool,
+    names: usize,
+}
+
+impl World {
+    fn answer(&mut self, ask: &Ask) -> (Answer, Vec<u8>) {
+        if self.changes && self.rng.below(12) == 0 {
+            self.current = (self.current + 1).min(self.files.len() - 1);
+        }
+        let file = &self.files[self.current];
+        let total = file.len() as u64;
+        let version = match self.names {
+            0 => FileVersion::default(),
+            names => strong(&format!("\"{}-{}\"", self.current, self.rng.below(names))),
+        };
+        let condition = ask.if_range.as_ref().is_none_or(|tag| version.strong.contains(tag));
+        match ask.range.filter(|_| self.ranges && condition) {
+            None => (whole(total, version), file.clone()),
+            Some((start, _)) if start >= total => {
+                let part = Some(AnswerPart { range: None, total: Some(total) });
+                (Answer { status: 416, part, ..Answer::default() }, Vec::new())
+            }
+            Some((start, end)) => {
+                let end = end.map_or(total, |end| end.min(total));
+                let bytes = file[start as usize..end as usize].to_vec();
+                (part(start..end, total, version), bytes)
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever the server does: what is complete is one of its versions.
+    #[test]
+    fn versions_are_never_mixed(
+        seed in any::<u64>(),
+        changes in any::<bool>(),
+        ranges in any::<bool>(),
+        names in 0usize..3,
+        lanes in 1u32..4,
+    ) {
+        let mut rng = Rng::new(seed);
+        let length = 2000 + rng.below(6000);
+        // Versions that differ in every byte: an overlap then tells any two apart.
+        let base: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
+        let files = (0..3u8).map(|v| base.iter().map(|b| b.wrapping_add(v)).collect()).collect();
+        let mut world = World { rng, files, current: 0, changes, ranges, names };
+        let settings = ResumeSettings { pieces: lanes, least_piece: 64, overlap: 16, ..ResumeSettings::default() };
+        let mut resume = Resume::new(settings, Known::default());
+        let mut disk = vec![0u8; length];
+        let mut bodies: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for _ in 0..20_000 {
+            if resume.is_complete() && bodies.is_empty() {
+                break;
+            }
+            let lane = world.rng.below(lanes as usize) as u32;
+            let Some(mut body) = bodies.remove(&lane) else {
+                if let Next::Ask(ask) = resume.ask(lane) {
+                    let (answer, body) = world.answer(&ask);
+                    match resume.on_answer(lane, &answer) {
+                        Verdict::Read => { bodies.insert(lane, body); }
+                        Verdict::Failed(_) => return Ok(()),
+                        _ => {}
+                    }
+                }
+                continue;
+            };
+            let cut = world.rng.below(5) == 0;
+            let mut piece: Vec<u8> = body.drain(..world.rng.below(1500).min(body.len())).collect();
+            let mut over = false;
+            while !piece.is_empty() {
+                match resume.place(lane, piece.len()) {
+                    Place::Cut => { over = true; break; }
+                    Place::Write(at, n) => {
+                        disk[at as usize..at as usize + n].copy_from_slice(&piece[..n]);
+                        resume.on_written(lane, n);
+                        piece.drain(..n);
+                    }
+                    Place::Compare(at, n) => {
+                        let held = &disk[at as usize..at as usize + n];
+                        let equal = held.iter().zip(&piece).take_while(|(a, b)| a == b).count();
+                        resume.on_equal(lane, equal);
+                        piece.drain(..equal);
+                        if equal < n {
+                            match resume.on_different(lane) {
+                                Verdict::Read => {}
+                                Verdict::Failed(_) => return Ok(()),
+                                _ => { over = true; break; }
+                            }
+                        }
+                    }
+                }
+            }
+            if over || cut || body.is_empty() || resume.has_all(lane) {
+                if let After::Failed(_) = resume.on_end(lane, body.is_empty() && !over) {
+                    return Ok(());
+                }
+            } else {
+                bodies.insert(lane, body);
+            }
+        }
+        prop_assert!(resume.is_complete(), "it neither ends nor fails: {resume:?}");
+        prop_assert!(world.files.contains(&disk));
+    }
+}
