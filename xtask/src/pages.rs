@@ -6,6 +6,7 @@ use std::{fmt::Write as _, fs};
 use anyhow::{Context as _, bail};
 use levada::config::schema;
 use levada_policy::{Entry, POLICIES, Parameter};
+use levada_sim::Scenario;
 use serde_json::Value as Json;
 
 use crate::root;
@@ -18,6 +19,7 @@ pub(crate) struct Page {
 }
 
 const CONFIGURATION: &str = "docs/operate/configuration.md";
+const SCENARIOS: &str = "docs/simulate/scenarios.md";
 
 /// All of them.
 ///
@@ -25,16 +27,21 @@ const CONFIGURATION: &str = "docs/operate/configuration.md";
 /// When a page that is generated in part cannot be read, or asks for what there is not.
 pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
     let schema = schema::schema();
-    let page = root().join(CONFIGURATION);
-    let written = fs::read_to_string(&page).with_context(|| CONFIGURATION.to_owned())?;
     Ok(vec![
-        Page { path: CONFIGURATION, text: with_keys(&written, &schema)? },
+        filled(CONFIGURATION, &schema)?,
+        filled(SCENARIOS, &schema::of::<Scenario>())?,
         Page {
             path: "docs/operate/configuration.schema.json",
             text: serde_json::to_string_pretty(&schema)? + "\n",
         },
         Page { path: "docs/policies/reference.md", text: policies() },
     ])
+}
+
+/// The page at `path`, with its tables of keys as `schema` declares them.
+fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
+    let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
+    Ok(Page { path, text: with_keys(&written, schema)? })
 }
 
 const BEGIN: &str = "<!-- generated: keys of ";
@@ -56,24 +63,28 @@ fn with_keys(page: &str, schema: &Json) -> anyhow::Result<String> {
 fn keys_of(table: &str, schema: &Json) -> anyhow::Result<String> {
     let mut rows = String::from("\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n");
     if table == "(top)" {
-        add_keys(&mut rows, "", schema, false);
+        add_keys(&mut rows, "", schema, &Json::Null, false);
     } else {
         let property = &schema["properties"][table];
         let inner = if property["items"].is_object() { &property["items"] } else { property };
         if !inner["properties"].is_object() {
-            bail!("the configuration has no table `{table}`");
+            bail!("there is no table `{table}`");
         }
-        add_keys(&mut rows, "", inner, true);
+        add_keys(&mut rows, "", inner, &property["default"], true);
     }
     Ok(rows + "\n")
 }
 
-/// A row for each key of the table; those of inner tables follow theirs when `deep`.
-fn add_keys(rows: &mut String, prefix: &str, table: &Json, deep: bool) {
+/// A row for each key of the table; those of inner tables follow theirs when `deep`. A key that has no
+/// default of its own has that of the table around it.
+fn add_keys(rows: &mut String, prefix: &str, table: &Json, defaults: &Json, deep: bool) {
     let required: Vec<_> = table["required"].as_array().into_iter().flatten().collect();
     for (key, property) in table["properties"].as_object().into_iter().flatten() {
-        let default = match &property["default"] {
-            _ if required.contains(&&Json::from(key.as_str())) => "**required**".to_owned(),
+        let around = &defaults[key.as_str()];
+        let own = property.get("default").unwrap_or(around);
+        let is_required = around.is_null() && required.contains(&&Json::from(key.as_str()));
+        let default = match own {
+            _ if is_required => "**required**".to_owned(),
             Json::Null | Json::Object(_) | Json::Array(_) => String::new(),
             value => format!("`{value}`"),
         };
@@ -81,8 +92,8 @@ fn add_keys(rows: &mut String, prefix: &str, table: &Json, deep: bool) {
         let _ = writeln!(rows, "| `{prefix}{key}` | {value} | {default} | {} |", meaning(property));
         // A policy's own keys are in the reference of policies.
         if deep && property["allOf"].is_null() {
-            add_keys(rows, &format!("{prefix}{key}."), property, true);
-            add_keys(rows, &format!("{prefix}{key}[]."), &property["items"], true);
+            add_keys(rows, &format!("{prefix}{key}."), property, own, true);
+            add_keys(rows, &format!("{prefix}{key}[]."), &property["items"], &Json::Null, true);
         }
     }
 }

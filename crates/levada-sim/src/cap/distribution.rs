@@ -2,10 +2,11 @@
 //! lognormal, all computed with `libm` so that every machine draws the same numbers.
 
 use levada_types::Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The inverse Gaussian (Wald) law: pages per session.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InverseGaussian {
     /// The mean.
@@ -28,7 +29,7 @@ impl InverseGaussian {
 }
 
 /// The Pareto law: think times, objects per page, the largest files.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pareto {
     /// The exponent of the tail; at 2 or less the variance is infinite, at 1 or less the mean is.
@@ -45,7 +46,7 @@ impl Pareto {
 }
 
 /// The lognormal law: the body of the file sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lognormal {
     /// The mean of the logarithm.

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use levada_types::Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{InverseGaussian, Lognormal, Pareto};
@@ -13,7 +14,7 @@ use crate::{Share, Time};
 /// A site, its clients and its cluster.
 ///
 /// How many servers there are, the policy, the eviction and the seed are the scenario's own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Sessions that begin per second (Table 1: 100 to 300; which figure has which is lost).
@@ -50,7 +51,7 @@ impl Default for Settings {
 }
 
 /// Sessions (Table 1, whose symbols are lost: values of the same group's other papers).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sessions {
     /// Pages per session.
@@ -81,7 +82,7 @@ impl Default for Sessions {
 
 /// The kinds of pages, by the share of the requests for pages that is for each (Sec. 4.2). Only
 /// proportions count.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {
     /// Files.
@@ -146,7 +147,7 @@ impl Mix {
 }
 
 /// The site's document tree.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Documents {
     /// How many. Not in the paper.
@@ -184,7 +185,7 @@ impl Default for Documents {
 }
 
 /// A Web server and its back-end server (Sec. 4.1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hardware {
     /// CPU time of every request. Not in the paper: what LARD's server takes (ASPLOS'98 Sec. 3.1).
@@ -216,7 +217,7 @@ pub struct Hardware {
 }
 
 /// Where queries are answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Database {
     /// A replica behind each Web server. The paper's Figure 1 is lost; only so can the choice of the
@@ -250,7 +251,7 @@ impl Default for Hardware {
 }
 
 /// What a secure channel costs (Table 2, Sec. 4.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ssl {
     /// Bits that RSA works on once per session. Table 2 says "RSA(256 bit)" and leaves open of what;
@@ -310,7 +311,7 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// The Web switch in front of the servers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Switch {
     /// What is sent to one server.
@@ -326,7 +327,7 @@ pub struct Switch {
 }
 
 /// The unit of distribution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatch {
     /// A page's connection, before its first request is read: a switch of layer 4.
@@ -337,7 +338,7 @@ pub enum Dispatch {
 }
 
 /// What the policy sees as load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
     /// What is outstanding, as the switch counts it.
@@ -361,7 +362,7 @@ impl Default for Switch {
 }
 
 /// Which pages are measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Window {
     /// Until then caches fill and sessions spread.

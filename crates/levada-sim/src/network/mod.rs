@@ -19,6 +19,7 @@ mod tcp;
 mod ways;
 
 use levada_types::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -34,13 +35,13 @@ pub(crate) use packet::MAX_WINDOW;
 use packet::PacketNetwork;
 
 /// How finely the network is simulated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fidelity {
     /// Rounds of TCP and shares of links, an event per transfer while nothing is congested.
     #[default]
     Flow,
-    /// Every packet through every queue, with two-way TCP.
+    /// Every packet through every queue, with two-way TCP: for validation, and takes far longer.
     Packet,
 }
 

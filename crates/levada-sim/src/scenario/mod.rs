@@ -11,6 +11,7 @@ mod value;
 use std::{collections::BTreeMap, time::Duration};
 
 use levada_policy::Value;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Fidelity, cap};
@@ -20,39 +21,39 @@ pub use read::{Problem, Problems};
 pub use value::{Scalar, Share, Size, Time};
 
 /// A whole scenario.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
     /// A line for reports.
     pub title: String,
-    /// Where all chance begins.
+    /// Where all chance begins: the same seed gives the same numbers.
     pub seed: u64,
-    /// `[topology]`
+    /// Which network connects clients and servers.
     pub topology: TopologyChoice,
-    /// `[servers]`
+    /// The servers.
     pub servers: Servers,
-    /// `[workload]`
+    /// Who asks for what, and when.
     pub workload: Workload,
-    /// `[policy]`
+    /// The policy and its parameters, as in a node's configuration.
     pub policy: Policy,
-    /// `[cache]`
+    /// The memory of a server, as in a node's configuration.
     pub cache: Cache,
-    /// `[network]`
+    /// How the network is simulated.
     pub network: NetworkModel,
-    /// `[measure]`
+    /// What is measured, and when a run ends.
     pub measure: Measure,
-    /// `[cap]`: sessions on a cluster of Web servers instead, as in WWW10. Of the other tables it
-    /// takes the number of servers, the policy and the eviction.
+    /// Sessions on a cluster of Web servers instead, as in WWW10. Of the other tables this takes the
+    /// number of servers, the policy and the eviction.
     pub cap: Option<cap::Settings>,
 }
 
 /// Which network connects clients and servers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TopologyChoice {
-    /// One of [`TOPOLOGIES`](crate::topology::TOPOLOGIES).
+    /// A network from `levada sim list topologies`.
     pub name: String,
-    /// A file instead, JSON or GraphML; its places say who is a client and who a server.
+    /// A file instead, JSON or GraphML, whose places say who is a client, a redirector, a server.
     pub file: Option<String>,
     /// The parameters of a listed one, such as `redirectors`.
     #[serde(flatten)]
@@ -66,7 +67,7 @@ impl Default for TopologyChoice {
 }
 
 /// The servers (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Servers {
     /// How many.
@@ -75,11 +76,11 @@ pub struct Servers {
     pub active: u32,
     /// Requests that may wait: with more the server has failed.
     pub queue: u32,
-    /// How fast the CPU is, 1 as the papers'.
+    /// How fast the CPU is; 1 is that of the papers.
     pub cpu: f64,
     /// Disks per server.
     pub disks: u32,
-    /// How fast a disk is, 1 as the papers'.
+    /// How fast a disk is; 1 is that of the papers.
     pub disk: f64,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4).
     pub slow: Share,
@@ -103,10 +104,11 @@ impl Default for Servers {
 }
 
 /// Who asks for what, and when.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// A model of levada-trace (`rice`, `ibm`) or the path of an access log or trace.
+    /// A generated trace, `rice` or `ibm`, or the path of an access log or a trace. Relative paths
+    /// begin at the scenario file's directory.
     pub trace: String,
     /// How many clients share it.
     pub clients: usize,
@@ -118,10 +120,10 @@ pub struct Workload {
     pub growth: f64,
     /// How long a step of the ramp is.
     pub step: Time,
-    /// Requests outstanding at most, in a closed loop; LARD's S for the number of servers and the
-    /// policy's thresholds when not given.
+    /// Requests outstanding at most in a closed loop. LARD's limit for the servers and the policy's
+    /// thresholds when not given.
     pub outstanding: Option<u32>,
-    /// Clients that ask for a few documents only.
+    /// Some clients ask for hot documents only (OSDI'02 Sec. 4.3). Nobody does without this table.
     pub flash: Option<Flash>,
 }
 
@@ -141,7 +143,7 @@ impl Default for Workload {
 }
 
 /// When requests are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// At a rate that grows until a server fails (OSDI'02 Sec. 4.3), whatever becomes of earlier
@@ -157,7 +159,7 @@ pub enum Arrivals {
 }
 
 /// A flash crowd (OSDI'02 Sec. 4.3): some clients draw from a few hot documents instead.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flash {
     /// The part of the clients that are intensive requesters.
@@ -175,10 +177,10 @@ impl Default for Flash {
 }
 
 /// The policy and its parameters, as in an edge's configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Policy {
-    /// One of levada-policy's `POLICIES`.
+    /// The policy. Its parameters stand beside it.
     pub name: String,
     /// Its parameters.
     #[serde(flatten)]
@@ -199,12 +201,12 @@ impl Default for Policy {
 }
 
 /// The memory of a server, as in an edge's configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
     /// What it holds.
     pub memory: Size,
-    /// One of levada-cache's `EVICTIONS`.
+    /// What goes first when it is full: `levada sim list evictions`.
     pub eviction: String,
     /// The largest object that is kept; any that fits when not given.
     pub max_object: Option<Size>,
@@ -217,7 +219,7 @@ impl Default for Cache {
 }
 
 /// How the network is simulated. The defaults are NS-2's of the time (specs of OSDI'02, 1.7 e).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkModel {
     /// How finely.
@@ -228,13 +230,13 @@ pub struct NetworkModel {
     pub initial_window: u32,
     /// The largest window, in segments.
     pub window: u32,
-    /// Segments that a client acknowledges at a time. This and what follows counts for packets only.
+    /// Packets only: segments that a client acknowledges at a time.
     pub segments_per_ack: u32,
-    /// How long an acknowledgement waits for these segments.
+    /// Packets only: how long an acknowledgement waits for these segments.
     pub ack_delay: Time,
-    /// TCP's retransmission timeout before it knows of any round trip.
+    /// Packets only: TCP's retransmission timeout before it knows of any round trip.
     pub first_timeout: Time,
-    /// TCP's least retransmission timeout.
+    /// Packets only: TCP's least retransmission timeout.
     pub least_timeout: Time,
     /// How large a request is, without headers.
     pub request: Size,
@@ -259,18 +261,18 @@ impl Default for NetworkModel {
 /// What is measured, and when a run ends: by these limits, or when a server fails. A trace that is
 /// played as recorded or in a closed loop ends with its last request at the latest, unless a limit of
 /// requests says otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Measure {
     /// Ends after so much simulated time.
     pub duration: Option<Time>,
     /// Ends after so many requests.
     pub requests: Option<u64>,
-    /// What happens before that time is not measured; a ramp is its own warm-up.
+    /// What happens before that time is not measured. A ramp is its own warm-up.
     pub warm_up: Time,
     /// Offered rates around which latencies are collected during a ramp.
     pub latency_at: Vec<u32>,
-    /// How often replicas per object and other curves are sampled.
+    /// How often curves over time are sampled.
     pub sample: Time,
 }
 

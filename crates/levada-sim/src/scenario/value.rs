@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use levada_policy::Value;
 use levada_types::{ByteSize, format_duration, parse_duration};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A duration, written as in `"6s"`.
@@ -19,7 +20,7 @@ pub struct Size(pub u64);
 pub struct Share(pub f64);
 
 /// The value of a policy's parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
     /// On or off.
@@ -101,4 +102,27 @@ impl<'de> Deserialize<'de> for Share {
             Err(de::Error::custom("a share is a number from 0 to 1"))
         }
     }
+}
+
+/// What each is in a schema: the formats are those of a node's configuration.
+macro_rules! schemas {
+    ($($type:ident = $schema:tt),* $(,)?) => {$(
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+schemas! {
+    Time = { "type": "string", "format": "levada-duration" },
+    Size = { "type": ["string", "integer"], "format": "levada-size" },
+    Share = { "type": "number", "minimum": 0, "maximum": 1 },
 }

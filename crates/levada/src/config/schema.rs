@@ -7,7 +7,7 @@
 use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{Entry, Kind, POLICIES, Parameter, Setting};
 use levada_types::format_duration;
-use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -18,15 +18,21 @@ use super::{
 /// The schema of the whole file. What the file declares is written out wherever it occurs, so that it
 /// is easy to walk; only the policies' parameters are referred to.
 pub fn schema() -> Json {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.inline_subschemas = true;
-    let mut schema = settings.into_generator().into_root_schema_for::<File>().to_value();
-    simplify(&mut schema);
+    let mut schema = of::<File>();
     with_policies(&mut schema["properties"]["policy"]);
     with_policies(&mut schema["properties"]["site"]["items"]["properties"]["policy"]);
     schema["properties"]["cache"]["properties"]["eviction"]["oneOf"] = evictions();
     schema["$defs"] =
         json!({ "parameters": { "allOf": edge_policies().map(when_named).collect::<Json>() } });
+    schema
+}
+
+/// The schema of a file that is declared as `T`.
+pub fn of<T: JsonSchema>() -> Json {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    simplify(&mut schema);
     schema
 }
 
