@@ -185,6 +185,19 @@ fn a_sweep_goes_on_where_it_was() {
 }
 
 #[test]
+fn rows_that_share_a_run_tell_it_once() {
+    let world = world();
+    let ramp = ["workload.arrivals=\"ramp\"", "workload.rate=20", "measure.latency_at=[20, 21]"];
+    let sets = ramp.iter().flat_map(|set| ["--set", set]);
+    let output = levada(world.path(), &sets.chain(["--json"]).collect::<Vec<_>>());
+    let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = report["tables"].as_array().expect("tables").iter();
+    let rows: usize = rows.map(|table| table["rows"].as_array().map_or(0, Vec::len)).sum();
+    assert!(rows > 1, "{report:#}");
+    assert_eq!(report["runs"].as_array().expect("runs").len(), 1);
+}
+
+#[test]
 fn what_cannot_run_is_code_2_and_says_why() {
     let world = world();
     let output = levada(world.path(), &["--policy", "fdr,fdrr", "--set", "servers.cpu=-1"]);

@@ -21,6 +21,7 @@ mod store;
 mod sweep;
 
 use std::{
+    collections::HashSet,
     fs,
     io::{self, Write as _},
 };
@@ -62,7 +63,11 @@ fn report(
     }
     let mut out = io::stdout().lock();
     if output.json {
-        let runs: Vec<Json> = cases(tables).iter().filter_map(|case| told(case, swept)).collect();
+        let mut cases = cases(tables);
+        // Rows at several rates, and several tables, share a run.
+        let mut seen = HashSet::new();
+        cases.retain(|case| seen.insert(store::key(&case.scenario)));
+        let runs: Vec<Json> = cases.iter().filter_map(|case| told(case, swept)).collect();
         serde_json::to_writer_pretty(&mut out, &json!({ "tables": reports, "runs": runs }))?;
         writeln!(out)?;
     } else if output.csv {
