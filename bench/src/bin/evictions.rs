@@ -10,7 +10,7 @@
 use std::{env, error::Error, fs, hint::black_box};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry, Keyed, find_eviction};
-use levada_trace::{Limits, Trace, generate::MODELS, open};
+use levada_trace::{Limits, Trace, generate::GENERATORS, open};
 use levada_types::{Key, hash64};
 
 #[path = "../processor.rs"]
@@ -26,11 +26,11 @@ const LEAST_PER_ROUND: usize = 10_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let names: Vec<String> = env::args().skip(1).collect();
     if names.is_empty() {
-        return Err("name traces: files, `rice` or `ibm`".into());
+        return Err("name traces: files, `rice`, `ibm` or `specweb99`".into());
     }
     for name in names {
-        let trace = match MODELS.iter().find(|model| model.name == name) {
-            Some(model) => model.generate(1),
+        let trace = match GENERATORS.iter().find(|generator| generator.name == name) {
+            Some(generator) => (generator.generate)(1),
             None => {
                 let (trace, skipped) = Trace::from_reader(open(&name)?, &Limits::default());
                 eprintln!("{name}: {skipped}");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use levada_trace::{Trace, generate::MODELS};
+use levada_trace::{Trace, generate::GENERATORS};
 
 /// Reads files for this crate, which reads none.
 pub trait Source {
@@ -36,18 +36,18 @@ impl Library {
         Self::new(Box::new(NoFiles))
     }
 
-    /// The trace `name`: that of a model of levada-trace, made from `seed`, or a file.
+    /// The trace `name`: one that levada-trace generates from `seed`, or a file.
     ///
     /// # Errors
     /// What the source says of a file.
     pub fn trace(&mut self, name: &str, seed: u64) -> Result<Arc<Trace>, String> {
-        let model = MODELS.iter().find(|model| model.name == name);
-        let key = (name.to_owned(), if model.is_some() { seed } else { 0 });
+        let generator = GENERATORS.iter().find(|generator| generator.name == name);
+        let key = (name.to_owned(), if generator.is_some() { seed } else { 0 });
         if let Some(known) = self.traces.get(&key) {
             return Ok(known.clone());
         }
-        let trace = Arc::new(match model {
-            Some(model) => model.generate(seed),
+        let trace = Arc::new(match generator {
+            Some(generator) => (generator.generate)(seed),
             None => self.source.trace(name)?,
         });
         self.traces.insert(key, trace.clone());
@@ -72,7 +72,7 @@ struct NoFiles;
 
 impl Source for NoFiles {
     fn trace(&mut self, path: &str) -> Result<Trace, String> {
-        let known: Vec<_> = MODELS.iter().map(|model| model.name).collect();
+        let known: Vec<_> = GENERATORS.iter().map(|generator| generator.name).collect();
         Err(format!("no trace `{path}` is at hand; generated ones are {}", known.join(", ")))
     }
 

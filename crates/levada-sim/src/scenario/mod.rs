@@ -107,8 +107,8 @@ impl Default for Servers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// A generated trace, `rice` or `ibm`, or the path of an access log or a trace. Relative paths
-    /// begin at the scenario file's directory.
+    /// A generated trace, `rice`, `ibm` or `specweb99`, or the path of an access log or a trace.
+    /// Relative paths begin at the scenario file's directory.
     pub trace: String,
     /// How many clients share it.
     pub clients: usize,

@@ -13,12 +13,15 @@
 //! transfer of [`IBM`] are taken to be what they are here.
 //!
 //! A known difference: no file is requested only once here, while in real logs many are.
+//!
+//! SPECweb99's file mix stands beside them; its rules leave nothing to be fitted.
 
 mod normal;
 mod popularity;
 mod population;
 mod sequence;
 mod sizes;
+mod specweb99;
 
 pub use popularity::Popularity;
 pub use population::Population;
@@ -107,7 +110,42 @@ pub const IBM: Model = Model {
     head: 500,
 };
 
-/// Every model, for listings and tests.
+/// A trace that can be made whole.
+#[derive(Debug)]
+pub struct Generator {
+    /// As configurations name it.
+    pub name: &'static str,
+    /// Files at most.
+    pub files: usize,
+    /// Requests.
+    pub requests: u64,
+    /// Makes it from a seed: the same seed gives the same trace, on every machine.
+    pub generate: fn(u64) -> Trace,
+}
+
+/// Every one of them.
+pub const GENERATORS: &[Generator] = &[
+    Generator {
+        name: RICE.name,
+        files: RICE.files,
+        requests: RICE.requests,
+        generate: |seed| RICE.generate(seed),
+    },
+    Generator {
+        name: IBM.name,
+        files: IBM.files,
+        requests: IBM.requests,
+        generate: |seed| IBM.generate(seed),
+    },
+    Generator {
+        name: "specweb99",
+        files: specweb99::FILES,
+        requests: specweb99::REQUESTS,
+        generate: specweb99::trace,
+    },
+];
+
+/// The models among them.
 pub const MODELS: &[&Model] = &[&RICE, &IBM];
 
 impl Model {

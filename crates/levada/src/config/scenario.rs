@@ -7,7 +7,7 @@
 use std::path::Path as FilePath;
 
 use levada_sim::{Library, Policy, Problem as Wrong, Problems, Scenario};
-use levada_trace::generate::MODELS;
+use levada_trace::generate::GENERATORS;
 
 use super::{
     errors::Findings,
@@ -105,7 +105,7 @@ impl Changes {
 /// Names of generated traces are no paths.
 fn begin_paths_at(directory: &FilePath, scenario: &mut Scenario) {
     let trace = &mut scenario.workload.trace;
-    let generated = MODELS.iter().any(|model| model.name == *trace);
+    let generated = GENERATORS.iter().any(|generator| generator.name == *trace);
     let trace = (!generated).then_some(trace);
     for path in trace.into_iter().chain(&mut scenario.topology.file) {
         *path = directory.join(&path).display().to_string();

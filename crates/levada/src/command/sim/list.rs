@@ -6,7 +6,7 @@ use clap::ValueEnum as _;
 use levada_cache::eviction::EVICTIONS;
 use levada_policy::POLICIES;
 use levada_sim::{METRICS, Scenario, paper::PAPERS, topology::TOPOLOGIES};
-use levada_trace::generate::MODELS;
+use levada_trace::generate::GENERATORS;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -63,12 +63,12 @@ fn items(list: List) -> Vec<Item> {
             .collect(),
         List::Papers => PAPERS.iter().flat_map(tables).collect(),
         List::Topologies => TOPOLOGIES.iter().map(|e| item(e.name, e.source, e.summary)).collect(),
-        List::Workloads => MODELS
+        List::Workloads => GENERATORS
             .iter()
-            .map(|model| {
+            .map(|made| {
                 let summary =
-                    format!("generated: {} requests for {} files", model.requests, model.files);
-                item(model.name, "", &summary)
+                    format!("generated: {} requests for {} files", made.requests, made.files);
+                item(made.name, "", &summary)
             })
             .chain([item("FILE", "", "an access log or a trace, plain or compressed")])
             .collect(),
