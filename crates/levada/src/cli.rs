@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
-    demo::args::DemoArgs, explain::ExplainArgs, purge::PurgeArgs, sim::args::SimArgs,
+    demo::args::DemoArgs, explain::ExplainArgs, lab::args::LabArgs, purge::PurgeArgs,
+    sim::args::SimArgs,
 };
 
 /// A content delivery network that one can run.
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Purge(PurgeArgs),
     Sim(SimArgs),
+    Lab(LabArgs),
 }
 
 /// Runs a node until it is told to stop.

@@ -4,6 +4,7 @@
 mod ask;
 pub(crate) mod demo;
 pub(crate) mod explain;
+pub(crate) mod lab;
 pub(crate) mod policies;
 pub(crate) mod purge;
 pub(crate) mod run;
@@ -19,6 +20,8 @@ pub(crate) enum Verdict {
     Done,
     /// It ran, and found something wrong.
     FoundWrong,
+    /// It ran another program, and ends as that did.
+    Exit(u8),
 }
 
 impl From<Verdict> for ExitCode {
@@ -26,6 +29,7 @@ impl From<Verdict> for ExitCode {
         match verdict {
             Verdict::Done => Self::SUCCESS,
             Verdict::FoundWrong => Self::from(1),
+            Verdict::Exit(code) => Self::from(code),
         }
     }
 }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => command::explain::run(args),
         Command::Purge(args) => command::purge::run(args),
         Command::Sim(args) => command::sim::run(args),
+        Command::Lab(args) => command::lab::run(args),
     });
     match outcome {
         Ok(verdict) => verdict.into(),

@@ -1,0 +1,71 @@
+//! Programs of networks that are gone.
+//!
+//! Whatever a network starts carries a variable in its environment that names the process behind it,
+//! and hands it on to what it starts itself. A program whose process is no more is a leftover.
+
+use std::{fs, path::Path, process};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Who started a program: `PID-START`, the start in the kernel's ticks, since numbers are used again.
+pub(super) const VARIABLE: &str = "LEVADA_LAB";
+
+/// This process, as its programs name it.
+pub(super) fn me() -> String {
+    let pid = process::id();
+    format!("{pid}-{}", start_of(pid).unwrap_or_default())
+}
+
+/// Kills the leftovers of networks whose process is gone, and returns how many there were. Programs of
+/// networks that still run are left alone, and so is everything else.
+pub fn clear() -> usize {
+    kill_all(|owner| !is_alive(owner))
+}
+
+/// Kills whatever this process' networks have started and not ended.
+pub(super) fn clear_own() -> usize {
+    let me = me();
+    kill_all(|owner| owner == me)
+}
+
+fn kill_all(is_leftover: impl Fn(&str) -> bool) -> usize {
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let leftovers = processes.flatten().filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let owner = owner_of(&entry.path())?;
+        is_leftover(&owner).then_some(Pid::from_raw(pid)?)
+    });
+    leftovers.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
+}
+
+fn owner_of(process: &Path) -> Option<String> {
+    let environment = fs::read(process.join("environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value =
+        variables.find_map(|entry| entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
+fn is_alive(owner: &str) -> bool {
+    let Some((pid, start)) = owner.split_once('-') else { return true };
+    pid.parse().is_ok_and(|pid| start_of(pid).is_some_and(|ticks| ticks.to_string() == start))
+}
+
+/// When a process started: the 22nd field of its `stat`, counted after the name, which may hold blanks.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_alive_while_it_is_the_same_one() {
+        assert!(is_alive(&me()));
+        assert!(!is_alive(&format!("{}-1", process::id())));
+        assert!(is_alive("of another making"), "what is not understood is left alone");
+    }
+}

@@ -1,0 +1,16 @@
+//! What Levada needs of the operating system beyond files and sockets: the state of a TCP connection,
+//! an end by reset, and whole networks within one machine.
+//!
+//! ```text
+//! tcp        what the kernel knows of a connection; a close that tells the other side at once
+//! lab        hosts (network namespaces) and the wires between them, gone with the process
+//! wire       one wire: rate, delay, loss and a bounded queue in each direction
+//! ```
+//!
+//! The only crate with `unsafe`, and each block says why it is sound. Linux only, but for `wire::Shape`:
+//! elsewhere the functions say that they cannot do it here.
+
+#[cfg(target_os = "linux")]
+pub mod lab;
+pub mod tcp;
+pub mod wire;

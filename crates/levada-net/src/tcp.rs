@@ -1,0 +1,138 @@
+//! The state of a TCP connection, and how it is ended without a farewell.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use socket2::SockRef;
+
+/// What the kernel knows of a connection: a part of Linux' `struct tcp_info`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Timeouts in a row after which data was sent again, without progress since.
+    pub retransmits: u8,
+    /// Probes of a window that is closed, unanswered.
+    pub probes: u8,
+    /// Doublings of the timeout.
+    pub backoff: u8,
+    /// The timeout that runs now, doublings included.
+    pub timeout: Duration,
+    /// Segments that are sent and not acknowledged.
+    pub unacked: u32,
+    /// Since the last acknowledgement of any kind came.
+    pub last_ack: Duration,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// Segments that were sent again, in all.
+    pub retransmitted: u32,
+}
+
+impl TcpInfo {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// When it is no TCP socket, or not on Linux.
+    #[cfg(target_os = "linux")]
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
+        use std::os::fd::AsRawFd as _;
+
+        let mut bytes = [0u8; 256];
+        let mut length = bytes.len() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to `bytes`, which is that large, and the
+        // descriptor is open as long as it is borrowed.
+        #[expect(unsafe_code)]
+        let status = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if status < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::read(&bytes))
+    }
+
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// Here it does not tell.
+    #[cfg(not(target_os = "linux"))]
+    pub fn of(_socket: &impl AsFd) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Reads the structure by its offsets, which Linux never changes: it grows at its end.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+    fn read(bytes: &[u8; 256]) -> Self {
+        let word = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Self {
+            retransmits: bytes[2],
+            probes: bytes[3],
+            backoff: bytes[4],
+            timeout: Duration::from_micros(word(8).into()),
+            unacked: word(24),
+            last_ack: Duration::from_millis(word(56).into()),
+            rtt: Duration::from_micros(word(68).into()),
+            retransmitted: word(100),
+        }
+    }
+}
+
+/// Makes the close that follows a reset: what is not acknowledged is forgotten, and the other side
+/// learns at once that nothing will come.
+///
+/// # Errors
+/// When the socket is gone.
+pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_linger(Some(Duration::ZERO))
+}
+
+/// Has this connection avoid congestion by `algorithm`: `reno`, `cubic`, `bbr`.
+///
+/// # Errors
+/// When the kernel does not have it or does not allow it.
+#[cfg(target_os = "linux")]
+pub fn set_congestion(socket: &impl AsFd, algorithm: &str) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_tcp_congestion(socket, algorithm)?)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+    };
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_connection_without_outstanding_data_says_so() {
+        let (mut client, mut server) = pair();
+        server.write_all(b"word").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+        client.write_all(b"answer").unwrap();
+        server.read_exact(&mut [0; 6]).unwrap();
+        let info = TcpInfo::of(&server).unwrap();
+        assert_eq!((info.unacked, info.retransmits, info.retransmitted), (0, 0, 0));
+        assert!(info.timeout >= Duration::from_millis(1), "{info:?}");
+        assert!(info.last_ack < Duration::from_secs(60), "{info:?}");
+    }
+
+    #[test]
+    fn the_other_side_learns_of_a_reset() {
+        let (mut client, server) = pair();
+        reset_on_close(&server).unwrap();
+        drop(server);
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+}

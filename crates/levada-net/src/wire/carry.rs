@@ -1,0 +1,236 @@
+//! The thread that carries a wire's packets.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::{read, write},
+};
+
+use super::{Fate, Meter, Shape, Stage};
+use crate::lab::Tun;
+
+/// One end of a wire: a host's device and what lies between it and the middle.
+pub struct End {
+    /// The device.
+    pub tun: Tun,
+    /// Whose packets come here. With two ends it does not matter; with more, packets to nobody's
+    /// address go to the end that has none, if there is one.
+    pub addresses: Vec<IpAddr>,
+    /// What the host sends passes this.
+    pub up: Shape,
+    /// What the host receives passes this.
+    pub down: Shape,
+}
+
+/// A wire at work; dropped, it is cut.
+pub struct Wire {
+    meters: Vec<[Arc<Meter>; 2]>,
+    over: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Wire {
+    /// Joins `ends`. All chance follows from the seed.
+    ///
+    /// # Errors
+    /// When the system has no thread or descriptor left.
+    pub fn join(ends: Vec<End>, seed: u64) -> io::Result<Self> {
+        let meters: Vec<_> = ends.iter().map(|_| [(); 2].map(|()| Arc::default())).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let carrier = Carrier {
+            start: Instant::now(),
+            ends: ends
+                .into_iter()
+                .zip(&meters)
+                .zip(0..)
+                .map(|((end, [up, down]), index)| Port {
+                    tun: end.tun,
+                    addresses: end.addresses,
+                    up: Lane::new(end.up, seed.wrapping_add(2 * index), up),
+                    down: Lane::new(end.down, seed.wrapping_add(2 * index + 1), down),
+                })
+                .collect(),
+            buffer: vec![0; LARGEST_PACKET],
+        };
+        let (stop, waker) = (over.clone(), wake.clone());
+        let thread = std::thread::Builder::new()
+            .name("wire".to_owned())
+            .spawn(move || carrier.run(&stop, &waker))?;
+        Ok(Self { meters, over, wake, thread: Some(thread) })
+    }
+
+    /// What the `end`-th host sends.
+    pub fn up(&self, end: usize) -> &Arc<Meter> {
+        &self.meters[end][0]
+    }
+
+    /// What the `end`-th host receives.
+    pub fn down(&self, end: usize) -> &Arc<Meter> {
+        &self.meters[end][1]
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        let _ = write(&*self.wake, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Carrier {
+    start: Instant,
+    ends: Vec<Port>,
+    buffer: Vec<u8>,
+}
+
+struct Port {
+    tun: Tun,
+    addresses: Vec<IpAddr>,
+    up: Lane,
+    down: Lane,
+}
+
+/// A stage and its meter.
+struct Lane {
+    stage: Stage,
+    meter: Arc<Meter>,
+}
+
+impl Carrier {
+    fn run(mut self, over: &AtomicBool, wake: &OwnedFd) {
+        while !over.load(Relaxed) {
+            let ready = self.wait(wake);
+            for (index, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+                self.collect(index);
+            }
+            self.deliver();
+        }
+    }
+
+    /// Waits for a packet or for the moment at which one is due; tells which ends have packets.
+    fn wait(&self, wake: &OwnedFd) -> Vec<bool> {
+        let due = self.ends.iter().flat_map(|end| [end.up.stage.next(), end.down.stage.next()]);
+        let timeout = due.flatten().min().map(|due| due.saturating_sub(self.start.elapsed()));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let watched = self.ends.iter().map(|end| PollFd::new(&end.tun, PollFlags::IN));
+        let mut fds: Vec<_> = watched.chain([PollFd::new(wake, PollFlags::IN)]).collect();
+        // An interruption is a reason to look, as any other.
+        let _ = poll(&mut fds, timeout.as_ref());
+        fds[..self.ends.len()].iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect()
+    }
+
+    /// Takes what a host has sent.
+    fn collect(&mut self, from: usize) {
+        for _ in 0..BATCH {
+            let Ok(length @ 1..) = read(&self.ends[from].tun, &mut self.buffer) else { return };
+            let (packet, now) = (self.buffer[..length].to_vec(), self.start.elapsed());
+            self.ends[from].up.pass(packet, now);
+        }
+    }
+
+    /// Brings on whatever is due, in the order of its times within each direction.
+    fn deliver(&mut self) {
+        for from in 0..self.ends.len() {
+            while let Some((at, packet)) = self.ends[from].up.take(self.start.elapsed()) {
+                if let Some(to) = self.destination(from, &packet) {
+                    self.ends[to].down.pass(packet, at);
+                }
+            }
+        }
+        for end in &mut self.ends {
+            while let Some((_, packet)) = end.down.take(self.start.elapsed()) {
+                // A device that is down takes nothing: the packet is lost, as on a wire.
+                let _ = write(&end.tun, &packet);
+            }
+        }
+    }
+
+    fn destination(&self, from: usize, packet: &[u8]) -> Option<usize> {
+        if self.ends.len() == 2 {
+            return Some(1 - from);
+        }
+        let address = destination_of(packet)?;
+        let owner = self.ends.iter().position(|end| end.addresses.contains(&address));
+        owner.or_else(|| self.ends.iter().position(|end| end.addresses.is_empty()))
+    }
+}
+
+impl Lane {
+    fn new(shape: Shape, seed: u64, meter: &Arc<Meter>) -> Self {
+        Self { stage: Stage::new(shape, seed), meter: meter.clone() }
+    }
+
+    fn pass(&mut self, packet: Vec<u8>, now: Duration) {
+        self.meter.packets.fetch_add(1, Relaxed);
+        if self.meter.is_cut() {
+            return;
+        }
+        match self.stage.offer(packet, now) {
+            Fate::Taken => {}
+            Fate::Lost => drop(self.meter.lost.fetch_add(1, Relaxed)),
+            Fate::Overflowed => drop(self.meter.overflowed.fetch_add(1, Relaxed)),
+        }
+        self.meter.queued.store(self.stage.queued(now) as u64, Relaxed);
+    }
+
+    fn take(&mut self, now: Duration) -> Option<(Duration, Vec<u8>)> {
+        let taken = self.stage.take(now);
+        if let Some((_, packet)) = &taken {
+            self.meter.bytes.fetch_add(packet.len() as u64, Relaxed);
+            self.meter.queued.store(self.stage.queued(now) as u64, Relaxed);
+        }
+        taken
+    }
+}
+
+/// Where an IP packet goes (RFC 791 Sec. 3.1, RFC 8200 Sec. 3).
+fn destination_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => {
+            let address: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+            Some(Ipv4Addr::from(address).into())
+        }
+        6 => {
+            let address: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
+            Some(Ipv6Addr::from(address).into())
+        }
+        _ => None,
+    }
+}
+
+/// Packets taken from one host before the others have their turn.
+const BATCH: usize = 64;
+/// Whatever the device's MTU.
+const LARGEST_PACKET: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_go_by_their_destination() {
+        let mut packet = vec![0u8; 20];
+        packet[0] = 0x45;
+        packet[16..20].copy_from_slice(&[10, 0, 0, 7]);
+        assert_eq!(destination_of(&packet), Some(IpAddr::from([10, 0, 0, 7])));
+        assert_eq!(destination_of(&packet[..19]), None);
+        assert_eq!(destination_of(&[]), None);
+        assert_eq!(destination_of(&[0x60; 40]), Some(IpAddr::from([0x60; 16])));
+    }
+}

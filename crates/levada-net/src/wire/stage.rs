@@ -1,0 +1,157 @@
+//! One direction of an end, in virtual time: packets wait for the rate, then they fly.
+//!
+//! Time is handed in, so that a stage can be tested to the nanosecond. A packet that is taken out late
+//! says when it was due, and the next stage reckons from then: lateness does not add up.
+
+use std::{collections::VecDeque, time::Duration};
+
+use levada_types::Rng;
+
+use super::Shape;
+
+/// What became of a packet that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It will come out.
+    Taken,
+    /// Chance took it.
+    Lost,
+    /// The queue was full.
+    Overflowed,
+}
+
+/// One direction of an end.
+#[derive(Debug)]
+pub struct Stage {
+    shape: Shape,
+    rng: Rng,
+    /// When everything taken so far has been sent.
+    free: Duration,
+    /// When it has been sent, and the packet.
+    waiting: VecDeque<(Duration, Vec<u8>)>,
+    /// When it is at the other side, and the packet.
+    flying: VecDeque<(Duration, Vec<u8>)>,
+}
+
+impl Stage {
+    /// A stage in which nothing is on its way. Losses follow from the seed.
+    pub fn new(shape: Shape, seed: u64) -> Self {
+        Self {
+            shape,
+            rng: Rng::new(seed),
+            free: Duration::ZERO,
+            waiting: VecDeque::new(),
+            flying: VecDeque::new(),
+        }
+    }
+
+    /// Hands over a packet at `now`.
+    pub fn offer(&mut self, packet: Vec<u8>, now: Duration) -> Fate {
+        // One number per packet, whatever becomes of it: the n-th packet has the same luck in every run.
+        if self.rng.unit() < self.shape.loss {
+            return Fate::Lost;
+        }
+        self.send(now);
+        if self.shape.rate.is_none() {
+            self.flying.push_back((now + self.shape.delay, packet));
+            return Fate::Taken;
+        }
+        if self.waiting.len() >= self.shape.queue {
+            return Fate::Overflowed;
+        }
+        self.free = self.free.max(now) + self.shape.sending(packet.len());
+        self.waiting.push_back((self.free, packet));
+        Fate::Taken
+    }
+
+    /// When something will come out next.
+    pub fn next(&self) -> Option<Duration> {
+        let waiting = || self.waiting.front().map(|(sent, _)| *sent + self.shape.delay);
+        self.flying.front().map(|(due, _)| *due).or_else(waiting)
+    }
+
+    /// The next packet that has come out by `now`, and when it did.
+    pub fn take(&mut self, now: Duration) -> Option<(Duration, Vec<u8>)> {
+        self.send(now);
+        match self.flying.front() {
+            Some((due, _)) if *due <= now => self.flying.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// Packets that wait for the rate at `now`.
+    pub fn queued(&mut self, now: Duration) -> usize {
+        self.send(now);
+        self.waiting.len()
+    }
+
+    fn send(&mut self, now: Duration) {
+        while self.waiting.front().is_some_and(|(sent, _)| *sent <= now) {
+            let gone = self.waiting.pop_front();
+            self.flying.extend(gone.map(|(sent, packet)| (sent + self.shape.delay, packet)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// 10 Mbit/s: 1250 bytes a millisecond.
+    fn stage(delay: Duration, queue: usize) -> Stage {
+        Stage::new(Shape { rate: Some(10_000_000), delay, queue, ..Shape::default() }, 1)
+    }
+
+    #[test]
+    fn packets_leave_one_after_the_other_and_arrive_after_the_delay() {
+        let mut stage = stage(25 * MS, 10);
+        for _ in 0..2 {
+            assert_eq!(stage.offer(vec![0; 1250], 5 * MS), Fate::Taken);
+        }
+        assert_eq!(stage.next(), Some(31 * MS));
+        assert!(stage.take(31 * MS - Duration::from_nanos(1)).is_none());
+        // Late by 20 ms: they say when they were due.
+        let due = std::iter::from_fn(|| stage.take(51 * MS).map(|(due, _)| due));
+        assert_eq!(due.collect::<Vec<_>>(), [31 * MS, 32 * MS]);
+    }
+
+    #[test]
+    fn what_finds_the_queue_full_is_dropped() {
+        let mut stage = stage(Duration::ZERO, 2);
+        let fates = [0; 3].map(|_| stage.offer(vec![0; 1250], Duration::ZERO));
+        assert_eq!(fates, [Fate::Taken, Fate::Taken, Fate::Overflowed]);
+        assert_eq!(stage.queued(Duration::ZERO), 2);
+        assert_eq!(stage.offer(vec![0; 1250], MS), Fate::Taken, "one has been sent by then");
+    }
+
+    #[test]
+    fn an_idle_wire_saves_nothing_up() {
+        let mut stage = stage(Duration::ZERO, 2);
+        stage.offer(vec![0; 1250], 100 * MS);
+        assert_eq!(stage.next(), Some(101 * MS));
+    }
+
+    #[test]
+    fn losses_are_as_many_as_asked_and_the_same_for_the_same_seed() {
+        let lost = |seed| {
+            let mut stage = Stage::new(Shape { loss: 0.1, ..Shape::default() }, seed);
+            (0..10_000)
+                .filter(|_| stage.offer(vec![0], Duration::ZERO) == Fate::Lost)
+                .collect::<Vec<_>>()
+        };
+        assert!((900..1100).contains(&lost(1).len()), "{}", lost(1).len());
+        assert_eq!(lost(1), lost(1));
+        assert_ne!(lost(1), lost(2));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut stage = Stage::new(Shape { queue: 1, ..Shape::default() }, 1);
+        for _ in 0..5 {
+            assert_eq!(stage.offer(vec![0; 1500], Duration::ZERO), Fate::Taken);
+        }
+        assert_eq!(stage.queued(Duration::ZERO), 0);
+    }
+}

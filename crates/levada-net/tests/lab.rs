@@ -1,0 +1,148 @@
+//! Hosts and wires as they are used. As root on Linux; skipped elsewhere.
+#![cfg(target_os = "linux")]
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    process::{Command, Stdio},
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use levada_net::{
+    lab::{self, Access, Host, LabError, Network},
+    wire::Shape,
+};
+
+const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const C: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+
+/// Whether to go on; says why not.
+fn possible() -> bool {
+    match lab::possible() {
+        Ok(()) => true,
+        Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
+            eprintln!("skipped: {why}");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn listen(host: &Host, address: IpAddr) -> (TcpListener, u16) {
+    let listener = host.namespace().run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn connect(host: &Host, address: IpAddr, port: u16) -> TcpStream {
+    host.namespace().run(|| TcpStream::connect((address, port))).unwrap().unwrap()
+}
+
+#[test]
+fn a_cable_carries_whole_transfers_and_takes_its_time() {
+    if !possible() {
+        return;
+    }
+    let mut network = Network::new(1);
+    let [a, b] = ["a", "b"].map(|name| network.host(name).unwrap());
+    let delay = Duration::from_millis(10);
+    let shape = Shape { delay, loss: 0.02, rate: Some(20_000_000), queue: 100 };
+    let wire = network
+        .join(&[(&a, Access::at(A).sending(shape)), (&b, Access::at(B).sending(shape))])
+        .unwrap();
+    let (listener, port) = listen(&a, A);
+    let sent: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    let body = sent.clone();
+    let server = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&body).unwrap());
+    let start = Instant::now();
+    let mut client = connect(&b, A, port);
+    assert!(start.elapsed() >= 2 * delay, "a handshake takes a round trip");
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    server.join().unwrap();
+    assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+    assert!(wire.up(0).lost.load(Relaxed) > 0, "2 % of some 200 packets");
+}
+
+#[test]
+fn a_switch_takes_packets_to_their_addresses_only() {
+    if !possible() {
+        return;
+    }
+    let mut network = Network::new(1);
+    let hosts = ["a", "b", "c"].map(|name| network.host(name).unwrap());
+    let ends: Vec<_> = hosts.iter().zip([A, B, C]).map(|(h, a)| (h, Access::at(a))).collect();
+    let wire = network.join(&ends).unwrap();
+    let (listener, port) = listen(&hosts[0], A);
+    drop(connect(&hosts[1], A, port));
+    drop(connect(&hosts[2], A, port));
+    let from = [(); 2].map(|()| listener.accept().unwrap().1.ip());
+    assert_eq!(from, [B, C]);
+    let at_c = wire.down(2).packets.load(Relaxed);
+    drop(connect(&hosts[1], A, port));
+    assert!(listener.accept().is_ok());
+    assert!(wire.down(2).packets.load(Relaxed) <= at_c + 2, "only what C's own farewell brings");
+}
+
+#[test]
+fn a_cut_direction_is_silent_until_it_is_mended() {
+    if !possible() {
+        return;
+    }
+    let mut network = Network::new(1);
+    let [a, b] = ["a", "b"].map(|name| network.host(name).unwrap());
+    let wire = network.join(&[(&a, Access::at(A)), (&b, Access::at(B))]).unwrap();
+    let [at_a, at_b] = [(&a, A), (&b, B)].map(|(host, address)| {
+        host.namespace().run(|| UdpSocket::bind((address, 4000))).unwrap().unwrap()
+    });
+    wire.up(1).cut(true);
+    at_b.send_to(b"lost", (A, 4000)).unwrap();
+    while wire.up(1).packets.load(Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    wire.up(1).cut(false);
+    at_b.send_to(b"heard", (A, 4000)).unwrap();
+    let mut word = [0; 16];
+    let length = at_a.recv(&mut word).unwrap();
+    assert_eq!(&word[..length], b"heard");
+}
+
+#[test]
+fn programs_do_not_outlive_their_network() {
+    if !possible() {
+        return;
+    }
+    let network = Network::new(1);
+    let host = network.host("a").unwrap();
+    let mut shell = Command::new("sh");
+    // The grandchild has a session of its own: neither the child's end nor its group's reaches it.
+    shell.args(["-c", "setsid sh -c 'echo $$; exec sleep 1000'"]).stdout(Stdio::piped());
+    let mut child = host.start(shell).unwrap();
+    let mut line = [0; 16];
+    let length = child.process.stdout.as_mut().unwrap().read(&mut line).unwrap();
+    let pid = std::str::from_utf8(&line[..length]).unwrap().trim().to_owned();
+    drop(child);
+    drop(network);
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // It has been killed; it is gone when the kernel has come to it.
+    while !status().is_empty() && !status().contains(") Z ") {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_host_is_told_wrongly_is_an_error_with_its_reason() {
+    if !possible() {
+        return;
+    }
+    let network = Network::new(1);
+    let host = network.host("a").unwrap();
+    let refused = host.ip(&["route add default via 10.1.1.1"]).unwrap_err();
+    assert!(refused.to_string().starts_with("`ip` refused to set up a: "), "{refused}");
+    let setting = host.set("net.ipv4.tcp_congestion_control", "magic").unwrap_err();
+    assert!(setting.to_string().contains("magic"), "{setting}");
+    let program = host.start(Command::new("no-such-program")).err().unwrap();
+    assert!(program.to_string().contains("no-such-program"), "{program}");
+}

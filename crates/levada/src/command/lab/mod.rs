@@ -1,0 +1,28 @@
+//! `levada lab`: real programs on emulated networks.
+
+pub(crate) mod args;
+#[cfg(target_os = "linux")]
+mod wire;
+
+use self::args::{LabArgs, LabCommand};
+use super::Verdict;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When it cannot run: not on Linux, not as root.
+#[cfg(target_os = "linux")]
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Verdict> {
+    match &args.command {
+        LabCommand::Wire(args) => wire::run(args),
+    }
+}
+
+/// Says that it cannot run.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn run(_args: &LabArgs) -> anyhow::Result<Verdict> {
+    anyhow::bail!("emulated networks need Linux: network namespaces and TUN devices")
+}
