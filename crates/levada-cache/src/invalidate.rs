@@ -50,7 +50,7 @@ fn port(uri: &Uri) -> Option<u16> {
 }
 
 /// Resolves a reference against an absolute URI (RFC 3986, Sec. 5.2), without its fragment.
-pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+pub fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next()?;
     let scheme = base.scheme_str()?;
     if has_scheme(reference) {

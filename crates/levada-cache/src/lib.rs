@@ -74,7 +74,7 @@ pub use exchange::Exchange;
 pub use freshness::{Freshness, Lifetime, Source, is_heuristically_cacheable};
 pub use groups::strings;
 pub use hop::{is_hop_by_hop, strip_fields, strip_request, strip_response};
-pub use invalidate::{invalidated, is_safe};
+pub use invalidate::{invalidated, is_safe, resolve};
 pub use range::{ContentRange, MAX_RANGES, Multipart, Parts, RangeSet, RangeSpec};
 pub use rules::{Cookies, Rules};
 pub use serve::{

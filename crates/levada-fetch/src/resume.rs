@@ -39,6 +39,8 @@ pub struct ResumeSettings {
     pub digest_known: bool,
     /// The length, where it is known beforehand.
     pub length: Option<u64>,
+    /// Connections in a row that may bring nothing to speak of before it is given up.
+    pub hopeless: u32,
     /// Outages in a row that are got over.
     pub retries: u32,
 }
@@ -51,6 +53,7 @@ impl Default for ResumeSettings {
             overlap: 64 << 10,
             digest_known: false,
             length: None,
+            hopeless: 10,
             retries: 0,
         }
     }
@@ -673,10 +676,10 @@ impl Resume {
             return After::Again(Duration::ZERO);
         }
         self.poor += 1;
-        if self.poor >= MOST_POOR {
+        if self.poor >= self.settings.hopeless {
             return After::Failed(Trouble::NoProgress { connections: self.poor });
         }
-        After::Again(FIRST_PAUSE.saturating_mul(1 << (self.poor - 1)).min(LONGEST_PAUSE))
+        After::Again(FIRST_PAUSE.saturating_mul(1 << (self.poor - 1).min(10)).min(LONGEST_PAUSE))
     }
 
     /// `lane` got no connection, or an answer that says to come later, after `asked_pause` if it says.
@@ -748,9 +751,7 @@ fn algorithm(digest: &str) -> &str {
 
 /// Fewer new bytes than this are no progress: a connection costs more than they are worth.
 const LEAST_GAIN: u64 = 1024;
-/// Connections without progress in a row before it is given up.
-const MOST_POOR: u32 = 10;
-/// The pause after the first of them; it doubles.
+/// The pause after the first connection without progress; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after the first outage; it doubles.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
-    demo::args::DemoArgs, explain::ExplainArgs, lab::args::LabArgs, purge::PurgeArgs,
-    sim::args::SimArgs,
+    demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs, lab::args::LabArgs,
+    purge::PurgeArgs, sim::args::SimArgs,
 };
 
 /// A content delivery network that one can run.
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Purge(PurgeArgs),
+    Get(GetArgs),
     Sim(SimArgs),
     Lab(LabArgs),
 }

@@ -4,6 +4,7 @@
 mod ask;
 pub(crate) mod demo;
 pub(crate) mod explain;
+pub(crate) mod get;
 pub(crate) mod lab;
 pub(crate) mod policies;
 pub(crate) mod purge;

@@ -1,0 +1,485 @@
+//! Connections: to the address that was found first, for as long as there is no outage.
+//!
+//! That a client comes back to the same address is what makes it anycast-aware (WWW'09, Sec. 3): behind
+//! the address may be another node by then. So names are resolved once, and only an outage lets go of
+//! the address.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, Uri, Version, header};
+use http_body_util::Empty;
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    get::Pace,
+    proxy::Proxy,
+    redirect,
+    tls::{self, Roots, TlsError},
+};
+
+/// What all transfers of a client share.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Whose certificates are believed.
+    pub roots: Roots,
+    /// A proxy for everything.
+    pub proxy: Option<Proxy>,
+    /// HTTP/2 is offered to https servers.
+    pub http2: bool,
+    /// How long a connection, with its handshakes, may take.
+    pub connect_timeout: Duration,
+    /// Bytes per second, all transfers together.
+    pub limit_rate: Option<u64>,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            roots: Roots::System,
+            proxy: None,
+            http2: true,
+            connect_timeout: Duration::from_secs(30),
+            limit_rate: None,
+        }
+    }
+}
+
+/// Fetches files; keeps connections for the next one.
+pub struct Client {
+    pub(crate) settings: ClientSettings,
+    tls: OnceLock<Arc<ClientConfig>>,
+    addresses: Mutex<HashMap<Origin, SocketAddr>>,
+    idle: Mutex<HashMap<Origin, Vec<Link>>>,
+    pub(crate) pace: Pace,
+}
+
+/// TLS or not, host, port.
+type Origin = (bool, String, u16);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The name has no address.
+    #[error("{host} has no address: {why}")]
+    Name {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        why: io::Error,
+    },
+    /// TCP or TLS have failed.
+    #[error("no connection to {address}: {why}")]
+    Io {
+        /// Where to.
+        address: SocketAddr,
+        /// What has failed.
+        why: io::Error,
+    },
+    /// It took too long.
+    #[error("no connection to {host} within {} s", .limit.as_secs_f64())]
+    Slow {
+        /// Where to.
+        host: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The proxy does not connect.
+    #[error("the proxy refuses to connect to {host}: it answered {status}")]
+    Proxy {
+        /// Where to.
+        host: String,
+        /// What it answered.
+        status: u16,
+    },
+    /// The HTTP handshake has failed.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    /// The server shows no certificate that is believed.
+    #[error("{host} cannot be believed: {why}; --cacert names further authorities")]
+    Certificate {
+        /// The server.
+        host: String,
+        /// What rustls says.
+        why: String,
+    },
+    /// TLS cannot be used at all.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Whether it may be otherwise later.
+    pub(crate) fn is_outage(&self) -> bool {
+        !matches!(self, Self::Certificate { .. } | Self::Tls(_))
+    }
+}
+
+/// A connection that a request can be sent on.
+pub(crate) struct Link {
+    sender: Sender,
+    origin: Origin,
+    pub(crate) address: SocketAddr,
+    /// It has answered a request before.
+    pub(crate) used: bool,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Client {
+    /// A client without connections.
+    ///
+    /// # Errors
+    /// When the certificates named cannot be used.
+    pub fn new(settings: ClientSettings) -> Result<Self, TlsError> {
+        let tls = OnceLock::new();
+        // What a user names is read now, so that an error is one of the command line. The system's
+        // certificates are read when they are needed.
+        if !matches!(settings.roots, Roots::System) {
+            let config = tls::config(&settings.roots, settings.http2)?;
+            let _ = tls.set(config);
+        }
+        let pace = Pace::new(settings.limit_rate);
+        Ok(Self { settings, tls, addresses: Mutex::default(), idle: Mutex::default(), pace })
+    }
+
+    /// A connection to `uri`'s server: an idle one, unless it must be `fresh`, or a new one.
+    pub(crate) async fn link(&self, uri: &Uri, fresh: bool) -> Result<Link, ConnectError> {
+        let origin = redirect::origin(uri);
+        let idle = if fresh { None } else { self.idle(&origin) };
+        if let Some(link) = idle {
+            return Ok(link);
+        }
+        let limit = self.settings.connect_timeout;
+        match timeout(limit, self.connect(&origin)).await {
+            Ok(Ok(link)) => Ok(link),
+            Ok(Err(error)) => {
+                self.addresses.lock().remove(&origin);
+                Err(error)
+            }
+            Err(_) => {
+                self.addresses.lock().remove(&origin);
+                Err(ConnectError::Slow { host: origin.1, limit })
+            }
+        }
+    }
+
+    fn idle(&self, origin: &Origin) -> Option<Link> {
+        let mut idle = self.idle.lock();
+        let links = idle.get_mut(origin)?;
+        while let Some(link) = links.pop() {
+            if link.is_open() {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose last answer was read to its end.
+    pub(crate) fn keep(&self, link: Link) {
+        let mut idle = self.idle.lock();
+        let links = idle.entry(link.origin.clone()).or_default();
+        if link.is_open() && links.len() < MOST_IDLE {
+            links.push(link);
+        }
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<Link, ConnectError> {
+        let (tls, host, port) = origin;
+        let via_proxy = self.settings.proxy.as_ref();
+        let (to_host, to_port) = via_proxy.map_or((host, *port), |proxy| (&proxy.host, proxy.port));
+        let (stream, address) = self.tcp(origin, to_host, to_port).await?;
+        if !tls {
+            let sender = http1_over(TokioIo::new(stream)).await?;
+            return Ok(Link { sender, origin: origin.clone(), address, used: false });
+        }
+        let config = self.tls_config()?;
+        let sender = match via_proxy {
+            None => secured(config, host, address, stream).await?,
+            Some(proxy) => {
+                let tunnel = tunnel(proxy, host, *port, stream).await?;
+                secured(config, host, address, tunnel).await?
+            }
+        };
+        Ok(Link { sender, origin: origin.clone(), address, used: false })
+    }
+
+    /// The address that was used before, or the first that answers.
+    async fn tcp(
+        &self,
+        origin: &Origin,
+        host: &str,
+        port: u16,
+    ) -> Result<(TcpStream, SocketAddr), ConnectError> {
+        let known = self.addresses.lock().get(origin).copied();
+        let addresses: Vec<SocketAddr> = match known {
+            Some(address) => vec![address],
+            None => {
+                let bare = host.trim_start_matches('[').trim_end_matches(']');
+                let found = tokio::net::lookup_host((bare, port)).await;
+                let found =
+                    found.map_err(|why| ConnectError::Name { host: host.to_owned(), why })?;
+                interleaved(found.collect())
+            }
+        };
+        let (stream, address) = first_of(addresses, host).await?;
+        stream.set_nodelay(true).map_err(|why| ConnectError::Io { address, why })?;
+        self.addresses.lock().insert(origin.clone(), address);
+        Ok((stream, address))
+    }
+
+    fn tls_config(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        if let Some(config) = self.tls.get() {
+            return Ok(config.clone());
+        }
+        let config = tls::config(&self.settings.roots, self.settings.http2)?;
+        Ok(self.tls.get_or_init(|| config).clone())
+    }
+}
+
+impl Link {
+    pub(crate) fn protocol(&self) -> &'static str {
+        match self.sender {
+            Sender::Http1(_) => "HTTP/1.1",
+            Sender::Http2(_) => "HTTP/2",
+        }
+    }
+
+    pub(crate) fn is_to(&self, uri: &Uri) -> bool {
+        self.origin == redirect::origin(uri)
+    }
+
+    fn is_open(&self) -> bool {
+        match &self.sender {
+            Sender::Http1(sender) => !sender.is_closed(),
+            Sender::Http2(sender) => !sender.is_closed(),
+        }
+    }
+
+    /// Sends a GET with these fields; `proxy` is the one that the connection leads to.
+    pub(crate) async fn get(
+        &mut self,
+        uri: &Uri,
+        fields: &[(http::HeaderName, HeaderValue)],
+        proxy: Option<&Proxy>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        let mut request = Request::new(Empty::new());
+        *request.method_mut() = Method::GET;
+        for (name, value) in fields {
+            request.headers_mut().append(name.clone(), value.clone());
+        }
+        let absolute = proxy.is_some() && uri.scheme_str() == Some("http");
+        if let (true, Some(credentials)) = (absolute, proxy.and_then(|p| p.authorization.clone())) {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, credentials);
+        }
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                // The field is the authority without a user's name (RFC 9110, Sec. 7.2).
+                let host = uri.authority().map_or("", |authority| authority.as_str());
+                let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+                if let Ok(host) = HeaderValue::try_from(host) {
+                    request.headers_mut().entry(header::HOST).or_insert(host);
+                }
+                *request.uri_mut() = if absolute { without_user(uri) } else { origin_form(uri) };
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                *request.version_mut() = Version::HTTP_2;
+                *request.uri_mut() = without_user(uri);
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    uri.path_and_query().map_or_else(|| Uri::from_static("/"), |path| Uri::from(path.clone()))
+}
+
+fn without_user(uri: &Uri) -> Uri {
+    let Some((_, host)) = uri.authority().and_then(|a| a.as_str().rsplit_once('@')) else {
+        return uri.clone();
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.authority = host.parse().ok();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+/// Families in turn, in the resolver's order within each (RFC 8305, Sec. 4).
+fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut some, mut others): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    some.reverse();
+    others.reverse();
+    let mut mixed = Vec::with_capacity(some.len() + others.len());
+    while let Some(address) = some.pop() {
+        mixed.push(address);
+        mixed.extend(others.pop());
+    }
+    mixed.extend(others.into_iter().rev());
+    mixed
+}
+
+/// Tries one address after the other, the next one when the last has failed or keeps silent for a while
+/// (RFC 8305, Sec. 5).
+async fn first_of(
+    addresses: Vec<SocketAddr>,
+    host: &str,
+) -> Result<(TcpStream, SocketAddr), ConnectError> {
+    let mut attempts = tokio::task::JoinSet::new();
+    let mut addresses = addresses.into_iter();
+    let mut last = ConnectError::Name {
+        host: host.to_owned(),
+        why: io::Error::new(io::ErrorKind::NotFound, "the resolver found none"),
+    };
+    loop {
+        let next = addresses.next();
+        let waiting = next.is_some();
+        match next {
+            Some(address) => {
+                attempts.spawn(async move { (TcpStream::connect(address).await, address) });
+            }
+            None if attempts.is_empty() => return Err(last),
+            None => {}
+        }
+        tokio::select! {
+            Some(done) = attempts.join_next() => match done {
+                Ok((Ok(stream), address)) => return Ok((stream, address)),
+                Ok((Err(why), address)) => last = ConnectError::Io { address, why },
+                Err(_) => {}
+            },
+            () = tokio::time::sleep(STAGGER), if waiting => {}
+        }
+    }
+}
+
+async fn http1_over<S>(io: TokioIo<S>) -> Result<Sender, hyper::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::Builder::new().handshake(io).await?;
+    // Its error reaches whoever reads the body.
+    tokio::spawn(connection);
+    Ok(Sender::Http1(sender))
+}
+
+async fn secured<S>(
+    config: Arc<ClientConfig>,
+    host: &str,
+    address: SocketAddr,
+    stream: S,
+) -> Result<Sender, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(bare).map_err(|error| ConnectError::Certificate {
+        host: host.to_owned(),
+        why: error.to_string(),
+    })?;
+    let connecting = TlsConnector::from(config).connect(name, stream).await;
+    let stream = connecting.map_err(|why| {
+        let refused = why.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+        match refused {
+            Some(rustls::Error::InvalidCertificate(why)) => {
+                ConnectError::Certificate { host: host.to_owned(), why: format!("{why:?}") }
+            }
+            _ => ConnectError::Io { address, why },
+        }
+    })?;
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_frame_size(FRAME)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        tokio::spawn(connection);
+        return Ok(Sender::Http2(sender));
+    }
+    Ok(http1_over(TokioIo::new(stream)).await?)
+}
+
+/// Asks `proxy`, to which `stream` leads, to connect to the server.
+async fn tunnel(
+    proxy: &Proxy,
+    host: &str,
+    port: u16,
+    stream: TcpStream,
+) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ConnectError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection.with_upgrades());
+    let mut request = Request::new(Empty::<Bytes>::new());
+    *request.method_mut() = Method::CONNECT;
+    let authority = format!("{host}:{port}");
+    if let Ok(value) = HeaderValue::try_from(&authority) {
+        request.headers_mut().insert(header::HOST, value);
+    }
+    if let Some(credentials) = &proxy.authorization {
+        request.headers_mut().insert(header::PROXY_AUTHORIZATION, credentials.clone());
+    }
+    let name = || host.to_owned();
+    *request.uri_mut() =
+        authority.parse().map_err(|_| ConnectError::Proxy { host: name(), status: 0 })?;
+    let response = sender.send_request(request).await?;
+    if !response.status().is_success() {
+        let status = response.status().as_u16();
+        return Err(ConnectError::Proxy { host: name(), status });
+    }
+    Ok(TokioIo::new(hyper::upgrade::on(response).await?))
+}
+
+/// Idle connections kept to one server.
+const MOST_IDLE: usize = 16;
+/// How long an address may be silent before the next is tried beside it (RFC 8305, Sec. 5).
+const STAGGER: Duration = Duration::from_millis(250);
+/// What a server may send ahead over HTTP/2: 16 MiB is 1 Gbit/s over 130 ms.
+const WINDOW: u32 = 16 << 20;
+const FRAME: u32 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let addresses = ["[::1]:1", "[::2]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]
+            .map(|a| a.parse().unwrap());
+        let mixed: Vec<String> =
+            interleaved(addresses.to_vec()).iter().map(ToString::to_string).collect();
+        let expected = ["[::1]:1", "127.0.0.1:1", "[::2]:1", "127.0.0.2:1", "127.0.0.3:1"];
+        assert_eq!(mixed, expected);
+    }
+
+    #[test]
+    fn a_users_name_is_not_sent_in_the_target() {
+        let uri = "http://u:p@h:81/a?b".parse().unwrap();
+        assert_eq!(without_user(&uri), "http://h:81/a?b");
+        assert_eq!(origin_form(&uri), "/a?b");
+    }
+}

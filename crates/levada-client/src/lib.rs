@@ -1,0 +1,43 @@
+//! What runs beside a user: `get`, a downloader for which a reset, a stall or a silent connection in
+//! the middle of a body means that the route has moved (WWW'09).
+//!
+//! `levada_fetch::resume` decides what to ask for and what an answer means. This crate has the sockets
+//! and the files: [`Client`] connects, always to the same address; `get/transfer.rs` is one file's
+//! story, top to bottom; `get/target.rs` is what is on disk.
+
+mod connect;
+mod digest;
+mod get;
+mod proxy;
+mod redirect;
+mod tls;
+
+pub use connect::{Client, ClientSettings, ConnectError};
+pub use digest::Hasher;
+pub use get::{
+    Connection, Ended, GetError, GetReport, GetRequest, Progress, TargetError, content_disposition,
+    name_from_url,
+};
+pub use proxy::{Proxy, ProxyError};
+pub use tls::{Roots, TlsError};
+
+/// A URL that can be asked for: absolute, http or https.
+///
+/// # Errors
+/// With what is wrong with it, and what to do.
+pub fn parse_url(text: &str) -> Result<http::Uri, String> {
+    let text = text.split('#').next().unwrap_or_default().trim();
+    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: http::Uri = with_scheme
+        .parse()
+        .map_err(|error| format!("`{text}` is no URL ({error}): percent-encode what is special"))?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        _ => return Err(format!("`{text}`: only http and https can be fetched")),
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err(format!("`{text}` names no host"));
+    }
+    // A URI without a path has the path "/".
+    Ok(uri)
+}

@@ -1,0 +1,66 @@
+//! A proxy between client and servers: asked in absolute form for http, by CONNECT for https
+//! (RFC 9110, Sec. 9.3.6).
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::{HeaderValue, Uri};
+
+/// An HTTP proxy.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) authorization: Option<HeaderValue>,
+}
+
+/// Why a text names no proxy.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
+pub struct ProxyError(String);
+
+impl Proxy {
+    /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, the scheme being optional.
+    ///
+    /// # Errors
+    /// For anything else; proxies that speak TLS or SOCKS are not supported.
+    pub fn parse(text: &str) -> Result<Self, ProxyError> {
+        let wrong = || ProxyError(text.to_owned());
+        let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let uri: Uri = full.parse().map_err(|_| wrong())?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            // curl's default.
+            port: uri.port_u16().unwrap_or(1080),
+            authorization: basic(&uri),
+        })
+    }
+}
+
+/// The credentials before the host, as a field value (RFC 7617).
+pub(crate) fn basic(uri: &Uri) -> Option<HeaderValue> {
+    let (user, _) = uri.authority()?.as_str().rsplit_once('@')?;
+    let user = crate::get::percent_decode(user);
+    let mut value =
+        HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_read_as_curl_reads_them() {
+        let proxy = Proxy::parse("http://user:pa%20ss@[::1]:3128").unwrap();
+        assert_eq!((proxy.host.as_str(), proxy.port), ("[::1]", 3128));
+        assert_eq!(proxy.authorization.unwrap(), "Basic dXNlcjpwYSBzcw==");
+        assert_eq!(Proxy::parse("cache.example:80").unwrap().port, 80);
+        for wrong in ["socks5://a:1", "https://a:1", "http://", "a b"] {
+            assert!(Proxy::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

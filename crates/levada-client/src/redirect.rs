@@ -1,0 +1,78 @@
+//! Where a redirect leads, and whether to follow.
+
+use http::{HeaderMap, Uri, header};
+
+/// Why a redirect is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It names no place.
+    Nowhere,
+    /// It leaves https, and nothing would show what comes.
+    Insecure(Uri),
+}
+
+/// Where `response` sends the client that asked for `from`. Leaving https is allowed only when a digest
+/// shows what comes.
+pub(crate) fn target(from: &Uri, response: &HeaderMap, digest_known: bool) -> Result<Uri, Stop> {
+    let location = response.get(header::LOCATION).ok_or(Stop::Nowhere)?;
+    let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Stop::Nowhere)?;
+    let to = levada_cache::resolve(from, &encoded(location.trim())).ok_or(Stop::Nowhere)?;
+    match to.scheme_str() {
+        Some("https") => Ok(to),
+        Some("http") if from.scheme_str() == Some("http") || digest_known => Ok(to),
+        Some("http") => Err(Stop::Insecure(to)),
+        _ => Err(Stop::Nowhere),
+    }
+}
+
+/// Servers send spaces and letters beyond ASCII where they should not; browsers encode them.
+fn encoded(location: &str) -> String {
+    let mut text = String::with_capacity(location.len());
+    for byte in location.bytes() {
+        if byte.is_ascii_graphic() {
+            text.push(char::from(byte));
+        } else {
+            text += &format!("%{byte:02X}");
+        }
+    }
+    text
+}
+
+/// Whether two URLs lead to one server: then they may share connections and secrets.
+pub(crate) fn same_origin(a: &Uri, b: &Uri) -> bool {
+    origin(a) == origin(b)
+}
+
+/// Scheme, host and port.
+pub(crate) fn origin(uri: &Uri) -> (bool, String, u16) {
+    let tls = uri.scheme_str() == Some("https");
+    let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+    (tls, host, uri.port_u16().unwrap_or(if tls { 443 } else { 80 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(from: &str, location: &str) -> Result<String, Stop> {
+        let mut headers = HeaderMap::new();
+        let value = http::HeaderValue::from_bytes(location.as_bytes()).unwrap();
+        headers.insert(header::LOCATION, value);
+        target(&from.parse().unwrap(), &headers, false).map(|uri| uri.to_string())
+    }
+
+    #[test]
+    fn references_are_resolved() {
+        assert_eq!(to("http://a/b/c", "d").unwrap(), "http://a/b/d");
+        assert_eq!(to("http://a/b/c", "/x y\u{e9}").unwrap(), "http://a/x%20y%C3%A9");
+        assert_eq!(to("http://a/b", "//h:81/e").unwrap(), "http://h:81/e");
+        assert_eq!(to("http://a/b", "https://h/").unwrap(), "https://h/");
+    }
+
+    #[test]
+    fn https_is_not_left_and_other_schemes_are_not_followed() {
+        assert!(matches!(to("https://a/b", "http://a/b"), Err(Stop::Insecure(_))));
+        assert_eq!(to("http://a/b", "file:///etc/passwd"), Err(Stop::Nowhere));
+        assert_eq!(to("http://a/b", "ftp://a/b"), Err(Stop::Nowhere));
+    }
+}

@@ -1,0 +1,120 @@
+//! Whom a client trusts.
+
+use std::{path::PathBuf, sync::Arc};
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug, Default)]
+pub enum Roots {
+    /// The system's, as `SSL_CERT_FILE` and `SSL_CERT_DIR` may say; Mozilla's where it has none.
+    #[default]
+    System,
+    /// Those of a PEM file, and no others.
+    File(PathBuf),
+    /// Everybody's. Anyone on the way can then read and change what is sent.
+    Anyone,
+}
+
+/// Why TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file of certificates is of no use.
+    #[error("{path}: {why}; give a PEM file with certificates")]
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// rustls refuses the configuration.
+    #[error(transparent)]
+    Rustls(#[from] rustls::Error),
+}
+
+/// How to talk to https servers, with HTTP/2 offered or not.
+pub(crate) fn config(roots: &Roots, http2: bool) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
+    let mut config = match roots {
+        Roots::Anyone => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trusting(provider)))
+            .with_no_client_auth(),
+        Roots::System => builder.with_root_certificates(system()).with_no_client_auth(),
+        Roots::File(path) => builder.with_root_certificates(file(path)?).with_no_client_auth(),
+    };
+    config.alpn_protocols =
+        if http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
+    Ok(Arc::new(config))
+}
+
+fn system() -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    // What cannot be read or understood is passed over: the rest may be enough.
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if store.is_empty() {
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    store
+}
+
+fn file(path: &std::path::Path) -> Result<RootCertStore, TlsError> {
+    let wrong = |why: String| TlsError::File { path: path.to_owned(), why };
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {
+        let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
+        store.add(certificate).map_err(|e| wrong(e.to_string()))?;
+    }
+    if store.is_empty() {
+        return Err(wrong("it holds no certificate".to_owned()));
+    }
+    Ok(store)
+}
+
+/// Believes any certificate; signatures are still checked, so that at least the two sides agree.
+#[derive(Debug)]
+struct Trusting(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

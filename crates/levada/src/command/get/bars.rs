@@ -1,0 +1,81 @@
+//! Progress bars on standard error, where that is a terminal.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use levada_client::Progress;
+
+/// A bar for each file that is being fetched.
+pub(crate) struct Bars {
+    all: MultiProgress,
+    files: Vec<(String, Arc<Progress>, ProgressBar)>,
+}
+
+impl Bars {
+    /// For these files, none being fetched yet.
+    pub(crate) fn new(quiet: bool, files: Vec<(String, Arc<Progress>)>) -> Self {
+        let all = MultiProgress::new();
+        if quiet {
+            all.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let bar = |(name, progress)| (name, progress, ProgressBar::hidden());
+        Self { all, files: files.into_iter().map(bar).collect() }
+    }
+
+    /// The file at `place` is being fetched from now on.
+    pub(crate) fn begin(&self, place: usize) {
+        let Some((name, progress, bar)) = self.files.get(place) else { return };
+        bar.set_style(style());
+        bar.set_message(short(name));
+        self.all.add(bar.clone());
+        // What an earlier run has fetched says nothing about the speed of this one.
+        bar.set_position(progress.held());
+        bar.reset_eta();
+    }
+
+    /// It no longer is.
+    pub(crate) fn end(&self, place: usize) {
+        if let Some((_, _, bar)) = self.files.get(place) {
+            bar.finish_and_clear();
+            self.all.remove(bar);
+        }
+    }
+
+    /// Writes a line that stays.
+    pub(crate) fn say(&self, line: &str) {
+        self.all.suspend(|| eprintln!("{line}"));
+    }
+
+    /// Draws until `work` is done.
+    pub(crate) async fn draw_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(EVERY) => self.draw(),
+            }
+        }
+    }
+
+    fn draw(&self) {
+        for (_, progress, bar) in self.files.iter().filter(|(_, _, bar)| !bar.is_finished()) {
+            if let Some(total) = progress.total() {
+                bar.set_length(total);
+            }
+            bar.set_position(progress.held());
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn short(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.chars().take(30).collect()
+}
+
+const TEMPLATE: &str =
+    "{msg:30} {wide_bar} {bytes:>10} / {total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
+const EVERY: Duration = Duration::from_millis(100);

@@ -1,0 +1,279 @@
+//! `levada get`: fetches files over connections that may end at any time.
+
+pub(crate) mod args;
+mod bars;
+
+use std::{
+    collections::HashSet,
+    io::{self, BufRead as _, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use futures_util::{StreamExt as _, stream};
+use levada_client::{
+    Client, ClientSettings, Ended, GetReport, GetRequest, Progress, Proxy, Roots, name_from_url,
+    parse_url,
+};
+
+use super::Verdict;
+use args::{GetArgs, NetworkArgs};
+use bars::Bars;
+
+/// Fetches.
+///
+/// # Errors
+/// When the arguments make no sense: before anything is fetched.
+pub(crate) fn run(args: &GetArgs) -> anyhow::Result<Verdict> {
+    let requests = requests(args)?;
+    let client = Arc::new(client(&args.network)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reports = runtime.block_on(fetch(args, client, requests))?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "files": reports }))?;
+        writeln!(out)?;
+    }
+    let all = reports.iter().all(|report| report.complete);
+    Ok(if all { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+async fn fetch(
+    args: &GetArgs,
+    client: Arc<Client>,
+    requests: Vec<GetRequest>,
+) -> anyhow::Result<Vec<GetReport>> {
+    let progress: Vec<_> = requests.iter().map(|_| Arc::new(Progress::default())).collect();
+    stop_on_signals(progress.clone())?;
+    let names = requests.iter().map(|request| shown(&request.path));
+    let bars = Bars::new(args.quiet, names.zip(progress.iter().cloned()).collect());
+    let transfers =
+        requests.iter().zip(&progress).enumerate().map(|(place, (request, progress))| {
+            let (client, bars) = (&client, &bars);
+            async move {
+                bars.begin(place);
+                let (report, _) = client.get(request, progress).await;
+                bars.end(place);
+                if !args.quiet || !report.complete {
+                    bars.say(&line(&report));
+                }
+                report
+            }
+        });
+    let fetching = stream::iter(transfers).buffered(args.jobs.max(1)).collect();
+    Ok(bars.draw_while(fetching).await)
+}
+
+/// INT and TERM end the transfers in order; what has come is kept.
+fn stop_on_signals(transfers: Vec<Arc<Progress>>) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        for transfer in transfers {
+            transfer.stop();
+        }
+    });
+    Ok(())
+}
+
+/// What became of a file, for people.
+fn line(report: &GetReport) -> String {
+    let path = shown(&report.path);
+    if let Some(error) = &report.error {
+        let place = match (report.held, report.length) {
+            (0, _) => String::new(),
+            (held, Some(length)) => {
+                format!("; {held} of {length} bytes are here, the same command goes on")
+            }
+            (held, None) => format!("; {held} bytes are here, the same command goes on"),
+        };
+        return format!("levada: {path}: {error}{place}");
+    }
+    let moved = report.connections.iter();
+    let moved = moved
+        .filter(|c| matches!(c.ended, Ended::Reset | Ended::EarlyClose | Ended::Stall))
+        .count();
+    let mut line = format!("{path}: {} bytes in {:.1} s", report.held, report.seconds);
+    if moved > 0 {
+        line +=
+            &format!(", {moved} connections broke off, {:.1} s lost by that", report.lost_seconds);
+    }
+    if report.verified.is_some() {
+        line += ", digest verified";
+    }
+    line
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A client as the options describe it.
+pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
+    let roots = match (&args.cacert, args.insecure) {
+        (_, true) => Roots::Anyone,
+        (Some(file), _) => Roots::File(file.clone()),
+        (None, _) => Roots::System,
+    };
+    let settings = ClientSettings {
+        roots,
+        proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
+        http2: !args.http1,
+        connect_timeout: args.connect_timeout,
+        limit_rate: args.limit_rate.map(|rate| rate.0),
+    };
+    Ok(Client::new(settings)?)
+}
+
+/// A request for each URL.
+fn requests(args: &GetArgs) -> anyhow::Result<Vec<GetRequest>> {
+    let urls = urls(args)?;
+    ensure!(!urls.is_empty(), "no URL: name one, or a list of them with -i");
+    ensure!(
+        args.output.len() <= urls.len(),
+        "-o names {} files for {} URLs",
+        args.output.len(),
+        urls.len()
+    );
+    ensure!(
+        args.checksum.is_none() || urls.len() == 1,
+        "--checksum is of one file, not of several"
+    );
+    let headers = headers(&args.network.header)?;
+    let mut paths = HashSet::new();
+    let mut requests = Vec::with_capacity(urls.len());
+    for (place, text) in urls.iter().enumerate() {
+        let url = parse_url(text).map_err(anyhow::Error::msg)?;
+        let path = match args.output.get(place) {
+            Some(output) if output.as_os_str() == "-" => {
+                bail!("-o -: what has gone down a pipe cannot be taken back; name a file")
+            }
+            Some(output) => output.clone(),
+            None => PathBuf::from(name_from_url(&url).map_err(anyhow::Error::msg)?),
+        };
+        let path = args.output_dir.as_ref().map_or(path.clone(), |directory| directory.join(&path));
+        ensure!(
+            paths.insert(path.clone()),
+            "two URLs would be written to {}: name the files with -o",
+            path.display()
+        );
+        let mut request = GetRequest::new(url, path);
+        request.server_names = args.remote_header_name && args.output.get(place).is_none();
+        request.adopt = args.continue_file;
+        request.restart = args.restart;
+        request.connections = args.connections;
+        request.pieces = args.split.unwrap_or(args.connections).max(args.connections);
+        request.least_piece = args.min_split_size.0.max(1);
+        request.digest = args.checksum;
+        request.headers.clone_from(&headers);
+        request.retries = args.network.retry;
+        request.stall = args.network.stall_timeout;
+        request.max_time = args.max_time;
+        request.redirects = args.network.max_redirs;
+        request.fsync = args.fsync;
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+/// Those of the command line, and those of the list.
+fn urls(args: &GetArgs) -> anyhow::Result<Vec<String>> {
+    let mut urls = args.urls.clone();
+    let mut list = args.input_file.clone();
+    if let Some(place) = urls.iter().position(|url| url == "-") {
+        urls.remove(place);
+        // `-C -` is how curl's users write it.
+        if !args.continue_file {
+            ensure!(list.is_none(), "two lists of URLs");
+            list = Some(PathBuf::from("-"));
+        }
+    }
+    if let Some(list) = list {
+        let lines: io::Result<Vec<String>> = if list.as_os_str() == "-" {
+            io::stdin().lock().lines().collect()
+        } else {
+            let file = std::fs::File::open(&list);
+            let file = file.with_context(|| format!("cannot read {}", list.display()))?;
+            io::BufReader::new(file).lines().collect()
+        };
+        let lines = lines.context("the list of URLs cannot be read")?;
+        let lines = lines.iter().map(|line| line.trim());
+        urls.extend(lines.filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned));
+    }
+    Ok(urls)
+}
+
+/// `Name: value`, as curl reads it.
+pub(crate) fn headers(
+    texts: &[String],
+) -> anyhow::Result<Vec<(http::HeaderName, http::HeaderValue)>> {
+    let header = |text: &String| -> anyhow::Result<_> {
+        let (name, value) =
+            text.split_once(':').with_context(|| format!("-H `{text}`: write NAME: VALUE"))?;
+        let name = name.trim().parse().with_context(|| format!("-H `{text}`"))?;
+        ensure!(
+            name != http::header::RANGE && name != http::header::IF_RANGE,
+            "-H `{text}`: ranges are asked for as the transfer needs them"
+        );
+        Ok((name, value.trim().parse().with_context(|| format!("-H `{text}`"))?))
+    };
+    texts.iter().map(header).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        get: GetArgs,
+    }
+
+    fn read(line: &str) -> anyhow::Result<Vec<GetRequest>> {
+        requests(&Line::try_parse_from(line.split(' '))?.get)
+    }
+
+    #[test]
+    fn options_are_read_as_curls_and_aria2s() {
+        let digest = "a".repeat(64);
+        let line = format!(
+            "get -C - -x 4 -s 8 --retry 3 -H X-A:b --max-time 1m --checksum sha-256={digest} \
+             --output-dir d http://h/a%20b"
+        );
+        let request = &read(&line).unwrap()[0];
+        assert_eq!(request.path, Path::new("d/a b"));
+        assert_eq!((request.connections, request.pieces, request.retries), (4, 8, 3));
+        assert!(request.adopt && request.digest.is_some());
+        assert_eq!(request.headers.len(), 1);
+        let requests = read("get -o x -O h/one h/two").unwrap();
+        assert_eq!(requests[0].path, Path::new("x"));
+        assert_eq!(requests[1].path, Path::new("two"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_before_anything_is_fetched() {
+        for line in [
+            "get http://h/a http://g/a",
+            "get ftp://h/a",
+            "get -o - http://h/a",
+            "get -o a -o b http://h/a",
+            "get -H nothing http://h/a",
+            "get -H Range:bytes=1-2 http://h/a",
+            "get http://h/a/..",
+            "get --checksum sha-256=12 http://h/a",
+            "get --checksum crc32=12 http://h/a",
+            "get -x 0 http://h/a",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}
