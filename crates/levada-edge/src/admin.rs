@@ -98,6 +98,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));
+    metrics.large.look_at(node);
     let mut response = text(StatusCode::OK, &metrics.page());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -46,6 +46,8 @@ pub(crate) enum BodyError {
     Fill,
     #[error("the rest of this object cannot be had any more")]
     Gone,
+    #[error("the file is not what its digest says")]
+    Digest,
     #[error("a part of this object could not be fetched: {}", .0.as_str())]
     Failed(Failure),
 }

@@ -1,11 +1,14 @@
 //! Which node would serve a URL, and why: the answer to "which backend, and why?".
 
+use std::sync::Arc;
+
 use http::Uri;
+use levada_fetch::ChunkUrl;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_types::{Key, Request, Timestamp};
 use serde::Serialize;
 
-use crate::{identify, node::Node, redirect::Decider, settings::Settings};
+use crate::{identify, node::Node, redirect::Decider, settings::Settings, sites::Site};
 
 /// Why a node would be chosen, with everything that the decision rests upon.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +33,35 @@ pub struct Explanation {
     pub candidates: Vec<Candidate>,
     /// The size of the object, where a response has told it.
     pub size: Option<u64>,
+    /// Where the pieces of a large file are, where the node has served it in pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pieces: Option<Pieces>,
 }
+
+/// Where the pieces of a large file are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pieces {
+    /// Bytes in a piece.
+    pub size: u64,
+    /// How many the file has.
+    pub count: u64,
+    /// The first of them, in file order.
+    pub first: Vec<Placed>,
+}
+
+/// Where a piece is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Placed {
+    /// As its URL names it: the range, and the version.
+    pub piece: String,
+    /// The node that it would be asked of.
+    pub node: Option<String>,
+    /// The nodes that are responsible for it.
+    pub set: Vec<String>,
+}
+
+/// So many pieces are explained at most: each is a decision of its own.
+const EXPLAINED: u64 = 32;
 
 /// One node as the decision saw it.
 #[derive(Clone, Debug, Serialize)]
@@ -71,13 +102,40 @@ pub(crate) fn live(node: &Node, url: &str) -> Result<Explanation, ExplainError> 
         .find(identify::without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let now = node.clock.now();
-    let Some(peers) = &node.peers else {
-        let own = ClusterNode::new(&node.settings.name);
-        let cluster = Cluster::new(vec![own], LoadTable::new(1));
-        return Ok(explain(&site.decider, &cluster, identity, &node.settings.name, None, now));
+    let key = Key::of(identity.as_bytes());
+    let (cluster, size) = match &node.peers {
+        Some(peers) => (Arc::clone(&peers.cluster()), node.sizes.get(key)),
+        None => {
+            let own = ClusterNode::new(&node.settings.name);
+            (Arc::new(Cluster::new(vec![own], LoadTable::new(1))), None)
+        }
     };
-    let size = node.sizes.get(Key::of(identity.as_bytes()));
-    Ok(explain(&site.decider, &peers.cluster(), identity, &node.settings.name, size, now))
+    let name = &node.settings.name;
+    let pieces = pieces(node, site, &cluster, &identity, now);
+    let explanation = explain(&site.decider, &cluster, identity, name, size, now);
+    Ok(Explanation { pieces, ..explanation })
+}
+
+/// Where the pieces are of a file that this node has served in pieces.
+fn pieces(
+    node: &Node,
+    site: &Site,
+    cluster: &Cluster,
+    identity: &str,
+    now: Timestamp,
+) -> Option<Pieces> {
+    let size = site.settings.large?.plan.chunk;
+    let known = node.large.known.get(Key::of(identity.as_bytes()))?;
+    let count = known.length.div_ceil(size);
+    let decider = site.pieces.as_ref().unwrap_or(&site.decider);
+    let placed = |number: u64| {
+        let range = number * size..known.length.min((number + 1) * size);
+        let url = ChunkUrl { range, retries: 0, version: known.version, digest: None };
+        let piece = format!("{url} {identity}");
+        let placed = explain(decider, cluster, piece, &node.settings.name, None, now);
+        Placed { piece: url.to_string(), node: placed.node, set: placed.set }
+    };
+    Some(Pieces { size, count, first: (0..count.min(EXPLAINED)).map(placed).collect() })
 }
 
 /// What a node with these settings would do when it has just started and every node is up and idle.
@@ -127,6 +185,7 @@ fn explain(
         set: candidates.order.iter().take(candidates.set_size).map(|n| name(*n)).collect(),
         candidates: candidates.order.iter().map(|n| candidate(cluster, *n)).collect(),
         size,
+        pieces: None,
     }
 }
 

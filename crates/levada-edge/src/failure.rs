@@ -23,6 +23,10 @@ pub(crate) enum Failure {
     OnlyIfCached,
     /// The request body ended early or too late.
     RequestBody,
+    /// The digest that the file is to have is none.
+    BadDigest,
+    /// A peer asked for a piece of a file in a way that is none.
+    BadPiece,
     // The server's: an origin or a peer.
     /// Its name does not resolve.
     Dns,
@@ -42,6 +46,10 @@ pub(crate) enum Failure {
     ErrorAnswer(StatusCode),
     /// A peer is full and said so.
     PeerFull,
+    /// A file changed while it was fetched in pieces.
+    Changed,
+    /// It does not send the piece that it was asked for.
+    NoPieces,
     // This node's.
     /// Every server is down.
     AllDown,
@@ -57,7 +65,9 @@ impl Failure {
     /// What the client is told.
     pub(crate) const fn status(self) -> StatusCode {
         match self {
-            Self::BadHost | Self::RequestBody => StatusCode::BAD_REQUEST,
+            Self::BadHost | Self::RequestBody | Self::BadDigest | Self::BadPiece => {
+                StatusCode::BAD_REQUEST
+            }
             Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Method => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
@@ -71,7 +81,9 @@ impl Failure {
             | Self::Tls
             | Self::NoResponse
             | Self::BadResponse
-            | Self::ErrorAnswer(_) => StatusCode::BAD_GATEWAY,
+            | Self::ErrorAnswer(_)
+            | Self::Changed
+            | Self::NoPieces => StatusCode::BAD_GATEWAY,
             Self::PeerFull
             | Self::AllDown
             | Self::QueueFull
@@ -91,6 +103,8 @@ impl Failure {
             Self::NoPeer => "only peers may speak here",
             Self::OnlyIfCached => "nothing stored that could be served",
             Self::RequestBody => "the request body broke off",
+            Self::BadDigest => "levada-digest is neither sha-256= nor md5= with hexadecimal digits",
+            Self::BadPiece => "this is no piece of a file",
             Self::Dns => "the server's name does not resolve",
             Self::Connect => "the server refuses connections",
             Self::ConnectTimeout => "the server did not accept a connection in time",
@@ -100,6 +114,8 @@ impl Failure {
             Self::BadResponse => "the server's answer is not HTTP",
             Self::ErrorAnswer(_) => "the server answered with an error",
             Self::PeerFull => "the peer is full",
+            Self::Changed => "the file changed while it was fetched in pieces",
+            Self::NoPieces => "the server does not send pieces of this file",
             Self::AllDown => "every server is down",
             Self::QueueFull => "too many requests wait for the server",
             Self::QueueTimeout => "no connection to the server became free in time",
@@ -114,7 +130,9 @@ impl Failure {
             | Self::UnknownHost
             | Self::Method
             | Self::Expectation
-            | Self::RequestBody => "http_request_error",
+            | Self::RequestBody
+            | Self::BadDigest
+            | Self::BadPiece => "http_request_error",
             Self::NoPeer => "http_request_denied",
             Self::Loop => "proxy_loop_detected",
             Self::OnlyIfCached => "destination_unavailable",
@@ -124,7 +142,7 @@ impl Failure {
             Self::Tls => "tls_protocol_error",
             Self::NoResponse => "connection_terminated",
             Self::ResponseTimeout => "http_response_timeout",
-            Self::BadResponse => "http_protocol_error",
+            Self::BadResponse | Self::Changed | Self::NoPieces => "http_protocol_error",
             Self::ErrorAnswer(_) | Self::PeerFull | Self::AllDown => "destination_unavailable",
             Self::QueueFull | Self::QueueTimeout | Self::Overload => "connection_limit_reached",
         }

@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     fill::{End, Fill, Passed, Writer},
     forward,
+    large::{self, Piece},
     lookup::Order,
     node::Node,
     pipeline::Errand,
@@ -45,6 +46,10 @@ pub(crate) struct Fetch {
     pub(crate) directives: RequestDirectives,
     /// The block to begin with, when only parts are wanted.
     pub(crate) part: Option<u64>,
+    /// The piece of a large file that is fetched as an object.
+    pub(crate) piece: Option<Arc<Piece>>,
+    /// Whether the head of a large file is enough.
+    pub(crate) head_is_enough: bool,
     /// Since when: purges that come later win.
     pub(crate) flight: Flight,
 }
@@ -66,6 +71,14 @@ impl Fetch {
             let end = first.saturating_add(block);
             head.headers.insert(header::RANGE, blocks::range_value(first, end));
         }
+        if let Some(piece) = &asked.piece {
+            let range = &piece.url.range;
+            head.headers.insert(header::RANGE, blocks::range_value(range.start, range.end));
+            let validator = errand.parts.headers.get(header::IF_RANGE).filter(|_| stored.is_none());
+            if let Some(validator) = validator {
+                head.headers.insert(header::IF_RANGE, validator.clone());
+            }
+        }
         head.method = Method::GET;
         Self {
             node: node.clone(),
@@ -78,6 +91,8 @@ impl Fetch {
             stored,
             directives,
             part,
+            piece: asked.piece.clone(),
+            head_is_enough: errand.head_is_enough,
             flight,
         }
     }
@@ -111,6 +126,15 @@ impl Fetch {
         }
         let verdict = self.judge(head.status, &head.headers, requested, received);
         strip_response(&mut head.headers);
+        if let Some(piece) = &self.piece
+            && let Err(failure) = large::as_object(&mut head, piece)
+        {
+            if failure == Failure::NoPieces {
+                self.node.remember_no_parts(large::file_key(&self.identity));
+            }
+            writer.fail(failure.into());
+            return relay.drain(DRAINED).await;
+        }
         match self.part {
             Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
                 let part = self.receive_part(number, head, relay, verdict, received, writer);
@@ -126,8 +150,17 @@ impl Fetch {
             Some(_) if head.status == StatusCode::OK => self.node.remember_no_parts(self.key),
             _ => {}
         }
-        let too_large = content_length(&head.headers)
-            .is_some_and(|length| length > self.node.settings.cache.max_object);
+        let length = content_length(&head.headers);
+        if let (Ok(storable), Some(length)) = (&verdict, length)
+            && head.status == StatusCode::OK
+            && self.is_large(&head.headers, length, received)
+        {
+            // Its body is fetched in pieces: the connection ends here.
+            writer.keep_for_leader(named(&head.headers, &storable.strip));
+            let head = self.stored_head(head, storable.clone(), received);
+            return writer.large(self.put_blocked(&head, blocks::new_version(), length));
+        }
+        let too_large = length.is_some_and(|length| length > self.node.settings.cache.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
             Ok(storable) => {
                 self.node.unstorable.forget(self.fill_key);
@@ -188,7 +221,8 @@ impl Fetch {
             received,
         };
         // A part that was not asked for is nothing to be stored.
-        let part = self.part.is_some() && status == StatusCode::PARTIAL_CONTENT;
+        let asked_for = self.part.is_some() || self.piece.is_some();
+        let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
         judge(&exchange, &self.site.settings.rules).map_err(NoStore::as_str)
     }
@@ -300,11 +334,27 @@ impl Fetch {
         }
     }
 
-    fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) {
+    fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) -> Arc<Object> {
         let block = self.node.settings.cache.block;
         let blocks = Blocks { version, block, length };
         let object = Object::blocked(&self.identity, head.clone(), &self.node.via, blocks);
-        self.keep(Arc::new(object));
+        let object = Arc::new(object);
+        self.keep(object.clone());
+        object
+    }
+
+    /// Whether a representation is one of those that are fetched in pieces, and that is known to who
+    /// asks.
+    fn is_large(&self, headers: &HeaderMap, length: u64, received: SystemTime) -> bool {
+        let validators = Validators::of(headers, received);
+        self.head_is_enough
+            && self.piece.is_none()
+            && large::is_large(
+                &self.node,
+                &self.site,
+                &self.identity,
+                (headers, &validators, length),
+            )
     }
 
     fn keep(&self, object: Arc<Object>) {
@@ -363,6 +413,10 @@ impl Fetch {
         };
         head.status = StatusCode::OK;
         blocks::as_whole(&mut head.headers, length);
+        if self.is_large(&head.headers, length, received) {
+            let head = self.stored_head(head, storable, received);
+            return writer.large(self.put_blocked(&head, blocks::new_version(), length));
+        }
         let head = Arc::new(self.stored_head(head, storable, received));
         if range == (0..length) && length <= self.node.settings.cache.block {
             return self.receive(head, relay, writer).await;

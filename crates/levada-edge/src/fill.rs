@@ -8,6 +8,7 @@
 //! ```text
 //!   join ── leader ──> lead fetch ───> head ──┬─ Share: pieces appended, readers woken
 //!     └── follower ───────────────────────────┼─ Blocked: read block by block, each a fill of its own
+//!                                             ├─ Large: fetched in pieces, by `large`
 //!                                             ├─ Alone: not to be shared; the leader passes it on,
 //!                                             │         followers fetch for themselves
 //!                                             ├─ Renewed: a validation said 304
@@ -109,6 +110,8 @@ pub(crate) enum Verdict {
     Share { head: Arc<StoredHead>, length: Option<u64>, kept: bool },
     /// It is longer than a block, or only a part was asked for: it is read block by block.
     Blocked(Arc<Blocked>),
+    /// It is a large file, whose head is stored: its body is fetched in pieces.
+    Large(Arc<Object>),
     /// It may not be shared: everyone needs an own response.
     Alone,
     /// The stored object is still good.
@@ -123,7 +126,7 @@ impl Verdict {
         match self {
             Self::Share { head, .. } => Some(head),
             Self::Blocked(blocked) => Some(&blocked.head),
-            Self::Alone | Self::Renewed(_) | Self::Failed(_) => None,
+            Self::Alone | Self::Renewed(_) | Self::Large(_) | Self::Failed(_) => None,
         }
     }
 
@@ -132,7 +135,7 @@ impl Verdict {
         match self {
             Self::Share { head, .. } => Some(&head.label),
             Self::Blocked(blocked) => Some(&blocked.head.label),
-            Self::Renewed(object) => Some(&object.head.label),
+            Self::Renewed(object) | Self::Large(object) => Some(&object.head.label),
             Self::Alone | Self::Failed(_) => None,
         }
     }
@@ -399,6 +402,12 @@ impl Writer {
     pub(crate) fn renewed(mut self, object: Arc<Object>) {
         self.fill.leave_table();
         self.settle(Verdict::Renewed(object));
+    }
+
+    /// It is a large file with this head.
+    pub(crate) fn large(mut self, object: Arc<Object>) {
+        self.fill.leave_table();
+        self.settle(Verdict::Large(object));
     }
 
     /// There is no response.

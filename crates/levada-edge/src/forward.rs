@@ -14,6 +14,7 @@ use crate::{
     connection::{Door, Visit},
     failure::Failure,
     identify::{Asked, CDN_ID, CDN_LOOP, FORWARDED_PROTO},
+    large::{self, LARGE, PIECE},
     misses,
     node::Node,
     passage::Passage,
@@ -45,13 +46,15 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     let Errand { visit, asked, parts, .. } = errand;
     // Room for what is added, at once.
     headers.reserve(8);
-    headers.remove(PEER);
+    for name in [PEER, LARGE, PIECE] {
+        headers.remove(name);
+    }
     headers.remove(header::EXPECT);
     join_crumbs(&mut headers);
     let client = misses::client(visit, &headers);
     let interim = visit.interim();
     // An absolute form, or a pass, is not for the next server to see.
-    let plain = parts.uri.authority().is_none() && !asked.passed;
+    let plain = parts.uri.authority().is_none() && !asked.passed && asked.piece.is_none();
     let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host().as_bytes();
     let mut host = headers.get(HOST).filter(named).cloned();
     if host.is_none() {
@@ -122,6 +125,8 @@ pub(crate) async fn to_origin(
             Ok(mut exchange) => {
                 // Only a peer says so of itself.
                 exchange.headers_mut().remove(REFUSED);
+                exchange.headers_mut().remove(LARGE);
+                exchange.headers_mut().remove(PIECE);
                 if let Some(miss) = miss.take() {
                     exchange.body_mut().hold(miss);
                 }
@@ -161,7 +166,8 @@ pub(crate) async fn to_peer(
     if pick.node == peers.me() {
         return None;
     }
-    let (head, asked) = (onward(node, errand, errand.parts.headers.clone()), &errand.asked);
+    let (mut head, asked) = (onward(node, errand, errand.parts.headers.clone()), &errand.asked);
+    large::address(&mut head, errand);
     let mut tried: Vec<NodeIndex> = Vec::new();
     while pick.node != peers.me() {
         passage.outstanding = Some(peers.loads().begin(pick.node));
@@ -180,7 +186,7 @@ pub(crate) async fn to_peer(
         tracing::info!(%peer, reason = failure.as_str(), "peer failed");
         tried.push(pick.node);
         pick = next(node, peers, asked, &tried);
-        passage.decided(&asked.site.decider, pick);
+        passage.decided(asked, pick);
     }
     None
 }
@@ -206,7 +212,9 @@ fn next(node: &Node, peers: &Peers, asked: &Asked, tried: &[NodeIndex]) -> Pick 
     if last || !asked.site.may_retry(&node.clock) {
         return here;
     }
-    let rest = peers.cluster().without(tried);
+    let avoided = asked.piece.iter().flat_map(|piece| &piece.avoided);
+    let avoided: Vec<NodeIndex> = avoided.chain(tried).copied().collect();
+    let rest = peers.cluster().without(&avoided);
     let request = PolicyRequest::new(asked.key);
-    asked.site.decider.pick(&request, &rest, node.clock.now()).map_or(here, retried)
+    asked.decider().pick(&request, &rest, node.clock.now()).map_or(here, retried)
 }

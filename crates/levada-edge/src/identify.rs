@@ -2,11 +2,19 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use hyper::body::Incoming;
+use levada_fetch::Digest;
 use levada_types::Key;
 use std::sync::Arc;
 
 use crate::{
-    connection::Door, failure::Failure, guard::names_host, node::Node, peers::pass, sites::Site,
+    connection::Door,
+    failure::Failure,
+    guard::names_host,
+    large::{self, Piece},
+    node::Node,
+    peers::pass,
+    redirect::SharedDecider,
+    sites::Site,
 };
 
 /// RFC 8586.
@@ -16,10 +24,13 @@ pub(crate) const CDN_ID: &str = "levada";
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// A request that has been understood.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) site: Arc<Site>,
     pub(crate) scheme: &'static str,
-    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text.
+    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text. Before it, and a space, what
+    /// else tells objects apart: the piece of a file, or the digest that a client wants. No URI has a
+    /// space, so that no client can name a piece.
     pub(crate) identity: String,
     /// Where in `identity` the host begins.
     host_at: usize,
@@ -28,6 +39,10 @@ pub(crate) struct Asked {
     pub(crate) key: Key,
     /// A redirect of a peer brought the client here: serve it, whatever the policy says.
     pub(crate) passed: bool,
+    /// The digest that the file is to have.
+    digest: Option<Digest>,
+    /// The piece of a file that is asked for.
+    pub(crate) piece: Option<Arc<Piece>>,
 }
 
 impl Asked {
@@ -39,6 +54,45 @@ impl Asked {
     /// Path and query.
     pub(crate) fn target(&self) -> &str {
         &self.identity[self.path_at..]
+    }
+
+    /// The digest that the file is to have, where the client named one.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Who decides which node serves it.
+    pub(crate) fn decider(&self) -> &SharedDecider {
+        let own = self.piece.as_ref().and(self.site.pieces.as_ref());
+        own.unwrap_or(&self.site.decider)
+    }
+
+    /// The same for a piece of it.
+    pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
+        let url_at = self.host_at - self.scheme.len() - 3;
+        let prefix = format!("{} ", piece.url);
+        let host_at = prefix.len() + self.scheme.len() + 3;
+        let identity = prefix + &self.identity[url_at..];
+        Self {
+            site: self.site.clone(),
+            scheme: self.scheme,
+            key: Key::of(identity.as_bytes()),
+            host_at,
+            path_at: host_at + (self.path_at - self.host_at),
+            identity,
+            passed: false,
+            digest: piece.url.digest,
+            piece: Some(piece),
+        }
+    }
+
+    /// The same as the client wants it, by its digest.
+    fn wanted_by(self, digest: Digest) -> Self {
+        let prefix = format!("{digest} ");
+        let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
+        let identity = prefix + &self.identity;
+        let (key, digest) = (Key::of(identity.as_bytes()), Some(digest));
+        Self { key, identity, host_at, path_at, digest, ..self }
     }
 }
 
@@ -54,10 +108,18 @@ pub(crate) fn identify(
     let authority = authority(request)?;
     let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
     let target = if target == "*" { "/" } else { target };
-    if let Some(pass) = redirected_here(node, door, target) {
-        return name(node, door, request, &pass.host, &pass.target, pass.in_time);
+    if door == Door::Peer && large::is_piece(request.headers()) {
+        let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
+        return Ok(name(node, door, request, authority, file, false)?.of_piece(piece));
     }
-    name(node, door, request, authority, target, false)
+    let asked = match redirected_here(node, door, target) {
+        Some(pass) => name(node, door, request, &pass.host, &pass.target, pass.in_time)?,
+        None => name(node, door, request, authority, target, false)?,
+    };
+    match large::wanted_digest(&asked.site, request)? {
+        Some(digest) => Ok(asked.wanted_by(digest)),
+        None => Ok(asked),
+    }
 }
 
 fn name(
@@ -81,7 +143,7 @@ fn name(
     identity.truncate(path_at);
     identity.push_str(target);
     let key = Key::of(identity.as_bytes());
-    Ok(Asked { site, scheme, identity, host_at, path_at, key, passed })
+    Ok(Asked { site, scheme, identity, host_at, path_at, key, passed, digest: None, piece: None })
 }
 
 /// The identity of the URL of an `explain`: the same text that a request for it would get.

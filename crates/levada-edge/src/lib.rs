@@ -6,6 +6,7 @@
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
+//! large                                in pieces, through the cluster (levada-fetch decides)
 //! lookup ─ store                       what is stored and may be used (levada-cache decides)
 //! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
 //!        ─ upstream                    one fetch per object, from origins that are watched
@@ -28,6 +29,7 @@ mod fill;
 mod forward;
 mod guard;
 mod identify;
+mod large;
 mod lead;
 mod listener;
 mod log;
@@ -55,7 +57,7 @@ mod tls;
 mod upstream;
 mod vigil;
 
-pub use explain::{Candidate, ExplainError, Explanation, offline as explain};
+pub use explain::{Candidate, ExplainError, Explanation, Pieces, Placed, offline as explain};
 pub use node::StartError;
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;

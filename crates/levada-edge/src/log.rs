@@ -8,6 +8,7 @@ use std::{
 };
 
 use http::{HeaderValue, StatusCode};
+use levada_fetch::Counts;
 use parking_lot::Mutex;
 
 use crate::{
@@ -66,15 +67,20 @@ pub(crate) struct Entry<'a> {
     pub(crate) decision: &'static str,
     pub(crate) candidates: u32,
     pub(crate) complete: bool,
+    /// What was done for a large file.
+    pub(crate) pieces: Option<Counts>,
 }
 
 impl Entry<'_> {
     /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy,
-    /// decision and size of the set.
+    /// decision and size of the set; behind a large file's, what was done for it.
     pub(crate) fn combined(&self) -> String {
         let line = self.line;
+        let pieces = self.pieces.map_or_else(String::new, |counts| {
+            format!(" pieces={} retries={} hedges={}", counts.pieces, counts.retries, counts.hedges)
+        });
         format!(
-            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}",
+            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}{pieces}",
             line.client,
             clf_time(SystemTime::now()),
             line.method,
@@ -119,6 +125,10 @@ impl Entry<'_> {
             "candidates": self.candidates,
             "complete": self.complete,
             "error": line.failure,
+            "pieces": self.pieces.map(|counts| counts.pieces),
+            "piece_retries": self.pieces.map(|counts| counts.retries),
+            "piece_hedges": self.pieces.map(|counts| counts.hedges),
+            "window_stalls": self.pieces.map(|counts| counts.stalls),
         })
         .to_string()
     }

@@ -6,7 +6,6 @@ use http::{
     HeaderMap, Method,
     header::{IF_MATCH, IF_UNMODIFIED_SINCE},
 };
-use hyper::body::Body;
 use levada_cache::{Asked as Wants, Forwarded, RequestDirectives, Serve, serve, serve_missing};
 use levada_types::Key;
 
@@ -59,7 +58,7 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
     if !asked.site.settings.cache {
         return Found::Bypass(Forwarded::Bypass, "off");
     }
-    if !levada_cache::is_cache_method(&parts.method) || !body.is_end_stream() {
+    if !levada_cache::is_cache_method(&parts.method) || body.is_some() {
         return Found::Bypass(Forwarded::Method, "method");
     }
     let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
@@ -107,6 +106,12 @@ fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
     if for_origin && !directives.only_if_cached {
         return Found::Bypass(Forwarded::Request, "precondition");
     }
+    if asked.piece.is_some() && object.head.validators.is_strong() {
+        // The version is part of its name: it is never out of date, only forgotten.
+        let freshness = object.head.freshness();
+        let (age, ttl) = (freshness.age(clock::wall()), i64::from(u32::MAX));
+        return Found::Stored { object, age, ttl, refresh: None };
+    }
     match serve(&object.head.freshness(), &directives, clock::wall()) {
         Serve::Fresh { age, ttl } => Found::Stored { object, age, ttl, refresh: None },
         Serve::Stale { age, ttl, .. } => {
@@ -124,6 +129,6 @@ fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
 }
 
 /// Whether a request is to have no effect unless the origin's own state is as named.
-fn has_precondition(headers: &HeaderMap) -> bool {
+pub(crate) fn has_precondition(headers: &HeaderMap) -> bool {
     headers.contains_key(IF_MATCH) || headers.contains_key(IF_UNMODIFIED_SINCE)
 }

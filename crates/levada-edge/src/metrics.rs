@@ -19,11 +19,14 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{failure::Failure, guard::Ending, passage::CacheResult, store::disk::DiskMetrics};
+use crate::{
+    failure::Failure, guard::Ending, large::LargeMetrics, passage::CacheResult,
+    store::disk::DiskMetrics,
+};
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Word(&'static str);
+pub(crate) struct Word(pub(crate) &'static str);
 
 impl EncodeLabelValue for Word {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -107,6 +110,7 @@ pub(crate) struct Metrics {
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
     pub(crate) disk: DiskMetrics,
+    pub(crate) large: LargeMetrics,
 }
 
 impl Metrics {
@@ -219,6 +223,7 @@ impl Metrics {
                 Gauge::default()
             ),
             disk: DiskMetrics::registered(&mut registry),
+            large: LargeMetrics::registered(&mut registry),
             registry,
         }
     }

@@ -18,6 +18,7 @@ use crate::{
     blocks::Loans,
     clock::{self, Clock},
     fill::Fills,
+    large::Agency,
     log::Log,
     metrics::Metrics,
     pace::{Paced, Pacer},
@@ -25,7 +26,7 @@ use crate::{
     purge::{self, Flight, Purges},
     redirect::Decider,
     remembered::Remembered,
-    settings::{Origin, Runtime, Settings, Site as SiteSettings},
+    settings::{Origin, PolicyChoice, Runtime, Settings, Site as SiteSettings},
     sites::{Site, Sites, WatchedOrigin},
     sizes::Sizes,
     stop::Stop,
@@ -53,6 +54,8 @@ pub(crate) struct Node {
     /// What readers hold on to, beside the tiers.
     pub(crate) loans: Arc<Loans>,
     pub(crate) purges: Arc<Purges>,
+    /// What transfers in pieces have in common.
+    pub(crate) large: Agency,
     pub(crate) sizes: Sizes,
     /// URIs whose parts the origin does not send, or not so that they could be kept.
     pub(crate) no_parts: Remembered,
@@ -117,6 +120,7 @@ impl Node {
             .map(|peering| Peers::new(&settings, peering, clock, &metrics, workers))
             .transpose()?
             .map(Arc::new);
+        let peer_count = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
         let sites = settings
             .sites
             .iter()
@@ -138,6 +142,7 @@ impl Node {
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             loans: Loans::new(settings.cache.memory / 4),
+            large: Agency::new(settings.cache.memory / 4, peer_count),
             purges,
             sizes: Sizes::default(),
             no_parts: Remembered::new(NO_PARTS),
@@ -268,6 +273,16 @@ fn make_site(
     let seed = settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()));
     let decider = Decider::new(&site.policy, redirectors, settings.limits.capacity, seed)
         .map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+    // Which replica is asked is left to chance, as in the paper (WORLDS'04, Sec. 3).
+    let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
+        let parameters = [("replicas".to_owned(), levada_policy::Value::Integer(replicas.into()))];
+        let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
+        let capacity = settings.limits.capacity;
+        Decider::new(&choice, redirectors, capacity, seed).map(Arc::new)
+    });
+    let pieces = pieces
+        .transpose()
+        .map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
     let host: Option<HeaderValue> = site
         .origin_host
         .as_deref()
@@ -286,7 +301,8 @@ fn make_site(
             })
         })
         .collect();
-    Ok(Site::new(site.clone(), Arc::new(decider), origins, settings.limits.retry_budget))
+    let decider = Arc::new(decider);
+    Ok(Site::new(site.clone(), decider, pieces, origins, settings.limits.retry_budget))
 }
 
 fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {

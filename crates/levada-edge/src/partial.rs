@@ -13,12 +13,13 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE},
     request::Parts as RequestParts,
 };
-use levada_cache::{ContentRange, Multipart, Parts, RangeSet, RangeSpec};
+use levada_cache::{ContentRange, Multipart, Parts, RangeSet, RangeSpec, Validators};
 
 use crate::{
     blocks::{BlockReader, new_version},
     body::BodyError,
     fill::{End, Read, Reader},
+    large::PieceReader,
     store::{Object, StoredHead},
 };
 
@@ -33,11 +34,21 @@ pub(crate) enum Wanted {
 
 /// What `request` wants of a stored representation of `length` bytes.
 pub(crate) fn wanted(request: &RequestParts, head: &StoredHead, length: u64) -> Wanted {
-    if request.method != Method::GET || head.status != StatusCode::OK {
+    wanted_of(request, head.status, &head.validators, length)
+}
+
+/// The same of one that is not stored here.
+pub(crate) fn wanted_of(
+    request: &RequestParts,
+    status: StatusCode,
+    validators: &Validators,
+    length: u64,
+) -> Wanted {
+    if request.method != Method::GET || status != StatusCode::OK {
         return Wanted::Whole;
     }
     let Some(ranges) = RangeSet::of(&request.headers) else { return Wanted::Whole };
-    if !head.validators.if_range(&request.headers) {
+    if !validators.if_range(&request.headers) {
         return Wanted::Whole;
     }
     let parts = ranges.resolve(length);
@@ -67,6 +78,7 @@ pub(crate) enum Cursor {
     Stored(Arc<Object>),
     Growing(Reader),
     Blocks(BlockReader),
+    Pieces(Box<PieceReader>),
 }
 
 impl Cursor {
@@ -78,6 +90,7 @@ impl Cursor {
         match self {
             Self::Stored(object) => Poll::Ready(object.at(position).map(Ok)),
             Self::Blocks(reader) => reader.poll_at(cx, position),
+            Self::Pieces(reader) => reader.poll_at(cx, position),
             Self::Growing(reader) => match ready!(reader.poll_at(cx, position)) {
                 Read::Piece(piece) => Poll::Ready(Some(Ok(piece))),
                 Read::End(End::Broken | End::LetGo) => Poll::Ready(Some(Err(BodyError::Fill))),

@@ -10,8 +10,8 @@ use http::{HeaderValue, Method, StatusCode, Version, header};
 use levada_policy::{Outcome, Outstanding, Pick};
 
 use crate::{
-    admission::InService, body::BodyError, forward::Failed, node::Node, pipeline::Errand,
-    redirect::Decider, settings::LogFormat,
+    admission::InService, body::BodyError, forward::Failed, identify::Asked, large::Shared,
+    node::Node, pipeline::Errand, redirect::Decider, settings::LogFormat,
 };
 
 /// What a request's answer came from, in nginx's words for a cache's results.
@@ -29,6 +29,8 @@ pub(crate) enum CacheResult {
     Bypass,
     /// Somebody else's fetch, shared.
     Collapsed,
+    /// In pieces, from wherever each was.
+    Pieces,
     /// A peer's business.
     Relayed,
     /// Answered by this node itself: an error, a redirect.
@@ -37,7 +39,7 @@ pub(crate) enum CacheResult {
 
 impl CacheResult {
     /// How many there are.
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 9;
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -47,6 +49,7 @@ impl CacheResult {
             Self::Revalidated => "revalidated",
             Self::Bypass => "bypass",
             Self::Collapsed => "collapsed",
+            Self::Pieces => "pieces",
             Self::Relayed => "relayed",
             Self::None => "none",
         }
@@ -69,6 +72,10 @@ pub(crate) struct Passage {
     pub(crate) decider: Option<Arc<Decider>>,
     /// Whether a peer brought the request, not a client.
     pub(crate) from_peer: bool,
+    /// What was done for a large file.
+    pub(crate) pieces: Option<Arc<Shared>>,
+    /// It is a piece for this node's own agent, which counts it.
+    is_piece: bool,
     bytes: u64,
     complete: bool,
     line: Option<Box<Line>>,
@@ -103,10 +110,19 @@ impl Passage {
             in_service: None,
             decider: None,
             from_peer,
+            pieces: None,
+            is_piece: false,
             bytes: 0,
             complete: false,
             line: None,
         })
+    }
+
+    /// A piece that this node asks for itself.
+    pub(crate) fn of_piece(node: &Arc<Node>) -> Box<Self> {
+        let mut passage = Self::begin(node, false);
+        passage.is_piece = true;
+        passage
     }
 
     /// Notes who asks for what, if there is a log to be written.
@@ -121,7 +137,10 @@ impl Passage {
             method: parts.method.clone(),
             scheme: asked.scheme,
             host: asked.host().to_owned(),
-            target: asked.target().to_owned(),
+            target: match &asked.piece {
+                Some(piece) => piece.url.affix(asked.target()),
+                None => asked.target().to_owned(),
+            },
             version: parts.version,
             referer: field(header::REFERER),
             user_agent: field(header::USER_AGENT),
@@ -132,9 +151,13 @@ impl Passage {
     }
 
     /// The policy has decided.
-    pub(crate) fn decided(&mut self, decider: &Arc<Decider>, pick: Pick) {
+    pub(crate) fn decided(&mut self, asked: &Asked, pick: Pick) {
         self.pick = Some(pick);
+        let decider = asked.decider();
         self.decider = decider.observes().then(|| decider.clone());
+        if let Some(piece) = &asked.piece {
+            piece.asked_of(pick.node);
+        }
     }
 
     /// A peer has answered.
@@ -195,15 +218,12 @@ impl Drop for Passage {
     fn drop(&mut self) {
         let metrics = &self.node.metrics;
         metrics.in_flight.dec();
-        metrics.request(
-            self.from_peer,
-            self.status,
-            self.cache,
-            self.bytes,
-            self.started.elapsed(),
-        );
-        if !self.complete {
-            metrics.aborted.inc();
+        if !self.is_piece {
+            let elapsed = self.started.elapsed();
+            metrics.request(self.from_peer, self.status, self.cache, self.bytes, elapsed);
+            if !self.complete {
+                metrics.aborted.inc();
+            }
         }
         if let (Some(decider), Some(pick)) = (&self.decider, self.pick) {
             decider.observe(&self.outcome(pick), self.node.clock.now());
@@ -225,6 +245,7 @@ impl Passage {
             decision: self.pick.map_or("-", |p| p.reason.as_str()),
             candidates: self.pick.map_or(0, |p| p.set_size),
             complete: self.complete,
+            pieces: self.pieces.as_ref().map(|transfer| transfer.counts()),
         };
         match format {
             LogFormat::Combined => entry.combined(),

@@ -28,6 +28,7 @@ use crate::{
     fill::{Reader, Verdict, Writer},
     forward::{self, Failed},
     identify::{Asked, identify},
+    large,
     lead::Lead,
     lookup::{Found, Order, lookup, recall},
     node::Node,
@@ -91,7 +92,10 @@ pub(crate) struct Errand {
     /// What it asks of a cache.
     pub(crate) wants: Wants,
     pub(crate) parts: Parts,
-    pub(crate) body: Incoming,
+    /// `None` when there is none.
+    pub(crate) body: Option<Incoming>,
+    /// Whether the head of a large file is enough, without its body.
+    pub(crate) head_is_enough: bool,
 }
 
 enum Admission {
@@ -127,28 +131,44 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
     let wants = Wants::of(&parts.headers);
-    Admission::Errand(Box::new(Errand { visit: visit.clone(), asked, wants, parts, body }))
+    let head_is_enough = large::asks_for_head(visit.door, &parts.headers);
+    let body = (!body.is_end_stream()).then_some(body);
+    let visit = visit.clone();
+    Admission::Errand(Box::new(Errand { visit, asked, wants, parts, body, head_is_enough }))
 }
 
 /// Where the request is served: here, by a peer through this node, or by a peer that the client is
 /// sent to.
 async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
-    let Errand { visit, asked, parts, body, .. } = &*errand;
+    let Errand { asked, parts, .. } = &*errand;
     if parts.method.as_str() == purge::door::METHOD {
         let answer = Box::pin(purge::door::client(node, asked, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
     asked.site.count();
+    if large::may_be(&errand) {
+        return Box::pin(large::serve(node, errand, passage)).await;
+    }
+    directly(node, errand, passage).await
+}
+
+/// The same for what is no large file, for a piece of one, and for the head of one.
+pub(crate) async fn directly(
+    node: &Arc<Node>,
+    errand: Box<Errand>,
+    passage: &mut Passage,
+) -> Answer {
+    let Errand { visit, asked, parts, body, .. } = &*errand;
     // A request that was forwarded once is served here; one that changes something is the origin's.
     let settled = visit.door == Door::Peer || asked.passed;
     let peers =
-        node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_end_stream());
+        node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_none());
     let Some(peers) = peers else {
         return here(node, errand, passage).await;
     };
     let pick = redirect(node, peers, asked)?;
-    passage.decided(&asked.site.decider, pick);
-    if asked.site.redirects() && pick.node != peers.me() {
+    passage.decided(asked, pick);
+    if asked.site.redirects() && asked.piece.is_none() && pick.node != peers.me() {
         return away(node, peers, asked, pick.node);
     }
     let Some((exchange, pick)) =
@@ -164,9 +184,15 @@ async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> 
 fn redirect(node: &Node, peers: &Peers, asked: &Asked) -> Result<Pick, Failure> {
     let request =
         PolicyRequest { size: node.sizes.get(asked.key), ..PolicyRequest::new(asked.key) };
-    let decider = &asked.site.decider;
-    let pick =
-        decider.pick(&request, &peers.cluster(), node.clock.now()).ok_or(Failure::AllDown)?;
+    let (decider, now) = (asked.decider(), node.clock.now());
+    let pick = match &asked.piece {
+        None => decider.pick(&request, &peers.cluster(), now),
+        Some(piece) => decider
+            .pick(&request, &peers.cluster().without(&piece.avoided), now)
+            // Better one that was slow than none.
+            .or_else(|| decider.pick(&request, &peers.cluster(), now)),
+    };
+    let pick = pick.ok_or(Failure::AllDown)?;
     node.metrics.decision(decider.name(), pick);
     Ok(pick)
 }
@@ -215,6 +241,9 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
                 None => stored(node, &errand, &object, Some(age), &status),
+                Some(_) if large::head_is_enough(node, &errand, &object) => {
+                    large::head(node, &errand, &object, Some(age), status)
+                }
                 Some(_) => Box::pin(in_blocks(node, errand, object, age, status, passage)).await?,
             }
         }
@@ -364,7 +393,11 @@ async fn from_blocks(
 }
 
 /// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
-fn unsatisfied(node: &Node, length: u64, status: &CacheStatus<'_>) -> Response<ResponseBody> {
+pub(crate) fn unsatisfied(
+    node: &Node,
+    length: u64,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
     let headers = response.headers_mut();
@@ -375,7 +408,7 @@ fn unsatisfied(node: &Node, length: u64, status: &CacheStatus<'_>) -> Response<R
 }
 
 /// The client has it already.
-fn not_modified(
+pub(crate) fn not_modified(
     node: &Node,
     head: &StoredHead,
     age: Option<u32>,
@@ -459,6 +492,20 @@ async fn filled(
         Verdict::Renewed(object) if mine(&object.head) => {
             passage.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
+            if large::head_is_enough(node, &errand, &object) {
+                return Ok(large::head(node, &errand, &object, None, status));
+            }
+            match from_object(node, &errand, &object, None, status).await {
+                Ok(response) => Ok(response),
+                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
+            }
+        }
+        Verdict::Large(object) if mine(&object.head) => {
+            status.forwarded_status = leader.then_some(200);
+            status.stored = true;
+            if large::head_is_enough(node, &errand, &object) {
+                return Ok(large::head(node, &errand, &object, None, status));
+            }
             match from_object(node, &errand, &object, None, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
@@ -591,7 +638,7 @@ fn growing(
 }
 
 /// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
-fn has_already(head: &StoredHead, parts: &Parts) -> bool {
+pub(crate) fn has_already(head: &StoredHead, parts: &Parts) -> bool {
     head.status == StatusCode::OK
         && head.validators.evaluate(&parts.headers) == Condition::NotModified
 }
@@ -617,11 +664,10 @@ async fn bypass(
     let posted = Posted::of(node, &errand).map(Box::new);
     let headers = std::mem::take(&mut errand.parts.headers);
     let mut head = forward::onward(node, &errand, headers);
-    let body = errand.body;
-    let asked = &errand.asked;
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
-    let body = RequestBody::client(body, patience);
+    let body = errand.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
+    let asked = &errand.asked;
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
     let kept = posted.and_then(|posted| posted.judge(node, asked, &exchange));
     let invalid = effects.take(node, asked, exchange.status(), exchange.headers());

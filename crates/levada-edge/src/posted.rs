@@ -103,6 +103,8 @@ impl Kept {
             stored: None,
             directives: RequestDirectives::default(),
             part: None,
+            piece: None,
+            head_is_enough: false,
             flight,
         };
         Some(Growing { fetch, reader, storable, received })

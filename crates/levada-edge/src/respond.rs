@@ -8,7 +8,7 @@ use levada_policy::Pick;
 use std::fmt::Write;
 
 use crate::{
-    body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, node::Node,
+    body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, large, node::Node,
     peers::REFUSED,
 };
 
@@ -62,6 +62,9 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     }
     if failure == Failure::Overload {
         headers.insert(REFUSED, HeaderValue::from_static("full"));
+    }
+    if let Some(told) = large::tell(failure) {
+        headers.insert(large::PIECE, told);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 
 use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
 pub use levada_cache::{Cookies, Rules};
+pub use levada_fetch::{Mode, Patience, Plan};
 use levada_policy::Value;
 
 /// Everything one node needs to run.
@@ -136,6 +137,40 @@ pub struct Site {
     pub debug: bool,
     /// Whether responses are stored at all; off, the site is only distributed.
     pub cache: bool,
+    /// How large files are served; `None`: as all others.
+    pub large: Option<Large>,
+}
+
+/// How large files are served: in pieces, each an object of its own to the cluster (CoDeploy).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Large {
+    /// Files of at least so many bytes. No less than a piece.
+    pub threshold: u64,
+    /// The window, its pieces, and what is done about slow ones. A piece is at most a block.
+    pub plan: Plan,
+    /// Nodes that each piece is kept by, chosen by hash; `None`: the site's policy chooses.
+    pub replicas: Option<u32>,
+}
+
+impl Large {
+    /// The published values: ten pieces of 60 KB at once (WORLDS'04, Sec. 4).
+    pub fn paper() -> Self {
+        let large = Self::default();
+        Self { plan: Plan { chunk: 60_000, window: 10, ..large.plan }, ..large }
+    }
+}
+
+impl Default for Large {
+    fn default() -> Self {
+        let plan = Plan {
+            chunk: 512 << 10,
+            window: 8,
+            mode: Mode::Timeout,
+            patience: Patience::default(),
+            tries: 8,
+        };
+        Self { threshold: 8 << 20, plan, replicas: None }
+    }
 }
 
 /// How many requests may be at a site's origins at once, over all origins.

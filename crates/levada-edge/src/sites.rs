@@ -27,6 +27,9 @@ pub(crate) struct Site {
     pub(crate) id: u64,
     pub(crate) settings: SiteSettings,
     pub(crate) decider: SharedDecider,
+    /// Where pieces of large files have a number of replicas of their own: which node a piece is
+    /// asked of.
+    pub(crate) pieces: Option<SharedDecider>,
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
@@ -40,6 +43,7 @@ impl Site {
     pub(crate) fn new(
         settings: SiteSettings,
         decider: SharedDecider,
+        pieces: Option<SharedDecider>,
         origins: Vec<Arc<WatchedOrigin>>,
         retry_budget: f64,
     ) -> Self {
@@ -50,6 +54,7 @@ impl Site {
             id,
             settings,
             decider,
+            pieces,
             origins,
             origin_host,
             misses,

@@ -5,6 +5,8 @@ use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use levada_types::Key;
 use parking_lot::RwLock;
 
+use crate::large::LARGE;
+
 /// Slots of the table; two objects that share one forget each other, no more.
 const SLOTS: usize = 1 << 16;
 
@@ -31,7 +33,12 @@ impl Sizes {
         if status != StatusCode::OK {
             return;
         }
-        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+        let number = |name| headers.get(name).and_then(|v| v.to_str().ok()?.parse().ok());
+        // The head of a large file comes between peers without its body.
+        let length: Option<u64> = match number(CONTENT_LENGTH) {
+            Some(0) => number(LARGE).or(Some(0)),
+            length => length,
+        };
         let Some(size) = length else { return };
         if self.slots.read()[slot(key)] != (key, size) {
             self.slots.write()[slot(key)] = (key, size);

@@ -202,7 +202,9 @@ impl Blocked {
         match reader.verdict().await {
             Verdict::Share { .. } => Ok(Got::Growing(reader)),
             // The representation is not what it was, or the origin cannot send parts of it.
-            Verdict::Alone | Verdict::Renewed(_) | Verdict::Blocked(_) => Err(BodyError::Gone),
+            Verdict::Alone | Verdict::Renewed(_) | Verdict::Large(_) | Verdict::Blocked(_) => {
+                Err(BodyError::Gone)
+            }
             Verdict::Failed(failed) => Err(BodyError::Failed(failed.failure)),
         }
     }

@@ -151,6 +151,8 @@ pub(super) fn group(identity: &str, text: &str) -> u64 {
 
 /// Scheme, host and port of an absolute URL.
 fn origin_of(identity: &str) -> &str {
+    // A piece of a file is of the file's origin.
+    let identity = identity.rsplit_once(' ').map_or(identity, |(_, url)| url);
     let host = identity.find("://").map_or(0, |at| at + 3);
     let end = identity[host..].find(['/', '?']).map_or(identity.len(), |at| host + at);
     &identity[..end]

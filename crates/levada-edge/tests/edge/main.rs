@@ -15,6 +15,7 @@ mod hostile;
 mod http2;
 mod input;
 mod interim;
+mod large;
 mod memory;
 mod misses;
 mod passing;

@@ -86,7 +86,25 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     }
     let set: Vec<_> = explanation["set"].as_array().into_iter().flatten().map(word).collect();
     writeln!(out, "set      {}", if set.is_empty() { "-".to_owned() } else { set.join(", ") })?;
-    candidates(out, explanation["candidates"].as_array().map_or(&[][..], Vec::as_slice), &set)
+    candidates(out, explanation["candidates"].as_array().map_or(&[][..], Vec::as_slice), &set)?;
+    pieces(out, &explanation["pieces"])
+}
+
+/// The pieces of a large file, in file order.
+fn pieces(out: &mut impl Write, pieces: &Json) -> io::Result<()> {
+    let (Some(count), Some(size)) = (pieces["count"].as_u64(), pieces["size"].as_u64()) else {
+        return Ok(());
+    };
+    let first = pieces["first"].as_array().map_or(&[][..], Vec::as_slice);
+    writeln!(out, "\n{count} pieces of {size} bytes; the first {}:", first.len())?;
+    let width = first.iter().map(|piece| word(&piece["piece"]).len()).max().unwrap_or(0);
+    writeln!(out, "{:width$}  NODE  SET", "PIECE")?;
+    for piece in first {
+        let set: Vec<_> = piece["set"].as_array().into_iter().flatten().map(word).collect();
+        let (name, node) = (word(&piece["piece"]), word(&piece["node"]));
+        writeln!(out, "{name:width$}  {node:4}  {}", set.join(", "))?;
+    }
+    Ok(())
 }
 
 /// The candidates in the policy's order, first the best.

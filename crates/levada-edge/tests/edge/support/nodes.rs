@@ -53,6 +53,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
         misses: Misses::default(),
         debug: true,
         cache: true,
+        large: None,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{Delivery, Origin, PolicyChoice, Site};
+use levada_edge::settings::{Delivery, Large, Origin, PolicyChoice, Site};
 use levada_policy::{Entry, POLICIES, ParameterError, Parameters, Value};
+use levada_types::ByteSize;
 
 use super::Check;
 use crate::config::{
@@ -82,7 +83,41 @@ impl Check<'_, '_> {
             misses: (&site.misses).into(),
             debug: site.debug,
             cache: site.cache,
+            large: self.large(site, path),
         })
+    }
+
+    /// Large files, where they are fetched in pieces: a piece is an object within a block, and a window
+    /// fits into what there is for all of them.
+    fn large(&mut self, site: &file::Site, path: &Path) -> Option<Large> {
+        let (path, cache) = (path.key("large"), &self.file.cache);
+        if !site.large.enabled {
+            return None;
+        }
+        let large = Large::from(&site.large);
+        let (chunk, window) = (large.plan.chunk, large.plan.window as u64);
+        if !site.cache {
+            let message = "has no effect while the site's `cache` is off: pieces are kept in it";
+            self.findings.warning(&path.key("enabled"), message, None);
+        }
+        if chunk > cache.block.0 {
+            let message = format!("a piece of {} is more than a block", ByteSize(chunk));
+            let help = format!("at most `cache.block`, {}", ByteSize(cache.block.0));
+            self.findings.error(&path.key("chunk_size"), message, Some(help));
+        }
+        if large.threshold < chunk {
+            let message = format!("is less than a piece of {}", ByteSize(chunk));
+            self.findings.error(&path.key("threshold"), message, None);
+        }
+        if chunk.saturating_mul(window) > cache.memory.0 / 4 {
+            let message = format!(
+                "{window} pieces of {} are more than a quarter of `cache.memory`, which all \
+                 transfers share: no transfer ever has its whole window",
+                ByteSize(chunk)
+            );
+            self.findings.warning(&path.key("window"), message, None);
+        }
+        Some(large)
     }
 
     /// Settings that undo each other, or endanger a site's users.

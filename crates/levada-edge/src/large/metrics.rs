@@ -1,0 +1,108 @@
+//! What is counted of transfers in pieces.
+
+use levada_fetch::Counts;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use std::sync::atomic::AtomicU64;
+
+use crate::{metrics::Word, node::Node};
+
+/// Where a piece came from, or why it was asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Source {
+    source: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    reason: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Server {
+    server: String,
+}
+
+/// The counters of large files.
+#[derive(Default)]
+pub(crate) struct LargeMetrics {
+    transfers: Counter,
+    pieces: Family<Source, Counter>,
+    bytes: Family<Source, Counter>,
+    retries: Family<Why, Counter>,
+    hedges: Counter,
+    stalls: Counter,
+    seconds: Family<Server, Gauge<f64, AtomicU64>>,
+}
+
+impl LargeMetrics {
+    pub(crate) fn registered(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        let mut register =
+            |name, help, metric: &Counter| registry.register(name, help, metric.clone());
+        register(
+            "large_transfers",
+            "Large files, or ranges of them, served in pieces",
+            &all.transfers,
+        );
+        register("large_hedges", "Second requests for pieces that were slow", &all.hedges);
+        register(
+            "large_window_stalls",
+            "How often a client was ready for a piece that was not there",
+            &all.stalls,
+        );
+        registry.register(
+            "large_pieces",
+            "Pieces that came, from this node or a peer",
+            all.pieces.clone(),
+        );
+        registry.register("large_piece_bytes", "Bytes of them", all.bytes.clone());
+        registry.register(
+            "large_retries",
+            "Pieces that were asked for again, because they were late or failed",
+            all.retries.clone(),
+        );
+        registry.register(
+            "large_source_seconds",
+            "How long pieces from a node have taken lately",
+            all.seconds.clone(),
+        );
+        all
+    }
+
+    /// A piece has come.
+    pub(crate) fn came(&self, from_here: bool, bytes: usize) {
+        let labels = Source { source: Word(if from_here { "here" } else { "peer" }) };
+        self.pieces.get_or_create_owned(&labels).inc();
+        self.bytes.get_or_create_owned(&labels).inc_by(bytes as u64);
+    }
+
+    /// A transfer has ended.
+    pub(crate) fn transferred(&self, counts: Counts) {
+        let retries = |why, number| {
+            self.retries.get_or_create(&Why { reason: Word(why) }).inc_by(number);
+        };
+        self.transfers.inc();
+        retries("late", counts.late);
+        retries("failed", counts.retries.saturating_sub(counts.late));
+        self.hedges.inc_by(counts.hedges);
+        self.stalls.inc_by(counts.stalls);
+    }
+
+    /// What is known of the sources now.
+    pub(crate) fn look_at(&self, node: &Node) {
+        let sources = node.large.sources.lock().clone();
+        let names: Vec<String> = match &node.peers {
+            Some(peers) => peers.servers().map(|(_, server)| server.name.to_string()).collect(),
+            None => vec![node.settings.name.clone()],
+        };
+        for (server, average) in names.into_iter().zip(sources.averages()) {
+            if let Some(average) = average {
+                self.seconds.get_or_create(&Server { server }).set(average.as_secs_f64());
+            }
+        }
+    }
+}

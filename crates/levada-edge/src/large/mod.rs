@@ -1,0 +1,233 @@
+//! Large files in pieces, fetched through the cluster: CoDeploy's agent (WORLDS'04, Sec. 3).
+//!
+//! ```text
+//!   client ── GET /f ──> this node ── head of /f? ──> the node that the policy chooses for /f
+//!                          │ large: length, validator           (or this one; small: its answer)
+//!                          ├─ /f~levada~0-..  ─────> the node that it chooses for this piece
+//!                          ├─ /f~levada~512k-.. ───> another
+//!                          └─ in order to the client; at most a window of pieces is held
+//! ```
+//!
+//! The head of a large file is an ordinary object under the file's URL; the size is learnt from the
+//! response that brings it, so that a small one costs nothing. Each piece is an ordinary object under
+//! a URL of its own ([`levada_fetch::ChunkUrl`]), which only a peer may ask for ([`piece`]). What a
+//! piece is asked of, how long is waited for it and what is tried then, [`levada_fetch::Chunked`]
+//! decides; [`transfer`] carries it out.
+//!
+//! One transfer, one version: the validator is part of each piece's name. When the file changes before
+//! the first byte has gone out, the transfer begins anew; later, the client's connection is cut.
+
+mod check;
+mod head;
+mod metrics;
+mod piece;
+mod transfer;
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
+};
+use levada_cache::{Asked as Wants, CONDITIONAL, CacheStatus, RangeSet};
+use levada_fetch::{Digest, Sources};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::{
+    body::ResponseBody,
+    connection::Door,
+    failure::Failure,
+    forward::Failed,
+    node::Node,
+    partial::{self, Cursor, Script, Wanted},
+    passage::{CacheResult, Passage},
+    pipeline::{Errand, directly, unsatisfied},
+    settings::Large,
+    sites::Site,
+};
+
+pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
+pub(crate) use metrics::LargeMetrics;
+pub(crate) use piece::{Piece, address, as_object, is_piece, tell};
+use transfer::Transfer;
+pub(crate) use transfer::{PieceReader, Shared};
+
+/// From a peer: the head of a large file is enough. To a peer: this is one, of a file so long.
+pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
+/// From a peer: the URL is a piece's. To a peer: of which version, or why there is none.
+pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
+/// From a client: the digest of the file that it wants. No stored copy of another is used.
+const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
+
+/// What all transfers of a node have in common.
+pub(crate) struct Agency {
+    /// Memory for windows, in units of [`UNIT`].
+    room: Arc<Semaphore>,
+    /// How nodes have done lately as sources of pieces.
+    pub(crate) sources: Mutex<Sources>,
+    /// Files that were served from here, for those who ask where their pieces are.
+    pub(crate) known: Known,
+}
+
+/// Windows are counted in KiB.
+const UNIT: u64 = 1 << 10;
+
+impl Agency {
+    /// With so many bytes for windows, in a cluster of so many nodes.
+    pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
+        let units = usize::try_from(bytes / UNIT).unwrap_or(usize::MAX);
+        Self {
+            room: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            sources: Mutex::new(Sources::new(nodes)),
+            known: Known::default(),
+        }
+    }
+}
+
+/// Whether a peer says that the head of a large file is enough. Nobody else is listened to, and nobody
+/// else's word goes on ([`crate::forward::onward`]).
+pub(crate) fn asks_for_head(door: Door, headers: &HeaderMap) -> bool {
+    door == Door::Peer && headers.contains_key(LARGE)
+}
+
+/// The digest that the file is to have, where the site serves large files.
+pub(crate) fn wanted_digest<B>(
+    site: &Site,
+    request: &Request<B>,
+) -> Result<Option<Digest>, Failure> {
+    let reads = *request.method() == Method::GET || *request.method() == Method::HEAD;
+    let digest = is_on(site).filter(|_| reads).and_then(|_| request.headers().get(DIGEST));
+    let Some(value) = digest else { return Ok(None) };
+    value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
+}
+
+fn is_on(site: &Site) -> Option<&Large> {
+    site.settings.large.as_ref().filter(|_| site.settings.cache)
+}
+
+/// Whether a request might be answered in pieces, as soon as the file turns out to be large.
+///
+/// Several ranges of one request, and conditions that only the origin may judge, go the way of other
+/// objects.
+pub(crate) fn may_be(errand: &Errand) -> bool {
+    let Errand { visit, asked, wants, parts, body, .. } = errand;
+    if is_on(&asked.site).is_none() || visit.door == Door::Peer {
+        return false;
+    }
+    let plain = parts.method == Method::GET && body.is_none();
+    let alone = wants.directives.no_store || wants.directives.only_if_cached;
+    let one = || {
+        let ranges = RangeSet::of(&parts.headers);
+        ranges.is_none_or(|ranges| ranges.single().is_some())
+    };
+    plain && !alone && one() && !crate::lookup::has_precondition(&parts.headers)
+}
+
+/// Answers a request for what may be a large file.
+pub(crate) async fn serve(
+    node: &Arc<Node>,
+    mut errand: Box<Errand>,
+    passage: &mut Passage,
+) -> Result<Response<ResponseBody>, Failed> {
+    let client = errand.again();
+    errand.head_is_enough = true;
+    for _ in 0..2 {
+        let mut response = directly(node, errand, passage).await?;
+        if !response.headers().contains_key(LARGE) {
+            return Ok(response);
+        }
+        let Some(file) = File::of(&mut response) else { break };
+        match in_pieces(node, &client, file, response, passage).await {
+            Ok(response) => return Ok(response),
+            // What is stored of it is out of date: the head is fetched anew.
+            Err(Failure::Changed) => errand = confirming(&client),
+            Err(Failure::NoPieces) => break,
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    // The node that has its head has the rest as well, or gets it.
+    directly(node, client.again(), passage).await
+}
+
+/// The same request for the head, which is to be confirmed by the origin.
+fn confirming(client: &Errand) -> Box<Errand> {
+    let mut errand = client.again();
+    errand.head_is_enough = true;
+    errand.parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    errand.wants = Wants::of(&errand.parts.headers);
+    errand
+}
+
+/// Lets the node that has the head of a file confirm it, so that those who come later get the version
+/// that there is now.
+async fn confirm(node: &Arc<Node>, client: &Errand) {
+    let mut passage = Passage::of_piece(node);
+    drop(Box::pin(directly(node, confirming(client), &mut passage)).await);
+}
+
+/// The answer to a request for a large file, whose head is in `response`.
+async fn in_pieces(
+    node: &Arc<Node>,
+    client: &Errand,
+    file: File,
+    response: Response<ResponseBody>,
+    passage: &mut Passage,
+) -> Result<Response<ResponseBody>, Failure> {
+    let (length, key) = (file.length, client.asked.key);
+    node.large.known.remember(key, &file);
+    let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
+    let span = match &wanted {
+        Wanted::Whole => 0..length,
+        Wanted::Nothing => return Ok(unsatisfied(node, length, &CacheStatus::default())),
+        Wanted::Some(ranges) => {
+            let (first, end) = ranges.span();
+            first..end
+        }
+    };
+    let transfer = Transfer::new(node, client, &file, span, response.headers());
+    let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
+        return Err(Failure::NoPieces);
+    };
+    // Whatever is wrong with the file shows in the first piece, while another answer can be given.
+    reader.ready().await?;
+    passage.outstanding = None;
+    passage.cache = CacheResult::Pieces;
+    passage.pieces = Some(reader.counts());
+    let mut response = response.map(drop);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    let cursor = Cursor::Pieces(Box::new(reader));
+    let script = match wanted {
+        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor),
+        _ => Script::from(0, Some(length), cursor),
+    };
+    Ok(response.map(|()| ResponseBody::new(script.into())))
+}
+
+impl Errand {
+    /// The same request once more. It has no body.
+    fn again(&self) -> Box<Self> {
+        Box::new(Self {
+            visit: self.visit.clone(),
+            asked: self.asked.clone(),
+            wants: self.wants,
+            parts: self.parts.clone(),
+            body: None,
+            head_is_enough: false,
+        })
+    }
+
+    /// What a request for a piece takes over of this one.
+    fn for_pieces(&self, file: &File) -> Box<Self> {
+        let mut errand = self.again();
+        errand.wants = Wants::default();
+        let headers = &mut errand.parts.headers;
+        for name in CONDITIONAL.iter().chain(&[CACHE_CONTROL, PRAGMA, DIGEST]) {
+            headers.remove(name);
+        }
+        if let Some(validator) = &file.if_range {
+            headers.insert(http::header::IF_RANGE, validator.clone());
+        }
+        errand
+    }
+}

@@ -1,0 +1,129 @@
+//! A piece of a file as an object of its own: how peers ask for it, and how a part of the origin's
+//! representation becomes it.
+//!
+//! On its way between peers the range is part of the URL, so that whoever decides by URL takes pieces
+//! for different files. The node that misses it restores the URL and adds `Range`; the origin's 206
+//! becomes a 200 (WORLDS'04, Sec. 3). Only what a peer marks as a piece's URL is read as one, and a
+//! piece's key can be no URL's ([`crate::identify::Asked::identity`]): a client can neither ask for a
+//! piece nor have something else stored in its place.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
+use levada_cache::{ContentRange, Validators};
+use levada_fetch::ChunkUrl;
+use levada_policy::NodeIndex;
+
+use super::{LARGE, PIECE, head::version_of};
+use crate::{clock, failure::Failure, fetch::content_length, pipeline::Errand, upstream::Head};
+
+/// A piece that is asked for.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) url: ChunkUrl,
+    /// Nodes that are not to be asked for it.
+    pub(crate) avoided: Vec<NodeIndex>,
+    /// The node that was asked.
+    source: AtomicU32,
+}
+
+impl Piece {
+    pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
+        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0) })
+    }
+
+    /// Divides the target of a peer's request for a piece.
+    pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
+        let (file, url) = ChunkUrl::split(target)?;
+        Some((file, Self::new(url, Vec::new(), NodeIndex(0))))
+    }
+
+    pub(crate) fn asked_of(&self, node: NodeIndex) {
+        self.source.store(node.0, Relaxed);
+    }
+
+    pub(crate) fn source(&self) -> NodeIndex {
+        NodeIndex(self.source.load(Relaxed))
+    }
+
+    /// Bytes in it.
+    pub(crate) fn len(&self) -> u64 {
+        self.url.range.end - self.url.range.start
+    }
+}
+
+/// Whether a peer says that the URL is a piece's.
+pub(crate) fn is_piece(headers: &HeaderMap) -> bool {
+    headers.contains_key(PIECE)
+}
+
+/// Says to a peer what is wanted: a piece, or no more than the head of a large file.
+pub(crate) fn address(head: &mut Head, errand: &Errand) {
+    if errand.head_is_enough {
+        head.headers.insert(LARGE, HeaderValue::from_static("head"));
+    }
+    if let Some(piece) = &errand.asked.piece {
+        head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
+        head.uri = piece.url.affix(errand.asked.target()).parse().unwrap_or_default();
+    }
+}
+
+/// What a peer is told beside a failure, so that it need not try again.
+pub(crate) fn tell(failure: Failure) -> Option<HeaderValue> {
+    match failure {
+        Failure::Changed => Some(HeaderValue::from_static("changed")),
+        Failure::NoPieces => Some(HeaderValue::from_static("none")),
+        _ => None,
+    }
+}
+
+/// Whether a peer's answer is the piece.
+pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
+    let told = head.headers.get(PIECE).map(HeaderValue::as_bytes);
+    let version = format!("{:016x}", piece.url.version);
+    match (head.status, told) {
+        (_, Some(b"changed")) => Err(Failure::Changed),
+        (_, Some(b"none")) => Err(Failure::NoPieces),
+        (StatusCode::OK, Some(told)) if told == version.as_bytes() => {
+            let length = content_length(&head.headers);
+            if length == Some(piece.len()) { Ok(()) } else { Err(Failure::BadResponse) }
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, _) => Err(Failure::PeerFull),
+        _ => Err(Failure::BadResponse),
+    }
+}
+
+/// Makes of the origin's answer to the request for a piece the answer to a request for an object. Only
+/// a 206 with exactly the bytes that were asked for, of the version that they are wanted of, is one.
+pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> {
+    let headers = &mut head.headers;
+    let told = ContentRange::of_part(headers);
+    let length = match (head.status, &told) {
+        (StatusCode::PARTIAL_CONTENT, Some(told)) => told.length,
+        (StatusCode::OK, _) => content_length(headers),
+        (StatusCode::PARTIAL_CONTENT, None) => return Err(Failure::NoPieces),
+        // What is not there any more, or not as long, has changed.
+        (status, _) if status.is_client_error() => return Err(Failure::Changed),
+        (status, _) => return Err(Failure::ErrorAnswer(status)),
+    };
+    let validators = Validators::of(headers, clock::wall());
+    let version = length.and_then(|length| version_of(headers, &validators, length));
+    if version != Some(piece.url.version) {
+        return Err(Failure::Changed);
+    }
+    if told.and_then(|told| told.range).as_ref() != Some(&piece.url.range)
+        || content_length(headers).is_some_and(|length| length != piece.len())
+    {
+        return Err(Failure::NoPieces);
+    }
+    head.status = StatusCode::OK;
+    headers.remove(header::CONTENT_RANGE);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(piece.len()));
+    if let Ok(version) = HeaderValue::try_from(format!("{:016x}", piece.url.version)) {
+        headers.insert(PIECE, version);
+    }
+    Ok(())
+}

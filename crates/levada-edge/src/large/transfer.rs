@@ -1,0 +1,426 @@
+//! One client's transfer: a task that fetches pieces, and the body that they become.
+//!
+//! The task runs beside the body, so that pieces go on arriving while the client is slow. They meet in
+//! [`Shared`]. The task ends with the body, and the requests that are under way end with the task.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body_util::BodyExt;
+use levada_fetch::{ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
+use levada_policy::NodeIndex;
+use levada_types::Timestamp;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit},
+    task::{AbortHandle, Id, JoinSet},
+};
+
+use super::{File, UNIT, check::Check, confirm, is_on, piece};
+use crate::{
+    body::BodyError,
+    failure::Failure,
+    large::Piece,
+    node::Node,
+    passage::Passage,
+    pipeline::{Errand, directly},
+};
+
+/// A transfer that is about to begin.
+pub(crate) struct Transfer {
+    node: Arc<Node>,
+    plan: Plan,
+    file: File,
+    span: Range<u64>,
+    check: Option<Check>,
+    /// What every request for a piece is made from.
+    template: Box<Errand>,
+    /// The client's own request, for its head.
+    client: Box<Errand>,
+}
+
+/// What the task and the body share.
+pub(crate) struct Shared {
+    node: Arc<Node>,
+    state: Mutex<State>,
+    /// The body has taken a piece.
+    taken: Notify,
+}
+
+struct State {
+    pieces: Chunked<Bytes>,
+    /// The body, when it waits for a piece.
+    waiting: Option<Waker>,
+    /// What went wrong last.
+    failure: Option<Failure>,
+}
+
+/// Counts of a transfer, for those who report it.
+pub(crate) type SharedCounts = Arc<Shared>;
+
+impl State {
+    /// Wakes the body if there is something for it.
+    fn wake(&mut self) {
+        if self.pieces.is_ready()
+            && let Some(body) = self.waiting.take()
+        {
+            body.wake();
+        }
+    }
+}
+
+impl Transfer {
+    /// The bytes `span` of `file` for `client`. `None` when the site does not serve in pieces.
+    pub(super) fn new(
+        node: &Arc<Node>,
+        client: &Errand,
+        file: &File,
+        span: Range<u64>,
+        headers: &HeaderMap,
+    ) -> Option<Self> {
+        let plan = is_on(&client.asked.site)?.plan;
+        let whole = span == (0..file.length);
+        let digest = client.asked.digest();
+        let check = if whole { Check::of(headers, digest.as_ref()) } else { None };
+        Some(Self {
+            node: node.clone(),
+            plan,
+            file: file.clone(),
+            span,
+            check,
+            template: client.for_pieces(file),
+            client: client.again(),
+        })
+    }
+
+    /// Begins. `None` when there is no memory for even one piece.
+    pub(super) fn begin(self) -> Option<PieceReader> {
+        let Self { node, plan, file, span, check, template, client } = self;
+        let room = room_for_one(&node, plan.chunk)?;
+        let mut pieces = Chunked::new(plan, file.length, span.clone());
+        let mut rooms = vec![room];
+        // An origin that does not say that it sends parts is asked for one first.
+        if file.offers_ranges {
+            let needed = span.end.div_ceil(plan.chunk) - span.start / plan.chunk;
+            while rooms.len() < plan.window
+                && (rooms.len() as u64) < needed
+                && let Some(room) = room_for_one(&node, plan.chunk)
+            {
+                rooms.push(room);
+            }
+            pieces.widen(rooms.len());
+        }
+        let state = State { pieces, waiting: None, failure: None };
+        let shared =
+            Arc::new(Shared { node: node.clone(), state: Mutex::new(state), taken: Notify::new() });
+        let agent = Agent {
+            shared: shared.clone(),
+            node,
+            plan,
+            file,
+            template: template.into(),
+            client,
+            rooms,
+            under_way: HashMap::new(),
+            tried: HashMap::new(),
+        };
+        let task = tokio::spawn(agent.run()).abort_handle();
+        let (position, end) = (span.start, span.end);
+        Some(PieceReader { shared, task, current: Bytes::new(), position, end, check })
+    }
+}
+
+fn room_for_one(node: &Node, chunk: u64) -> Option<OwnedSemaphorePermit> {
+    let units = u32::try_from(chunk.div_ceil(UNIT)).ok()?;
+    node.large.room.clone().try_acquire_many_owned(units).ok()
+}
+
+/// What fetches the pieces.
+struct Agent {
+    shared: Arc<Shared>,
+    node: Arc<Node>,
+    plan: Plan,
+    file: File,
+    template: Arc<Errand>,
+    client: Box<Errand>,
+    /// Memory for as many pieces as the window may hold.
+    rooms: Vec<OwnedSemaphorePermit>,
+    under_way: HashMap<RequestId, (AbortHandle, Arc<Piece>)>,
+    /// The nodes that each piece was asked of in vain.
+    tried: HashMap<u64, Vec<NodeIndex>>,
+}
+
+type Fetched = (RequestId, Result<Bytes, Failure>);
+
+impl Agent {
+    async fn run(mut self) {
+        let mut requests: JoinSet<Fetched> = JoinSet::new();
+        // A request that was aborted does not say which it was.
+        let mut ids: HashMap<Id, RequestId> = HashMap::new();
+        loop {
+            let now = self.node.clock.now();
+            let (due, wake_at) = self.decide(now);
+            for request in due {
+                let (id, piece) = (request.id, self.name(&request, now));
+                let fetch = fetch(self.node.clone(), self.template.clone(), piece.clone());
+                let handle = requests.spawn(async move { (id, fetch.await) });
+                ids.insert(handle.id(), id);
+                self.under_way.insert(id, (handle, piece));
+            }
+            let sleep = wake_at.map(|at| tokio::time::sleep(at.since(now)));
+            let sleep = async {
+                match sleep {
+                    Some(sleep) => sleep.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(ended) = requests.join_next_with_id() => match ended {
+                    Ok((task, (id, fetched))) => {
+                        ids.remove(&task);
+                        self.ended(id, fetched);
+                    }
+                    Err(error) => {
+                        // Aborted, and forgotten already, unless it panicked.
+                        if let Some(id) = ids.remove(&error.id()) && !error.is_cancelled() {
+                            self.ended(id, Err(Failure::NoResponse));
+                        }
+                    }
+                },
+                () = self.shared.taken.notified() => {}
+                () = sleep => {}
+            }
+        }
+    }
+
+    /// Looks after what is late, and says what to ask for now and when to look again.
+    fn decide(&mut self, now: Timestamp) -> (Vec<Request>, Option<Timestamp>) {
+        let mut state = self.shared.state.lock();
+        if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
+            for id in state.pieces.late(now) {
+                if let Some((_, piece)) = self.under_way.get(&id) {
+                    let (source, start) = (piece.source(), piece.url.range.start);
+                    self.node.large.sources.lock().late(source.get(), now);
+                    self.tried.entry(start).or_default().push(source);
+                }
+            }
+            let site = &self.template.asked.site;
+            state.pieces.handle_timeout(now, || site.may_retry(&self.node.clock));
+        }
+        while let Some(id) = state.pieces.poll_cancel() {
+            if let Some((request, _)) = self.under_way.remove(&id) {
+                request.abort();
+            }
+        }
+        let begun = self.file.offers_ranges || state.pieces.counts().pieces > 0;
+        while begun
+            && state.pieces.wants_room()
+            && let Some(room) = room_for_one(&self.node, self.plan.chunk)
+        {
+            self.rooms.push(room);
+            state.pieces.widen(self.rooms.len());
+        }
+        let due = std::iter::from_fn(|| state.pieces.poll_request(now)).collect();
+        state.wake();
+        (due, state.pieces.poll_timeout())
+    }
+
+    /// The piece of a request, with the nodes that are not to be asked for it.
+    fn name(&self, request: &Request, now: Timestamp) -> Arc<Piece> {
+        let url = ChunkUrl {
+            range: request.range.clone(),
+            retries: request.retries,
+            version: self.file.version,
+            digest: self.client.asked.digest(),
+        };
+        let slow = self
+            .node
+            .large
+            .sources
+            .lock()
+            .left_out(now)
+            .map(|n| NodeIndex(n as u32))
+            .collect::<Vec<_>>();
+        let tried = self.tried.get(&request.range.start).into_iter().flatten().copied();
+        // A request beside another goes elsewhere.
+        let busy = self.under_way.values().filter(|(_, piece)| piece.url.range == request.range);
+        let busy = busy.map(|(_, piece)| piece.source());
+        let avoided = tried.chain(busy).chain(slow).collect();
+        let me = self.node.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
+        Piece::new(url, avoided, me)
+    }
+
+    /// A request has ended by itself.
+    fn ended(&mut self, id: RequestId, fetched: Result<Bytes, Failure>) {
+        let Some((_, piece)) = self.under_way.remove(&id) else { return };
+        let (now, source) = (self.node.clock.now(), piece.source());
+        let mut state = self.shared.state.lock();
+        match fetched {
+            Ok(bytes) => {
+                self.node.metrics.large.came(self.is_here(source), bytes.len());
+                if let Some(took) = state.pieces.on_chunk(now, id, bytes) {
+                    self.node.large.sources.lock().came(source.get(), took);
+                    self.tried.remove(&piece.url.range.start);
+                }
+            }
+            Err(failure @ (Failure::Changed | Failure::NoPieces)) => {
+                state.failure = Some(failure);
+                state.pieces.give_up();
+                // Those who come later are not to meet the same.
+                if failure == Failure::Changed {
+                    let (node, client) = (self.node.clone(), self.client.again());
+                    tokio::spawn(async move { confirm(&node, &client).await });
+                }
+            }
+            Err(failure) => {
+                let uri = &self.client.asked.identity;
+                tracing::info!(uri, piece = %piece.url, reason = failure.as_str(), "piece failed");
+                state.failure = Some(failure);
+                state.pieces.on_failure(now, id);
+                self.node.large.sources.lock().late(source.get(), now);
+                self.tried.entry(piece.url.range.start).or_default().push(source);
+            }
+        }
+        state.wake();
+    }
+
+    fn is_here(&self, source: NodeIndex) -> bool {
+        self.node.peers.as_ref().is_none_or(|peers| peers.me() == source)
+    }
+}
+
+/// Fetches a piece, from wherever the policy says.
+async fn fetch(
+    node: Arc<Node>,
+    template: Arc<Errand>,
+    piece: Arc<Piece>,
+) -> Result<Bytes, Failure> {
+    let mut passage = Passage::of_piece(&node);
+    let mut errand = template.again();
+    errand.asked = template.asked.of_piece(piece.clone());
+    let answer = Box::pin(directly(&node, errand, &mut passage)).await;
+    let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
+    piece::judge(&piece, &head)?;
+    let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Err(Failure::NoResponse) };
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > due {
+            return Err(Failure::BadResponse);
+        }
+        // In one part, it is the store's own and shared with it. What comes from the network in many
+        // holds on to larger buffers.
+        if bytes.is_empty() && data.len() == due {
+            return Ok(data);
+        }
+        if bytes.is_empty() {
+            bytes = BytesMut::with_capacity(due);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    if bytes.len() == due { Ok(bytes.freeze()) } else { Err(Failure::NoResponse) }
+}
+
+/// The body of a transfer: pieces in order.
+pub(crate) struct PieceReader {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+    /// What is left of the piece that is being taken.
+    current: Bytes,
+    position: u64,
+    end: u64,
+    check: Option<Check>,
+}
+
+impl PieceReader {
+    /// Waits until there is something to deliver.
+    pub(super) async fn ready(&mut self) -> Result<(), Failure> {
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await.map_err(|error| match error {
+            BodyError::Failed(failure) => failure,
+            _ => Failure::BadResponse,
+        })
+    }
+
+    pub(super) fn counts(&self) -> SharedCounts {
+        self.shared.clone()
+    }
+
+    /// What is at `position`, which is where the last call has ended.
+    pub(crate) fn poll_at(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if position != self.position {
+            return Poll::Ready(Some(Err(BodyError::Gone)));
+        }
+        if let Err(error) = std::task::ready!(self.poll_piece(cx)) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let bytes = std::mem::take(&mut self.current);
+        self.position += bytes.len() as u64;
+        Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+    }
+
+    /// Gets the next piece, unless there is something left of the last, or nothing more to come.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if !self.current.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let now = self.shared.node.clock.now();
+        let mut state = self.shared.state.lock();
+        let next = state.pieces.poll_chunk(now);
+        self.shared.taken.notify_one();
+        match next {
+            Next::Piece(piece, part) => {
+                drop(state);
+                self.current = piece.slice(part.start as usize..part.end as usize);
+                Poll::Ready(self.verify())
+            }
+            Next::Done => Poll::Ready(Ok(())),
+            Next::Failed => {
+                let failure = state.failure.unwrap_or(Failure::NoResponse);
+                Poll::Ready(Err(BodyError::Failed(failure)))
+            }
+            Next::Wait => {
+                state.waiting = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Before the last piece is let go, the whole must have the digest that it is to have.
+    fn verify(&mut self) -> Result<(), BodyError> {
+        let last = self.position + self.current.len() as u64 == self.end;
+        if let Some(check) = &mut self.check {
+            check.update(&self.current);
+        }
+        let holds = self.check.take_if(|_| last).is_none_or(Check::holds);
+        if holds { Ok(()) } else { Err(BodyError::Digest) }
+    }
+}
+
+impl Drop for PieceReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    pub(crate) fn counts(&self) -> Counts {
+        self.state.lock().pieces.counts()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.node.metrics.large.transferred(self.counts());
+    }
+}
