@@ -187,4 +187,21 @@ ORDER  CANDIDATE  IN SET  OUTSTANDING  WEIGHT  DISTANCE  STATE
 "
         );
     }
+
+    #[test]
+    fn pieces_of_a_large_file_are_listed() {
+        let pieces = json!({"size": 60_000, "count": 900, "first": [
+            {"piece": "0-59999~00ff", "node": "b", "set": ["b", "c"]},
+            {"piece": "60000-119999~00ff", "node": null, "set": []},
+        ]});
+        let mut out = Vec::new();
+        super::pieces(&mut out, &pieces).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\n900 pieces of 60000 bytes; the first 2:
+PIECE              NODE  SET
+0-59999~00ff       b     b, c
+60000-119999~00ff  -     \n"
+        );
+    }
 }

@@ -3,7 +3,8 @@
 use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
-    AccessLog, Cookies, Delivery, LogFormat, Misses, PurgeSettings, Rules, Runtime, Trust,
+    AccessLog, Cookies, Delivery, Large, LogFormat, Misses, Mode, PurgeSettings, Rules, Runtime,
+    Trust,
 };
 use proptest::prelude::*;
 
@@ -133,6 +134,38 @@ fn site_fills_in_what_its_origin_leaves_open() {
     };
     assert_eq!(settings.sites[0].rules, expected);
     assert_eq!(settings.sites[0].misses, Misses { at_once: 10, queue: 0, wait: second });
+}
+
+#[test]
+fn site_fetches_large_files_in_pieces_as_it_says() {
+    let large = |keys: &str| settings(&format!("{LEAST}{SITE}[site.large]\n{keys}")).sites[0].large;
+    assert_eq!(large(""), None);
+    assert_eq!(large("enabled = true\n"), Some(Large::default()));
+    assert_eq!(large("enabled = true\nprofile = 'paper'\n"), Some(Large::paper()));
+    let told = large(
+        "enabled = true\nprofile = 'paper'\nthreshold = '1MiB'\nchunk_size = '256KiB'\nreplicas = 3\n\
+         retry = 'hedge'\ntimeout_factor = 4.0\nfirst_timeout = '3s'\nmin_timeout = '50ms'\ntries = 4\n",
+    );
+    let told = told.unwrap();
+    assert_eq!((told.threshold, told.replicas), (1 << 20, Some(3)));
+    let plan = told.plan;
+    assert_eq!((plan.chunk, plan.window, plan.mode, plan.tries), (256 << 10, 10, Mode::Hedge, 4));
+    assert_eq!((plan.patience.factor, plan.patience.first.as_secs()), (4.0, 3));
+    assert_eq!(plan.patience.least, Duration::from_millis(50));
+}
+
+#[test]
+fn piece_is_no_more_than_a_block_and_no_less_than_the_file() {
+    let large = format!(
+        "{LEAST}{SITE}[site.large]\nenabled = true\nchunk_size = '2MiB'\nthreshold = '1MiB'\n"
+    );
+    let report = check_text(&large).report.to_string();
+    for words in ["more than a block", "less than a piece of 2MiB"] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    let window = format!("{LEAST}{SITE}[site.large]\nenabled = true\nwindow = 1024\n");
+    let report = check_text(&window).report.to_string();
+    assert!(report.contains("a quarter of `cache.memory`"), "{report}");
 }
 
 #[test]
