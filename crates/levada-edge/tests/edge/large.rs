@@ -20,8 +20,11 @@ use crate::support::{
 
 const PIECE: usize = 16 << 10;
 
+/// More patient than any machine is busy: what is counted is never counted twice.
 fn in_pieces() -> Large {
-    let plan = Plan { chunk: PIECE as u64, window: 4, ..Large::default().plan };
+    let (first, least) = (Duration::from_secs(60), Duration::from_secs(60));
+    let patience = Patience { first, least, ..Patience::default() };
+    let plan = Plan { chunk: PIECE as u64, window: 4, patience, ..Large::default().plan };
     Large { threshold: 2 * PIECE as u64, plan, replicas: None }
 }
 
@@ -29,7 +32,7 @@ fn large(settings: &mut Settings) {
     settings.sites[0].large = Some(in_pieces());
 }
 
-/// What a test is about is no retry that a machine's hiccup makes.
+/// As impatient as a test of late pieces needs it.
 fn hasty(settings: &mut Settings) {
     let patience = Patience {
         first: Duration::from_millis(300),
@@ -535,6 +538,7 @@ async fn slow_piece_is_hedged_and_the_first_answer_wins() {
     let mut settings = single(&[origin.address]);
     let mut large = in_pieces();
     large.plan.mode = Mode::Hedge;
+    large.plan.patience = Patience::default();
     settings.sites[0].large = Some(large);
     let node = start(settings).await;
     let (whole, gate) = (body(40 * PIECE, 0), Gate::new());
