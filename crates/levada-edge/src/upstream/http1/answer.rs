@@ -45,17 +45,22 @@ pub(super) struct Answer {
     pub(super) stays: bool,
 }
 
-/// Takes a head, its empty line included, out of what has come, of which the part before `searched`
-/// was looked at before. Lines may end without CR (RFC 9112 Sec. 2.2).
+/// Takes a section of fields, its empty line included, out of what has come.
 pub(super) fn split_head(read: &mut BytesMut, searched: usize) -> Option<Bytes> {
+    let end = head_length(read, searched)?;
+    Some(read.split_to(end).freeze())
+}
+
+/// How long the head is that what has come begins with; the part before `searched` was looked at
+/// before. Lines may end without CR (RFC 9112 Sec. 2.2).
+fn head_length(read: &[u8], searched: usize) -> Option<usize> {
     // An end that has come in two parts is found by its beginning.
     let from = searched.saturating_sub(2);
-    let end = memchr_iter(b'\n', &read[from..]).find_map(|at| match read[from + at + 1..] {
+    memchr_iter(b'\n', &read[from..]).find_map(|at| match read[from + at + 1..] {
         [b'\n', ..] => Some(from + at + 2),
         [b'\r', b'\n', ..] => Some(from + at + 3),
         _ => None,
-    })?;
-    Some(read.split_to(end).freeze())
+    })
 }
 
 impl Heads {
@@ -77,13 +82,19 @@ impl Heads {
             if read.first().is_some_and(|first| *first != b'H') {
                 return Err(Failure::BadResponse);
             }
-            let Some(head) = split_head(read, self.searched) else {
-                self.searched = read.len();
-                return if read.len() > self.left { Err(Failure::BadResponse) } else { Ok(None) };
+            let before = read.len();
+            // Most heads come whole: their ends are found by reading them. One that is known to come in
+            // parts is not read before its end has come.
+            let came = self.searched == 0 || head_length(read, self.searched).is_some();
+            let message = if came { Message::take(read, method, fields)? } else { None };
+            let Some(message) = message else {
+                self.searched = before;
+                return if before > self.left { Err(Failure::BadResponse) } else { Ok(None) };
             };
             self.searched = 0;
-            self.left = self.left.checked_sub(head.len()).ok_or(Failure::BadResponse)?;
-            match Message::read(&head, method, fields)? {
+            let length = before - read.len();
+            self.left = self.left.checked_sub(length).ok_or(Failure::BadResponse)?;
+            match message {
                 Message::Interim(status, headers) => interim(status, &headers),
                 Message::Final(answer) => return Ok(Some(answer)),
             }
@@ -91,49 +102,105 @@ impl Heads {
     }
 }
 
+/// Where a field's name and value are in a head.
+#[derive(Clone, Copy)]
+struct Field {
+    name: (u32, u32),
+    value: (u32, u32),
+}
+
+impl Field {
+    const NONE: Self = Self { name: (0, 0), value: (0, 0) };
+}
+
 impl Message {
-    /// Reads a head that is complete.
-    fn read(bytes: &Bytes, method: &Method, fields: usize) -> Result<Self, Failure> {
+    /// Takes a head out of what has come; `None` when more of it is to come.
+    fn take(read: &mut BytesMut, method: &Method, most: usize) -> Result<Option<Self>, Failure> {
         let mut table = [const { MaybeUninit::uninit() }; FIELDS];
-        let table = &mut table[..fields.min(FIELDS)];
+        let table = &mut table[..most.min(FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
         let config = ParserConfig::default();
-        match config.parse_response_with_uninit_headers(&mut parsed, bytes, table) {
-            Ok(Status::Complete(end)) if end == bytes.len() => {}
-            _ => return Err(Failure::BadResponse),
-        }
+        let bytes = &read[..read.len().min(HEADS)];
+        let length = match config.parse_response_with_uninit_headers(&mut parsed, bytes, table) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) => return Ok(None),
+            // The same is said of a head that comes in parts.
+            Err(_) if head_length(read, 0).is_none() => return Ok(None),
+            Err(_) => return Err(Failure::BadResponse),
+        };
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or(Failure::BadResponse)?;
         // Nothing here asks for another protocol.
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::BadResponse);
         }
-        let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ADDED);
-        for field in parsed.headers.iter() {
-            let name = HeaderName::from_bytes(field.name.as_bytes());
-            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
-            headers.append(
-                name.map_err(|_| Failure::BadResponse)?,
-                value.map_err(|_| Failure::BadResponse)?,
-            );
+        let old = parsed.version == Some(0);
+        let reason = parsed.reason.filter(|reason| !reason.is_empty());
+        let reason = reason.filter(|reason| Some(*reason) != status.canonical_reason());
+        let reason = reason.map(|reason| ReasonPhrase::try_from(reason.as_bytes()));
+        // The fields are to share what was read, which can only be taken when nobody looks at it.
+        let start = bytes.as_ptr().addr();
+        let place = |part: &[u8]| ((part.as_ptr().addr() - start) as u32, part.len() as u32);
+        let mut fields = [Field::NONE; FIELDS];
+        let count = parsed.headers.len();
+        for (field, found) in fields.iter_mut().zip(parsed.headers.iter()) {
+            *field = Field { name: place(found.name.as_bytes()), value: place(found.value) };
+        }
+        let head = read.split_to(length).freeze();
+
+        let mut headers = HeaderMap::with_capacity(count + ADDED);
+        let mut persistence = Persistence::default();
+        let within = |(start, length): (u32, u32)| start as usize..(start + length) as usize;
+        for field in &fields[..count] {
+            let name = HeaderName::from_bytes(&head[within(field.name)]);
+            let name = name.map_err(|_| Failure::BadResponse)?;
+            let value = head.slice(within(field.value));
+            if name == CONNECTION && persistence.is_all_of(&value) {
+                continue;
+            }
+            let value = HeaderValue::from_maybe_shared(value);
+            headers.append(name, value.map_err(|_| Failure::BadResponse)?);
         }
         if status.is_informational() {
-            return Ok(Self::Interim(status, headers));
+            return Ok(Some(Self::Interim(status, headers)));
         }
-        let old = parsed.version == Some(0);
         let framing = framing(&mut headers, status, method, old)?;
-        let stays = !matches!(framing, Framing::UntilClose) && stays(&headers, old);
+        let stays = !matches!(framing, Framing::UntilClose) && persistence.stays(old);
         let mut head = Response::new(());
         *head.status_mut() = status;
         *head.version_mut() = if old { Version::HTTP_10 } else { Version::HTTP_11 };
         *head.headers_mut() = headers;
-        let reason = parsed.reason.filter(|reason| !reason.is_empty());
-        if reason != status.canonical_reason()
-            && let Some(Ok(reason)) = reason.map(|reason| ReasonPhrase::try_from(reason.as_bytes()))
-        {
+        if let Some(Ok(reason)) = reason {
             head.extensions_mut().insert(reason);
         }
-        Ok(Self::Final(Answer { head, framing, stays }))
+        Ok(Some(Self::Final(Answer { head, framing, stays })))
+    }
+}
+
+/// What `Connection` says about the connection itself (RFC 9112 Sec. 9.3).
+#[derive(Default)]
+struct Persistence {
+    closes: bool,
+    keeps: bool,
+}
+
+impl Persistence {
+    /// Notes what a line says; whether it says no more than that, and is of no use to anybody else.
+    fn is_all_of(&mut self, line: &[u8]) -> bool {
+        let mut all = true;
+        for option in line.split(|&byte| byte == b',') {
+            match option.trim_ascii() {
+                option if option.eq_ignore_ascii_case(b"close") => self.closes = true,
+                option if option.eq_ignore_ascii_case(b"keep-alive") => self.keeps = true,
+                _ => all = false,
+            }
+        }
+        all
+    }
+
+    /// Whether the connection persists.
+    fn stays(&self, old: bool) -> bool {
+        !self.closes && (self.keeps || !old)
     }
 }
 
@@ -196,27 +263,15 @@ fn digits(text: &[u8]) -> Option<u64> {
     text[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
-/// Whether the connection persists (RFC 9112 Sec. 9.3).
-fn stays(headers: &HeaderMap, old: bool) -> bool {
-    let says = |option: &[u8]| {
-        let mut lines = headers.get_all(CONNECTION).iter();
-        lines.any(|line| {
-            let mut members = line.as_bytes().split(|&byte| byte == b',');
-            members.any(|member| member.trim_ascii().eq_ignore_ascii_case(option))
-        })
-    };
-    if old { says(b"keep-alive") && !says(b"close") } else { !says(b"close") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn read_as(method: &Method, head: &str) -> Result<Option<Answer>, Failure> {
-        match Message::read(&Bytes::copy_from_slice(head.as_bytes()), method, 100)? {
-            Message::Interim(..) => Ok(None),
-            Message::Final(answer) => Ok(Some(answer)),
+        match Message::take(&mut BytesMut::from(head.as_bytes()), method, 100)? {
+            Some(Message::Final(answer)) => Ok(Some(answer)),
+            _ => Ok(None),
         }
     }
 
@@ -312,9 +367,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(rest in "[ -~\\r\\n\u{80}-\u{ff}]{0,80}") {
             let mut bytes = BytesMut::from(format!("HTTP/1.1 200 OK\r\n{rest}").as_bytes());
-            while let Some(head) = split_head(&mut bytes, 0) {
-                let _ = Message::read(&head, &Method::GET, 2);
-            }
+            while let Ok(Some(_)) = Message::take(&mut bytes, &Method::GET, 2) {}
         }
     }
 
