@@ -4,12 +4,16 @@
 //! as a whole (Sec. 2.2). It is a Dictionary of RFC 9651, and strictly so: one byte out of place,
 //! a name in capitals, a lifetime in quotes, and the field counts as absent.
 
-use crate::cache_control::{Argument, MAX_SECONDS, Member, ResponseDirectives};
+use crate::{
+    cache_control::{Argument, MAX_SECONDS, Member, ResponseDirectives},
+    hop::strip_fields,
+};
 use http::{HeaderMap, HeaderName};
 
 /// The target list, most specific first.
-pub const TARGETS: [HeaderName; 2] =
-    [HeaderName::from_static("levada-cache-control"), HeaderName::from_static("cdn-cache-control")];
+pub const TARGETS: [HeaderName; 2] = [OWN, HeaderName::from_static("cdn-cache-control")];
+/// What speaks to this cache alone.
+const OWN: HeaderName = HeaderName::from_static("levada-cache-control");
 
 /// The directives that count for this cache, and where they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +41,8 @@ impl Effective {
 /// Takes out what is addressed to this node alone; `CDN-Cache-Control` goes on, since another
 /// content delivery network may stand before this one.
 pub fn strip_own_target(headers: &mut HeaderMap) {
-    headers.remove(&TARGETS[0]);
+    static NAMES: [HeaderName; 1] = [OWN];
+    strip_fields(headers, &NAMES);
 }
 
 fn targeted(headers: &HeaderMap, target: &HeaderName) -> Option<ResponseDirectives> {

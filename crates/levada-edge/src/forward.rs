@@ -6,6 +6,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{self, COOKIE, HOST, VIA},
 };
+use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
 
@@ -46,10 +47,8 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     let Errand { visit, asked, parts, .. } = errand;
     // Room for what is added, at once.
     headers.reserve(8);
-    for name in [PEER, LARGE, PIECE] {
-        headers.remove(name);
-    }
-    headers.remove(header::EXPECT);
+    static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
+    strip_fields(&mut headers, &ENDS_HERE);
     join_crumbs(&mut headers);
     let client = misses::client(visit, &headers);
     let interim = visit.interim();
@@ -112,6 +111,7 @@ pub(crate) async fn to_origin(
     if let Some(host) = &site.origin_host {
         head.headers.insert(HOST, host.clone());
     }
+    static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
     let mut miss = Some(site.misses.enter(head.client).await?);
     let mut failed = Failed::from(Failure::AllDown);
     for (tried, origin) in
@@ -124,9 +124,7 @@ pub(crate) async fn to_origin(
         match origin.server.exchange(head, sending).await {
             Ok(mut exchange) => {
                 // Only a peer says so of itself.
-                exchange.headers_mut().remove(REFUSED);
-                exchange.headers_mut().remove(LARGE);
-                exchange.headers_mut().remove(PIECE);
+                strip_fields(exchange.headers_mut(), &PEERS_ONLY);
                 if let Some(miss) = miss.take() {
                     exchange.body_mut().hold(miss);
                 }

@@ -160,8 +160,8 @@ fn origin_of(identity: &str) -> &str {
 
 /// Takes out of a response what was said to this cache alone.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    headers.remove(SURROGATE_KEY);
-    headers.remove(CACHE_TAG);
+    static NAMES: [HeaderName; 2] = [SURROGATE_KEY, CACHE_TAG];
+    levada_cache::strip_fields(headers, &NAMES);
 }
 
 /// The words of every field of this name.

@@ -103,14 +103,9 @@ impl Heads {
 }
 
 /// Where a field's name and value are in a head.
-#[derive(Clone, Copy)]
 struct Field {
     name: (u32, u32),
     value: (u32, u32),
-}
-
-impl Field {
-    const NONE: Self = Self { name: (0, 0), value: (0, 0) };
 }
 
 impl Message {
@@ -141,17 +136,17 @@ impl Message {
         // The fields are to share what was read, which can only be taken when nobody looks at it.
         let start = bytes.as_ptr().addr();
         let place = |part: &[u8]| ((part.as_ptr().addr() - start) as u32, part.len() as u32);
-        let mut fields = [Field::NONE; FIELDS];
-        let count = parsed.headers.len();
-        for (field, found) in fields.iter_mut().zip(parsed.headers.iter()) {
-            *field = Field { name: place(found.name.as_bytes()), value: place(found.value) };
-        }
+        let field = |found: &httparse::Header<'_>| Field {
+            name: place(found.name.as_bytes()),
+            value: place(found.value),
+        };
+        let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
         let head = read.split_to(length).freeze();
 
-        let mut headers = HeaderMap::with_capacity(count + ADDED);
+        let mut headers = HeaderMap::with_capacity(fields.len() + ADDED);
         let mut persistence = Persistence::default();
         let within = |(start, length): (u32, u32)| start as usize..(start + length) as usize;
-        for field in &fields[..count] {
+        for field in &fields {
             let name = HeaderName::from_bytes(&head[within(field.name)]);
             let name = name.map_err(|_| Failure::BadResponse)?;
             let value = head.slice(within(field.value));
