@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    guard::{Ending, Guarded, Interim, Interims, Ledger},
+    guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels, SENDS_FILES},
     node::Node,
     pipeline,
     settings::Limits,
@@ -53,11 +53,14 @@ pub(crate) struct Visit {
     address: OnceLock<HeaderValue>,
     /// Where interim responses go, over HTTP/1.1.
     interims: Arc<Interims>,
+    /// Where what is in files goes, over HTTP/1 without TLS.
+    pub(crate) parcels: Option<Arc<Parcels>>,
 }
 
 impl Visit {
-    fn new(door: Door, client: IpAddr) -> Arc<Self> {
-        Arc::new(Self { door, client, address: OnceLock::new(), interims: Arc::default() })
+    fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
+        let parcels = (plain && SENDS_FILES).then(Arc::default);
+        Arc::new(Self { door, client, address: OnceLock::new(), interims: Arc::default(), parcels })
     }
 
     /// The client's address as a field value, written once for all requests of the connection.
@@ -111,12 +114,12 @@ pub(crate) async fn serve(
     stop: Stop,
 ) {
     node.metrics.connections.inc();
-    let visit = Visit::new(entrance.door, client);
+    let encrypts = entrance.tls.is_some();
+    let h2c = !encrypts && entrance.h2c && Box::pin(speaks_h2(&node, &stream, &stop)).await;
+    let visit = Visit::new(entrance.door, client, !encrypts && !h2c);
     let ending = match &entrance.tls {
         Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
-        None if entrance.h2c && Box::pin(speaks_h2(&node, &stream, &stop)).await => {
-            Box::pin(http2(&node, &visit, stream, stop)).await
-        }
+        None if h2c => Box::pin(http2(&node, &visit, stream, stop)).await,
         None => Box::pin(http1(&node, &visit, stream, stop)).await,
     };
     node.metrics.connections.dec();
@@ -156,11 +159,12 @@ async fn encrypted(
 
 async fn http1<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -> Ending
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
     let limits = &bounds(node, visit.door);
     let ledger = Arc::new(Ledger::default());
-    let guarded = Guarded::new(stream, ledger.clone(), visit.interims.clone(), limits);
+    let (interims, parcels) = (visit.interims.clone(), visit.parcels.clone());
+    let guarded = Guarded::new(stream, ledger.clone(), interims, parcels, limits);
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();

@@ -390,6 +390,7 @@ impl Fetch {
             request,
             kept: true,
             running: None,
+            parcels: None,
         }
     }
 

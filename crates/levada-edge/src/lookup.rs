@@ -72,6 +72,13 @@ pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
 pub(crate) async fn recall(node: &Node, errand: &Errand) -> Found {
     let Errand { asked, parts, .. } = errand;
     let Node { store, purges, .. } = node;
+    if errand.parcels.is_some()
+        && let Some(sought) = store.in_file(asked.key, &asked.identity, &parts.headers)
+        // For all that is not just sent the body is wanted here.
+        && let found @ Found::Stored { refresh: None, .. } = judge(node, errand, sought)
+    {
+        return found;
+    }
     let sought = store.recall(purges, asked.key, &asked.identity, &parts.headers).await;
     judge(node, errand, sought)
 }

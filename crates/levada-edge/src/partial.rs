@@ -19,8 +19,9 @@ use crate::{
     blocks::{BlockReader, new_version},
     body::BodyError,
     fill::{End, Read, Reader},
+    guard::Parcels,
     large::PieceReader,
-    store::{Object, StoredHead},
+    store::{Object, StoredHead, Stretch},
 };
 
 /// What a request wants of a representation.
@@ -76,20 +77,34 @@ pub(crate) fn first_byte(request: &RequestParts) -> Option<u64> {
 /// Where the bytes come from.
 pub(crate) enum Cursor {
     Stored(Arc<Object>),
+    InFile(Arc<Stretch>, Arc<Parcels>),
     Growing(Reader),
     Blocks(BlockReader),
     Pieces(Box<PieceReader>),
 }
 
 impl Cursor {
+    /// The body of a stored object for a client, by way of `parcels` if it is in a file.
+    pub(crate) fn of(object: &Arc<Object>, parcels: Option<&Arc<Parcels>>) -> Self {
+        match (object.in_file(), parcels) {
+            (Some(stretch), Some(parcels)) => Self::InFile(stretch.clone(), parcels.clone()),
+            _ => Self::Stored(object.clone()),
+        }
+    }
+
+    /// What is at a position, `most` bytes of it or a little more.
     fn poll_at(
         &mut self,
         cx: &mut Context<'_>,
         position: u64,
+        most: u64,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         match self {
             Self::Stored(object) => Poll::Ready(object.at(position).map(Ok)),
-            Self::Blocks(reader) => reader.poll_at(cx, position),
+            Self::InFile(stretch, parcels) => {
+                Poll::Ready(parcels.hand_in(stretch, position, most).map(Ok))
+            }
+            Self::Blocks(reader) => reader.poll_at(cx, position, most),
             Self::Pieces(reader) => reader.poll_at(cx, position),
             Self::Growing(reader) => match ready!(reader.poll_at(cx, position)) {
                 Read::Piece(piece) => Poll::Ready(Some(Ok(piece))),
@@ -97,7 +112,7 @@ impl Cursor {
                 Read::End(End::Whole) => Poll::Ready(None),
                 Read::End(End::Continued(blocked)) => {
                     *self = Self::Blocks(BlockReader::new(blocked, u64::MAX));
-                    self.poll_at(cx, position)
+                    self.poll_at(cx, position, most)
                 }
             },
         }
@@ -133,18 +148,20 @@ impl Script {
                     return Poll::Ready(Some(Ok(text)));
                 }
                 Some(Step::Bytes(range)) if range.is_empty() => drop(self.steps.pop_front()),
-                Some(Step::Bytes(range)) => match ready!(self.cursor.poll_at(cx, range.start)) {
-                    Some(Ok(mut piece)) => {
-                        let due = range.end - range.start;
-                        piece.truncate(usize::try_from(due).unwrap_or(usize::MAX));
-                        range.start += piece.len() as u64;
-                        return Poll::Ready(Some(Ok(piece)));
+                Some(Step::Bytes(range)) => {
+                    let due = range.end - range.start;
+                    match ready!(self.cursor.poll_at(cx, range.start, due)) {
+                        Some(Ok(mut piece)) => {
+                            piece.truncate(usize::try_from(due).unwrap_or(usize::MAX));
+                            range.start += piece.len() as u64;
+                            return Poll::Ready(Some(Ok(piece)));
+                        }
+                        None if range.end == u64::MAX => drop(self.steps.pop_front()),
+                        // Shorter than was said: never ended cleanly.
+                        None => return Poll::Ready(Some(Err(BodyError::Fill))),
+                        Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     }
-                    None if range.end == u64::MAX => drop(self.steps.pop_front()),
-                    // Shorter than was said: never ended cleanly.
-                    None => return Poll::Ready(Some(Err(BodyError::Fill))),
-                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                },
+                }
             }
         }
     }

@@ -27,6 +27,7 @@ use crate::{
     fetch::Fetch,
     fill::{Reader, Verdict, Writer},
     forward::{self, Failed},
+    guard::Parcels,
     identify::{Asked, identify},
     large,
     lead::Lead,
@@ -96,6 +97,9 @@ pub(crate) struct Errand {
     pub(crate) body: Option<Incoming>,
     /// Whether the head of a large file is enough, without its body.
     pub(crate) head_is_enough: bool,
+    /// Where bodies that are in files go, if what answers this request goes straight to its client.
+    /// Whoever reads the answer here must have the bytes.
+    pub(crate) parcels: Option<Arc<Parcels>>,
 }
 
 enum Admission {
@@ -133,8 +137,9 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
     let wants = Wants::of(&parts.headers);
     let head_is_enough = large::asks_for_head(visit.door, &parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
-    let visit = visit.clone();
-    Admission::Errand(Box::new(Errand { visit, asked, wants, parts, body, head_is_enough }))
+    let (visit, parcels) = (visit.clone(), visit.parcels.clone());
+    let errand = Errand { visit, asked, wants, parts, body, head_is_enough, parcels };
+    Admission::Errand(Box::new(errand))
 }
 
 /// Where the request is served: here, by a peer through this node, or by a peer that the client is
@@ -286,10 +291,14 @@ fn stored(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
+        Wanted::Whole if object.in_file().is_some() => {
+            let cursor = Cursor::of(object, errand.parcels.as_ref());
+            Script::from(0, Some(object.len()), cursor).into()
+        }
         Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
         Wanted::Nothing => return unsatisfied(node, object.len(), status),
         Wanted::Some(ranges) => {
-            let cursor = Cursor::Stored(object.clone());
+            let cursor = Cursor::of(object, errand.parcels.as_ref());
             partial::answer(&mut response, &ranges, object.len(), cursor).into()
         }
     };

@@ -93,6 +93,7 @@ impl Running {
             fills: self.node.fills.len(),
             filling_bytes: self.node.fills.bytes(),
             lent_bytes: self.node.loans.bytes(),
+            sending_files: self.node.store.sending(),
         }
     }
 
@@ -127,6 +128,8 @@ pub struct Counts {
     pub filling_bytes: u64,
     /// Bytes of long bodies that their readers hold on to.
     pub lent_bytes: u64,
+    /// What is being sent from files of the disk tier, in mebibytes begun.
+    pub sending_files: usize,
 }
 
 /// Every socket of a node, opened before anything else so that a taken port is found at once.

@@ -37,6 +37,7 @@ use crate::{
     body::{BodyError, Relay},
     fill::{End, Fill, Reader, Verdict, Writer},
     forward,
+    guard::Parcels,
     node::Node,
     pipeline::Errand,
     sites::Site,
@@ -79,6 +80,8 @@ pub(crate) struct Blocked {
     pub(crate) kept: bool,
     /// The fetch of the whole body.
     pub(crate) running: Option<Arc<Running>>,
+    /// Where its only reader's client can be sent blocks that are in files.
+    pub(crate) parcels: Option<Arc<Parcels>>,
 }
 
 /// Where a block is.
@@ -133,6 +136,7 @@ impl Blocked {
             length: Some(length),
             kept: true,
             running: None,
+            parcels: errand.parcels.clone(),
         }
     }
 
@@ -195,6 +199,11 @@ impl Blocked {
             }
         }
         let (key, version) = (self.block_key(number), self.version);
+        if self.parcels.is_some()
+            && let Some(block) = self.node.store.block_in_file(key, self.key, version, number)
+        {
+            return Ok(Got::Stored(block));
+        }
         if let Some(block) = self.node.store.block(key, self.key, version, number).await {
             return Ok(Got::Stored(block));
         }

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     body::BodyError,
     fill::{End, Read, Reader},
-    store::Block,
+    guard::Parcels,
+    store::{Block, Stretch},
 };
 
 type Obtaining = Pin<Box<dyn Future<Output = Result<Got, BodyError>> + Send>>;
@@ -45,6 +46,8 @@ enum Now {
     Growing(Reader),
     /// Under a loan, or to be found again for every piece.
     Stored(Arc<Block>, Option<Arc<Loan>>),
+    /// To be sent from there.
+    InFile(Arc<Stretch>, Arc<Parcels>),
 }
 
 impl BlockReader {
@@ -64,11 +67,12 @@ impl BlockReader {
     }
 
     /// What is at `position`, up to the end of a piece; `None` at the end of a body whose length was
-    /// not known.
+    /// not known. What is in a file is given out for good, and `most` of it only.
     pub(crate) fn poll_at(
         &mut self,
         cx: &mut Context<'_>,
         position: u64,
+        most: u64,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         ready!(self.handed.poll_back(cx));
         loop {
@@ -80,6 +84,10 @@ impl BlockReader {
                 Ok(true) => {}
             }
             let read = match &self.now {
+                Now::InFile(stretch, parcels) => match parcels.hand_in(stretch, within, most) {
+                    Some(piece) => return Poll::Ready(Some(Ok(piece))),
+                    None => Read::End(End::Whole),
+                },
                 Now::Stored(block, loan) => match block.at(within) {
                     Some(piece) => {
                         let piece = self.handed.hand(piece, loan.as_ref(), false);
@@ -128,10 +136,13 @@ impl BlockReader {
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         let Now::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
-            Ok(Got::Stored(block)) => {
-                let loan = block.loan(&self.blocked.node.loans);
-                Now::Stored(block, loan)
-            }
+            Ok(Got::Stored(block)) => match (block.in_file(), &self.blocked.parcels) {
+                (Some(stretch), Some(parcels)) => Now::InFile(stretch.clone(), parcels.clone()),
+                _ => {
+                    let loan = block.loan(&self.blocked.node.loans);
+                    Now::Stored(block, loan)
+                }
+            },
             Ok(Got::Growing(reader)) => Now::Growing(reader),
             Ok(Got::End) => {
                 self.now = Now::Nowhere;

@@ -19,6 +19,8 @@ mod held;
 mod interim;
 pub(crate) mod judgement;
 mod ledger;
+mod outlet;
+mod parcel;
 mod syntax;
 
 use std::{
@@ -41,6 +43,8 @@ use self::{
 pub(crate) use self::{
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
+    outlet::{Outlet, SENDS_FILES},
+    parcel::Parcels,
     syntax::names_host,
 };
 use crate::{
@@ -60,6 +64,8 @@ pub(crate) struct Guarded<S> {
     held: Held,
     ledger: Arc<Ledger>,
     interims: Arc<Interims>,
+    /// What is sent from files.
+    parcels: Option<Arc<Parcels>>,
     /// Of an interim response, what is still to be written.
     interim: Vec<u8>,
     /// Where short pieces are put together.
@@ -107,11 +113,12 @@ enum Course {
     Ended(Option<io::ErrorKind>),
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
+impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     pub(crate) fn new(
         inner: S,
         ledger: Arc<Ledger>,
         interims: Arc<Interims>,
+        parcels: Option<Arc<Parcels>>,
         limits: &Limits,
     ) -> Self {
         Self {
@@ -120,6 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
             held: Held::default(),
             ledger,
             interims,
+            parcels,
             interim: Vec::new(),
             short: Vec::new(),
             clean: true,
@@ -366,6 +374,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
         progress
     }
 
+    /// Sends of the parcel that comes next what `stand_in` stands for.
+    fn poll_parcel(&mut self, cx: &mut Context<'_>, stand_in: &[u8]) -> Poll<io::Result<usize>> {
+        let Some(parcels) = &self.parcels else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        let (stretch, at) = parcels.due(stand_in)?;
+        let (file, at) = (stretch.file(), stretch.start() + at);
+        let sent = ready!(self.inner.poll_send_file(cx, file, at, stand_in.len()))?;
+        if sent == 0 {
+            tracing::warn!("a record of the disk cache became shorter while it was sent");
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        parcels.sent(sent);
+        Poll::Ready(Ok(sent))
+    }
+
     /// Writes the interim responses that wait, if this is the place for them: nothing of an earlier
     /// response may still be on its way.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -410,7 +434,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -441,7 +465,7 @@ fn is_short(slices: &[IoSlice<'_>]) -> bool {
     slices.len() > 1 && slices.iter().map(|slice| slice.len()).sum::<usize>() <= SHORT
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -451,7 +475,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         this.check_writable()?;
         ready!(this.poll_interim(cx))?;
         this.clean = false;
-        let progress = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        let progress = if parcel::stands_in(bytes) {
+            this.poll_parcel(cx, bytes)
+        } else {
+            Pin::new(&mut this.inner).poll_write(cx, bytes)
+        };
         this.after_write(cx, progress, bytes == CONTINUE)
     }
 
@@ -465,12 +493,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         ready!(this.poll_interim(cx))?;
         this.clean = false;
         let inner = Pin::new(&mut this.inner);
-        let progress = if is_short(slices) {
-            this.short.clear();
-            slices.iter().for_each(|slice| this.short.extend_from_slice(slice));
-            inner.poll_write(cx, &this.short)
-        } else {
-            inner.poll_write_vectored(cx, slices)
+        let parcel = slices.iter().position(|slice| parcel::stands_in(slice));
+        let progress = match parcel {
+            Some(0) => this.poll_parcel(cx, &slices[0]),
+            Some(1) => this.inner.poll_write_ahead(cx, &slices[0]),
+            Some(first) => inner.poll_write_vectored(cx, &slices[..first]),
+            None if is_short(slices) => {
+                this.short.clear();
+                slices.iter().for_each(|slice| this.short.extend_from_slice(slice));
+                inner.poll_write(cx, &this.short)
+            }
+            None => inner.poll_write_vectored(cx, slices),
         };
         let is_interim = matches!(slices, [only] if **only == *CONTINUE);
         this.after_write(cx, progress, is_interim)

@@ -70,7 +70,7 @@ impl Server {
 
 async fn serve(stream: TcpStream, limits: &Limits, half_close: bool) -> Ending {
     let ledger = Arc::new(Ledger::default());
-    let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), limits);
+    let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), None, limits);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
         async move {
@@ -429,7 +429,7 @@ async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
 fn piped() -> (Guarded<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Ledger>) {
     let (near, far) = tokio::io::duplex(1 << 16);
     let ledger = Arc::new(Ledger::default());
-    (Guarded::new(near, ledger.clone(), Arc::default(), &Limits::default()), far, ledger)
+    (Guarded::new(near, ledger.clone(), Arc::default(), None, &Limits::default()), far, ledger)
 }
 
 #[tokio::test]

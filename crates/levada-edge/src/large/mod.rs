@@ -214,6 +214,8 @@ impl Errand {
             parts: self.parts.clone(),
             body: None,
             head_is_enough: false,
+            // Pieces are read here.
+            parcels: None,
         })
     }
 

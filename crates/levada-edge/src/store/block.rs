@@ -8,6 +8,8 @@ use levada_types::Key;
 use crate::blocks::{Loan, Loans, Shared};
 
 use super::{
+    disk::Stretch,
+    object::Body,
     segments::{at, gather},
     weight::{ARC, segments},
 };
@@ -20,7 +22,7 @@ pub(crate) struct Block {
     /// Which of the object's contents it is part of.
     pub(crate) version: u64,
     pub(crate) number: u64,
-    body: Box<[Bytes]>,
+    body: Body,
     lent: Shared,
 }
 
@@ -33,21 +35,27 @@ impl Block {
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self::of_segments(object, version, number, gather(pieces, len))
+        Self::with_body(object, version, number, Body::Here(gather(pieces, len)))
     }
 
     /// A block with a body of its own already.
-    pub(super) fn of_segments(object: Key, version: u64, number: u64, body: Box<[Bytes]>) -> Self {
+    pub(super) fn with_body(object: Key, version: u64, number: u64, body: Body) -> Self {
         Self { object, version, number, body, lent: Shared::default() }
     }
 
     /// What is at a position, up to the end of a segment.
     pub(crate) fn at(&self, position: u64) -> Option<Bytes> {
-        at(&self.body, position)
+        at(self.body(), position)
     }
 
+    /// The body, unless it is in a file.
     pub(crate) fn body(&self) -> &[Bytes] {
-        &self.body
+        self.body.segments()
+    }
+
+    /// Where the body is, if it is to be sent from its file.
+    pub(crate) fn in_file(&self) -> Option<&Arc<Stretch>> {
+        self.body.in_file()
     }
 
     /// The loan under which it may be read even when no tier keeps it any longer.
@@ -57,6 +65,6 @@ impl Block {
 
     /// What it takes of memory.
     pub(super) fn weight(&self) -> u64 {
-        (size_of::<Self>() + ARC + segments(&self.body)) as u64
+        (size_of::<Self>() + ARC + segments(self.body())) as u64
     }
 }

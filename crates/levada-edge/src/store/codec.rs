@@ -22,7 +22,7 @@ use crate::purge::Label;
 use super::{
     Entry,
     block::Block,
-    object::{Blocks, Object, StoredHead},
+    object::{Blocks, Body, Object, StoredHead},
     variants::Varies,
 };
 
@@ -62,7 +62,7 @@ pub(super) fn body(entry: &Entry) -> Box<[Bytes]> {
 }
 
 /// The entry that was written so; `via` is what this node adds to `Via`.
-pub(super) fn entry(head: &Bytes, body: Box<[Bytes]>, via: &HeaderValue) -> Option<Entry> {
+pub(super) fn entry(head: &Bytes, body: Body, via: &HeaderValue) -> Option<Entry> {
     let mut read = Read { bytes: head };
     let entry = match read.u8()? {
         OBJECT => Entry::Object(Arc::new(read_object(&mut read, body, via)?)),
@@ -75,7 +75,7 @@ pub(super) fn entry(head: &Bytes, body: Box<[Bytes]>, via: &HeaderValue) -> Opti
         }
         BLOCK => {
             let (object, version, number) = (Key(read.u64()?), read.u64()?, read.u64()?);
-            Entry::Block(Arc::new(Block::of_segments(object, version, number, body)))
+            Entry::Block(Arc::new(Block::with_body(object, version, number, body)))
         }
         _ => return None,
     };
@@ -106,7 +106,7 @@ fn write_object(out: &mut Vec<u8>, object: &Object) {
     }
 }
 
-fn read_object(read: &mut Read<'_>, body: Box<[Bytes]>, via: &HeaderValue) -> Option<Object> {
+fn read_object(read: &mut Read<'_>, body: Body, via: &HeaderValue) -> Option<Object> {
     let status = StatusCode::from_u16(read.u16()?).ok()?;
     let freshness = Freshness::from_bytes(read.array()?)?;
     let label = Label::from_bytes(read.bytes()?)?;
@@ -129,7 +129,7 @@ fn read_object(read: &mut Read<'_>, body: Box<[Bytes]>, via: &HeaderValue) -> Op
     match blocks {
         Some(blocks) if blocks.block == 0 || !body.is_empty() => None,
         Some(blocks) => Some(Object::blocked(identity, head, via, blocks)),
-        None => Some(Object::of_segments(identity, head, via, body)),
+        None => Some(Object::with_body(identity, head, via, body)),
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
             Some(blocks) => Object::blocked("http://a.test/x", head, &via, blocks),
             None => {
                 let body = vec![Bytes::from_static(b"hello "), Bytes::from_static(b"world")];
-                Object::of_segments("http://a.test/x", head, &via, body.into())
+                Object::with_body("http://a.test/x", head, &via, Body::Here(body.into()))
             }
         }
     }
@@ -242,7 +242,7 @@ mod tests {
             Entry::Object(Arc::new(object(&fields, None))),
             Entry::Object(Arc::new(object(&fields, Some(blocks)))),
             Entry::Varies(Arc::new(Varies::of(&object(&fields, None), 99))),
-            Entry::Block(Arc::new(Block::of_segments(Key(1), 2, 3, body))),
+            Entry::Block(Arc::new(Block::with_body(Key(1), 2, 3, Body::Here(body)))),
         ]
     }
 
@@ -250,7 +250,7 @@ mod tests {
     fn entries_are_read_as_they_were_written() {
         let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
-            let read = entry(&head(&written), body(&written), &via).unwrap();
+            let read = entry(&head(&written), Body::Here(body(&written)), &via).unwrap();
             // All that is kept of an entry shows; what was checked is checked anew.
             let written = format!("{written:?}").replace("checked: 4", "checked: 0");
             assert_eq!(format!("{read:?}"), written);
@@ -270,7 +270,7 @@ mod tests {
             assert_eq!((identity, found.born()), (object.identity(), 4));
             let bytes = relabelled(&bytes, &Label::new(3, 9)).unwrap();
             assert_eq!(label(&bytes).unwrap().1.born(), 9);
-            assert!(entry(&bytes, body(&written), &via).is_some());
+            assert!(entry(&bytes, Body::Here(body(&written)), &via).is_some());
         }
     }
 
@@ -280,10 +280,13 @@ mod tests {
         for written in entries() {
             let bytes = head(&written);
             for length in 0..bytes.len() {
-                assert!(entry(&bytes.slice(..length), body(&written), &via).is_none(), "{length}");
+                assert!(
+                    entry(&bytes.slice(..length), Body::Here(body(&written)), &via).is_none(),
+                    "{length}"
+                );
             }
             let longer = Bytes::from([&bytes[..], b"x"].concat());
-            assert!(entry(&longer, body(&written), &via).is_none());
+            assert!(entry(&longer, Body::Here(body(&written)), &via).is_none());
         }
     }
 
@@ -291,13 +294,13 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..400, byte: u8) {
             let via = HeaderValue::from_static("1.1 n0");
-            let _ = entry(&bytes.into(), Box::default(), &via);
+            let _ = entry(&bytes.into(), Body::Here(Box::default()), &via);
             for written in entries() {
                 let mut bytes = head(&written).to_vec();
                 let at = at % bytes.len();
                 bytes[at] = byte;
                 let _ = (label(&bytes), relabelled(&bytes, &Label::new(0, 0)));
-                let _ = entry(&bytes.into(), body(&written), &via);
+                let _ = entry(&bytes.into(), Body::Here(body(&written)), &via);
             }
         }
     }

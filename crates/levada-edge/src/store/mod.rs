@@ -33,11 +33,13 @@ use crate::{
 
 pub(crate) use self::{
     block::Block,
+    disk::Stretch,
     memory::{Entry, Memory},
     object::{Blocks, Object, StoredHead},
 };
 use self::{
     disk::{Disk, DiskError, DiskMetrics, DiskSettings},
+    object::Body,
     variants::Varies,
 };
 
@@ -76,7 +78,7 @@ pub(crate) struct Sought {
 /// What the bytes of an entry are read as, written again; for fuzzing.
 #[doc(hidden)]
 pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
-    let entry = codec::entry(head, body, &HeaderValue::from_static("1.1 n"))?;
+    let entry = codec::entry(head, Body::Here(body), &HeaderValue::from_static("1.1 n"))?;
     Some((codec::head(&entry), codec::body(&entry)))
 }
 
@@ -166,6 +168,32 @@ impl Store {
         Sought { key, object, varies }
     }
 
+    /// The object for a URI and the request's fields with its body in a file, for a client that can be
+    /// sent it from there; `None` when it has to be looked for elsewhere. What the system has in its
+    /// memory is not copied into this one's.
+    pub(crate) fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
+        let (key, varies) = match self.memory.peek(key) {
+            None => (key, false),
+            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+                (varies.key(key, &varies.vary.key(request)), true)
+            }
+            Some(_) => return None,
+        };
+        match self.entry_in_file(key)? {
+            Entry::Object(o) if o.identity() == identity && o.head.answers(request) => {
+                Some(Sought { key, object: Some(o), varies })
+            }
+            _ => None,
+        }
+    }
+
+    /// An entry whose body is in a file, unless the memory has it.
+    fn entry_in_file(&self, key: Key) -> Option<Entry> {
+        let disk = self.disk.as_ref().filter(|_| self.memory.peek(key).is_none())?;
+        let found = disk.in_file(key)?;
+        codec::entry(&found.head, Body::InFile(Arc::new(found.body)), &self.via)
+    }
+
     /// An entry from wherever it is; it is in the memory then, if it fits.
     async fn entry(&self, key: Key) -> Option<Entry> {
         if let Some(entry) = self.memory.get(key) {
@@ -173,7 +201,7 @@ impl Store {
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
         let record = disk.get(key).await?;
-        let Some(entry) = codec::entry(&record.head, record.body, &self.via) else {
+        let Some(entry) = codec::entry(&record.head, Body::Here(record.body), &self.via) else {
             tracing::warn!(
                 key = key.0,
                 "a record on disk is none of this version's; it is removed"
@@ -247,6 +275,24 @@ impl Store {
         }
     }
 
+    /// A block of a version of an object in a file, for a client that can be sent it from there.
+    pub(crate) fn block_in_file(
+        &self,
+        key: Key,
+        object: Key,
+        version: u64,
+        number: u64,
+    ) -> Option<Arc<Block>> {
+        match self.entry_in_file(key)? {
+            Entry::Block(block)
+                if (block.object, block.version, block.number) == (object, version, number) =>
+            {
+                Some(block)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether there is something under a key, in either tier.
     pub(crate) fn holds(&self, key: Key) -> bool {
         self.memory.peek(key).is_some() || self.may_recall(key)
@@ -303,6 +349,11 @@ impl Store {
             .await;
         disk.flushed().await;
         tracing::debug!(?swept, "the disk was gone through");
+    }
+
+    /// How much is being sent from files.
+    pub(crate) fn sending(&self) -> usize {
+        self.disk.as_ref().map_or(0, Disk::sending)
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! One complete response, as it is kept.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_cache::{CACHE_STATUS, CacheStatus, Freshness, NodeName, Validators, Vary};
@@ -8,6 +10,7 @@ use parking_lot::Mutex;
 use crate::purge::Label;
 
 use super::{
+    disk::Stretch,
     segments::{at, gather},
     weight::{ARC, fields, segments},
 };
@@ -46,10 +49,45 @@ pub(crate) struct Object {
     identity: Box<str>,
     pub(crate) head: StoredHead,
     reply: Mutex<Reply>,
-    body: Box<[Bytes]>,
+    body: Body,
     len: u64,
     /// Where the body is, if it is not here.
     blocks: Option<Blocks>,
+}
+
+/// A stored body.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Here(Box<[Bytes]>),
+    /// It stays in its file, for a client that can be sent it from there.
+    InFile(Arc<Stretch>),
+}
+
+impl Body {
+    pub(super) fn segments(&self) -> &[Bytes] {
+        match self {
+            Self::Here(segments) => segments,
+            Self::InFile(_) => &[],
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Here(segments) => segments.iter().map(|segment| segment.len() as u64).sum(),
+            Self::InFile(stretch) => stretch.length(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn in_file(&self) -> Option<&Arc<Stretch>> {
+        match self {
+            Self::Here(_) => None,
+            Self::InFile(stretch) => Some(stretch),
+        }
+    }
 }
 
 /// The fields of a response from the store. What changes with time is as it was for the last hit: most
@@ -82,17 +120,17 @@ impl Object {
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self::of_segments(identity, head, via, gather(pieces, len))
+        Self::with_body(identity, head, via, Body::Here(gather(pieces, len)))
     }
 
     /// An object with a body of its own already.
-    pub(super) fn of_segments(
+    pub(super) fn with_body(
         identity: &str,
         head: StoredHead,
         via: &HeaderValue,
-        body: Box<[Bytes]>,
+        body: Body,
     ) -> Self {
-        let len = body.iter().map(|segment| segment.len() as u64).sum();
+        let len = body.len();
         Self::made(identity.into(), head, via, (body, len), None)
     }
 
@@ -103,7 +141,7 @@ impl Object {
         via: &HeaderValue,
         blocks: Blocks,
     ) -> Self {
-        let body = (Box::default(), blocks.length);
+        let body = (Body::Here(Box::default()), blocks.length);
         Self::made(identity.into(), head, via, body, Some(blocks))
     }
 
@@ -117,7 +155,7 @@ impl Object {
         identity: Box<str>,
         head: StoredHead,
         via: &HeaderValue,
-        (body, len): (Box<[Bytes]>, u64),
+        (body, len): (Body, u64),
         blocks: Option<Blocks>,
     ) -> Self {
         let head = StoredHead { headers: owned(&head.headers), ..head };
@@ -159,11 +197,17 @@ impl Object {
 
     /// What is at a position of the body, up to the end of a segment.
     pub(crate) fn at(&self, position: u64) -> Option<Bytes> {
-        at(&self.body, position)
+        at(self.body(), position)
     }
 
+    /// The body, unless it is in a file or in blocks.
     pub(crate) fn body(&self) -> &[Bytes] {
-        &self.body
+        self.body.segments()
+    }
+
+    /// Where the body is, if it is to be sent from its file.
+    pub(crate) fn in_file(&self) -> Option<&Arc<Stretch>> {
+        self.body.in_file()
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -180,7 +224,7 @@ impl Object {
         // Names and values are shared between what was received and what is sent.
         let maps =
             fields(&head.headers) + fields(&self.reply.lock().fields) + names + values + SMALL;
-        (own + vary + maps + segments(&self.body)) as u64
+        (own + vary + maps + segments(self.body())) as u64
     }
 }
 

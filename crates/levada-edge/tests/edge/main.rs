@@ -13,6 +13,7 @@ mod disk;
 mod health;
 mod hostile;
 mod http2;
+mod in_files;
 mod input;
 mod interim;
 mod large;

@@ -4,45 +4,88 @@
 //! processor's cache then. Linux can be asked not to wait: for the name (`RESOLVE_CACHED`), and for the
 //! bytes (`RWF_NOWAIT`). Whatever it would have to wait for is an error here, and read elsewhere.
 
-use std::path::Path;
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::Path,
+};
 
 use levada_types::Key;
 
-use super::record::{ReadError, Record};
+use super::record::{self, Header, ReadError, Record};
 
 /// More than this is not read in one go while others wait for the thread.
-#[cfg(target_os = "linux")]
 const MOST: u64 = (1 << 20) + (64 << 10);
+/// How far apart it is looked whether the system still has a file: it reads and forgets more than this
+/// at once.
+const STRIDE: u64 = 128 << 10;
 
-/// The record of `key` in the file at `path`, as far as nothing has to be waited for.
+/// The record of `key` in the file at `path`, as far as nothing has to be waited for; `good` learns of
+/// what was read.
+pub(super) fn read(
+    path: &Path,
+    key: Key,
+    good: impl FnOnce(&Metadata),
+) -> Result<Record, ReadError> {
+    let (file, found) = open(path)?;
+    if found.len() > MOST {
+        return Err(wait());
+    }
+    let record = record::read(found.len(), key, &mut |bytes, at| read_at(&file, bytes, at))?;
+    good(&found);
+    Ok(record)
+}
+
+/// Header and head of the record of `key`, and its file, if that is `good` and the system has all of
+/// it.
+pub(super) fn front(
+    path: &Path,
+    key: Key,
+    good: impl FnOnce(&Metadata) -> bool,
+) -> Result<(Vec<u8>, Header, File), ReadError> {
+    let (file, found) = open(path)?;
+    if !good(&found) {
+        return Err(wait());
+    }
+    let read_at = &mut |bytes: &mut [u8], at| read_at(&file, bytes, at);
+    let (front, header) = record::read_front(found.len(), key, read_at)?;
+    let last = found.len().saturating_sub(1);
+    let places = (0..last).step_by(STRIDE as usize).chain([last]);
+    for at in places {
+        record::fill(&mut [0], at, read_at)?;
+    }
+    Ok((front, header, file))
+}
+
+fn wait() -> ReadError {
+    io::Error::from(io::ErrorKind::WouldBlock).into()
+}
+
 #[cfg(target_os = "linux")]
-pub(super) fn read(path: &Path, key: Key) -> Result<Record, ReadError> {
-    use std::{
-        fs::File,
-        io::{self, IoSliceMut},
-    };
-
-    use rustix::{
-        fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
-        io::{ReadWriteFlags, preadv2},
-    };
-
+fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     // What is no file could make its reader wait for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
     let file = File::from(file.map_err(io::Error::from)?);
     let found = file.metadata()?;
-    if !found.is_file() || found.len() > MOST {
-        return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
-    }
-    super::record::read(found.len(), key, &mut |bytes, at| {
-        let into = &mut [IoSliceMut::new(bytes)];
-        Ok(preadv2(&file, into, at, ReadWriteFlags::NOWAIT)?)
-    })
+    if found.is_file() { Ok((file, found)) } else { Err(wait()) }
+}
+
+#[cfg(target_os = "linux")]
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let into = &mut [io::IoSliceMut::new(bytes)];
+    Ok(preadv2(file, into, at, ReadWriteFlags::NOWAIT)?)
 }
 
 /// Elsewhere there is no way to ask so.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read(_: &Path, _: Key) -> Result<Record, ReadError> {
-    Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+fn open(_: &Path) -> Result<(File, Metadata), ReadError> {
+    Err(io::Error::from(io::ErrorKind::Unsupported).into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -11,8 +11,9 @@
 //! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Read, Write},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -22,6 +23,7 @@ use levada_types::Key;
 
 use super::{
     at_once,
+    in_file::Verified,
     record::{self, HEADER, Header, ReadError, Record},
 };
 
@@ -36,11 +38,12 @@ const TOGETHER: usize = 64 << 10;
 
 pub(super) struct Files {
     root: PathBuf,
+    verified: Verified,
 }
 
 impl Files {
-    pub(super) fn new(root: PathBuf) -> Self {
-        Self { root }
+    pub(super) fn new(root: PathBuf, seed: u64) -> Self {
+        Self { root, verified: Verified::new(seed) }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -96,14 +99,25 @@ impl Files {
     /// The record of `key`, whole.
     pub(super) fn read(&self, key: Key) -> Result<Record, ReadError> {
         let file = File::open(self.path(key))?;
-        let length = file.metadata()?.len();
-        record::read(length, key, &mut |bytes, at| file.read_at(bytes, at))
+        let found = file.metadata()?;
+        let record = record::read(found.len(), key, &mut |bytes, at| file.read_at(bytes, at))?;
+        self.verified.remember(key, &found);
+        Ok(record)
     }
 
     /// The record of `key`, if it is short enough and all of it is in the system's memory: nothing is
     /// waited for.
     pub(super) fn read_at_once(&self, key: Key) -> Result<Record, ReadError> {
-        at_once::read(&self.path(key), key)
+        at_once::read(&self.path(key), key, |found| self.verified.remember(key, found))
+    }
+
+    /// The head of the record of `key`, the file that has its body, and where in it that begins, if the
+    /// whole record was found good of late and all of it is in the system's memory.
+    pub(super) fn find_at_once(&self, key: Key) -> Result<(Bytes, File, Range<u64>), ReadError> {
+        let good = |found: &Metadata| self.verified.holds(key, found);
+        let (front, header, file) = at_once::front(&self.path(key), key, good)?;
+        let body = header.front() as u64..header.total();
+        Ok((Bytes::from(front).slice(HEADER..header.front()), file, body))
     }
 
     /// The head of the record of `key`. Its body has the length that it should have; more is not known.
@@ -195,7 +209,7 @@ mod tests {
 
     #[test]
     fn files_are_named_by_their_keys() {
-        let files = Files::new("/cache".into());
+        let files = Files::new("/cache".into(), 1);
         let key = Key(0xffc0_0000_0000_00ab);
         assert_eq!(files.path(key), Path::new("/cache/3ff/ffc00000000000ab"));
         assert_eq!(key_of(0x3ff, "ffc00000000000ab".as_ref()), Some(key));

@@ -98,6 +98,11 @@ impl Index {
         self.find(key).is_some()
     }
 
+    /// The pages that a record takes, if there is one.
+    pub(super) fn pages(&self, key: Key) -> Option<u32> {
+        self.find(key).map(|slot| self.slots[slot as usize].pages)
+    }
+
     /// Notes that a record is asked for; false when there is none.
     pub(super) fn touch(&mut self, key: Key, now: u32) -> bool {
         let Some(slot) = self.find(key) else { return false };

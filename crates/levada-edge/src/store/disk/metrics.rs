@@ -17,6 +17,7 @@ pub struct DiskMetrics {
     pub(super) queue_bytes: Gauge,
     pub(super) scanned: Gauge,
     pub(super) hits: Counter,
+    pub(super) sent_files: Counter,
     pub(super) misses: Counter,
     pub(super) writes: Counter,
     pub(super) written_bytes: Counter,
@@ -42,7 +43,8 @@ impl DiskMetrics {
             registry.register(name, help, gauge.clone());
         }
         let counters = [
-            ("hits", "Records read from the disk", &metrics.hits),
+            ("hits", "Records found on the disk", &metrics.hits),
+            ("sent_files", "Records sent from their files", &metrics.sent_files),
             ("misses", "Records asked of the disk in vain", &metrics.misses),
             ("writes", "Records written to the disk", &metrics.writes),
             ("written_bytes", "Bytes of records written to the disk", &metrics.written_bytes),

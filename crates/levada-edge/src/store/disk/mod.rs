@@ -20,6 +20,7 @@
 
 mod at_once;
 mod files;
+mod in_file;
 mod index;
 mod metrics;
 mod queue;
@@ -55,6 +56,7 @@ pub use record::Record;
 pub use sweep::{Swept, Verdict};
 
 use files::Files;
+pub(crate) use in_file::{InFile, Stretch};
 use index::Index;
 use queue::{Queue, Work};
 use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, ReadError, length};
@@ -116,6 +118,9 @@ struct Shared {
     taken: AtomicBool,
     scanned: watch::Sender<bool>,
     reads: Arc<Semaphore>,
+    /// Room for files that are being sent.
+    sent: Arc<Semaphore>,
+    sent_room: usize,
     hushes: Mutex<[Hush; Kind::COUNT]>,
     hush_damaged: Mutex<Hush>,
 }
@@ -159,8 +164,9 @@ impl Disk {
     pub fn open(settings: DiskSettings, metrics: DiskMetrics) -> Result<Self, DiskError> {
         let dir = settings.dir;
         let seed = RandomState::new().hash_one(0);
+        let sent_room = in_file::room(settings.bytes);
         let shared = Arc::new(Shared {
-            files: Files::new(dir.clone()),
+            files: Files::new(dir.clone(), seed),
             metrics,
             state: Mutex::new(State {
                 index: Index::new(settings.bytes, settings.eviction, seed),
@@ -176,6 +182,8 @@ impl Disk {
             taken: AtomicBool::new(false),
             scanned: watch::Sender::new(false),
             reads: Arc::new(Semaphore::new(READS)),
+            sent: Arc::new(Semaphore::new(sent_room)),
+            sent_room,
             hushes: Mutex::default(),
             hush_damaged: Mutex::default(),
         });
@@ -250,6 +258,23 @@ impl Disk {
         }
     }
 
+    /// The record of `key` with its body left in the file, for whoever can have it sent from there: if it
+    /// is long, was found good of late and is in the system's memory. `None` says nothing of any other
+    /// record: [`get`](Self::get) does.
+    pub(crate) fn in_file(&self, key: Key) -> Option<InFile> {
+        let shared = &self.shared;
+        if !shared.is_long(key) {
+            return None;
+        }
+        let (head, file, body) = shared.files.find_at_once(key).ok()?;
+        let length = body.end - body.start;
+        let room = shared.sent.clone().try_acquire_many_owned(in_file::share(length)).ok()?;
+        shared.state.lock().index.touch(key, unix_time());
+        shared.metrics.hits.inc();
+        shared.metrics.sent_files.inc();
+        Some(InFile { head, body: Stretch::taking(file, body.start, length, room) })
+    }
+
     /// Keeps a record instead of what `key` had. It is written later, or dropped when the disk does not
     /// keep up; it is never waited for.
     pub fn put(&self, key: Key, head: Bytes, body: impl Into<Box<[Bytes]>>) {
@@ -280,6 +305,11 @@ impl Disk {
     /// The bytes that they take with all that belongs to them, as far as is known.
     pub fn bytes(&self) -> u64 {
         self.shared.state.lock().index.bytes()
+    }
+
+    /// How much is being sent from files, in shares of their room.
+    pub(crate) fn sending(&self) -> usize {
+        self.shared.sent_room - self.shared.sent.available_permits()
     }
 
     /// The bytes that wait to be written.
@@ -345,6 +375,14 @@ impl State {
 }
 
 impl Shared {
+    /// Whether the record of `key` is in a file as it should be, and long enough to be sent from there.
+    fn is_long(&self, key: Key) -> bool {
+        let state = self.state.lock();
+        let pages = state.index.pages(key).filter(|_| state.queue.get(key).is_none());
+        let long = pages.is_some_and(|pages| pages > index::pages(in_file::SHORTEST));
+        long && state.reading.until().is_none()
+    }
+
     fn place(&self, key: Key) -> Place {
         let mut state = self.state.lock();
         let change = match state.queue.get(key) {

@@ -136,15 +136,7 @@ pub(super) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> io::Result<usi
 ///
 /// The body is read segment by segment, and each is hashed while the processor still has it at hand.
 pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, ReadError> {
-    if total > (HEADER + MAX_HEAD + MAX_BODY) as u64 {
-        return Err(Damage::Length.into());
-    }
-    let mut front = vec![0; FRONT.min(total as usize)];
-    fill(&mut front, 0, read_at)?;
-    let read = front.len();
-    front.resize(Header::read(&front)?.0.front().max(read), 0);
-    fill(&mut front[read..], read as u64, read_at)?;
-    let header = check_front(&front, key, total)?;
+    let (front, header) = read_front(total, key, read_at)?;
     let mut body = Vec::new();
     let mut checksum = Xxh3::new();
     let mut at = header.front();
@@ -165,6 +157,24 @@ pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, 
     }
     let head = Bytes::from(front).slice(HEADER..header.front());
     Ok(Record { head, body: body.into() })
+}
+
+/// What the file of the record of `key` begins with: header, head, and perhaps more.
+pub(super) fn read_front(
+    total: u64,
+    key: Key,
+    read_at: ReadAt<'_>,
+) -> Result<(Vec<u8>, Header), ReadError> {
+    if total > (HEADER + MAX_HEAD + MAX_BODY) as u64 {
+        return Err(Damage::Length.into());
+    }
+    let mut front = vec![0; FRONT.min(total as usize)];
+    fill(&mut front, 0, read_at)?;
+    let read = front.len();
+    front.resize(Header::read(&front)?.0.front().max(read), 0);
+    fill(&mut front[read..], read as u64, read_at)?;
+    let header = check_front(&front, key, total)?;
+    Ok((front, header))
 }
 
 /// Fills `bytes` with what is at a position; a file that ends before it has been cut.

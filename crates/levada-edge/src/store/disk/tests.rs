@@ -563,5 +563,5 @@ async fn metrics_are_named_as_the_others_are() {
         count.fetch_add(1, Relaxed);
         eprintln!("{line}");
     }
-    assert_eq!(count.load(Relaxed), 13);
+    assert_eq!(count.load(Relaxed), 14);
 }

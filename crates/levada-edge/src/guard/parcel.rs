@@ -1,0 +1,126 @@
+//! Parts of files on their way to a client: from the system's memory to the socket, past this process.
+//!
+//! ```text
+//!   body ──── parcel ────────────> Parcels ──┐
+//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile ──> socket
+//! ```
+//!
+//! hyper writes bytes that it is given. So a body that is in a file hands in a parcel, and gives hyper
+//! as many bytes of a region that nobody else uses: they are known by where they lie, and never read.
+//! For them the guard has the system send the parcel. Parcels leave in the order in which they came. What
+//! does not fit together ends the connection: the stand-in's own bytes must never reach a client.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, LazyLock},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::store::Stretch;
+
+/// The longest parcel.
+const LONGEST: usize = 1 << 20;
+
+/// What stands-in are cut from. The system gives it no memory as long as nobody reads it.
+static REGION: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; LONGEST].into_boxed_slice());
+
+/// The parcels of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Parcels(Mutex<VecDeque<Parcel>>);
+
+#[derive(Debug)]
+struct Parcel {
+    stretch: Arc<Stretch>,
+    /// The first byte of the stretch that is still to be sent.
+    at: u64,
+    length: usize,
+    sent: usize,
+}
+
+impl Parcels {
+    /// Hands in what `stretch` has from `at` on, at most so much of it, and gives what stands in for it.
+    /// `None` at the end of the stretch.
+    pub(crate) fn hand_in(&self, stretch: &Arc<Stretch>, at: u64, most: u64) -> Option<Bytes> {
+        let left = stretch.length().saturating_sub(at).min(most);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(LONGEST);
+        if length == 0 {
+            return None;
+        }
+        let parcel = Parcel { stretch: stretch.clone(), at, length, sent: 0 };
+        self.0.lock().push_back(parcel);
+        let region: &'static [u8] = &REGION;
+        Some(Bytes::from_static(&region[..length]))
+    }
+
+    /// What `stand_in` stands for.
+    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(Arc<Stretch>, u64)> {
+        let parcels = self.0.lock();
+        let first = parcels.front().filter(|parcel| {
+            offset(stand_in) == Some(parcel.sent) && stand_in.len() <= parcel.length - parcel.sent
+        });
+        let first = first.ok_or_else(|| io::Error::other("a parcel is not where it should be"))?;
+        Ok((first.stretch.clone(), first.at))
+    }
+
+    /// So many bytes of the first parcel were sent.
+    pub(super) fn sent(&self, count: usize) {
+        let mut parcels = self.0.lock();
+        if let Some(first) = parcels.front_mut() {
+            first.sent += count;
+            first.at += count as u64;
+            if first.sent >= first.length {
+                parcels.pop_front();
+            }
+        }
+    }
+}
+
+/// Whether these bytes stand in for others.
+pub(super) fn stands_in(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && offset(bytes).is_some()
+}
+
+/// Where in the region bytes lie, if they do.
+fn offset(bytes: &[u8]) -> Option<usize> {
+    let offset = bytes.as_ptr().addr().wrapping_sub(REGION.as_ptr().addr());
+    (offset < LONGEST).then_some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(length: u64) -> Arc<Stretch> {
+        Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length))
+    }
+
+    #[test]
+    fn stand_ins_are_known_by_where_they_lie() {
+        let parcels = Parcels::default();
+        let stand_in = parcels.hand_in(&stretch(10), 3, u64::MAX).unwrap();
+        assert_eq!(stand_in.len(), 7);
+        assert!(stands_in(&stand_in) && stands_in(&stand_in[6..]) && !stands_in(&[0; 7]));
+        assert!(!stands_in(&stand_in[7..]), "nothing stands in for nothing");
+        assert_eq!(parcels.hand_in(&stretch(10), 10, 5), None);
+    }
+
+    #[test]
+    fn parcels_leave_in_order_and_nothing_else_does() {
+        let parcels = Parcels::default();
+        let first = parcels.hand_in(&stretch(10), 0, 6).unwrap();
+        let second = parcels.hand_in(&stretch(20), 5, u64::MAX).unwrap();
+        assert!(parcels.due(&first[1..]).is_err());
+        // In pieces, as a pace would have it.
+        assert_eq!(parcels.due(&first[..2]).unwrap().1, 0);
+        parcels.sent(2);
+        assert!(parcels.due(&second).is_err(), "the first has not been sent");
+        assert_eq!(parcels.due(&first[2..]).unwrap().1, 2);
+        parcels.sent(4);
+        assert_eq!(parcels.due(&second).unwrap().1, 5);
+        parcels.sent(15);
+        assert!(parcels.due(&second).is_err(), "all have been sent");
+    }
+}
