@@ -1,5 +1,6 @@
 //! What runs beside a user: `get`, a downloader for which a reset, a stall or a silent connection in
-//! the middle of a body means that the route has moved (WWW'09).
+//! the middle of a body means that the route has moved (WWW'09); and `sync`, which keeps trees equal to a
+//! published one (WORLDS'04).
 //!
 //! `levada_fetch::resume` decides what to ask for and what an answer means. This crate has the sockets
 //! and the files: [`Client`] connects, always to the same address; `get/transfer.rs` is one file's
@@ -10,6 +11,7 @@ mod digest;
 mod get;
 mod proxy;
 mod redirect;
+mod sync;
 mod tls;
 
 pub use connect::{Client, ClientSettings, ConnectError};
@@ -19,6 +21,10 @@ pub use get::{
     name_from_url,
 };
 pub use proxy::{Proxy, ProxyError};
+pub use sync::{
+    Failure, Filter, FilterError, Publication, Published, PullReport, PullRequest, Pulling,
+    SyncError,
+};
 pub use tls::{Roots, TlsError};
 
 /// A URL that can be asked for: absolute, http or https.

@@ -8,6 +8,7 @@ mod chunk_url;
 mod chunked;
 mod digest;
 mod held;
+pub mod manifest;
 pub mod resume;
 mod source;
 mod timeout;

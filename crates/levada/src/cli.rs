@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
     demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs, lab::args::LabArgs,
-    purge::PurgeArgs, sim::args::SimArgs,
+    purge::PurgeArgs, sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.
@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Purge(PurgeArgs),
     Get(GetArgs),
+    Sync(SyncArgs),
     Sim(SimArgs),
     Lab(LabArgs),
 }

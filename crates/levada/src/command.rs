@@ -10,6 +10,7 @@ pub(crate) mod policies;
 pub(crate) mod purge;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod sync;
 pub(crate) mod validate;
 
 use std::process::ExitCode;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Policies(args) => command::policies::run(args),
         Command::Explain(args) => command::explain::run(args),
         Command::Get(args) => command::get::run(args),
+        Command::Sync(args) => command::sync::run(args),
         Command::Purge(args) => command::purge::run(args),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => command::lab::run(args),

@@ -613,6 +613,11 @@ fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderName, Header
     if let Some(Ok(validator)) = ask.if_range.as_ref().map(HeaderValue::try_from) {
         fields.push((header::IF_RANGE, validator));
     }
+    // A Levada node that keeps pieces of another version then uses none of them.
+    if let Some(Ok(digest)) = request.digest.map(|digest| HeaderValue::try_from(digest.to_string()))
+    {
+        fields.push((HeaderName::from_static("levada-digest"), digest));
+    }
     let own = redirect::same_origin(uri, &request.url);
     let user = proxy::basic(uri).or_else(|| proxy::basic(&request.url).filter(|_| own));
     fields.extend(user.map(|credentials| (header::AUTHORIZATION, credentials)));

@@ -45,7 +45,8 @@ async fn fetch(
     requests: Vec<GetRequest>,
 ) -> anyhow::Result<Vec<GetReport>> {
     let progress: Vec<_> = requests.iter().map(|_| Arc::new(Progress::default())).collect();
-    stop_on_signals(progress.clone())?;
+    let transfers = progress.clone();
+    on_signals(move || transfers.iter().for_each(|transfer| transfer.stop()))?;
     let names = requests.iter().map(|request| shown(&request.path));
     let bars = Bars::new(args.quiet, names.zip(progress.iter().cloned()).collect());
     let transfers =
@@ -65,8 +66,8 @@ async fn fetch(
     Ok(bars.draw_while(fetching).await)
 }
 
-/// INT and TERM end the transfers in order; what has come is kept.
-fn stop_on_signals(transfers: Vec<Arc<Progress>>) -> anyhow::Result<()> {
+/// Calls `stop` on INT and TERM: transfers end in order, and what has come is kept.
+pub(crate) fn on_signals(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -75,9 +76,7 @@ fn stop_on_signals(transfers: Vec<Arc<Progress>>) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        for transfer in transfers {
-            transfer.stop();
-        }
+        stop();
     });
     Ok(())
 }

@@ -1,0 +1,107 @@
+//! What a destination lacks of a manifest.
+
+use std::collections::BTreeMap;
+
+use levada_fetch::{
+    Digest,
+    manifest::{Entry, Manifest},
+};
+use rustix::fs::FileType;
+
+use super::{Filter, tree::Tree};
+use crate::Hasher;
+
+/// What is to be done, in this order but for the last.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// All directories, with their permissions.
+    pub(super) directories: Vec<(Vec<u8>, u32)>,
+    /// Files to be fetched.
+    pub(super) fetch: BTreeMap<Vec<u8>, Wanted>,
+    /// Files whose bytes are right.
+    pub(super) dress: Vec<(Vec<u8>, u32, (i64, u32))>,
+    /// Links and their targets.
+    pub(super) links: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What the manifest does not have, and whether it is a directory.
+    pub(super) delete: Vec<(Vec<u8>, bool)>,
+    /// Files that are right already.
+    pub(super) unchanged: u64,
+}
+
+/// A file that is to be fetched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: (i64, u32),
+    pub(super) digest: Digest,
+}
+
+impl Plan {
+    /// Compares. Files of the same length and time are taken to be the same unless `thorough`.
+    pub(super) fn new(
+        manifest: &Manifest,
+        tree: &Tree,
+        filter: &Filter,
+        thorough: bool,
+        delete: bool,
+    ) -> std::io::Result<Self> {
+        let mut plan = Self::default();
+        for (path, entry) in &manifest.entries {
+            match entry {
+                Entry::Directory { mode } if filter.is_all() || filter.takes(path) => {
+                    plan.directories.push((path.clone(), *mode));
+                }
+                Entry::File { size, mode, modified, digest } if filter.takes(path) => {
+                    let wanted =
+                        Wanted { size: *size, mode: *mode, modified: *modified, digest: *digest };
+                    plan.file(path, wanted, tree, thorough);
+                }
+                Entry::Link { target }
+                    if filter.takes(path) && tree.read_link(path).as_ref() != Some(target) =>
+                {
+                    plan.links.push((path.clone(), target.clone()));
+                }
+                _ => {}
+            }
+        }
+        if delete {
+            plan.delete = tree.paths()?;
+            plan.delete
+                .retain(|(path, _)| !manifest.entries.contains_key(path) && filter.takes(path));
+        }
+        Ok(plan)
+    }
+
+    fn file(&mut self, path: &[u8], wanted: Wanted, tree: &Tree, thorough: bool) {
+        let there = tree.stat(path);
+        let there = there.filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        let same_size = there.filter(|s| u64::try_from(s.st_size) == Ok(wanted.size));
+        let Some(stat) = same_size else {
+            self.fetch.insert(path.to_vec(), wanted);
+            return;
+        };
+        let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(-1);
+        let same_time =
+            (stat.st_mtime, nanoseconds) == (wanted.modified.0, wanted.modified.1.into());
+        let same_mode = stat.st_mode & 0o777 == wanted.mode;
+        if same_time && same_mode && !thorough {
+            self.unchanged += 1;
+        } else if (same_time && !thorough) || has(tree, path, wanted) {
+            self.unchanged += 1;
+            if !same_time || !same_mode {
+                self.dress.push((path.to_vec(), wanted.mode, wanted.modified));
+            }
+        } else {
+            self.fetch.insert(path.to_vec(), wanted);
+        }
+    }
+}
+
+/// Whether the file at `path` has the digest.
+fn has(tree: &Tree, path: &[u8], wanted: Wanted) -> bool {
+    let found = tree
+        .file(path)
+        .and_then(|file| Hasher::new(&[wanted.digest.algorithm()]).finish(&file, wanted.size));
+    found.is_ok_and(|found| found.contains(&wanted.digest))
+}

@@ -1,0 +1,370 @@
+//! The destination's side: fetches a manifest, compares, fetches what differs, puts it in place.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use futures_util::{StreamExt as _, stream};
+use http::Uri;
+use levada_fetch::{
+    Digest,
+    manifest::{Archive, Manifest, encoded},
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::{
+    Failure, Filter, SyncError,
+    compare::{Plan, Wanted},
+    io_error,
+    publish::sha256,
+    shown,
+    tree::Tree,
+};
+use crate::{Client, GetError, GetRequest, Hasher, Progress, TargetError};
+
+/// What to pull, where to, and how.
+#[derive(Clone, Debug)]
+pub struct PullRequest {
+    /// How the manifest is fetched; its URL is the tree's.
+    pub get: GetRequest,
+    /// The destination.
+    pub directory: PathBuf,
+    /// What takes part.
+    pub filter: Filter,
+    /// What the manifest does not have is removed.
+    pub delete: bool,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Digests are compared even if length and time are equal.
+    pub thorough: bool,
+    /// The tar file is used, if the manifest has one, where at least half of its bytes are wanted.
+    pub tar: bool,
+    /// Files at a time.
+    pub transfers: usize,
+}
+
+/// How far a pull is.
+#[derive(Debug, Default)]
+pub struct Pulling {
+    /// Bytes to be fetched, once it is known.
+    pub total: AtomicU64,
+    /// Bytes of the files that are in place.
+    done: AtomicU64,
+    under_way: Mutex<Vec<std::sync::Arc<Progress>>>,
+    stopped: AtomicBool,
+}
+
+impl Pulling {
+    /// Bytes that have come.
+    pub fn bytes(&self) -> u64 {
+        let under_way: u64 = self.under_way.lock().iter().map(|progress| progress.held()).sum();
+        self.done.load(Ordering::Relaxed) + under_way
+    }
+
+    /// Ends it; the same call goes on later.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.under_way.lock().iter().for_each(|progress| progress.stop());
+    }
+
+    fn begin(&self) -> std::sync::Arc<Progress> {
+        let progress = std::sync::Arc::new(Progress::default());
+        self.under_way.lock().push(progress.clone());
+        if self.is_stopped() {
+            progress.stop();
+        }
+        progress
+    }
+
+    fn end(&self, progress: &std::sync::Arc<Progress>, bytes: u64) {
+        self.under_way.lock().retain(|other| !std::sync::Arc::ptr_eq(other, progress));
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}
+
+/// What became of a pull.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PullReport {
+    /// Everything is as the manifest says.
+    pub complete: bool,
+    /// Files that were fetched, or would be.
+    pub fetched: Vec<String>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that came out of the tar file.
+    pub unpacked: u64,
+    /// Files that were right.
+    pub unchanged: u64,
+    /// Files of which only permissions or time were wrong, or would be.
+    pub dressed: u64,
+    /// Links that were made, or would be.
+    pub linked: Vec<String>,
+    /// What was removed, or would be.
+    pub deleted: Vec<String>,
+    /// What could not be done.
+    pub failed: Vec<Failure>,
+}
+
+impl Client {
+    /// Makes the destination what the manifest says.
+    ///
+    /// # Errors
+    /// When nothing can be done at all. What cannot be done of the tree is in the report.
+    pub async fn pull(
+        &self,
+        request: &PullRequest,
+        pulling: &Pulling,
+    ) -> Result<PullReport, SyncError> {
+        let tree = Tree::open(&request.directory)?;
+        let manifest = self.manifest(request, &tree, pulling).await?;
+        if let Some((a, b)) = manifest.same_but_for_case()
+            && tree.ignores_case()
+        {
+            return Err(SyncError::Case(shown(a), shown(b)));
+        }
+        let root = levada_cache::resolve(&request.get.url, &manifest.root)
+            .ok_or_else(|| SyncError::Root(manifest.root.clone()))?;
+        let plan = Plan::new(&manifest, &tree, &request.filter, request.thorough, request.delete)
+            .map_err(io_error(&request.directory))?;
+        let mut pull = Pull {
+            client: self,
+            request,
+            pulling,
+            tree,
+            root,
+            report: Mutex::new(PullReport { unchanged: plan.unchanged, ..PullReport::default() }),
+        };
+        let total = plan.fetch.values().map(|wanted| wanted.size).sum();
+        pulling.total.store(total, Ordering::Relaxed);
+        if request.dry_run {
+            pull.foretell(&plan);
+        } else {
+            pull.carry_out(plan, manifest.tar.as_ref()).await;
+        }
+        if pulling.is_stopped() {
+            return Err(SyncError::Stopped);
+        }
+        let mut report = pull.report.into_inner();
+        report.fetched.sort();
+        report.complete = report.failed.is_empty();
+        if report.complete {
+            pull.tree.clean();
+        }
+        Ok(report)
+    }
+
+    async fn manifest(
+        &self,
+        request: &PullRequest,
+        tree: &Tree,
+        pulling: &Pulling,
+    ) -> Result<Manifest, SyncError> {
+        let mut get = request.get.clone();
+        get.path = tree.staged(MANIFEST);
+        get.restart = true;
+        let progress = pulling.begin();
+        let (_, result) = self.get(&get, &progress).await;
+        pulling.end(&progress, 0);
+        result.map_err(SyncError::Manifest)?;
+        let file = File::open(&get.path).map_err(io_error(&get.path))?;
+        let length = file.metadata().map_err(io_error(&get.path))?.len();
+        if length > LONGEST_MANIFEST {
+            return Err(SyncError::Huge(length));
+        }
+        let mut bytes = Vec::new();
+        file.take(length).read_to_end(&mut bytes).map_err(io_error(&get.path))?;
+        // What is no text is no manifest either.
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        Ok(Manifest::parse(&text, sha256)?)
+    }
+}
+
+/// A pull that is under way.
+struct Pull<'a> {
+    client: &'a Client,
+    request: &'a PullRequest,
+    pulling: &'a Pulling,
+    tree: Tree,
+    root: Uri,
+    report: Mutex<PullReport>,
+}
+
+impl Pull<'_> {
+    fn foretell(&mut self, plan: &Plan) {
+        let report = self.report.get_mut();
+        report.fetched = plan.fetch.keys().map(|path| shown(path)).collect();
+        report.bytes = plan.fetch.values().map(|wanted| wanted.size).sum();
+        report.dressed = plan.dress.len() as u64;
+        report.linked = plan.links.iter().map(|(path, _)| shown(path)).collect();
+        report.deleted = plan.delete.iter().map(|(path, _)| shown(path)).collect();
+    }
+
+    async fn carry_out(&mut self, mut plan: Plan, archive: Option<&Archive>) {
+        for (path, _) in &plan.directories {
+            self.tell(path, self.tree.directory(path));
+        }
+        if let Some(archive) = archive.filter(|archive| self.is_worth(archive, &plan)) {
+            self.unpack(archive, &mut plan).await;
+        }
+        stream::iter(&plan.fetch)
+            .for_each_concurrent(self.request.transfers.max(1), |(path, wanted)| {
+                self.fetch(path, *wanted)
+            })
+            .await;
+        for (path, mode, modified) in &plan.dress {
+            if self.tell(path, self.tree.dress(path, *mode, *modified)) {
+                self.report.get_mut().dressed += 1;
+            }
+        }
+        for (path, target) in &plan.links {
+            if self.tell(path, self.tree.link(path, target)) {
+                self.report.get_mut().linked.push(shown(path));
+            }
+        }
+        // What is new is all there before what is old goes.
+        if self.report.get_mut().failed.is_empty() && !self.pulling.is_stopped() {
+            for (path, is_directory) in &plan.delete {
+                if self.tell(path, self.tree.remove(path, *is_directory)) {
+                    self.report.get_mut().deleted.push(shown(path));
+                }
+            }
+        }
+        // Last, for a directory may be one that nothing can be written to.
+        for (path, mode) in plan.directories.iter().rev() {
+            self.tell(path, self.tree.dress_directory(path, *mode));
+        }
+    }
+
+    /// Fetches one file and puts it in place.
+    async fn fetch(&self, path: &[u8], wanted: Wanted) {
+        if self.pulling.is_stopped() {
+            return;
+        }
+        let text = format!("{}{}", self.root, encoded(path));
+        let Ok(url) = crate::parse_url(&text) else {
+            self.tell(path, Err(io::Error::other(format!("{text} is no URL"))));
+            return;
+        };
+        let name = staged_name(path, &wanted.digest);
+        let mut get = self.request.get.clone();
+        get.url = url;
+        get.path = self.tree.staged(&name);
+        (get.digest, get.length) = (Some(wanted.digest), Some(wanted.size));
+        let progress = self.pulling.begin();
+        let (_, result) = self.client.get(&get, &progress).await;
+        self.pulling.end(&progress, if result.is_ok() { wanted.size } else { 0 });
+        match result {
+            Ok(()) => {
+                if self.tell(path, self.tree.put(&name, path, wanted.mode, wanted.modified)) {
+                    let mut report = self.report.lock();
+                    report.fetched.push(shown(path));
+                    report.bytes += wanted.size;
+                }
+            }
+            Err(GetError::Stopped) => {}
+            Err(error) => {
+                let full = matches!(error, GetError::Target(TargetError::Full(_)));
+                // The others would only fill what room is left.
+                let error = if full {
+                    self.pulling.under_way.lock().iter().for_each(|other| other.stop());
+                    "no space is left; what has come is kept, the same command goes on".to_owned()
+                } else {
+                    error.to_string()
+                };
+                self.report.lock().failed.push(Failure { path: shown(path), error });
+            }
+        }
+    }
+
+    /// Whether the tar file saves anything: most of what is in it is wanted.
+    fn is_worth(&self, archive: &Archive, plan: &Plan) -> bool {
+        // A file in a tar file has a head of 512 bytes, and is filled up to as many.
+        let in_tar = |wanted: &Wanted| wanted.size.saturating_add(1023) / 512 * 512;
+        let wanted = plan.fetch.values().map(in_tar).fold(0, u64::saturating_add);
+        self.request.tar && wanted >= archive.size / 2
+    }
+
+    /// Fetches the tar file and takes out what is wanted. What does not come this way is left in the plan.
+    async fn unpack(&self, archive: &Archive, plan: &mut Plan) {
+        let Some(url) = levada_cache::resolve(&self.request.get.url, &archive.reference) else {
+            return;
+        };
+        let name = staged_name(b"tar", &archive.digest);
+        let mut get = self.request.get.clone();
+        get.url = url;
+        get.path = self.tree.staged(&name);
+        (get.digest, get.length) = (Some(archive.digest), Some(archive.size));
+        let progress = self.pulling.begin();
+        let (_, result) = self.client.get(&get, &progress).await;
+        self.pulling.end(&progress, 0);
+        if let Err(error) = result {
+            if !self.pulling.is_stopped() {
+                let failure = Failure { path: archive.reference.clone(), error: error.to_string() };
+                self.report.lock().failed.push(failure);
+            }
+            return;
+        }
+        let unpacked = File::open(&get.path).and_then(|file| self.take_out(file, plan));
+        self.tell(archive.reference.as_bytes(), unpacked);
+        let _ = std::fs::remove_file(&get.path);
+    }
+
+    fn take_out(&self, archive: File, plan: &mut Plan) -> io::Result<()> {
+        let mut buffer = vec![0; 64 << 10];
+        for entry in tar::Archive::new(io::BufReader::new(archive)).entries()? {
+            let mut entry = entry?;
+            let path = entry.path()?.as_os_str().as_bytes().to_vec();
+            let Some(wanted) = plan.fetch.get(&path).copied() else { continue };
+            let name = staged_name(&path, &wanted.digest);
+            let mut file = self.tree.create(&name)?;
+            let mut hasher = Hasher::new(&[wanted.digest.algorithm()]);
+            let mut length = 0;
+            loop {
+                let read = entry.read(&mut buffer)?;
+                if read == 0 {
+                    break;
+                }
+                file.write_all(&buffer[..read])?;
+                hasher.offer(length, &buffer[..read]);
+                length += read as u64;
+            }
+            if length == wanted.size && hasher.finish(&file, length)?.contains(&wanted.digest) {
+                self.tree.put(&name, &path, wanted.mode, wanted.modified)?;
+                plan.fetch.remove(&path);
+                self.pulling.done.fetch_add(wanted.size, Ordering::Relaxed);
+                let mut report = self.report.lock();
+                report.unpacked += 1;
+                report.bytes += wanted.size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what could not be done.
+    fn tell(&self, path: &[u8], result: io::Result<()>) -> bool {
+        if let Err(error) = &result {
+            let failure = Failure { path: shown(path), error: error.to_string() };
+            self.report.lock().failed.push(failure);
+        }
+        result.is_ok()
+    }
+}
+
+/// What a file is called until it is complete: by path and content, so that what was fetched of another
+/// version is not taken for this one's beginning.
+fn staged_name(path: &[u8], digest: &Digest) -> String {
+    let path = sha256(path).hex();
+    format!("{}-{}", &path[..32], &digest.hex()[..32])
+}
+
+const MANIFEST: &str = "manifest";
+const LONGEST_MANIFEST: u64 = 1 << 30;
