@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,14 +13,16 @@ use std::{
 use http::{HeaderValue, Request, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use levada_types::Key;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
+    dormant::Stream,
     guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels, SENDS_FILES},
     node::Node,
     pipeline,
@@ -51,6 +53,8 @@ pub(crate) struct Visit {
     pub(crate) door: Door,
     pub(crate) client: IpAddr,
     address: OnceLock<HeaderValue>,
+    /// What was asked for last, for whoever must know what a connection was about when it is lost.
+    asked: AtomicU64,
     /// Where interim responses go, over HTTP/1.1.
     interims: Arc<Interims>,
     /// Where what is in files goes, over HTTP/1 without TLS.
@@ -59,8 +63,22 @@ pub(crate) struct Visit {
 
 impl Visit {
     fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
-        let parcels = (plain && SENDS_FILES).then(Arc::default);
-        Arc::new(Self { door, client, address: OnceLock::new(), interims: Arc::default(), parcels })
+        Arc::new(Self {
+            door,
+            client,
+            address: OnceLock::new(),
+            asked: AtomicU64::new(0),
+            interims: Arc::default(),
+            parcels: (plain && SENDS_FILES).then(Arc::default),
+        })
+    }
+
+    pub(crate) fn asks_for(&self, key: Key) {
+        self.asked.store(key.0, Relaxed);
+    }
+
+    pub(crate) fn asked(&self) -> Key {
+        Key(self.asked.load(Relaxed))
     }
 
     /// The client's address as a field value, written once for all requests of the connection.
@@ -85,6 +103,8 @@ pub(crate) struct Entrance {
     pub(crate) h2c: bool,
     /// How many connections may be open.
     pub(crate) places: Arc<Semaphore>,
+    /// After how many unanswered retransmissions a connection is given up; never without.
+    pub(crate) dormant_retries: Option<u8>,
 }
 
 /// Streams of one HTTP/2 connection at once: a browser's worth.
@@ -109,24 +129,43 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) async fn serve(
     node: Arc<Node>,
     entrance: &Entrance,
-    stream: TcpStream,
+    stream: Stream,
     client: IpAddr,
     stop: Stop,
 ) {
-    node.metrics.connections.inc();
+    // Whoever gives a dormant connection up drops this future where it stands.
+    let _counted = Counted::new(&node.metrics.connections);
     let encrypts = entrance.tls.is_some();
     let h2c = !encrypts && entrance.h2c && Box::pin(speaks_h2(&node, &stream, &stop)).await;
     let visit = Visit::new(entrance.door, client, !encrypts && !h2c);
+    stream.seat().about.is_visited_by(&visit);
     let ending = match &entrance.tls {
         Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
         None if h2c => Box::pin(http2(&node, &visit, stream, stop)).await,
         None => Box::pin(http1(&node, &visit, stream, stop)).await,
     };
-    node.metrics.connections.dec();
     node.metrics.ended(ending);
     match ending {
         Ending::Finished | Ending::Closed | Ending::IdleTimeout => {}
-        other => tracing::info!(%client, reason = other.as_str(), "connection ended"),
+        other => {
+            tracing::info!(client = %visit.client, reason = other.as_str(), "connection ended")
+        }
+    }
+}
+
+/// Counts a connection as long as it is kept.
+struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -134,7 +173,7 @@ async fn encrypted(
     node: &Arc<Node>,
     visit: &Arc<Visit>,
     tls: &TlsAcceptor,
-    stream: TcpStream,
+    stream: Stream,
     stop: Stop,
 ) -> Ending {
     let handshake = tokio::time::timeout(node.settings.limits.head_timeout, tls.accept(stream));
@@ -258,11 +297,11 @@ where
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
-async fn speaks_h2(node: &Node, stream: &TcpStream, stop: &Stop) -> bool {
+async fn speaks_h2(node: &Node, stream: &Stream, stop: &Stop) -> bool {
     let look = async {
         let mut bytes = [0; PREFACE.len()];
         loop {
-            let seen = stream.peek(&mut bytes).await.unwrap_or(0);
+            let seen = stream.stream().peek(&mut bytes).await.unwrap_or(0);
             if seen == 0 || bytes[..seen] != PREFACE[..seen] {
                 return false;
             }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
+//! dormant                              connections whose client is gone
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
@@ -21,6 +22,7 @@ mod blocks;
 mod body;
 mod clock;
 mod connection;
+mod dormant;
 mod effects;
 mod explain;
 mod failure;

@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     connection::{self, Entrance},
+    dormant,
     node::{Node, StartError},
     stop::Stop,
 };
@@ -41,6 +42,7 @@ pub(crate) async fn accept(
     stop: Stop,
 ) {
     let places = &entrance.places;
+    let watch = dormant::watch(&node, entrance.dormant_retries);
     loop {
         // At the bound, connections wait in the kernel's queue, where they cost nothing here.
         let next = async {
@@ -54,7 +56,8 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, client)) => {
                 let (node, entrance, stop) = (node.clone(), entrance.clone(), stop.clone());
-                tokio::spawn(async move {
+                let (stream, seat) = dormant::seat(stream, client.ip(), watch.as_ref());
+                let task = tokio::spawn(async move {
                     let cut = stop.clone();
                     tokio::select! {
                         biased;
@@ -63,6 +66,7 @@ pub(crate) async fn accept(
                     }
                     drop(place);
                 });
+                seat.about.is_served_by(&task);
             }
             // Out of file descriptors, mostly: it passes when connections end.
             Err(error) => {

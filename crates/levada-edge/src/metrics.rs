@@ -97,6 +97,8 @@ pub(crate) struct Metrics {
     servers: Family<ServerLabels, Gauge>,
     pub(crate) connections: Gauge,
     endings: Family<EndingLabels, Counter>,
+    /// Clients that came back at once from a connection that was given up as dormant.
+    pub(crate) dormant_returned: Counter,
     pub(crate) collapsed: Counter,
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
@@ -177,6 +179,11 @@ impl Metrics {
                 "connections_ended",
                 "Connections ended, by reason",
                 Family::default()
+            ),
+            dormant_returned: register!(
+                "dormant_returned",
+                "Requests for the rest, within 5 s, by clients of connections given up as dormant",
+                Counter::default()
             ),
             collapsed: register!(
                 "cache_coalesced",

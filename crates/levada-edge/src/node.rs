@@ -17,6 +17,7 @@ use crate::{
     admission::Capacity,
     blocks::Loans,
     clock::{self, Clock},
+    dormant::Lost,
     fill::Fills,
     large::Agency,
     log::Log,
@@ -61,6 +62,8 @@ pub(crate) struct Node {
     pub(crate) no_parts: Remembered,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
+    /// Clients whose connections were given up as dormant.
+    pub(crate) lost: Lost,
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access_log: Option<Log>,
@@ -147,6 +150,7 @@ impl Node {
             sizes: Sizes::default(),
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
+            lost: Lost::default(),
             capacity: Capacity::new(settings.limits.capacity),
             metrics,
             access_log,

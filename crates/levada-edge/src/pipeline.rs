@@ -131,10 +131,14 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
         Ok(asked) => asked,
         Err(failure) => return Admission::Refused(failure),
     };
+    visit.asks_for(asked.key);
     let (mut parts, body) = request.into_parts();
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
     let wants = Wants::of(&parts.headers);
+    if wants.range && node.lost.returns(visit.client, asked.key) {
+        node.metrics.dormant_returned.inc();
+    }
     let head_is_enough = large::asks_for_head(visit.door, &parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
     let (visit, parcels) = (visit.clone(), visit.parcels.clone());

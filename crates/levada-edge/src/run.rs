@@ -219,6 +219,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
             door,
             tls,
             h2c: listener.h2c,
+            dormant_retries: listener.dormant_retries,
             places: clients.clone(),
         }));
     }
@@ -233,6 +234,8 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
             door: Door::Peer,
             tls,
             h2c: peering.h2,
+            // A peer does not move.
+            dormant_retries: None,
             places: peers,
         }));
     }

@@ -55,7 +55,20 @@ pub struct Listener {
     pub tls: Vec<Certificate>,
     /// Whether HTTP/2 without TLS (prior knowledge) is spoken as well as HTTP/1.1.
     pub h2c: bool,
+    /// How many retransmissions after timeouts may go unacknowledged before a connection is given up
+    /// with a reset; `None` leaves it to the kernel, which takes a quarter of an hour.
+    pub dormant_retries: Option<u8>,
 }
+
+impl Listener {
+    /// A listener for plain HTTP/1.1, with the default for all else.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: Vec::new(), h2c: false, dormant_retries: Some(DORMANT_RETRIES) }
+    }
+}
+
+/// What WWW'09 found to tell lost clients from poor paths (Sec. 4.2).
+pub const DORMANT_RETRIES: u8 = 1;
 
 /// A certificate chain and its key, both PEM files.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use socket2::SockRef;
 pub struct TcpInfo {
     /// Timeouts in a row after which data was sent again, without progress since.
     pub retransmits: u8,
-    /// Probes of a window that is closed, unanswered.
+    /// Probes of a closed window, in a row, that nobody has answered yet.
     pub probes: u8,
     /// Doublings of the timeout.
     pub backoff: u8,
@@ -23,6 +23,8 @@ pub struct TcpInfo {
     pub rtt: Duration,
     /// Segments that were sent again, in all.
     pub retransmitted: u32,
+    /// Bytes that wait to be sent.
+    pub unsent: u32,
 }
 
 impl TcpInfo {
@@ -78,6 +80,7 @@ impl TcpInfo {
             last_ack: Duration::from_millis(word(56).into()),
             rtt: Duration::from_micros(word(68).into()),
             retransmitted: word(100),
+            unsent: word(144),
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) enum Ending {
     BodyTimeout,
     /// The client did not take what was sent in time.
     SendTimeout,
+    /// What was sent was not acknowledged, nor what was sent again.
+    Dormant,
     /// The client broke the protocol.
     Violation(Fault),
 }
@@ -99,6 +101,7 @@ impl Ending {
             Self::HeadTimeout => "head-timeout",
             Self::BodyTimeout => "body-timeout",
             Self::SendTimeout => "send-timeout",
+            Self::Dormant => "dormant",
             Self::Violation(fault) => fault.as_str(),
         }
     }

@@ -6,8 +6,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{io::AsyncWrite, net::TcpStream};
+use tokio::io::AsyncWrite;
+#[cfg(any(target_os = "linux", test))]
+use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::dormant::Stream;
 
 /// A connection to a client.
 pub(crate) trait Outlet: AsyncWrite {
@@ -28,7 +32,7 @@ pub(crate) trait Outlet: AsyncWrite {
 pub(crate) const SENDS_FILES: bool = cfg!(target_os = "linux");
 
 #[cfg(target_os = "linux")]
-impl Outlet for TcpStream {
+impl Outlet for Stream {
     fn poll_write_ahead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         use rustix::net::{SendFlags, send};
         poll_out(self, cx, |stream| send(stream, bytes, SendFlags::MORE | SendFlags::NOSIGNAL))
@@ -54,20 +58,24 @@ impl Outlet for TcpStream {
     }
 }
 
-/// Does what the stream has room for, when it has any.
+/// Does what the stream has room for, when it has any, and lets those know who look after it.
 #[cfg(target_os = "linux")]
 fn poll_out(
-    stream: &TcpStream,
+    watched: &Stream,
     cx: &mut Context<'_>,
     mut out: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
 ) -> Poll<io::Result<usize>> {
+    let stream = watched.stream();
     loop {
         std::task::ready!(stream.poll_write_ready(cx))?;
         let sent = stream.try_io(tokio::io::Interest::WRITABLE, || Ok(out(stream)?));
         match sent {
             Err(e)
                 if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            sent => return Poll::Ready(sent),
+            sent => {
+                watched.wrote();
+                return Poll::Ready(sent);
+            }
         }
     }
 }
@@ -108,8 +116,8 @@ macro_rules! writes_only {
     )*};
 }
 
-writes_only!(TlsStream<TcpStream>);
+writes_only!(TlsStream<Stream>);
 #[cfg(not(target_os = "linux"))]
-writes_only!(TcpStream);
+writes_only!(Stream);
 #[cfg(test)]
-writes_only!(tokio::io::DuplexStream);
+writes_only!(TcpStream, tokio::io::DuplexStream);

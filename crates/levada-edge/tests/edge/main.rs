@@ -10,6 +10,8 @@ mod bad_origin;
 mod cache;
 mod cluster;
 mod disk;
+#[cfg(target_os = "linux")]
+mod dormant;
 mod health;
 mod hostile;
 mod http2;

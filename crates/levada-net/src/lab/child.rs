@@ -20,10 +20,11 @@ pub struct Child {
 impl Child {
     pub(super) fn spawn(
         namespace: &Namespace,
+        network: &str,
         mut command: Command,
         group: bool,
     ) -> io::Result<Self> {
-        command.env(leftovers::VARIABLE, leftovers::me());
+        command.env(leftovers::VARIABLE, network);
         if group {
             command.process_group(0);
         }

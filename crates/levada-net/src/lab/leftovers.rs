@@ -7,13 +7,14 @@ use std::{fs, path::Path, process};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Who started a program: `PID-START`, the start in the kernel's ticks, since numbers are used again.
+/// Who started a program: `PID-START-NETWORK`, the start in the kernel's ticks, since numbers are used
+/// again.
 pub(super) const VARIABLE: &str = "LEVADA_LAB";
 
-/// This process, as its programs name it.
-pub(super) fn me() -> String {
+/// This process and its `number`-th network, as its programs name it.
+pub(super) fn name_of(number: u64) -> String {
     let pid = process::id();
-    format!("{pid}-{}", start_of(pid).unwrap_or_default())
+    format!("{pid}-{}-{number}", start_of(pid).unwrap_or_default())
 }
 
 /// Kills the leftovers of networks whose process is gone, and returns how many there were. Programs of
@@ -22,10 +23,9 @@ pub fn clear() -> usize {
     kill_all(|owner| !is_alive(owner))
 }
 
-/// Kills whatever this process' networks have started and not ended.
-pub(super) fn clear_own() -> usize {
-    let me = me();
-    kill_all(|owner| owner == me)
+/// Kills whatever a network of this process has started and not ended.
+pub(super) fn clear_own(name: &str) -> usize {
+    kill_all(|owner| owner == name)
 }
 
 fn kill_all(is_leftover: impl Fn(&str) -> bool) -> usize {
@@ -47,7 +47,8 @@ fn owner_of(process: &Path) -> Option<String> {
 }
 
 fn is_alive(owner: &str) -> bool {
-    let Some((pid, start)) = owner.split_once('-') else { return true };
+    let mut parts = owner.split('-');
+    let (Some(pid), Some(start)) = (parts.next(), parts.next()) else { return true };
     pid.parse().is_ok_and(|pid| start_of(pid).is_some_and(|ticks| ticks.to_string() == start))
 }
 
@@ -64,8 +65,8 @@ mod tests {
 
     #[test]
     fn a_process_is_alive_while_it_is_the_same_one() {
-        assert!(is_alive(&me()));
-        assert!(!is_alive(&format!("{}-1", process::id())));
+        assert!(is_alive(&name_of(7)));
+        assert!(!is_alive(&format!("{}-1-0", process::id())));
         assert!(is_alive("of another making"), "what is not understood is left alone");
     }
 }

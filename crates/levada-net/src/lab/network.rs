@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     net::IpAddr,
     process::{Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use super::{Child, LabError, Namespace, Tun, leftovers};
@@ -15,6 +16,7 @@ pub struct Host {
     name: String,
     namespace: Namespace,
     is_own: bool,
+    network: String,
 }
 
 /// How a host is connected to a wire.
@@ -36,6 +38,7 @@ pub struct Access {
 
 /// What makes hosts and wires. Dropped, it kills what was started on any of its hosts.
 pub struct Network {
+    name: String,
     seed: u64,
     wires: u64,
 }
@@ -43,8 +46,9 @@ pub struct Network {
 impl Network {
     /// Begins a network, after the leftovers of those that could not end in order are gone.
     pub fn new(seed: u64) -> Self {
+        static NETWORKS: AtomicU64 = AtomicU64::new(0);
         leftovers::clear();
-        Self { seed, wires: 0 }
+        Self { name: leftovers::name_of(NETWORKS.fetch_add(1, Relaxed)), seed, wires: 0 }
     }
 
     /// A host in a namespace of its own: loopback up, no IPv6 that nobody asked for, TCP as in the
@@ -53,7 +57,7 @@ impl Network {
     /// # Errors
     /// Without root.
     pub fn host(&self, name: &str) -> Result<Host, LabError> {
-        let host = Host { name: name.to_owned(), namespace: Namespace::new()?, is_own: true };
+        let host = self.host_in(name, Namespace::new()?, true);
         host.ip(&["link set lo up"])?;
         for (name, value) in SETTINGS {
             host.set(name, value)?;
@@ -66,7 +70,11 @@ impl Network {
     /// # Errors
     /// When the system has no thread left.
     pub fn outside(&self) -> Result<Host, LabError> {
-        Ok(Host { name: "outside".to_owned(), namespace: Namespace::present()?, is_own: false })
+        Ok(self.host_in("outside", Namespace::present()?, false))
+    }
+
+    fn host_in(&self, name: &str, namespace: Namespace, is_own: bool) -> Host {
+        Host { name: name.to_owned(), namespace, is_own, network: self.name.clone() }
     }
 
     /// Joins hosts: two by a cable, more by a switch.
@@ -83,7 +91,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        leftovers::clear_own();
+        leftovers::clear_own(&self.name);
     }
 }
 
@@ -186,7 +194,7 @@ impl Host {
 
     fn spawn(&self, command: Command, group: bool) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = Child::spawn(&self.namespace, command, group);
+        let child = Child::spawn(&self.namespace, &self.network, command, group);
         child.map_err(|why| LabError::Program { program, why })
     }
 

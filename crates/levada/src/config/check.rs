@@ -122,6 +122,7 @@ impl Check<'_, '_> {
             address: listen.address?.0,
             tls: certificates.into_iter().collect::<Option<_>>()?,
             h2c: listen.h2c,
+            dormant_retries: listen.dormant_retries.into(),
         })
     }
 

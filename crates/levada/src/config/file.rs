@@ -89,6 +89,41 @@ pub struct Listen {
     pub tls: Vec<Certificate>,
     /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1, for clients that begin with it (prior knowledge).
     pub h2c: bool,
+    /// After how many retransmissions that nobody acknowledges a connection is given up with a reset, or `"off"`: docs/operate/anycast.md.
+    pub dormant_retries: DormantRetries,
+}
+
+/// When a connection is given up whose data is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DormantRetries {
+    /// When so many retransmissions after timeouts have gone unanswered; 1 takes some 600 ms.
+    After(#[schemars(range(max = 15))] u8),
+    /// Not before the kernel does.
+    Word(Off),
+}
+
+/// A setting that is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Off {
+    /// Off.
+    Off,
+}
+
+impl Default for DormantRetries {
+    fn default() -> Self {
+        Self::After(settings::DORMANT_RETRIES)
+    }
+}
+
+impl From<DormantRetries> for Option<u8> {
+    fn from(file: DormantRetries) -> Self {
+        match file {
+            DormantRetries::After(retries) => Some(retries),
+            DormantRetries::Word(Off::Off) => None,
+        }
+    }
 }
 
 /// A certificate and its key.

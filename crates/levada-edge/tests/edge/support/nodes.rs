@@ -24,7 +24,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
     Settings {
         name: "n0".to_owned(),
         runtime: Runtime::Shared(1),
-        listeners: vec![Listener { address: ANY.parse().unwrap(), tls: Vec::new(), h2c: false }],
+        listeners: vec![Listener::plain(ANY.parse().unwrap())],
         peering: None,
         admin: Some(ANY.parse().unwrap()),
         cache: CacheSettings::default(),
