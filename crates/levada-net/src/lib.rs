@@ -2,6 +2,7 @@
 //! an end by reset, and whole networks within one machine.
 //!
 //! ```text
+//! cached     what the system has of a file in memory
 //! dormant    which connections have lost their client
 //! tcp        what the kernel knows of a connection; a close that tells the other side at once
 //! lab        hosts (network namespaces) and the wires between them, gone with the process
@@ -11,6 +12,7 @@
 //! The only crate with `unsafe`, and each block says why it is sound. Linux only, but for `wire::Shape`:
 //! elsewhere the functions say that they cannot do it here.
 
+pub mod cached;
 pub mod dormant;
 #[cfg(target_os = "linux")]
 pub mod lab;

@@ -9,7 +9,7 @@ use std::{
 
 use levada_edge::{
     Running,
-    settings::{AccessLog, Delivery, Large, LogFormat, Mode, Patience, Plan, Settings},
+    settings::{AccessLog, Delivery, DiskCache, Large, LogFormat, Mode, Patience, Plan, Settings},
 };
 
 use crate::support::{
@@ -792,4 +792,26 @@ async fn what_was_done_is_told() {
         let fetched = metric(cluster.node(index), "levada_origin_response_bytes_total").await;
         assert_eq!(fetched, named(name) * PIECE as f64, "{name}: {pieces}");
     }
+}
+
+/// Pieces are read by the node itself; stand-ins for what is in files are for sockets only.
+#[tokio::test]
+async fn pieces_on_disk_are_read_as_what_they_are() {
+    let (origin, dir) = (Origin::start().await, tempfile::tempdir().unwrap());
+    let mut settings = single(&[origin.address]);
+    let mut pieces = in_pieces();
+    pieces.plan.chunk = 256 << 10;
+    settings.sites[0].large = Some(pieces);
+    settings.cache.memory = 4 << 20;
+    settings.cache.disk = Some(DiskCache { path: dir.path().to_owned(), size: 1 << 30 });
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    let whole = serve(&origin, 12 << 20);
+    for time in 0..3 {
+        assert!(get(at, "/a").await.body == whole, "time {time}");
+        while metric(&node, "levada_cache_disk_queue_bytes").await > 0.0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert!(metric(&node, "levada_cache_disk_hits_total").await > 0.0);
 }

@@ -10,13 +10,14 @@ use std::{
     path::Path,
 };
 
+use levada_net::cached::is_cached;
 use levada_types::Key;
 
 use super::record::{self, Header, ReadError, Record};
 
 /// More than this is not read in one go while others wait for the thread.
 const MOST: u64 = (1 << 20) + (64 << 10);
-/// How far apart it is looked whether the system still has a file: it reads and forgets more than this
+/// How far apart it is probed whether the system still has a file: it reads and forgets more than this
 /// at once.
 const STRIDE: u64 = 128 << 10;
 
@@ -49,12 +50,21 @@ pub(super) fn front(
     }
     let read_at = &mut |bytes: &mut [u8], at| read_at(&file, bytes, at);
     let (front, header) = record::read_front(found.len(), key, read_at)?;
-    let last = found.len().saturating_sub(1);
-    let places = (0..last).step_by(STRIDE as usize).chain([last]);
-    for at in places {
-        record::fill(&mut [0], at, read_at)?;
+    match is_cached(&file, found.len()) {
+        Ok(true) => {}
+        Ok(false) => return Err(wait()),
+        Err(_) => probe(found.len(), read_at)?,
     }
     Ok((front, header, file))
+}
+
+/// Looks at a byte here and there where the system cannot tell which pages it has.
+fn probe(length: u64, read_at: record::ReadAt<'_>) -> Result<(), ReadError> {
+    let last = length.saturating_sub(1);
+    for at in (0..last).step_by(STRIDE as usize).chain([last]) {
+        record::fill(&mut [0], at, read_at)?;
+    }
+    Ok(())
 }
 
 fn wait() -> ReadError {

@@ -1,0 +1,75 @@
+//! What the system holds of a file in memory.
+
+use std::{io, os::fd::AsFd};
+
+/// Whether the first `length` bytes of `file` are in the page cache, every page of them, so that reading
+/// or sending them waits for no disk. Costs one call, however long the file is (`cachestat`, Linux 6.5).
+///
+/// # Errors
+/// When the system cannot tell: it is older, or the file is not ours.
+#[cfg(target_os = "linux")]
+pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
+    use std::os::fd::AsRawFd as _;
+
+    #[repr(C)]
+    struct Range {
+        from: u64,
+        length: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Pages {
+        cached: u64,
+        dirty: u64,
+        written_back: u64,
+        evicted: u64,
+        lately_evicted: u64,
+    }
+    let range = Range { from: 0, length };
+    let mut pages = Pages::default();
+    // SAFETY: the kernel reads `range` and writes `pages`, which have its layout (uapi/linux/mman.h);
+    // the descriptor is open as long as it is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::syscall(CACHESTAT, file.as_fd().as_raw_fd(), &raw const range, &raw mut pages, 0)
+    };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(pages.cached >= length.div_ceil(rustix::param::page_size() as u64))
+}
+
+/// The call's number, which is the same on every architecture.
+#[cfg(target_os = "linux")]
+const CACHESTAT: libc::c_long = 451;
+
+/// Whether the first `length` bytes of `file` are in memory.
+///
+/// # Errors
+/// Here the system cannot tell.
+#[cfg(not(target_os = "linux"))]
+pub fn is_cached(_file: &impl AsFd, _length: u64) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn what_was_just_written_is_in_memory_and_what_was_let_go_is_not() {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let length = 1_000_001;
+        file.write_all(&vec![7; length]).unwrap();
+        file.sync_all().unwrap();
+        match is_cached(&file, length as u64) {
+            Ok(all) => assert!(all),
+            Err(error) => return eprintln!("skipped: this system does not tell: {error}"),
+        }
+        let all = rustix::fs::Advice::DontNeed;
+        rustix::fs::fadvise(&file, 0, None, all).unwrap();
+        assert!(!is_cached(&file, length as u64).unwrap());
+    }
+}
