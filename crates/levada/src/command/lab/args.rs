@@ -3,8 +3,10 @@
 use std::net::Ipv4Addr;
 
 use clap::{Args, Subcommand};
-use levada::config::text::{Rate, Time};
+use levada::config::text::{Rate, Size, Time};
 use levada_net::wire::parse_loss;
+
+use super::anycast_args::AnycastArgs;
 
 /// Real programs on emulated networks within this machine (Linux, as root).
 #[derive(Args, Debug)]
@@ -17,6 +19,7 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     Wire(WireArgs),
+    Anycast(AnycastArgs),
 }
 
 /// Runs a command behind a wire with a rate, a delay, a queue and losses.
@@ -72,6 +75,10 @@ pub(crate) fn time(text: &str) -> Result<Time, &'static str> {
     text.parse().map_err(|_| "a duration is written with its unit: 25ms, 2s")
 }
 
+pub(crate) fn size(text: &str) -> Result<Size, &'static str> {
+    text.parse().map_err(|_| "a size is written with its unit: 50MB, 2MiB")
+}
+
 fn network(text: &str) -> Result<Ipv4Addr, String> {
     match text.parse::<Ipv4Addr>() {
         Ok(address) if address.octets()[3] == 0 => Ok(address),
@@ -82,6 +89,7 @@ fn network(text: &str) -> Result<Ipv4Addr, String> {
 const EXAMPLES: &str = "\
 Examples:
   levada lab wire --rate 10Mbit/s --delay 25ms --loss 1% -- curl http://10.213.7.1:8080/
+  levada lab anycast disruptions --rtt 50ms --loss 1% --trials 1
 
 Needs Linux, root, /dev/net/tun and iproute2. Nothing is left when it ends, however it does.
 

@@ -1,5 +1,9 @@
 //! `levada lab`: real programs on emulated networks.
 
+#[cfg(target_os = "linux")]
+mod anycast;
+#[path = "anycast/args.rs"]
+mod anycast_args;
 pub(crate) mod args;
 #[cfg(target_os = "linux")]
 mod wire;
@@ -15,6 +19,7 @@ use super::Verdict;
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Verdict> {
     match &args.command {
         LabCommand::Wire(args) => wire::run(args),
+        LabCommand::Anycast(args) => anycast::run(args),
     }
 }
 

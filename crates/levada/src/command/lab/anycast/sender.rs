@@ -1,0 +1,209 @@
+//! One object of any length, sent by HTTP/1.1 with ranges: the server of the experiments.
+//!
+//! It can do to its clients what a moved route does: end connections by a reset at a given age, or give
+//! dormant ones up by the same watch that a node has.
+
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use levada_net::{
+    dormant::{Seat, Watch, Watched},
+    tcp::reset_on_close,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
+
+/// What is sent, and how connections are treated.
+pub(super) struct Sender {
+    /// Bytes of the object.
+    pub(super) size: u64,
+    /// The age at which a connection is reset.
+    pub(super) reset_after: Option<Duration>,
+    /// Unanswered retransmissions after which it is.
+    pub(super) dormant_retries: Option<u8>,
+    /// How many were, for that reason.
+    pub(super) dormant: AtomicU64,
+}
+
+type Task = OnceLock<AbortHandle>;
+
+impl Sender {
+    pub(super) fn new(size: u64) -> Self {
+        Self { size, reset_after: None, dormant_retries: None, dormant: AtomicU64::new(0) }
+    }
+
+    /// Serves until it is dropped.
+    pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let watch = self.dormant_retries.map(Watch::<Task>::new);
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = ticks.tick(), if watch.is_some() => {
+                    let give_up = |seat: &Seat<Task>| {
+                        self.dormant.fetch_add(1, Relaxed);
+                        seat.about.get().map(AbortHandle::abort);
+                    };
+                    watch.iter().for_each(|watch| watch.sweep(give_up));
+                    continue;
+                }
+            };
+            let Ok((stream, _)) = accepted else { continue };
+            let seat = Seat::new(Task::new());
+            let stream = Watched::new(stream, watch.clone(), seat.clone());
+            let sender = self.clone();
+            let task = tokio::spawn(async move { sender.connection(stream).await });
+            let _ = seat.about.set(task.abort_handle());
+        }
+    }
+
+    async fn connection(&self, mut stream: Watched<Task>) {
+        let age = self.reset_after.unwrap_or(NEVER);
+        tokio::select! {
+            _ = self.answers(&mut stream) => return,
+            () = tokio::time::sleep(age) => {}
+        }
+        let _ = reset_on_close(stream.stream());
+    }
+
+    async fn answers(&self, stream: &mut Watched<Task>) -> io::Result<()> {
+        let mut head = Vec::new();
+        loop {
+            while !head.ends_with(b"\r\n\r\n") {
+                if head.len() > LONGEST_HEAD {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                head.push(stream.read_u8().await?);
+            }
+            let asked = range(&head, self.size);
+            let (first, end) = asked.unwrap_or((0, self.size));
+            let (last, size) = (end.saturating_sub(1), self.size);
+            let status = match asked {
+                Some(_) => {
+                    format!("206 Partial Content\r\nContent-Range: bytes {first}-{last}/{size}")
+                }
+                None => "200 OK".to_owned(),
+            };
+            let length = end - first;
+            let sent = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: \"1\"\r\nAccept-Ranges: bytes\r\n\r\n"
+            );
+            stream.write_all(sent.as_bytes()).await?;
+            let is_get = head.starts_with(b"GET ");
+            let mut at = if is_get { first } else { end };
+            while at < end {
+                let block = &BLOCK[(at % BLOCK.len() as u64) as usize..];
+                let length = block.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                stream.write_all(&block[..length]).await?;
+                at += length as u64;
+            }
+            head.clear();
+        }
+    }
+}
+
+/// Whether `bytes` are what the object has from `at` on.
+pub(super) fn is_right(at: u64, bytes: &[u8]) -> bool {
+    let expected = (at..).map(|at| BLOCK[(at % BLOCK.len() as u64) as usize]);
+    bytes.iter().zip(expected).all(|(found, expected)| *found == expected)
+}
+
+/// The first byte that is asked for and the one after the last.
+fn range(head: &[u8], size: u64) -> Option<(u64, u64)> {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut lines = head.lines();
+    let (first, last) =
+        lines.find_map(|line| line.strip_prefix("range: bytes=")?.split_once('-'))?;
+    let first = first.trim().parse().unwrap_or(0).min(size);
+    let end = last.trim().parse::<u64>().map_or(size, |last| last.saturating_add(1)).min(size);
+    Some((first, end.max(first)))
+}
+
+/// One listener on a host, for a runtime anywhere.
+pub(super) fn listen(
+    host: &levada_net::lab::Host,
+    address: std::net::Ipv4Addr,
+    port: u16,
+) -> anyhow::Result<std::net::TcpListener> {
+    let listener = host.namespace().run(|| {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.bind(&std::net::SocketAddr::from((address, port)).into())?;
+        socket.listen(16_384)?;
+        io::Result::Ok(socket.into())
+    })??;
+    Ok(listener)
+}
+
+/// Reads an answer's body to its end: how many bytes came, and whether it is whole.
+pub(super) async fn read_all(
+    mut stream: TcpStream,
+    mut seen: impl FnMut(usize),
+) -> io::Result<u64> {
+    let (mut buffer, mut total, mut head) = (vec![0; 64 << 10], 0, Vec::new());
+    let mut length = None;
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        seen(count);
+        if length.is_none() {
+            head.extend_from_slice(&buffer[..count]);
+            let text = String::from_utf8_lossy(&head).into_owned();
+            let Some(end) = text.find("\r\n\r\n") else { continue };
+            let field = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            length = field.and_then(|value| value.parse::<u64>().ok());
+            total = (head.len() - end - 4) as u64;
+        } else {
+            total += count as u64;
+        }
+        if length.is_some_and(|length| total >= length) {
+            return Ok(total);
+        }
+    }
+}
+
+/// A length that no power of two divides, so that bytes at a wrong place are wrong bytes.
+static BLOCK: [u8; 65_521] = {
+    let mut block = [0; 65_521];
+    let mut at = 0;
+    while at < block.len() {
+        block[at] = (at * 31 + (at >> 8) * 7) as u8;
+        at += 1;
+    }
+    block
+};
+
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST_HEAD: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_clients_write_them() {
+        assert_eq!(range(b"GET / HTTP/1.1\r\n\r\n", 9), None);
+        assert_eq!(range(b"GET / HTTP/1.1\r\nRange: bytes=3-\r\n\r\n", 9), Some((3, 9)));
+        assert_eq!(range(b"GET / HTTP/1.1\r\nrange: bytes=3-4\r\n\r\n", 9), Some((3, 5)));
+        assert_eq!(range(b"GET / HTTP/1.1\r\nrange: bytes=30-4\r\n\r\n", 9), Some((9, 9)));
+    }
+
+    #[test]
+    fn bytes_at_a_wrong_place_are_wrong() {
+        assert!(is_right(65_521 * 3 + 5, &BLOCK[5..500]));
+        assert!(!is_right(4, &BLOCK[5..500]));
+    }
+}
