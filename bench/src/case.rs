@@ -1,7 +1,5 @@
 //! What is measured: every case as data.
 
-use std::time::Duration;
-
 /// One line of questions, the same for every server.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -150,9 +148,6 @@ pub(crate) const CASES: &[Case] = &[
         absent: &[("HAProxy", "does not let requests wait for one fetch")],
     },
 ];
-
-/// How long the origin of [`Work::Crowd`] takes to begin its answer.
-pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 impl Setting {
     pub(crate) fn scheme(&self) -> &'static str {

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{Result, case::ROUND_TRIP, pattern::Pattern};
+use crate::{Result, pattern::Pattern};
 
 pub(crate) struct Origin {
     pub(crate) port: u16,
@@ -43,12 +43,19 @@ struct Asked {
     range: Option<Range<u64>>,
 }
 
+/// What a slow answer takes to begin.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Bytes per second of a slow answer.
 const SLOW: f64 = 50e6;
 
 impl Origin {
+    /// On a free port of this machine.
     pub(crate) fn start() -> Result<Self> {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        Self::behind(std::net::TcpListener::bind("127.0.0.1:0")?)
+    }
+
+    /// Behind a listener, which may be another host's.
+    pub(crate) fn behind(listener: std::net::TcpListener) -> Result<Self> {
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let state = Arc::new(State::default());

@@ -10,8 +10,9 @@ use std::{
 
 use crate::{
     Bench, Result,
-    case::{Case, ROUND_TRIP, Work},
+    case::{Case, Work},
     client::{self, Client},
+    origin::ROUND_TRIP,
     peer::PEERS,
     report::{Report, Row, Verdict},
     server::Server,

@@ -1,0 +1,127 @@
+//! Large files in pieces beside the ways without: CoDeploy's measurements (WORLDS'04), by real processes
+//! on hosts of their own. `bench/README.md` says how to run and read it.
+//!
+//! ```text
+//!   origin ══ 50 Mbit/s, 15 ms ══╗
+//!                             switch ══ 5 ms ══ clients
+//!   8 nodes ══ 100 Mbit/s, 5 ms ═╝
+//! ```
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use table::Table;
+
+mod client;
+mod faults;
+#[path = "../../origin.rs"]
+mod origin;
+#[path = "../../pattern.rs"]
+mod pattern;
+#[path = "../../server.rs"]
+mod server;
+mod shapes;
+mod slice;
+mod sweep;
+mod table;
+mod world;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+struct Options {
+    /// Smaller files, fewer clients and a coarse grid: to see that everything works.
+    quick: bool,
+    json: bool,
+    /// Parts of the names of cases that are wanted; all without any.
+    only: Vec<String>,
+}
+
+/// What every case needs.
+struct Bench {
+    quick: bool,
+    levada: PathBuf,
+    /// Everything that is written goes here, and away at the end.
+    dir: PathBuf,
+}
+
+type Measure = fn(&Bench) -> Result<Table>;
+
+const CASES: &[(&str, Measure)] = &[
+    ("one client", shapes::single),
+    ("many clients", shapes::crowd),
+    ("slow node", faults::slow),
+    ("killed node", faults::killed),
+    ("window sweep", sweep::sweep),
+    ("slice", slice::slice),
+];
+
+fn main() -> Result<()> {
+    let options = options()?;
+    levada_net::lab::possible()?;
+    let dir = std::env::temp_dir().join(format!("levada-large-{}", std::process::id()));
+    fs::create_dir_all(&dir)?;
+    let outcome = binary().and_then(|levada| run(&options, levada, &dir));
+    fs::remove_dir_all(&dir)?;
+    match outcome? {
+        0 => Ok(()),
+        failures => Err(format!("{failures} cases failed, see above").into()),
+    }
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options { quick: false, json: false, only: Vec::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--quick" => options.quick = true,
+            "--json" => options.json = true,
+            "--only" => options.only.push(words.next().ok_or("--only wants a part of a name")?),
+            _ => return Err(format!("no option {word}; see bench/README.md").into()),
+        }
+    }
+    let unknown = |wanted: &&String| !CASES.iter().any(|(name, _)| name.contains(wanted.as_str()));
+    if let Some(unknown) = options.only.iter().find(unknown) {
+        let names: Vec<_> = CASES.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no case {unknown:?}; there are: {}", names.join(", ")).into());
+    }
+    Ok(options)
+}
+
+/// Measures the wanted cases one after another, and returns how many failed.
+fn run(options: &Options, levada: PathBuf, dir: &Path) -> Result<u32> {
+    let bench = Bench { quick: options.quick, levada, dir: dir.to_owned() };
+    let mut failures = 0;
+    let mut tables = Vec::new();
+    let wanted = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|part| name.contains(part.as_str()))
+    };
+    for (name, measure) in CASES.iter().filter(|(name, _)| wanted(name)) {
+        match measure(&bench) {
+            Ok(table) if options.json => tables.push(table.json()),
+            Ok(table) => table.print(),
+            Err(why) => {
+                eprintln!("FAILED {name}: {why}");
+                failures += 1;
+            }
+        }
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&tables)?);
+    }
+    Ok(failures)
+}
+
+/// The build beside this program, or what LEVADA names.
+fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("LEVADA") {
+        return Ok(fs::canonicalize(path)?);
+    }
+    let path = std::env::current_exe()?.with_file_name("levada");
+    if !path.exists() {
+        return Err("build the binary first: cargo build --release -p levada".into());
+    }
+    Ok(path)
+}
