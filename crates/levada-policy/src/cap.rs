@@ -6,7 +6,7 @@
 //! `static_partition` is the opposite that the paper compares it with: dedicated servers
 //! per class (Sec. 3.1).
 
-use std::ops::Range;
+use std::{any::Any, ops::Range};
 
 use levada_types::{Request, ServiceClass};
 
@@ -117,6 +117,12 @@ impl Policy for Partition {
         let split = Split::new(&self.shares, cluster.len());
         let (nodes, _) = split.dedicated(request.class, cluster);
         self.rotations[request.class as usize].order(nodes)
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        if let Ok(former) = former.downcast::<Self>() {
+            self.rotations = former.rotations;
+        }
     }
 
     fn fork(&self) -> Box<dyn Policy> {

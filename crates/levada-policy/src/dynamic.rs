@@ -8,6 +8,8 @@
 
 mod slots;
 
+use std::any::Any;
+
 use levada_types::{Key, Request};
 
 use crate::{
@@ -313,6 +315,13 @@ impl Policy for Dynamic {
 
     fn tracked(&self) -> Tracked {
         self.slots.as_ref().map(Slots::tracked).unwrap_or_default()
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        let Ok(former) = former.downcast::<Self>() else { return };
+        if let (Some(mine), Some(learned)) = (&mut self.slots, former.slots) {
+            mine.inherit(learned);
+        }
     }
 
     fn fork(&self) -> Box<dyn Policy> {

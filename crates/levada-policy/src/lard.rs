@@ -7,10 +7,11 @@
 //!
 //! Beyond the paper: a node's requests count relative to its weight and ramp, so that one in slow
 //! start sheds targets early and is chosen for new ones late; at ramp 0 it counts as down. A target
-//! whose node is down when the target is asked for is assigned anew, as the paper says; a target that
-//! nobody asks for during an outage keeps its node.
+//! whose node is down when the target is asked for is assigned anew. When the driver says that a node
+//! has failed, all its targets become unassigned, as the paper says; of a node that is drained, those
+//! that nobody asks for meanwhile keep it.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use levada_types::{Request, Rng, Timestamp};
 
@@ -199,6 +200,20 @@ impl Policy for Lard {
         preferring(assigned.copied().into_iter().collect(), cluster)
     }
 
+    fn failed(&mut self, node: NodeIndex, cluster: &Cluster) {
+        if let Some(moves) = self.roster.follow(cluster) {
+            self.targets.update(|node| moves[node.get()]);
+        }
+        self.targets.update(|assigned| (assigned != node).then_some(assigned));
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        let Ok(former) = former.downcast::<Self>() else { return };
+        let Self { roster, targets, .. } = *former;
+        self.targets = targets.limited_to(self.targets.limit());
+        self.roster = roster;
+    }
+
     fn tracked(&self) -> Tracked {
         let (objects, limit) = (self.targets.len(), self.targets.limit());
         Tracked { objects, limit, bytes: self.targets.bytes() }
@@ -267,6 +282,20 @@ impl Policy for LardR {
         let mut nodes = set.nodes().to_vec();
         nodes.sort_by(|&a, &b| relative_load(a, cluster).total_cmp(&relative_load(b, cluster)));
         preferring(nodes, cluster)
+    }
+
+    fn failed(&mut self, node: NodeIndex, cluster: &Cluster) {
+        if let Some(moves) = self.roster.follow(cluster) {
+            self.targets.update(|set| set.moved(&moves));
+        }
+        self.targets.update(|set| set.left_by(node));
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        let Ok(former) = former.downcast::<Self>() else { return };
+        let Self { roster, targets, .. } = *former;
+        self.targets = targets.limited_to(self.targets.limit());
+        self.roster = roster;
     }
 
     fn tracked(&self) -> Tracked {
@@ -356,6 +385,14 @@ impl ServerSet {
     /// Itself after nodes joined or left; `None` when none of its nodes is left.
     fn moved(mut self, moves: &[Option<NodeIndex>]) -> Option<Self> {
         self.set(self.nodes().iter().filter_map(|node| moves[node.get()]).collect());
+        (!self.nodes().is_empty()).then_some(self)
+    }
+
+    /// Itself without `node`; `None` when that was the only one.
+    fn left_by(mut self, node: NodeIndex) -> Option<Self> {
+        if self.nodes().contains(&node) {
+            self.retain(|member| member != node);
+        }
         (!self.nodes().is_empty()).then_some(self)
     }
 
@@ -553,6 +590,34 @@ mod tests {
         for round in 1..=5 {
             let set_size = pick(world.at_secs(30 * round), 7, &five).2;
             assert_eq!(u64::from(set_size), 5 - round.min(4));
+        }
+    }
+
+    #[test]
+    fn targets_of_a_failed_node_are_unassigned_even_if_nobody_asked_meanwhile() {
+        for name in ["lard", "lard/r"] {
+            let (mut world, three) = (World::new(name, &[]), cluster(nodes(3)));
+            let request = |key| Request::new(Key(key));
+            let before: Vec<u32> = (0..60).map(|key| world.node(key, &three)).collect();
+            world.policy.failed(NodeIndex(1), &three);
+            for key in 0..60 {
+                let known = world.policy.candidates(&request(key), &three).set_size;
+                let lost = before[key as usize] == 1;
+                assert_eq!(known, usize::from(!lost), "{name} {key}");
+            }
+            assert!(before.contains(&1));
+        }
+    }
+
+    #[test]
+    fn learned_targets_outlive_a_change_of_parameters() {
+        for name in ["lard", "lard/r"] {
+            let (mut world, three) = (World::new(name, &[]), cluster(nodes(3)));
+            let before: Vec<u32> = (0..60).map(|key| world.node(key, &three)).collect();
+            let mut changed = World::new(name, &[("t_high", Value::Integer(80))]);
+            changed.policy.inherit(world.policy);
+            let after: Vec<u32> = (0..60).map(|key| changed.node(key, &three)).collect();
+            assert_eq!(before, after, "{name}");
         }
     }
 

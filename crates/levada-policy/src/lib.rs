@@ -8,6 +8,7 @@
 
 mod burden;
 mod choose;
+pub mod classify;
 mod cluster;
 mod load;
 mod order;

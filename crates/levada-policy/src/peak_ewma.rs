@@ -5,7 +5,7 @@
 //! latency that is longer and falls exponentially with `decay`, so that a node that stalls is avoided
 //! at once and trusted again slowly. It also falls while a node is not asked: it will be tried again.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use levada_types::{Request, Timestamp};
 
@@ -86,6 +86,12 @@ impl Policy for PeakEwma {
 
     fn observes(&self) -> bool {
         true
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        if let Ok(former) = former.downcast::<Self>() {
+            (self.estimates, self.usual) = (former.estimates, former.usual);
+        }
     }
 
     fn fork(&self) -> Box<dyn Policy> {

@@ -1,7 +1,8 @@
 //! The seam between those who decide and those who carry.
 
+use std::{any::Any, time::Duration};
+
 use levada_types::{Request, Rng, Timestamp};
-use std::time::Duration;
 
 use crate::{Cluster, NodeIndex};
 
@@ -18,7 +19,7 @@ pub struct Context<'a> {
 /// The owner locks. A policy whose [`Entry::keyed`](crate::Entry::keyed) is true keeps its state per
 /// key, so an owner may run one instance per shard of the key space and lose nothing; of the others
 /// it runs exactly one.
-pub trait Policy: Send {
+pub trait Policy: Send + Any {
     /// Chooses the node for `request`; `None` exactly when no node is up.
     ///
     /// Call it once per request, when the request is about to be sent: policies count their picks.
@@ -40,6 +41,15 @@ pub trait Policy: Send {
     fn observes(&self) -> bool {
         false
     }
+
+    /// Learns that `node` of `cluster` has failed, so that what it had is gone: objects that are assigned
+    /// to it become unassigned, as if they had never been asked for (ASPLOS'98). For a node that is
+    /// merely passed over for one request, or that is being drained, this is not called.
+    fn failed(&mut self, _node: NodeIndex, _cluster: &Cluster) {}
+
+    /// Takes over what `former` has learned: an instance of the same policy, and of the same shard,
+    /// whose parameters were others.
+    fn inherit(&mut self, _former: Box<dyn Any>) {}
 
     /// What the policy remembers per object, for metrics and for the bound on memory.
     fn tracked(&self) -> Tracked {

@@ -123,6 +123,21 @@ impl<V: Clone + Default> Table<V> {
         }
     }
 
+    /// The same for another limit; a smaller one forgets as if what is left had been inserted anew.
+    pub(crate) fn limited_to(self, limit: usize) -> Self {
+        if limit.max(1) == self.limit {
+            return self;
+        }
+        let mut other = Self::new(limit);
+        for bucket in self.buckets {
+            let used = (0..WAYS).filter(|way| bucket.used & bit(*way) != 0);
+            for (key, value) in used.map(|way| (bucket.keys[way], bucket.values[way].clone())) {
+                other.insert(key, value);
+            }
+        }
+        other
+    }
+
     /// Puts a new key into its bucket, if need be in place of another.
     fn add(&mut self, key: Key, value: V) -> Option<V> {
         let (home, ways) = (self.home(key), self.ways(self.home(key)));
@@ -249,6 +264,16 @@ mod tests {
         }
         assert!((0..4_000).all(|key| table.peek(Key(key)) == map.get(&Key(key))));
         assert_eq!(table.values().sum::<u32>(), map.values().sum());
+    }
+
+    #[test]
+    fn another_limit_keeps_what_fits() {
+        let mut table = Table::new(1_000);
+        (0..500u64).for_each(|key| assert_eq!(table.insert(Key(key), key), None));
+        let larger = table.limited_to(2_000);
+        assert!((0..500).all(|key| larger.peek(Key(key)) == Some(&key)));
+        let smaller = larger.limited_to(100);
+        assert!(smaller.len() <= 100 && smaller.len() > 50, "{}", smaller.len());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! number of active connections, WRR_time by the mean service time. The paper found WRR_num the
 //! better of the two and short periods the better ones (Sec. 4.3).
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use levada_types::{Request, Timestamp};
 
@@ -118,6 +118,16 @@ impl Policy for WeightedRoundRobin {
 
     fn observes(&self) -> bool {
         self.weights == Weights::ServiceTime
+    }
+
+    fn inherit(&mut self, former: Box<dyn Any>) {
+        // Static weights are worked out when membership is seen to change: with what was served, the
+        // membership would be taken over as well.
+        if let Ok(former) = former.downcast::<Self>()
+            && self.weights != Weights::Static
+        {
+            self.served = former.served;
+        }
     }
 
     fn fork(&self) -> Box<dyn Policy> {

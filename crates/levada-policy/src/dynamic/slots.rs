@@ -40,6 +40,16 @@ impl Slots {
         }
     }
 
+    /// Takes over the lengths of a table of the same size; those of another belong to other keys.
+    pub(super) fn inherit(&mut self, former: Self) {
+        if former.lengths.len() == self.lengths.len() {
+            self.lengths = former.lengths;
+            self.changed = former.changed;
+            self.lengths.iter_mut().for_each(|length| *length = (*length).max(self.shortest));
+            self.extended = self.lengths.iter().filter(|length| **length > self.shortest).count();
+        }
+    }
+
     #[inline]
     pub(super) fn of(&self, key: Key) -> Slot {
         let index = scale(weigh(key, SLOT), self.lengths.len());

@@ -1,0 +1,209 @@
+//! Rules from what is seen of a request to a service class; the first that matches counts.
+
+use levada_types::ServiceClass;
+use regex::Regex;
+
+/// What a switch sees of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The path as it was sent, without the query.
+    pub path: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The type of the request's body, without parameters.
+    pub content_type: Option<&'a str>,
+    /// Whether the client came over TLS.
+    pub tls: bool,
+}
+
+/// One rule. Everything that it names must hold; what it does not name may be anything.
+#[derive(Clone, Debug, Default)]
+pub struct Rule {
+    /// The class; `None` where it is to be learned.
+    pub class: Option<ServiceClass>,
+    /// What the path begins with.
+    pub prefix: Option<String>,
+    /// What the path ends with.
+    pub suffix: Option<String>,
+    /// What is found in the path.
+    pub regex: Option<Regex>,
+    /// One of these methods; any if empty.
+    pub methods: Vec<String>,
+    /// One of these types of the request's body, in lower case; any if empty.
+    pub content_types: Vec<String>,
+    /// Over TLS, or not.
+    pub tls: Option<bool>,
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        let text = |rule: &Self| rule.regex.as_ref().map(|regex| regex.as_str().to_owned());
+        self.class == other.class
+            && (&self.prefix, &self.suffix, text(self))
+                == (&other.prefix, &other.suffix, text(other))
+            && (&self.methods, &self.content_types) == (&other.methods, &other.content_types)
+            && self.tls == other.tls
+    }
+}
+
+impl Rule {
+    /// Whether it is about this request.
+    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+        let one_of = |list: &[String], given: &str| {
+            list.is_empty() || list.iter().any(|name| name.eq_ignore_ascii_case(given))
+        };
+        self.tls.is_none_or(|tls| tls == seen.tls)
+            && self.prefix.as_ref().is_none_or(|prefix| seen.path.starts_with(prefix.as_str()))
+            && self.suffix.as_ref().is_none_or(|suffix| seen.path.ends_with(suffix.as_str()))
+            && one_of(&self.methods, seen.method)
+            && one_of(&self.content_types, seen.content_type.unwrap_or_default())
+            && self.regex.as_ref().is_none_or(|regex| regex.is_match(seen.path))
+    }
+
+    /// Whether every request that `later` is about is this rule's already. Of regular expressions only
+    /// equal ones are known to cover each other; and one covers whatever text it matches as a literal
+    /// beginning or end, wherever that stands.
+    pub fn covers(&self, later: &Self) -> bool {
+        let starts =
+            |prefix: &str| later.prefix.as_deref().is_some_and(|theirs| theirs.starts_with(prefix));
+        let ends =
+            |suffix: &str| later.suffix.as_deref().is_some_and(|theirs| theirs.ends_with(suffix));
+        let wider = |mine: &[String], theirs: &[String]| {
+            let has = |name: &String| mine.iter().any(|own| own.eq_ignore_ascii_case(name));
+            mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(has))
+        };
+        let same = |regex: &Regex| {
+            later.regex.as_ref().is_some_and(|theirs| theirs.as_str() == regex.as_str())
+        };
+        self.prefix.as_deref().is_none_or(|prefix| prefix == "/" || starts(prefix))
+            && self.suffix.as_deref().is_none_or(ends)
+            && self.regex.as_ref().is_none_or(same)
+            && wider(&self.methods, &later.methods)
+            && wider(&self.content_types, &later.content_types)
+            && self.tls.is_none_or(|tls| later.tls == Some(tls))
+    }
+
+    /// Why no request can ever match, where that can be told from the rule alone.
+    pub fn never_matches(&self) -> Option<&'static str> {
+        if self.prefix.as_deref().is_some_and(|prefix| !prefix.starts_with('/')) {
+            return Some("every path begins with `/`");
+        }
+        if self.prefix.iter().chain(&self.suffix).any(|text| text.contains(['?', '#'])) {
+            return Some("the query is no part of the path");
+        }
+        let first =
+            self.regex.as_ref().and_then(|regex| regex.as_str().strip_prefix('^')?.chars().next());
+        if first.is_some_and(|first| first.is_ascii_alphanumeric()) {
+            return Some("every path begins with `/`");
+        }
+        let passes = |method: &String| !matches!(method.as_str(), "CONNECT" | "TRACE");
+        if !self.methods.is_empty() && !self.methods.iter().any(passes) {
+            return Some("this method does not pass a node");
+        }
+        None
+    }
+}
+
+/// The rules of a site, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules(pub Vec<Rule>);
+
+impl Rules {
+    /// The first rule that is about the request, by its place.
+    pub fn first_match(&self, seen: &Seen<'_>) -> Option<usize> {
+        self.0.iter().position(|rule| rule.matches(seen))
+    }
+
+    /// For each rule that can never be the first to match because of one before it, both places.
+    pub fn covered(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.0.iter().enumerate().filter_map(|(at, rule)| {
+            let before = self.0[..at].iter().position(|earlier| earlier.covers(rule))?;
+            Some((at, before))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(path: &'static str) -> Seen<'static> {
+        Seen { path, method: "GET", content_type: None, tls: false }
+    }
+
+    fn prefix(text: &str) -> Rule {
+        Rule { prefix: Some(text.to_owned()), ..Rule::default() }
+    }
+
+    fn suffix(text: &str) -> Rule {
+        Rule { suffix: Some(text.to_owned()), ..Rule::default() }
+    }
+
+    fn regex(text: &str) -> Rule {
+        Rule { regex: Some(Regex::new(text).unwrap()), ..Rule::default() }
+    }
+
+    #[test]
+    fn everything_that_a_rule_names_must_hold() {
+        let rule = Rule { suffix: Some(".php".into()), tls: Some(true), ..prefix("/shop") };
+        let over_tls = Seen { tls: true, ..seen("/shop/pay.php") };
+        assert!(rule.matches(&over_tls));
+        assert!(!rule.matches(&Seen { tls: false, ..over_tls }));
+        assert!(!rule.matches(&Seen { path: "/shop/pay", ..over_tls }));
+        let rule = Rule {
+            methods: vec!["post".into(), "PUT".into()],
+            content_types: vec!["application/json".into()],
+            ..regex("^/v[12]/")
+        };
+        let post = Seen { method: "POST", content_type: Some("application/JSON"), ..seen("/v1/x") };
+        assert!(rule.matches(&post));
+        assert!(!rule.matches(&Seen { content_type: None, ..post }));
+        assert!(!rule.matches(&Seen { method: "GET", ..post }));
+        assert!(!rule.matches(&Seen { path: "/v3/x", ..post }));
+    }
+
+    #[test]
+    fn first_match_counts() {
+        let rules = Rules(vec![suffix(".gif"), prefix("/img"), Rule::default()]);
+        let of = |path| rules.first_match(&seen(path));
+        assert_eq!([of("/img/a.gif"), of("/img/a.png"), of("/x")], [Some(0), Some(1), Some(2)]);
+        assert_eq!(Rules::default().first_match(&seen("/x")), None);
+    }
+
+    #[test]
+    fn rule_behind_a_wider_one_is_found() {
+        let tls = Rule { tls: Some(true), ..Rule::default() };
+        let get = Rule { methods: vec!["GET".into()], ..Rule::default() };
+        let both = Rule { methods: vec!["GET".into(), "HEAD".into()], ..Rule::default() };
+        for (earlier, later, covered) in [
+            (prefix("/a"), prefix("/a/b"), true),
+            (prefix("/a/b"), prefix("/a"), false),
+            (prefix("/"), regex("x"), true),
+            (suffix(".php"), suffix("index.php"), true),
+            (suffix(".php"), prefix("/index.php"), false),
+            (regex("a+"), regex("a+"), true),
+            (regex("a+"), regex("aa"), false),
+            (both.clone(), get.clone(), true),
+            (get.clone(), both, false),
+            (get, Rule::default(), false),
+            (tls.clone(), Rule { tls: Some(true), ..prefix("/a") }, true),
+            (tls, prefix("/a"), false),
+            (Rule::default(), prefix("/a"), true),
+        ] {
+            let found = Rules(vec![earlier.clone(), later.clone()]).covered().next();
+            assert_eq!(found, covered.then_some((1, 0)), "{earlier:?} {later:?}");
+        }
+    }
+
+    #[test]
+    fn rule_that_no_request_can_match_is_found() {
+        let connect = Rule { methods: vec!["CONNECT".into()], ..Rule::default() };
+        for rule in [prefix("img/"), prefix("/a?b"), suffix("?x=1"), regex("^api/"), connect] {
+            assert!(rule.never_matches().is_some(), "{rule:?}");
+        }
+        for rule in [prefix("/img"), suffix(".gif"), regex("^/api"), regex("^.a"), Rule::default()]
+        {
+            assert_eq!(rule.never_matches(), None, "{rule:?}");
+        }
+    }
+}
