@@ -11,7 +11,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{explain, node::Node, passage::CacheResult, purge, stop::Stop, upstream::Server};
+use crate::{
+    explain, node::Node, passage::CacheResult, purge, reload, servers, stop::Stop, upstream::Server,
+};
 
 /// Serves operators until the node stops.
 pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
@@ -26,11 +28,15 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
         };
         let (node, cut) = (node.clone(), stop.clone());
         tokio::spawn(async move {
-            let node = &node;
+            let (node, stop) = (&node, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
                 if request.method() == Method::POST && request.uri().path() == "/purge" {
                     let answer = purge::door::operator(node, request).await;
                     return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
+                }
+                let ordered = ORDERS.contains(&request.uri().path());
+                if request.method() == Method::POST && ordered {
+                    return Ok(told(node, stop, &request).await);
                 }
                 Ok::<_, Infallible>(answer(node, &request))
             });
@@ -51,26 +57,67 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET, and POST to /purge\n");
+        let orders = ORDERS.join(", ");
+        let message = format!("only GET, and POST to /purge, {orders}\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, &message);
     }
     match request.uri().path() {
         "/" => text(
             StatusCode::OK,
-            "/metrics /healthz /readyz /status /explain?url=URL, POST /purge\n",
+            "/metrics /healthz /readyz /status /servers /explain?url=URL, \
+             POST /purge /reload /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
         "/metrics" => metrics(node),
         "/status" => json(StatusCode::OK, &status(node)),
+        "/servers" => json(StatusCode::OK, &servers::list(node)),
         "/explain" => explained(node, request),
         _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
     }
 }
 
-/// Ready to serve: some origin of every site is up.
+/// What operators post to, besides purges.
+const ORDERS: [&str; 3] = ["/reload", "/servers/drain", "/servers/resume"];
+
+/// An order of an operator's.
+async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    // As for purges: a web page cannot have its reader's browser say this.
+    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    if !kind.starts_with(b"application/json") {
+        let message = "say that it is JSON: Content-Type: application/json\n";
+        return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
+    let drained = match request.uri().path() {
+        "/reload" => {
+            return match reload::reload(node, stop).await {
+                Ok(sites) => json(StatusCode::OK, &serde_json::json!({ "sites": sites })),
+                Err(reason) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{reason}\n")),
+            };
+        }
+        path => path == "/servers/drain",
+    };
+    let server = argument(request, "server").unwrap_or_default();
+    match servers::drain(node, &server, argument(request, "site").as_deref(), drained) {
+        Ok(()) => json(StatusCode::OK, &servers::list(node)),
+        Err(reason) => text(StatusCode::NOT_FOUND, &format!("{reason}\n")),
+    }
+}
+
+/// A query argument.
+fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
+    let mut pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| decode(value))
+}
+
+/// Ready to serve: some origin or server of every site is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
-    let cut_off = node.sites.iter().find(|site| {
-        !site.origins.is_empty() && site.origins.iter().all(|o| !o.server.health.is_up())
+    let sites = node.sites.load();
+    let cut_off = sites.iter().find(|site| {
+        let switch = site.switch.as_ref().map(|switch| switch.view().members.clone());
+        let switched = switch.iter().flatten().map(|member| &member.server);
+        let mut servers = site.origins.iter().map(|o| &o.server).chain(switched).peekable();
+        servers.peek().is_some() && servers.all(|server| !server.health.is_up())
     });
     match cut_off {
         None => text(StatusCode::OK, "ready\n"),
@@ -94,7 +141,12 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let (misses, waiting) = node.misses();
     metrics.misses.set(whole(misses as u64));
     metrics.misses_waiting.set(whole(waiting as u64));
-    let tracked = node.sites.iter().map(|site| site.decider.tracked());
+    let sites = node.sites.load();
+    metrics.switches(sites.iter().filter_map(|site| {
+        let name = site.settings.hosts.first().map_or("", String::as_str);
+        site.switch.as_ref().map(|switch| (name, &**switch))
+    }));
+    let tracked = sites.iter().map(|site| site.decider.tracked());
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));
@@ -106,9 +158,8 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
 }
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let query = request.uri().query().unwrap_or_default();
-    let url = query.strip_prefix("url=").map(decode).unwrap_or_default();
-    match explain::live(node, &url) {
+    let url = argument(request, "url").unwrap_or_default();
+    match explain::live(node, &url, argument(request, "key").as_deref()) {
         Ok(explanation) => json(StatusCode::OK, &explanation),
         Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
     }
@@ -150,7 +201,8 @@ fn status(node: &Node) -> Status {
     let peers = node.peers.iter().flat_map(|peers| {
         peers.servers().map(|(n, s)| server_status(s, Some(peers.loads().of(n))))
     });
-    let origins = node.sites.iter().flat_map(|site| &site.origins);
+    let sites = node.sites.load();
+    let origins = sites.iter().flat_map(|site| &site.origins);
     Status {
         name: node.settings.name.clone(),
         uptime_seconds: node.clock.uptime().as_secs_f64(),

@@ -1,6 +1,7 @@
 //! The bodies that pass through a node, and what must happen when one ends.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::{
         Arc,
@@ -62,6 +63,8 @@ pub(crate) enum RequestBody {
 
 /// A client's body.
 pub(crate) struct Upload {
+    /// What was read ahead, and is to be sent first.
+    ahead: VecDeque<Bytes>,
     body: Incoming,
     stall: Stall,
     progress: Arc<Progress>,
@@ -83,7 +86,33 @@ impl Progress {
 }
 
 impl Upload {
+    /// The first `length` bytes, or all if there are fewer. They are sent all the same.
+    ///
+    /// Holds no more than that and one piece of the body. Can be given up at any time.
+    pub(crate) async fn read_ahead(&mut self, length: usize) -> Result<Vec<u8>, BodyError> {
+        while self.ahead.iter().map(Bytes::len).sum::<usize>() < length {
+            match std::future::poll_fn(|cx| self.poll_body(cx)).await {
+                Some(frame) => self.ahead.extend(frame?.into_data().ok()),
+                None => break,
+            }
+        }
+        let mut beginning = Vec::new();
+        for piece in &self.ahead {
+            let room = length - beginning.len();
+            beginning.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok(beginning)
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(piece) = self.ahead.pop_front() {
+            self.progress.moved.store(true, Relaxed);
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        self.poll_body(cx)
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         self.progress.awaited.store(polled.is_pending(), Relaxed);
         match polled {
@@ -105,7 +134,8 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::None;
         }
-        Self::Client(Upload { body, stall: Stall::new(patience), progress: Arc::default() })
+        let ahead = VecDeque::new();
+        Self::Client(Upload { ahead, body, stall: Stall::new(patience), progress: Arc::default() })
     }
 
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
@@ -142,7 +172,7 @@ impl Body for RequestBody {
         match self {
             Self::None => true,
             Self::Text(text) => text.is_empty(),
-            Self::Client(upload) => upload.body.is_end_stream(),
+            Self::Client(upload) => upload.ahead.is_empty() && upload.body.is_end_stream(),
         }
     }
 
@@ -150,7 +180,13 @@ impl Body for RequestBody {
         match self {
             Self::None => SizeHint::with_exact(0),
             Self::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Self::Client(upload) => upload.body.size_hint(),
+            Self::Client(upload) => match upload.body.size_hint().exact() {
+                None => SizeHint::default(),
+                Some(rest) => {
+                    let ahead: usize = upload.ahead.iter().map(Bytes::len).sum();
+                    SizeHint::with_exact(ahead as u64 + rest)
+                }
+            },
         }
     }
 }

@@ -4,11 +4,19 @@ use std::sync::Arc;
 
 use http::Uri;
 use levada_fetch::ChunkUrl;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
-use levada_types::{Key, Request, Timestamp};
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::Seen};
+use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
 
-use crate::{identify, node::Node, redirect::Decider, settings::Settings, sites::Site};
+use crate::{
+    classes::Classes,
+    identify,
+    node::Node,
+    redirect::Decider,
+    settings::{KeyFrom, Settings, Site as SiteSettings},
+    sites::Site,
+    switch,
+};
 
 /// Why a node would be chosen, with everything that the decision rests upon.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +29,11 @@ pub struct Explanation {
     pub policy: String,
     /// The node that decides.
     pub redirector: String,
-    /// The node that would serve; `None` when none is up.
+    /// What the key was taken from.
+    pub key_from: String,
+    /// The service class, where the site tells classes apart.
+    pub class: Option<&'static str>,
+    /// The node, or the server of the site's switch, that would serve; `None` when none is up.
     pub node: Option<String>,
     /// Why: hash, replica, spill, least, class, chance.
     pub reason: Option<&'static str>,
@@ -95,25 +107,24 @@ pub enum ExplainError {
 }
 
 /// What a running node would do now. Changes nothing.
-pub(crate) fn live(node: &Node, url: &str) -> Result<Explanation, ExplainError> {
+pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(url)?;
-    let site = node
-        .sites
+    let sites = node.sites.load();
+    let site = sites
         .find(identify::without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let now = node.clock.now();
-    let key = Key::of(identity.as_bytes());
+    let asked = Asked::new(&site.settings, site.classes.as_deref(), identity, key);
+    let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
+    let size = node.sizes.get(asked.request.key);
+    if let Some(switch) = &site.switch {
+        return Ok(explain(decider, switch.view().cluster(), asked, name, size, now));
+    }
     let (cluster, size) = match &node.peers {
-        Some(peers) => (Arc::clone(&peers.cluster()), node.sizes.get(key)),
-        None => {
-            let own = ClusterNode::new(&node.settings.name);
-            (Arc::new(Cluster::new(vec![own], LoadTable::new(1))), None)
-        }
+        Some(peers) => (Arc::clone(&peers.cluster()), size),
+        None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
     };
-    let name = &node.settings.name;
-    let pieces = pieces(node, site, &cluster, &identity, now);
-    let explanation = explain(&site.decider, &cluster, identity, name, size, now);
-    Ok(Explanation { pieces, ..explanation })
+    let pieces = pieces(node, site, &cluster, &asked.identity, now);
+    Ok(Explanation { pieces, ..explain(decider, &cluster, asked, name, size, now) })
 }
 
 /// Where the pieces are of a file that this node has served in pieces.
@@ -131,7 +142,7 @@ fn pieces(
     let placed = |number: u64| {
         let range = number * size..known.length.min((number + 1) * size);
         let url = ChunkUrl { range, retries: 0, version: known.version, digest: None };
-        let piece = format!("{url} {identity}");
+        let piece = Asked::new(&site.settings, None, format!("{url} {identity}"), None);
         let placed = explain(decider, cluster, piece, &node.settings.name, None, now);
         Placed { piece: url.to_string(), node: placed.node, set: placed.set }
     };
@@ -142,7 +153,11 @@ fn pieces(
 ///
 /// # Errors
 /// When the URL is not absolute or no site has its host.
-pub fn offline(settings: &Settings, url: &str) -> Result<Explanation, ExplainError> {
+pub fn offline(
+    settings: &Settings,
+    url: &str,
+    key: Option<&str>,
+) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(url)?;
     let wanted = identify::without_port(&host);
     let site = settings
@@ -150,33 +165,88 @@ pub fn offline(settings: &Settings, url: &str) -> Result<Explanation, ExplainErr
         .iter()
         .find(|site| site.hosts.iter().any(|pattern| matches(pattern, wanted)))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let nodes: Vec<ClusterNode> = match &settings.peering {
-        Some(peering) => crate::peers::nodes(peering),
-        None => vec![ClusterNode::new(&settings.name)],
+    let nodes: Vec<ClusterNode> = match (&site.switch, &settings.peering) {
+        (Some(switch), _) => switch::nodes(switch),
+        (None, Some(peering)) => crate::peers::nodes(peering),
+        (None, None) => vec![ClusterNode::new(&settings.name)],
     };
     let seed = settings.seed.unwrap_or_default();
-    let redirectors = nodes.len() as u32;
-    let decider = Decider::new(&site.policy, redirectors, settings.limits.capacity, seed)?;
+    let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
+    let capacity = site.switch.as_ref().map_or(settings.limits.capacity, switch::capacity);
+    let decider = Decider::new(&site.policy, redirectors, capacity, seed)?;
     let loads = LoadTable::new(nodes.len());
     let cluster = Cluster::new(nodes, loads);
-    Ok(explain(&decider, &cluster, identity, &settings.name, None, Timestamp::ZERO))
+    let classes = Classes::new(&site.classes);
+    let asked = Asked::new(site, classes.as_ref(), identity, key);
+    Ok(explain(&decider, &cluster, asked, &settings.name, None, Timestamp::ZERO))
+}
+
+/// A URL as the site's policy would see a GET of it.
+struct Asked {
+    identity: String,
+    key_from: String,
+    request: Request,
+    classified: bool,
+}
+
+impl Asked {
+    /// `key` is the value that the site takes its key from, where that is not the URL.
+    fn new(
+        site: &SiteSettings,
+        classes: Option<&Classes>,
+        identity: String,
+        key: Option<&str>,
+    ) -> Self {
+        let from = site.switch.as_ref().map_or(&KeyFrom::Url, |switch| &switch.key);
+        let authority = identity.find("://").map_or(0, |at| at + 3);
+        let path_at = identity[authority..].find('/').map_or(identity.len(), |at| authority + at);
+        let target = &identity[path_at..];
+        let argument = |name: &str| {
+            let pairs =
+                target.split_once('?')?.1.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.into_iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+        };
+        let value = match from {
+            KeyFrom::Url => None,
+            KeyFrom::Host => Some(&identity[authority..path_at]),
+            KeyFrom::Query(name) => argument(name).or(key),
+            KeyFrom::Header(_) | KeyFrom::Cookie(_) | KeyFrom::Body { .. } => key,
+        };
+        let key_from = match (value, from) {
+            (None, KeyFrom::Url) => "url".to_owned(),
+            (None, other) => format!("url, without {other}"),
+            (Some(_), other) => other.to_string(),
+        };
+        let beginning = |value: &[u8]| match from {
+            KeyFrom::Body { bytes, .. } => Key::of(&value[..value.len().min(*bytes)]),
+            _ => Key::of(value),
+        };
+        let key = value.map_or_else(|| Key::of(identity.as_bytes()), |v| beginning(v.as_bytes()));
+        let path = target.split('?').next().unwrap_or_default();
+        let tls = identity.starts_with("https:");
+        let seen = Seen { path, method: "GET", content_type: None, tls };
+        let class = classes.map_or_else(ServiceClass::default, |classes| classes.of(&seen).0);
+        let request = Request { class, ..Request::new(key) };
+        Self { key_from, request, classified: classes.is_some(), identity }
+    }
 }
 
 fn explain(
     decider: &Decider,
     cluster: &Cluster,
-    identity: String,
+    asked: Asked,
     redirector: &str,
     size: Option<u64>,
     now: Timestamp,
 ) -> Explanation {
-    let key = Key::of(identity.as_bytes());
-    let request = Request { size, ..Request::new(key) };
+    let request = Request { size, ..asked.request };
     let (pick, candidates) = decider.foretell(&request, cluster, now);
     let name = |node: NodeIndex| cluster.node(node).name.to_string();
     Explanation {
-        url: identity,
-        key: format!("{:016x}", key.0),
+        url: asked.identity,
+        key: format!("{:016x}", request.key.0),
+        key_from: asked.key_from,
+        class: asked.classified.then(|| request.class.as_str()),
         policy: decider.name().to_owned(),
         redirector: redirector.to_owned(),
         node: pick.map(|p| name(p.node)),

@@ -23,6 +23,7 @@ use crate::{
     pipeline::Errand,
     redirect::retried,
     sites::Site,
+    switch::{self, Subject},
     upstream::{Exchange, Head},
 };
 
@@ -51,6 +52,7 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     strip_fields(&mut headers, &ENDS_HERE);
     join_crumbs(&mut headers);
     let client = misses::client(visit, &headers);
+    let subject = Subject::of(asked, parts, &headers);
     let interim = visit.interim();
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !asked.passed && asked.piece.is_none();
@@ -68,7 +70,15 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
     headers.append(VIA, node.via.clone());
     let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
-    Head { method: parts.method.clone(), uri, headers, version: Version::HTTP_11, client, interim }
+    Head {
+        method: parts.method.clone(),
+        uri,
+        headers,
+        version: Version::HTTP_11,
+        client,
+        subject,
+        interim,
+    }
 }
 
 /// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113
@@ -100,7 +110,11 @@ fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option
     headers.append(FORWARDED_FOR, visit.address().clone());
 }
 
-/// Asks the site's origins when it is the client's turn, one after another where that is safe, until one answers.
+/// Fields that only peers say of themselves.
+pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
+
+/// Asks the site's origins when it is the client's turn, one after another where that is safe, until one
+/// answers; or the servers that its policy chooses.
 pub(crate) async fn to_origin(
     node: &Node,
     site: &Site,
@@ -111,7 +125,9 @@ pub(crate) async fn to_origin(
     if let Some(host) = &site.origin_host {
         head.headers.insert(HOST, host.clone());
     }
-    static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
+    if let Some(switch) = &site.switch {
+        return Box::pin(switch::to_server(node, site, switch, head, body)).await;
+    }
     let mut miss = Some(site.misses.enter(head.client).await?);
     let mut failed = Failed::from(Failure::AllDown);
     for (tried, origin) in

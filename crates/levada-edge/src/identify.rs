@@ -138,7 +138,7 @@ fn name(
     identity.push_str(host);
     identity[host_at..].make_ascii_lowercase();
     let host = &identity[host_at..];
-    let site = node.sites.find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
+    let site = node.sites.load().find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
     let path_at = host_at + without_default_port(scheme, host).len();
     identity.truncate(path_at);
     identity.push_str(target);

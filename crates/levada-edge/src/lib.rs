@@ -11,6 +11,7 @@
 //! lookup ─ store                       what is stored and may be used (levada-cache decides)
 //! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
 //!        ─ upstream                    one fetch per object, from origins that are watched
+//! switch ─ classes                     servers that are not Levada, chosen by the policy
 //! effects ─ posted                     what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
 //! ```
@@ -20,6 +21,7 @@ mod admission;
 mod alarm;
 mod blocks;
 mod body;
+mod classes;
 mod clock;
 mod connection;
 mod dormant;
@@ -47,20 +49,24 @@ mod pipeline;
 mod posted;
 mod purge;
 mod redirect;
+mod reload;
 mod remembered;
 mod respond;
 mod run;
+mod servers;
 pub mod settings;
 mod sites;
 mod sizes;
 mod stop;
 mod store;
+mod switch;
 mod tls;
 mod upstream;
 mod vigil;
 
 pub use explain::{Candidate, ExplainError, Explanation, Pieces, Placed, offline as explain};
 pub use node::StartError;
+pub use reload::Reader;
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;
 

@@ -21,7 +21,7 @@ use prometheus_client::{
 
 use crate::{
     failure::Failure, guard::Ending, large::LargeMetrics, passage::CacheResult,
-    store::disk::DiskMetrics,
+    store::disk::DiskMetrics, switch::Switch,
 };
 
 /// A label with few values, all known beforehand.
@@ -76,6 +76,22 @@ pub(crate) struct PurgeLabels {
     kind: Word,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct SwitchLabels {
+    site: String,
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct SiteLabels {
+    site: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ResultLabels {
+    result: Word,
+}
+
 /// All counters of a node.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -88,8 +104,8 @@ pub(crate) struct Metrics {
     /// Responses whose end the client, or the server, did not live to see.
     pub(crate) aborted: Counter,
     upstream: Family<UpstreamLabels, Counter>,
-    /// The same for 200: of origins, of peers.
-    upstream_ok: [OnceLock<Counter>; 2],
+    /// The same for 200: of origins, of peers, of a switch's servers.
+    upstream_ok: [OnceLock<Counter>; 3],
     upstream_failures: Family<FailureLabels, Counter>,
     pub(crate) origin_bytes: Counter,
     decisions: Family<DecisionLabels, Counter>,
@@ -111,6 +127,12 @@ pub(crate) struct Metrics {
     pub(crate) misses_waiting: Gauge<i64>,
     pub(crate) tracked_objects: Gauge<i64>,
     pub(crate) tracked_bytes: Gauge<i64>,
+    pub(crate) fallbacks: Counter,
+    switch_outstanding: Family<SwitchLabels, Gauge>,
+    switch_waiting: Family<SiteLabels, Gauge>,
+    switch_limit: Family<SiteLabels, Gauge>,
+    reloads: Family<ResultLabels, Counter>,
+    last_reload: Gauge<i64>,
     pub(crate) disk: DiskMetrics,
     pub(crate) large: LargeMetrics,
 }
@@ -229,9 +251,67 @@ impl Metrics {
                 "Memory of the policies' tables",
                 Gauge::default()
             ),
+            fallbacks: register!(
+                "policy_key_fallbacks",
+                "Requests without what their key is to be taken from: it was their URL",
+                Counter::default()
+            ),
+            switch_outstanding: register!(
+                "server_requests_in_flight",
+                "Requests at a server of a switch",
+                Family::default()
+            ),
+            switch_waiting: register!(
+                "server_requests_waiting",
+                "Requests that wait for a server of a switch",
+                Family::default()
+            ),
+            switch_limit: register!(
+                "server_requests_limit",
+                "Requests that may be at the servers of a switch together",
+                Family::default()
+            ),
+            reloads: register!("config_reloads", "Reloads, by result", Family::default()),
+            last_reload: register!(
+                "config_last_reload_success",
+                "Whether the last reload, or the start, was successful",
+                Gauge::default()
+            ),
             disk: DiskMetrics::registered(&mut registry),
             large: LargeMetrics::registered(&mut registry),
             registry,
+        }
+        .started()
+    }
+
+    fn started(self) -> Self {
+        self.last_reload.set(1);
+        self
+    }
+
+    pub(crate) fn reloaded(&self, ok: bool) {
+        let result = Word(if ok { "ok" } else { "failed" });
+        self.reloads.get_or_create(&ResultLabels { result }).inc();
+        self.last_reload.set(i64::from(ok));
+    }
+
+    /// What is at the servers of the switches at this moment; those that have left are forgotten.
+    pub(crate) fn switches<'a>(&self, sites: impl Iterator<Item = (&'a str, &'a Switch)>) {
+        self.switch_outstanding.clear();
+        self.switch_waiting.clear();
+        self.switch_limit.clear();
+        for (site, switch) in sites {
+            let site = site.to_owned();
+            for member in &switch.view().members {
+                let server = member.server.name.to_string();
+                let labels = SwitchLabels { site: site.clone(), server };
+                self.switch_outstanding.get_or_create(&labels).set(member.held().into());
+            }
+            let (_, waiting, limit) = switch.queue.counts();
+            let labels = SiteLabels { site };
+            self.switch_waiting.get_or_create(&labels).set(waiting as i64);
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            self.switch_limit.get_or_create(&labels).set(limit);
         }
     }
 
@@ -271,7 +351,8 @@ impl Metrics {
             self.upstream.get_or_create_owned(&labels)
         };
         if status == StatusCode::OK {
-            self.upstream_ok[usize::from(kind == "peer")].get_or_init(counter).inc();
+            let place = ["origin", "peer"].iter().position(|known| *known == kind).unwrap_or(2);
+            self.upstream_ok[place].get_or_init(counter).inc();
         } else {
             counter().inc();
         }

@@ -8,10 +8,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_cache::NodeName;
 use levada_policy::BuildError;
 use levada_types::Key;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 
 use crate::{
     admission::Capacity,
@@ -25,13 +28,15 @@ use crate::{
     pace::{Paced, Pacer},
     peers::{Peers, WatchedPeer},
     purge::{self, Flight, Purges},
-    redirect::Decider,
+    redirect::Prepared,
+    reload::Reader,
     remembered::Remembered,
     settings::{Origin, PolicyChoice, Runtime, Settings, Site as SiteSettings},
-    sites::{Site, Sites, WatchedOrigin},
+    sites::{Parts, Site, Sites, WatchedOrigin},
     sizes::Sizes,
     stop::Stop,
     store::{Object, Store, disk::DiskError},
+    switch::{self, Switch},
     tls::{self, TlsError},
     upstream::{self, Address, Server, Wire},
 };
@@ -48,7 +53,13 @@ const NO_PARTS: Duration = Duration::from_secs(600);
 pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    pub(crate) sites: Sites,
+    /// As the last reload left them.
+    pub(crate) sites: ArcSwap<Sites>,
+    /// Where new settings come from.
+    pub(crate) reader: Option<Reader>,
+    /// Held while settings change.
+    pub(crate) reloading: tokio::sync::Mutex<()>,
+    workers: usize,
     pub(crate) peers: Option<Arc<Peers>>,
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
@@ -109,8 +120,11 @@ pub enum StartError {
     Runtime(io::Error),
 }
 
+/// Starts a task that ends with the node, or when it is aborted.
+pub(crate) type Spawn<'a> = dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle + 'a;
+
 impl Node {
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(settings: Settings, reader: Option<Reader>) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::new());
         let workers = match settings.runtime {
@@ -124,11 +138,8 @@ impl Node {
             .transpose()?
             .map(Arc::new);
         let peer_count = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
-        let sites = settings
-            .sites
-            .iter()
-            .map(|site| make_site(&settings, site, clock, &metrics, workers).map(Arc::new))
-            .collect::<Result<_, _>>()?;
+        let around = Around { settings: &settings, clock, metrics: &metrics, workers };
+        let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let access_log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
         let via = HeaderValue::try_from(format!("1.1 {}", settings.name))
@@ -140,7 +151,10 @@ impl Node {
         let purges = Arc::new(purges);
         Ok(Arc::new(Self {
             clock,
-            sites: Sites::new(sites),
+            sites: ArcSwap::from_pointee(sites),
+            reader,
+            reloading: tokio::sync::Mutex::new(()),
+            workers,
             peers,
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
@@ -200,7 +214,8 @@ impl Node {
 
     /// Requests at origins, and those that wait for their turn.
     pub(crate) fn misses(&self) -> (usize, usize) {
-        let sites = self.sites.iter().map(|site| &site.misses);
+        let sites = self.sites.load();
+        let sites = sites.iter().map(|site| &site.misses);
         sites.fold((0, 0), |(taken, waiting), misses| {
             (taken + misses.taken(), waiting + misses.waiting())
         })
@@ -213,21 +228,8 @@ impl Node {
     /// Starts what a node does besides answering: watching servers, ramping peers up, flushing logs.
     /// All of it ends when the node stops.
     pub(crate) fn tend(self: &Arc<Self>, stop: &Stop) {
-        let until_stopped = |task: Pin<Box<dyn Future<Output = ()> + Send>>| {
-            let stop = stop.clone();
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = task => {}
-                    () = stop.begun() => {}
-                }
-            });
-        };
-        for site in self.sites.iter() {
-            for origin in &site.origins {
-                let check = origin.check.clone();
-                until_stopped(Box::pin(upstream::watch(origin.clone(), check, self.clock)));
-            }
-        }
+        let until_stopped = |task| spawn_until(stop, task);
+        self.tend_sites(&until_stopped);
         if let Some(peers) = &self.peers {
             for (node, _) in peers.servers().filter(|(node, _)| *node != peers.me()) {
                 let watched = Arc::new(WatchedPeer { peers: peers.clone(), node });
@@ -237,8 +239,8 @@ impl Node {
             if peers.settings().health.interval.is_zero() {
                 until_stopped(Box::pin(purge::deliver_all(peers.clone())));
             }
-            until_stopped(Box::pin(ramp(peers.clone(), self.clock)));
         }
+        until_stopped(Box::pin(ramp(self.clone())));
         until_stopped(Box::pin(purge::sweep(self.clone())));
         if self.access_log.is_some() {
             until_stopped(Box::pin(flush(self.clone())));
@@ -246,12 +248,84 @@ impl Node {
     }
 }
 
-async fn ramp(peers: Arc<Peers>, clock: Clock) {
+impl Node {
+    /// Watches the servers of all sites that nobody watches yet.
+    fn tend_sites(&self, spawn: &Spawn<'_>) {
+        let sites = self.sites.load_full();
+        for site in sites.iter() {
+            for origin in &site.origins {
+                let mut watching = origin.watch.lock();
+                if watching.is_none() {
+                    let check = origin.check.clone();
+                    let task = upstream::watch(origin.clone(), check, self.clock);
+                    *watching = Some(spawn(Box::pin(task)));
+                }
+            }
+            if let Some(switch) = &site.switch {
+                switch.tend(spawn);
+            }
+        }
+    }
+
+    /// Serves other sites from now on; requests that run end as they began.
+    ///
+    /// # Errors
+    /// When a policy cannot be built; nothing has changed then.
+    pub(crate) fn change_sites(
+        &self,
+        settings: &[SiteSettings],
+        stop: &Stop,
+    ) -> Result<(), StartError> {
+        let before = self.sites.load_full();
+        let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
+        let around = Around { settings: &self.settings, clock, metrics, workers };
+        let after = Arc::new(make_sites(&around, settings, &before)?);
+        self.sites.store(after.clone());
+        for old in before.iter() {
+            let new = || after.iter().filter(|new| new.id == old.id);
+            let stays = |one: &Arc<WatchedOrigin>| {
+                new().any(|site| site.origins.iter().any(|other| Arc::ptr_eq(one, other)))
+            };
+            for gone in old.origins.iter().filter(|origin| !stays(origin)) {
+                if let Some(watch) = gone.watch.lock().take() {
+                    watch.abort();
+                }
+            }
+            if let Some(switch) = &old.switch
+                && !new().any(|site| site.switch.is_some())
+            {
+                switch.retire();
+            }
+        }
+        self.tend_sites(&|task| spawn_until(stop, task));
+        Ok(())
+    }
+}
+
+/// Starts a task that ends with the node.
+fn spawn_until(stop: &Stop, task: Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle {
+    let stop = stop.clone();
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            () = stop.begun() => {}
+        }
+    });
+    task.abort_handle()
+}
+
+async fn ramp(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(RAMP_STEP);
     loop {
         ticks.tick().await;
-        if peers.ramping() {
-            peers.refresh(clock.now());
+        if let Some(peers) = node.peers.as_ref().filter(|peers| peers.ramping()) {
+            peers.refresh(node.clock.now());
+        }
+        let sites = node.sites.load_full();
+        for switch in sites.iter().filter_map(|site| site.switch.as_ref()) {
+            if switch.ramping() {
+                switch.refresh();
+            }
         }
     }
 }
@@ -266,47 +340,122 @@ async fn flush(node: Arc<Node>) {
     }
 }
 
-fn make_site(
-    settings: &Settings,
-    site: &SiteSettings,
+/// What sites are made in.
+struct Around<'a> {
+    settings: &'a Settings,
     clock: Clock,
-    metrics: &Arc<Metrics>,
+    metrics: &'a Arc<Metrics>,
     workers: usize,
-) -> Result<Site, StartError> {
-    let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let seed = settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()));
-    let decider = Decider::new(&site.policy, redirectors, settings.limits.capacity, seed)
-        .map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+}
+
+/// Sites from settings. What was there before goes on: a site is the same when its first host is.
+///
+/// # Errors
+/// When a policy cannot be built; nothing has changed then.
+fn make_sites(
+    around: &Around<'_>,
+    settings: &[SiteSettings],
+    before: &Sites,
+) -> Result<Sites, StartError> {
+    let former = |site: &SiteSettings| before.iter().find(|old| old.id == Site::id_of(site));
+    let prepare = |site| {
+        let prepared = prepare(around, site, former(site).map(Arc::as_ref));
+        prepared.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })
+    };
+    let prepared = settings.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let sites = settings.iter().zip(prepared).map(|(site, prepared)| {
+        Arc::new(make_site(around, site, prepared, former(site).map(Arc::as_ref)))
+    });
+    Ok(Sites::new(sites.collect()))
+}
+
+fn prepare(
+    around: &Around<'_>,
+    site: &SiteSettings,
+    before: Option<&Site>,
+) -> Result<Deciders, BuildError> {
+    let Settings { peering, limits, .. } = around.settings;
+    let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
+    let capacity = site.switch.as_ref().map_or(limits.capacity, switch::capacity);
+    let seed = seed(around.settings);
+    let whole = before.map(|site| &site.decider);
+    let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
     // Which replica is asked is left to chance, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
         let parameters = [("replicas".to_owned(), levada_policy::Value::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
-        let capacity = settings.limits.capacity;
-        Decider::new(&choice, redirectors, capacity, seed).map(Arc::new)
+        let before = before.and_then(|site| site.pieces.as_ref());
+        Prepared::new(&choice, redirectors, limits.capacity, seed, before)
     });
-    let pieces = pieces
-        .transpose()
-        .map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+    Ok(Deciders { whole, pieces: pieces.transpose()? })
+}
+
+/// Who is to choose for a site, and for the pieces of its large files.
+struct Deciders {
+    whole: Prepared,
+    pieces: Option<Prepared>,
+}
+
+fn seed(settings: &Settings) -> u64 {
+    settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()))
+}
+
+fn make_site(
+    around: &Around<'_>,
+    site: &SiteSettings,
+    prepared: Deciders,
+    before: Option<&Site>,
+) -> Site {
+    let Around { settings, clock, metrics, workers } = *around;
+    let decider = prepared.whole.commit();
+    let pieces = prepared.pieces.map(Prepared::commit);
     let host: Option<HeaderValue> = site
         .origin_host
         .as_deref()
         .or_else(|| site.hosts.first().map(String::as_str).filter(|h| !h.contains('*')))
         .and_then(|h| h.parse().ok());
-    let origins = site
-        .origins
-        .iter()
-        .map(|origin| {
-            Arc::new(WatchedOrigin {
-                server: origin_server(origin, settings, workers),
-                check: site.health.clone(),
-                host: host.clone(),
-                clock,
-                metrics: metrics.clone(),
-            })
+    let known = |origin: &Origin| {
+        let before = before?;
+        let all = before.settings.origins.iter().zip(&before.origins);
+        let same = all.filter(|(_, old)| old.check == site.health && old.host == host);
+        same.clone().find(|(old, _)| *old == origin).map(|(_, old)| old.clone())
+    };
+    let make = |origin: &Origin| {
+        Arc::new(WatchedOrigin {
+            server: origin_server(origin, settings, workers),
+            check: site.health.clone(),
+            host: host.clone(),
+            clock,
+            metrics: metrics.clone(),
+            watch: Mutex::default(),
         })
-        .collect();
-    let decider = Arc::new(decider);
-    Ok(Site::new(site.clone(), decider, pieces, origins, settings.limits.retry_budget))
+    };
+    let origins =
+        site.origins.iter().map(|origin| known(origin).unwrap_or_else(|| make(origin))).collect();
+    let switch = site.switch.as_ref().map(|switch| {
+        let plan = switch::Plan {
+            settings: switch,
+            check: &site.health,
+            policy: &site.policy,
+            host: host.clone(),
+            limits: &settings.limits,
+            workers,
+            decider: &decider,
+        };
+        match before.and_then(|before| before.switch.clone()) {
+            Some(before) => {
+                before.change(&plan);
+                before
+            }
+            None => Switch::new(&plan, clock, metrics),
+        }
+    });
+    let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
+    Site::new(
+        site.clone(),
+        Parts { decider, pieces, origins, switch, fallbacks, retry_budget },
+        before,
+    )
 }
 
 fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {

@@ -11,7 +11,7 @@ use levada_policy::{Outcome, Outstanding, Pick};
 
 use crate::{
     admission::InService, body::BodyError, forward::Failed, identify::Asked, large::Shared,
-    node::Node, pipeline::Errand, redirect::Decider, settings::LogFormat,
+    node::Node, pipeline::Errand, redirect::Decider, settings::LogFormat, switch::Chosen,
 };
 
 /// What a request's answer came from, in nginx's words for a cache's results.
@@ -166,6 +166,14 @@ impl Passage {
         self.cache = CacheResult::Relayed;
         if let Some(line) = &mut self.line {
             line.upstream = Some(peer);
+        }
+    }
+
+    /// A server of the site's switch has answered.
+    pub(crate) fn switched_to(&mut self, chosen: Chosen) {
+        self.pick = Some(chosen.pick);
+        if let Some(line) = &mut self.line {
+            line.upstream = Some(chosen.server);
         }
     }
 

@@ -15,7 +15,7 @@ use levada_cache::{
     not_modified_fields, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
-use levada_types::Request as PolicyRequest;
+use levada_types::{Request as PolicyRequest, ServiceClass};
 
 use crate::{
     blocks::{BlockReader, Blocked},
@@ -40,6 +40,7 @@ use crate::{
     purge::{self, Label},
     respond,
     store::{Object, StoredHead},
+    switch::{self, Chosen},
     upstream::Exchange,
 };
 
@@ -169,13 +170,15 @@ pub(crate) async fn directly(
 ) -> Answer {
     let Errand { visit, asked, parts, body, .. } = &*errand;
     // A request that was forwarded once is served here; one that changes something is the origin's.
-    let settled = visit.door == Door::Peer || asked.passed;
+    // One whose site has servers of its own is for this node to switch.
+    let settled = visit.door == Door::Peer || asked.passed || asked.site.switch.is_some();
     let peers =
         node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_none());
     let Some(peers) = peers else {
         return here(node, errand, passage).await;
     };
-    let pick = redirect(node, peers, asked)?;
+    let (class, _) = switch::class(&asked.site, asked, parts, &parts.headers);
+    let pick = redirect(node, peers, asked, class)?;
     passage.decided(asked, pick);
     if asked.site.redirects() && asked.piece.is_none() && pick.node != peers.me() {
         return away(node, peers, asked, pick.node);
@@ -190,9 +193,13 @@ pub(crate) async fn directly(
 }
 
 /// The node that the policy chooses.
-fn redirect(node: &Node, peers: &Peers, asked: &Asked) -> Result<Pick, Failure> {
-    let request =
-        PolicyRequest { size: node.sizes.get(asked.key), ..PolicyRequest::new(asked.key) };
+fn redirect(
+    node: &Node,
+    peers: &Peers,
+    asked: &Asked,
+    class: ServiceClass,
+) -> Result<Pick, Failure> {
+    let request = PolicyRequest { key: asked.key, class, size: node.sizes.get(asked.key) };
     let (decider, now) = (asked.decider(), node.clock.now());
     let pick = match &asked.piece {
         None => decider.pick(&request, &peers.cluster(), now),
@@ -237,6 +244,7 @@ fn relay(
 async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
     passage.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
     let key = errand.asked.key;
+    let switched = errand.asked.site.switch.is_some().then(|| errand.asked.site.clone());
     let mut found = lookup(node, &errand);
     if let Found::OnDisk = found {
         found = Box::pin(recall(node, &errand)).await;
@@ -263,7 +271,13 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
         }
         Found::Nothing | Found::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
-    if node.peers.is_some() {
+    if let Some(site) = &switched
+        && let Some(chosen) = response.extensions_mut().remove::<Chosen>()
+    {
+        respond::server(node, response.headers_mut(), site, &chosen);
+        passage.switched_to(chosen);
+    }
+    if node.peers.is_some() || switched.is_some() {
         node.sizes.learn(key, response.status(), response.headers());
     }
     response.body_mut().slow_down(node.pace());
@@ -679,8 +693,12 @@ async fn bypass(
     let mut head = forward::onward(node, &errand, headers);
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
-    let body = errand.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
+    let mut body =
+        errand.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
     let asked = &errand.asked;
+    if let Some(key) = switch::body_key(&asked.site, &mut body).await? {
+        head.subject.key = key;
+    }
     let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
     let kept = posted.and_then(|posted| posted.judge(node, asked, &exchange));
     let invalid = effects.take(node, asked, exchange.status(), exchange.headers());

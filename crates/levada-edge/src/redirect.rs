@@ -2,11 +2,12 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use levada_policy::{
-    Candidates, Cluster, Context, Entry, Outcome, Pick, Policy, Surroundings, Tracked,
+    BuildError, Candidates, Cluster, Context, Entry, NodeIndex, Outcome, Pick, Policy,
+    Surroundings, Tracked,
 };
 use levada_types::{Key, Request, Rng, Timestamp};
 use parking_lot::Mutex;
@@ -20,8 +21,10 @@ const SHARDS: u32 = 16;
 pub(crate) struct Decider {
     name: &'static str,
     shards: Box<[Mutex<Shard>]>,
-    observes: bool,
+    observes: AtomicBool,
     decisions: AtomicU64,
+    /// What it was built from.
+    plan: Mutex<(PolicyChoice, Surroundings)>,
 }
 
 struct Shard {
@@ -36,19 +39,29 @@ impl Decider {
         redirectors: u32,
         capacity: u32,
         seed: u64,
-    ) -> Result<Self, levada_policy::BuildError> {
-        let entry: &Entry = levada_policy::find(&choice.name)
-            .ok_or_else(|| levada_policy::BuildError::UnknownPolicy(choice.name.clone()))?;
-        let shards = if entry.keyed { SHARDS } else { 1 };
-        let surroundings = Surroundings { redirectors, capacity, shards };
-        let shards = (0..shards)
-            .map(|shard| {
-                let policy = levada_policy::build(&choice.name, &choice.parameters, &surroundings)?;
-                Ok(Mutex::new(Shard { policy, rng: Rng::new(seed ^ u64::from(shard)) }))
-            })
-            .collect::<Result<Box<[_]>, _>>()?;
-        let observes = shards[0].lock().policy.observes();
-        Ok(Self { name: entry.name, shards, observes, decisions: AtomicU64::new(0) })
+    ) -> Result<Self, BuildError> {
+        let (entry, surroundings) = plan(choice, redirectors, capacity)?;
+        let policies = instances(choice, &surroundings)?;
+        let observes = AtomicBool::new(policies[0].observes());
+        let shard = |(shard, policy)| Mutex::new(Shard { policy, rng: Rng::new(seed ^ shard) });
+        Ok(Self {
+            name: entry.name,
+            shards: (0..).zip(policies).map(shard).collect(),
+            observes,
+            decisions: AtomicU64::new(0),
+            plan: Mutex::new((choice.clone(), surroundings)),
+        })
+    }
+
+    /// Has other instances of the same policy take over what these have learned.
+    fn change(&self, choice: PolicyChoice, surroundings: Surroundings, policies: Policies) {
+        for (shard, policy) in self.shards.iter().zip(policies) {
+            let mut shard = shard.lock();
+            let former = std::mem::replace(&mut shard.policy, policy);
+            shard.policy.inherit(former);
+            self.observes.store(shard.policy.observes(), Relaxed);
+        }
+        *self.plan.lock() = (choice, surroundings);
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -70,7 +83,7 @@ impl Decider {
 
     /// Tells the policy how a request ended, if it wants to know.
     pub(crate) fn observe(&self, outcome: &Outcome, now: Timestamp) {
-        if !self.observes {
+        if !self.observes() {
             return;
         }
         for shard in &self.shards {
@@ -79,9 +92,16 @@ impl Decider {
         }
     }
 
+    /// Tells the policy that a node has failed.
+    pub(crate) fn failed(&self, node: NodeIndex, cluster: &Cluster) {
+        for shard in &self.shards {
+            shard.lock().policy.failed(node, cluster);
+        }
+    }
+
     /// Whether [`observe`](Self::observe) does anything.
     pub(crate) fn observes(&self) -> bool {
-        self.observes
+        self.observes.load(Relaxed)
     }
 
     /// What it would decide, without deciding.
@@ -115,6 +135,61 @@ impl Decider {
         // The high bits: policies use the low ones for their tables.
         let shard = (key.0 >> 32) % self.shards.len() as u64;
         &self.shards[shard as usize]
+    }
+}
+
+type Policies = Vec<Box<dyn Policy>>;
+
+fn plan(
+    choice: &PolicyChoice,
+    redirectors: u32,
+    capacity: u32,
+) -> Result<(&'static Entry, Surroundings), BuildError> {
+    let entry = levada_policy::find(&choice.name)
+        .ok_or_else(|| BuildError::UnknownPolicy(choice.name.clone()))?;
+    let shards = if entry.keyed { SHARDS } else { 1 };
+    Ok((entry, Surroundings { redirectors, capacity, shards }))
+}
+
+fn instances(choice: &PolicyChoice, surroundings: &Surroundings) -> Result<Policies, BuildError> {
+    let build = |_| levada_policy::build(&choice.name, &choice.parameters, surroundings);
+    (0..surroundings.shards).map(build).collect()
+}
+
+/// A decider for a choice, which takes the place of another when it is told to: nothing has happened
+/// yet that could not be left.
+pub(crate) struct Prepared {
+    decider: SharedDecider,
+    change: Option<(PolicyChoice, Surroundings, Policies)>,
+}
+
+impl Prepared {
+    /// Goes on with the decider `before`, if it is of the same policy.
+    pub(crate) fn new(
+        choice: &PolicyChoice,
+        redirectors: u32,
+        capacity: u32,
+        seed: u64,
+        before: Option<&SharedDecider>,
+    ) -> Result<Self, BuildError> {
+        let (entry, surroundings) = plan(choice, redirectors, capacity)?;
+        let Some(before) = before.filter(|before| before.name == entry.name) else {
+            let decider = Arc::new(Decider::new(choice, redirectors, capacity, seed)?);
+            return Ok(Self { decider, change: None });
+        };
+        let same = *before.plan.lock() == (choice.clone(), surroundings);
+        let change = match same {
+            true => None,
+            false => Some((choice.clone(), surroundings, instances(choice, &surroundings)?)),
+        };
+        Ok(Self { decider: before.clone(), change })
+    }
+
+    pub(crate) fn commit(self) -> SharedDecider {
+        if let Some((choice, surroundings, policies)) = self.change {
+            self.decider.change(choice, surroundings, policies);
+        }
+        self.decider
     }
 }
 

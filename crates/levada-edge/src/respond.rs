@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use crate::{
     body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, large, node::Node,
-    peers::REFUSED,
+    peers::REFUSED, sites::Site, switch::Chosen,
 };
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -28,9 +28,13 @@ pub(crate) fn next_hop(
     asked: &Asked,
     pick: Pick,
 ) {
+    named(node, headers, peer, &asked.site, pick);
+}
+
+fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pick) {
     let mut status = format!("{}; next-hop=\"{peer}\"", node.token);
-    if asked.site.settings.debug {
-        let policy = asked.site.decider.name();
+    if site.settings.debug {
+        let policy = site.decider.name();
         let _ = write!(
             status,
             "; details=\"policy={policy} reason={} set={}\"",
@@ -41,6 +45,11 @@ pub(crate) fn next_hop(
     if let Ok(value) = HeaderValue::try_from(status) {
         headers.append(PROXY_STATUS, value);
     }
+}
+
+/// Names the server of a switch that answered, and why it was chosen where the site shows that.
+pub(crate) fn server(node: &Node, headers: &mut HeaderMap, site: &Site, chosen: &Chosen) {
+    named(node, headers, &chosen.server, site, chosen.pick);
 }
 
 /// The answer to a request that could not be served, with the reason in words and for machines.

@@ -10,6 +10,7 @@ use crate::{
     connection::{Door, Entrance},
     listener,
     node::{Node, StartError},
+    reload::{self, Reader},
     settings::{Runtime, Settings, Trust},
     stop::{self, Stop, Stopper},
     tls, upstream,
@@ -27,22 +28,27 @@ pub struct Addresses {
 }
 
 /// Runs a node until it is told to stop: by TERM or INT at once when what runs has ended within the
-/// drain timeout. `ready` is called when every address is being listened on.
+/// drain timeout. `ready` is called when every address is being listened on. HUP has it take over the
+/// settings that `reader` reads, as far as they can change.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be had. Nothing is left half started.
-pub fn run(settings: Settings, ready: impl FnOnce(&Addresses)) -> Result<(), StartError> {
+pub fn run(
+    settings: Settings,
+    reader: Reader,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), StartError> {
     let runtime = settings.runtime;
     let sockets = Sockets::open(&settings, runtime)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
-        let node = Node::new(settings)?;
+        let node = Node::new(settings, Some(reader))?;
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
         start(&node, sockets, &stop)?;
         ready(&addresses);
         tracing::info!(name = node.settings.name, ?addresses, "ready");
-        until_told().await;
+        until_told(&node, &stop).await;
         end(&node, stopper, stop).await;
         Ok(())
     })
@@ -64,8 +70,19 @@ impl Running {
     /// # Errors
     /// As [`run`].
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        Self::start_with(settings, None).await
+    }
+
+    /// The same, for a node whose settings can be read anew.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start_with(
+        settings: Settings,
+        reader: Option<Reader>,
+    ) -> Result<Self, StartError> {
         let sockets = Sockets::open(&settings, Runtime::Shared(1))?;
-        let node = Node::new(settings)?;
+        let node = Node::new(settings, reader)?;
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
         start(&node, sockets, &stop)?;
@@ -79,12 +96,21 @@ impl Running {
             .peers
             .as_ref()
             .map_or(0, |peers| peers.servers().map(|(node, _)| peers.loads().of(node)).sum());
-        let servers = self.node.sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
+        let sites = self.node.sites.load();
+        let servers = sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
         let (busy, waiting) = servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
+        let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+        let (switched, switch_waiting) = switches.fold((0, 0), |(s, w), switch| {
+            let (admitted, waiting, _) = switch.queue.counts();
+            let held: u32 = switch.view().members.iter().map(|member| member.held()).sum();
+            (s + admitted.max(held as usize), w + waiting)
+        });
         let (misses, misses_waiting) = self.node.misses();
         Counts {
             misses,
             misses_waiting,
+            switched,
+            switch_waiting,
             in_flight: self.node.metrics.in_flight.get(),
             in_service: self.node.capacity.held(),
             outstanding,
@@ -122,6 +148,10 @@ pub struct Counts {
     pub misses: usize,
     /// Requests that wait for their turn to go there.
     pub misses_waiting: usize,
+    /// Requests at the servers of switches.
+    pub switched: usize,
+    /// Requests that wait for one of them.
+    pub switch_waiting: usize,
     /// Objects being fetched.
     pub fills: usize,
     /// Their bytes so far.
@@ -288,7 +318,24 @@ fn worker(
         .map_err(StartError::Runtime)
 }
 
-async fn until_told() {
+/// Returns when the node is to stop, and reloads until then whenever it is told to.
+async fn until_told(node: &Arc<Node>, stop: &Stop) {
+    let hangups = async {
+        let Ok(mut hangup) = unix::signal(unix::SignalKind::hangup()) else {
+            return std::future::pending().await;
+        };
+        while hangup.recv().await.is_some() {
+            // What came of it is in the log and in the metrics.
+            drop(reload::reload(node, stop).await);
+        }
+    };
+    tokio::select! {
+        () = until_stopped() => {}
+        () = hangups => {}
+    }
+}
+
+async fn until_stopped() {
     let mut signals: Vec<unix::Signal> =
         [unix::SignalKind::terminate(), unix::SignalKind::interrupt(), unix::SignalKind::quit()]
             .into_iter()

@@ -9,6 +9,7 @@ use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
 pub use levada_cache::{Cookies, Rules};
 pub use levada_fetch::{Mode, Patience, Plan};
 use levada_policy::Value;
+pub use levada_policy::classify::{Rule, Rules as ClassRules};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -132,8 +133,12 @@ pub struct Peer {
 pub struct Site {
     /// Host names, `*.example.com` for all below one, `*` for whatever no other site has.
     pub hosts: Vec<String>,
-    /// Where content comes from; the first that is up is asked.
+    /// Where content comes from; the first that is up is asked. Empty where there is a switch.
     pub origins: Vec<Origin>,
+    /// Servers that the policy chooses among, instead of the nodes of the cluster.
+    pub switch: Option<Switch>,
+    /// Which service class a request is of.
+    pub classes: Classes,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
     /// How a chosen peer's answer reaches the client.
@@ -186,7 +191,88 @@ impl Default for Large {
     }
 }
 
-/// How many requests may be at a site's origins at once, over all origins.
+/// Servers that are not Levada, before which this node is the front-end: a web switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// At least one; no two have the same name.
+    pub servers: Vec<SwitchServer>,
+    /// By what the policy tells requests apart.
+    pub key: KeyFrom,
+    /// How long a server that came up takes to reach its full share; zero: at once.
+    pub slow_start: Duration,
+    /// How many requests may be at the servers at once.
+    pub admission: Admission,
+}
+
+/// A server of a switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchServer {
+    /// By which policies, logs and operators know it.
+    pub name: String,
+    /// Where it is.
+    pub origin: Origin,
+    /// Relative capacity.
+    pub weight: f64,
+    /// Requests that it gets at once.
+    pub max_conns: u32,
+}
+
+/// What the key of a request is the hash of. The URL where a request does not have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyFrom {
+    /// The whole URL.
+    Url,
+    /// The host.
+    Host,
+    /// The first field of this name.
+    Header(String),
+    /// The cookie of this name.
+    Cookie(String),
+    /// The query argument of this name, as it is written.
+    Query(String),
+    /// The beginning of the body.
+    Body {
+        /// So many bytes of it.
+        bytes: usize,
+        /// How long they may take.
+        wait: Duration,
+    },
+}
+
+impl std::fmt::Display for KeyFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Url => f.write_str("url"),
+            Self::Host => f.write_str("host"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query {name}"),
+            Self::Body { bytes, .. } => write!(f, "body, {bytes} bytes"),
+        }
+    }
+}
+
+/// How many requests may be at the servers of a switch at once, over all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// `None`: as many as the servers together may have, and with LARD no more than its S.
+    pub at_once: Option<u32>,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long they may wait.
+    pub wait: Duration,
+}
+
+/// Which service class a request is of, for policies that go by it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Classes {
+    /// The first that matches counts.
+    pub rules: ClassRules,
+    /// Whether classes are learned for what no rule is about.
+    pub learn: bool,
+}
+
+/// How many requests of a site may be at its origins at once, over all origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misses {
     /// Requests at the origins; one client's at most half of them.
@@ -227,7 +313,7 @@ pub enum Delivery {
 }
 
 /// How servers are watched, actively and by what requests meet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HealthCheck {
     /// Time between two probes of one server; zero switches active checks off.
     pub interval: Duration,
@@ -372,6 +458,12 @@ impl Default for Limits {
 impl Default for Misses {
     fn default() -> Self {
         Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
+    }
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self { at_once: None, queue: 1024, wait: Duration::from_secs(5) }
     }
 }
 

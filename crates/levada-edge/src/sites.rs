@@ -10,14 +10,19 @@ use std::{
 
 use http::HeaderValue;
 use levada_types::hash64;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::task::AbortHandle;
 
 use crate::{
+    classes::Classes,
     clock::Clock,
     failure::Failure,
     metrics::Metrics,
     misses::Misses,
     redirect::SharedDecider,
     settings::{Delivery, HealthCheck, Site as SiteSettings},
+    switch::Switch,
     upstream::{Change, Health, RetryBudget, Server, Watched, report},
 };
 
@@ -31,6 +36,12 @@ pub(crate) struct Site {
     /// asked of.
     pub(crate) pieces: Option<SharedDecider>,
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
+    /// Instead of origins: servers that the policy chooses among.
+    pub(crate) switch: Option<Arc<Switch>>,
+    /// Which service class a request is of; `None` where all are normal.
+    pub(crate) classes: Option<Arc<Classes>>,
+    /// Requests without what their key is to be taken from.
+    pub(crate) fallbacks: Counter,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
     /// How many requests are at the origins at once.
@@ -39,28 +50,50 @@ pub(crate) struct Site {
     requests: AtomicU64,
 }
 
+/// What a site is put together from.
+pub(crate) struct Parts {
+    pub(crate) decider: SharedDecider,
+    pub(crate) pieces: Option<SharedDecider>,
+    pub(crate) origins: Vec<Arc<WatchedOrigin>>,
+    pub(crate) switch: Option<Arc<Switch>>,
+    pub(crate) fallbacks: Counter,
+    pub(crate) retry_budget: f64,
+}
+
 impl Site {
-    pub(crate) fn new(
-        settings: SiteSettings,
-        decider: SharedDecider,
-        pieces: Option<SharedDecider>,
-        origins: Vec<Arc<WatchedOrigin>>,
-        retry_budget: f64,
-    ) -> Self {
-        let misses = Misses::new(settings.misses);
+    /// A site that goes on where `before` was.
+    pub(crate) fn new(settings: SiteSettings, parts: Parts, before: Option<&Self>) -> Self {
+        let misses = before.filter(|before| before.settings.misses == settings.misses);
+        let misses =
+            misses.map_or_else(|| Misses::new(settings.misses), |before| before.misses.clone());
+        let known = before.and_then(|before| before.classes.clone());
+        let classes = known.filter(|known| known.same_as(&settings.classes));
+        let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
         let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
-        let id = hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()));
         Self {
-            id,
-            settings,
-            decider,
-            pieces,
-            origins,
+            id: Self::id_of(&settings),
+            decider: parts.decider,
+            pieces: parts.pieces,
+            origins: parts.origins,
+            switch: parts.switch,
+            classes,
+            fallbacks: parts.fallbacks,
             origin_host,
             misses,
-            retries: RetryBudget::new(retry_budget),
+            retries: RetryBudget::new(parts.retry_budget),
             requests: AtomicU64::new(0),
+            settings,
         }
+    }
+
+    /// What the site of these settings is known by.
+    pub(crate) fn id_of(settings: &SiteSettings) -> u64 {
+        hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()))
+    }
+
+    /// Counts a request without what its key is to be taken from.
+    pub(crate) fn fell_back(&self) {
+        self.fallbacks.inc();
     }
 
     pub(crate) fn redirects(&self) -> bool {
@@ -129,6 +162,8 @@ pub(crate) struct WatchedOrigin {
     pub(crate) host: Option<HeaderValue>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
+    /// Who watches it.
+    pub(crate) watch: Mutex<Option<AbortHandle>>,
 }
 
 impl WatchedOrigin {

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
     demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs, lab::args::LabArgs,
-    purge::PurgeArgs, sim::args::SimArgs, sync::SyncArgs,
+    purge::PurgeArgs, reload::ReloadArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Purge(PurgeArgs),
+    Reload(ReloadArgs),
+    Servers(ServersArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),
@@ -52,7 +54,7 @@ pub(crate) enum Command {
 /// Runs a node until it is told to stop.
 ///
 /// TERM, INT and QUIT end it in order: no new connections, and what runs may end within
-/// `limits.drain_timeout`.
+/// `limits.drain_timeout`. HUP has it read its configuration again, as `levada reload` does.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {

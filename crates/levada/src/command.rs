@@ -1,6 +1,7 @@
 //! One file per command. Each takes its arguments, writes its report to standard output, and returns
 //! a verdict.
 
+mod admin;
 mod ask;
 pub(crate) mod demo;
 pub(crate) mod explain;
@@ -8,7 +9,9 @@ pub(crate) mod get;
 pub(crate) mod lab;
 pub(crate) mod policies;
 pub(crate) mod purge;
+pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod servers;
 pub(crate) mod sim;
 pub(crate) mod sync;
 pub(crate) mod validate;

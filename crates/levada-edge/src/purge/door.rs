@@ -208,7 +208,7 @@ impl Done {
 
 /// Carries an order out on this node.
 fn here(node: &Node, order: &Order) -> Result<Done, Unclear> {
-    let (rules, urls) = order.rules(&node.sites)?;
+    let (rules, urls) = order.rules(&node.sites.load())?;
     let number = node.purges.add(&rules, clock::wall());
     if !order.soft {
         node.forget(&urls);

@@ -69,6 +69,11 @@ impl Health {
         warm.clamp(0.05, 1.0)
     }
 
+    /// Has it begin slowly now: it is new among others that are warm.
+    pub(crate) fn begins(&self, now: Timestamp) {
+        self.up_since.store(now.0.max(1), Relaxed);
+    }
+
     /// Takes in the result of a probe.
     pub(crate) fn probed(&self, good: bool, check: &HealthCheck, now: Timestamp) -> Change {
         let mut state = self.state.lock();

@@ -40,6 +40,7 @@ use crate::{
     guard::Interim,
     misses::Miss,
     settings::Limits,
+    switch::{Subject, Turn},
 };
 
 /// What is read of an answer of which only the status counts.
@@ -76,6 +77,8 @@ pub(crate) struct Head {
     pub(crate) version: Version,
     /// Who is behind it, where requests to an origin take turns.
     pub(crate) client: IpAddr,
+    /// What it is to the policy, where one chooses among servers.
+    pub(crate) subject: Subject,
     /// Where interim responses go.
     pub(crate) interim: Option<Interim>,
 }
@@ -89,6 +92,7 @@ impl Head {
             headers: HeaderMap::new(),
             version: Version::HTTP_11,
             client: Ipv4Addr::UNSPECIFIED.into(),
+            subject: Subject::default(),
             interim: None,
         }
     }
@@ -119,6 +123,8 @@ pub(crate) struct Inbound {
     _place: Option<OwnedSemaphorePermit>,
     /// The place among the site's requests at its origins.
     miss: Option<Miss>,
+    /// The same at the servers of a switch.
+    turn: Option<Box<Turn>>,
 }
 
 enum Source {
@@ -159,9 +165,20 @@ impl Inbound {
         self.miss = Some(miss).filter(|_| !self.is_end_stream());
     }
 
+    /// The same at the servers of a switch.
+    pub(crate) fn hold_turn(&mut self, turn: Box<Turn>) {
+        match self.is_end_stream() {
+            true => turn.end(),
+            false => self.turn = Some(turn),
+        }
+    }
+
     /// Lets go of what the body held: it has been read to its end.
     fn give_back(&mut self) {
         self.miss = None;
+        if let Some(turn) = self.turn.take() {
+            turn.end();
+        }
         match &mut self.source {
             Source::Http1(link) => {
                 if let Some(mut link) = link.take()
@@ -230,8 +247,21 @@ impl Server {
         head: &Head,
         body: RequestBody,
     ) -> Result<Exchange, Failure> {
-        let place = self.place().await?;
-        self.exchange_at(Some(place), head, body).await
+        self.exchange_or_return(head, body).await.map_err(|(failure, _)| failure)
+    }
+
+    /// The same; a body of which nothing was sent comes back, for another server.
+    pub(crate) async fn exchange_or_return(
+        self: &Arc<Self>,
+        head: &Head,
+        body: RequestBody,
+    ) -> Result<Exchange, (Failure, Option<RequestBody>)> {
+        let place = match self.place().await {
+            Ok(place) => place,
+            Err(failure) => return Err((failure, Some(body))),
+        };
+        let exchanged = self.exchange_at(Some(place), head, body).await;
+        exchanged.map_err(|Unsent { failure, back }| (failure, back))
     }
 
     async fn exchange_at(
@@ -239,7 +269,7 @@ impl Server {
         place: Option<OwnedSemaphorePermit>,
         head: &Head,
         mut body: RequestBody,
-    ) -> Result<Exchange, Failure> {
+    ) -> Result<Exchange, Unsent> {
         let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
         let mut pooled = true;
@@ -251,27 +281,31 @@ impl Server {
                 None => {
                     let within = self.bounds.connect_timeout;
                     // Boxed: rarely needed, and larger than all the rest of an exchange.
-                    Box::pin(connect::open(&self.address, &self.wire, within)).await?
+                    match Box::pin(connect::open(&self.address, &self.wire, within)).await {
+                        Ok(sender) => sender,
+                        Err(failure) => return Err(Unsent { failure, back: Some(body) }),
+                    }
                 }
             };
             match self.send(sender, head, body, upload.as_deref()).await {
                 Ok(response) => {
                     return Ok(response.map(|source| {
                         let server = self.clone();
-                        let mut body = Inbound { server, source, _place: place, miss: None };
+                        let mut body =
+                            Inbound { server, source, _place: place, miss: None, turn: None };
                         if body.is_end_stream() {
                             body.give_back();
                         }
                         body
                     }));
                 }
-                Err(Unsent { failure, .. }) if fresh => return Err(failure),
+                Err(unsent) if fresh => return Err(unsent),
                 Err(Unsent { back: Some(unsent), .. }) => body = unsent,
                 Err(Unsent { failure: Failure::NoResponse, .. }) if repeatable => {
                     pooled = false;
                     body = RequestBody::None;
                 }
-                Err(Unsent { failure, .. }) => return Err(failure),
+                Err(unsent) => return Err(unsent),
             }
         }
     }
@@ -389,7 +423,8 @@ impl Server {
         head: &Head,
         body: Bytes,
     ) -> Result<StatusCode, Failure> {
-        let answer = self.exchange_at(None, head, RequestBody::Text(body)).await?;
+        let answer = self.exchange_at(None, head, RequestBody::Text(body)).await;
+        let answer = answer.map_err(|unsent| unsent.failure)?;
         let (status, mut reply) = (answer.status(), answer.into_body());
         let mut left = LARGEST_REPLY;
         // Read to its end, the connection can be used again.

@@ -43,6 +43,26 @@ pub(crate) async fn post(
     answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
 }
 
+/// Posts to `target` at `admin`; a refusal of the node's is its words.
+///
+/// # Errors
+/// When the node does not answer in time.
+pub(crate) async fn tell(
+    admin: SocketAddr,
+    target: &str,
+    body: &serde_json::Value,
+    timeout: Duration,
+) -> anyhow::Result<Result<Bytes, String>> {
+    let request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    let telling = exchange(admin, request.body(Full::from(body.to_string()))?);
+    let told = tokio::time::timeout(timeout, telling).await;
+    let (status, body) = told.with_context(|| format!("{admin} does not answer"))??;
+    Ok(match status.is_success() {
+        true => Ok(body),
+        false => Err(String::from_utf8_lossy(&body).into_owned()),
+    })
+}
+
 async fn answered(
     admin: SocketAddr,
     request: Request<Full<Bytes>>,
@@ -76,16 +96,21 @@ async fn exchange(
 
 /// The request target that asks which node would serve `url`.
 pub(crate) fn explain_target(url: &str) -> String {
-    let mut target = String::from("/explain?url=");
-    for byte in url.bytes() {
+    format!("/explain?url={}", escaped(url))
+}
+
+/// `text` as the value of a query argument.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut value = String::new();
+    for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-                target.push(byte.into());
+                value.push(byte.into());
             }
-            other => target.push_str(&format!("%{other:02X}")),
+            other => value.push_str(&format!("%{other:02X}")),
         }
     }
-    target
+    value
 }
 
 /// A status page of a thousand nodes is far smaller.

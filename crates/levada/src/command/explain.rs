@@ -29,6 +29,10 @@ pub(crate) struct ExplainArgs {
     /// The admin address of a running node.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
     admin: Option<SocketAddr>,
+    /// What the site takes its key from, where that is not the URL: the value of the header or the
+    /// cookie, or the body.
+    #[arg(long, value_name = "VALUE")]
+    key: Option<String>,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -40,8 +44,8 @@ pub(crate) struct ExplainArgs {
 /// When the configuration cannot be used, the node does not answer, or no site has the URL's host.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Verdict> {
     let explanation = match (&args.admin, &args.config) {
-        (Some(admin), _) => of_node(*admin, &args.url)?,
-        (None, Some(file)) => of_configuration(file, &args.url)?,
+        (Some(admin), _) => of_node(*admin, args)?,
+        (None, Some(file)) => of_configuration(file, args)?,
         // The command line takes nothing else.
         (None, None) => anyhow::bail!("--config or --admin is needed"),
     };
@@ -55,27 +59,37 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Verdict> {
     Ok(if explanation["node"].is_null() { Verdict::FoundWrong } else { Verdict::Done })
 }
 
-fn of_node(admin: SocketAddr, url: &str) -> anyhow::Result<Json> {
+fn of_node(admin: SocketAddr, args: &ExplainArgs) -> anyhow::Result<Json> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let target = ask::explain_target(url);
+    let mut target = ask::explain_target(&args.url);
+    if let Some(key) = &args.key {
+        target += "&key=";
+        target += &ask::escaped(key);
+    }
     // The timer needs the runtime that it is made in.
     let asking = async { ask::get(admin, &target, PATIENCE).await };
     let body = runtime.block_on(asking).context("--admin")?;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
 }
 
-fn of_configuration(file: &std::path::Path, url: &str) -> anyhow::Result<Json> {
+fn of_configuration(file: &std::path::Path, args: &ExplainArgs) -> anyhow::Result<Json> {
     let checked = config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(settings) = checked.settings else {
         anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
     };
-    Ok(serde_json::to_value(levada_edge::explain(&settings, url)?)?)
+    Ok(serde_json::to_value(levada_edge::explain(&settings, &args.url, args.key.as_deref())?)?)
 }
 
 fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     let text = |key: &str| word(&explanation[key]);
     writeln!(out, "url      {}", text("url"))?;
-    writeln!(out, "key      {}", text("key"))?;
+    match explanation["key_from"].as_str() {
+        None | Some("url") => writeln!(out, "key      {}", text("key"))?,
+        Some(from) => writeln!(out, "key      {} (from {from})", text("key"))?,
+    }
+    if let Some(class) = explanation["class"].as_str() {
+        writeln!(out, "class    {class}")?;
+    }
     if let Some(size) = explanation["size"].as_u64() {
         writeln!(out, "size     {size} bytes")?;
     }

@@ -1,7 +1,10 @@
 //! `levada run`: a node, from its configuration to its end.
 
+use std::{collections::BTreeMap, path::PathBuf};
+
 use anyhow::Context as _;
 use levada::config;
+use levada_edge::Reader;
 
 use super::Verdict;
 use crate::cli::RunArgs;
@@ -21,8 +24,29 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
         std::thread::Builder::new().name("stdin".to_owned()).spawn(end_with_stdin)?;
     }
     // The edge logs where it listens; nobody else waits for it to be ready.
-    levada_edge::run(settings, |_addresses| {})?;
+    let reader = reader(args.config.clone(), checked.fixed);
+    levada_edge::run(settings, reader, |_addresses| {})?;
     Ok(Verdict::Done)
+}
+
+/// Reads the file again, for a node that was started with these tables.
+fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> Reader {
+    Reader(Box::new(move || {
+        let checked = config::load(&file);
+        let checked =
+            checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let differs: Vec<_> =
+            checked.differs_from(&started_with).into_iter().map(|key| format!("`{key}`")).collect();
+        match &checked.settings {
+            None => Err(checked.report.to_string().trim_end().to_owned()),
+            Some(_) if !differs.is_empty() => Err(format!(
+                "{}: {} cannot change while the node runs: restart it, or write what was there before",
+                file.display(),
+                differs.join(", ")
+            )),
+            Some(settings) => Ok(settings.clone()),
+        }
+    }))
 }
 
 /// Ends this process when standard input does. Whoever held its other end is gone, and with it

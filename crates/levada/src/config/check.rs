@@ -1,8 +1,10 @@
 //! What the schema cannot say: whether the parts of a configuration fit each other, the policies and
 //! this machine.
 
+mod classes;
 mod files;
 mod peering;
+mod servers;
 mod site;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};

@@ -12,7 +12,7 @@ mod shape;
 pub mod text;
 mod tree;
 
-use std::path::Path as FilePath;
+use std::{collections::BTreeMap, net::SocketAddr, path::Path as FilePath};
 
 use levada_edge::settings::Settings;
 
@@ -37,6 +37,28 @@ pub struct Checked {
     pub settings: Option<Settings>,
     /// Errors and warnings.
     pub report: Report,
+    /// Where its operators come in, with errors elsewhere or without.
+    pub admin: Option<SocketAddr>,
+    /// What a node cannot change while it runs: the tables at the top, each by a hash of what it says.
+    pub fixed: BTreeMap<String, u64>,
+}
+
+impl Checked {
+    /// Tables that say something else than those of `before`, which a node was started with.
+    pub fn differs_from(&self, before: &BTreeMap<String, u64>) -> Vec<&str> {
+        let differs = |key: &&String| before.get(*key) != self.fixed.get(*key);
+        self.fixed.keys().filter(differs).map(String::as_str).collect()
+    }
+}
+
+/// What a reload can change.
+const CHANGEABLE: [&str; 2] = ["site", "policy"];
+
+fn fixed(file: &file::File) -> BTreeMap<String, u64> {
+    let tables = serde_json::to_value(file).unwrap_or_default();
+    let tables = tables.as_object().cloned().unwrap_or_default();
+    let kept = tables.into_iter().filter(|(key, _)| !CHANGEABLE.contains(&key.as_str()));
+    kept.map(|(key, value)| (key, levada_types::hash64(value.to_string().as_bytes()))).collect()
 }
 
 /// Reads and checks the file at `path`, in the environment of this process.
@@ -83,7 +105,8 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
         for error in syntax_errors {
             findings.error_at(error.span, &Path::default(), error.message, None);
         }
-        return Checked { settings: None, report: findings.into_report() };
+        let report = findings.into_report();
+        return Checked { settings: None, report, admin: None, fixed: BTreeMap::new() };
     }
     let mut env_errors = Vec::new();
     env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
@@ -91,11 +114,14 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     for error in env_errors {
         findings.error_at(error.span, &error.path, error.message, Some(error.help));
     }
-    let settings = shape::read(&root, &schema::schema(), &Path::default(), &mut findings)
-        .and_then(|shaped| deserialize(shaped, &mut findings))
-        .and_then(|file| check::settings(&file, surroundings.directory, &mut findings));
+    let file = shape::read(&root, &schema::schema(), &Path::default(), &mut findings)
+        .and_then(|shaped| deserialize(shaped, &mut findings));
+    let settings = (file.as_ref())
+        .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
     let report = findings.into_report();
-    Checked { settings: settings.filter(|_| report.is_usable()), report }
+    let fixed = file.as_ref().map(fixed).unwrap_or_default();
+    let admin = file.as_ref().and_then(|file| file.admin.listen.map(|listen| listen.0));
+    Checked { settings: settings.filter(|_| report.is_usable()), report, admin, fixed }
 }
 
 fn deserialize(shaped: serde_json::Value, findings: &mut Findings<'_>) -> Option<file::File> {

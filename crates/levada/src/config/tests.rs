@@ -339,6 +339,93 @@ fn origins_are_http_without_a_path() {
     }
 }
 
+const SWITCH: &str = "[[site]]\nhosts = 'example.com'\n";
+
+#[test]
+fn servers_stand_in_the_place_of_an_origin() {
+    let text = format!(
+        "{LEAST}{SWITCH}servers = ['http://a:1', 'https://b']\nslow_start = '30s'\n\
+         key = {{ from = 'header', name = 'X-User' }}\nadmission = {{ at_once = 9, queue = 2 }}\n\
+         [[site.server]]\nurl = 'http://c:1'\nname = 'web'\nweight = 2\nmax_conns = 5\n"
+    );
+    let site = settings(&text).sites.remove(0);
+    let switch = site.switch.unwrap();
+    let names: Vec<_> = switch.servers.iter().map(|s| (s.name.as_str(), s.max_conns)).collect();
+    assert_eq!(names, [("a:1", 1024), ("b:443", 1024), ("web", 5)]);
+    assert_eq!(switch.servers[2].weight, 2.0);
+    assert_eq!(switch.key, levada_edge::settings::KeyFrom::Header("x-user".to_owned()));
+    assert_eq!((switch.admission.at_once, switch.admission.queue), (Some(9), 2));
+    assert!(site.origins.is_empty());
+}
+
+#[test]
+fn a_site_has_an_origin_or_servers_and_each_server_once() {
+    let with = |rest: &str| format!("{LEAST}{SWITCH}{rest}\n");
+    assert_error(&with(""), "site[0].origin", "or `servers");
+    assert_error(&with("servers = []"), "site[0].servers", "must not be empty");
+    assert_error(&with("origin = 'http://a'\nservers = 'http://b'"), "site[0].servers", "beside");
+    let twice = "servers = ['http://a', 'http://a:80']";
+    assert_error(&with(twice), "site[0].servers[1]", "address of site[0].servers[0] already");
+    let named = "[[site.server]]\nurl = 'http://a'\nname = 'x'\n[[site.server]]\nurl = 'http://b'\nname = 'x'";
+    assert_error(&with(named), "site[0].server[1]", "name of site[0].server[0] already");
+    assert_error(&with("[[site.server]]\nname = 'x'"), "site[0].server[0].url", "is missing");
+    assert_error(
+        &with("servers = 'http://a'\nlarge = { enabled = true }"),
+        "site[0].large",
+        "not to servers",
+    );
+    let misses = "servers = 'http://a'\nmisses = { at_once = 3 }";
+    assert_warning(&with(misses), "site[0].misses", "no effect beside servers");
+    let key = "origin = 'http://a'\nkey = { from = 'host' }";
+    assert_warning(&with(key), "site[0].key", "no effect without `servers`");
+}
+
+#[test]
+fn a_key_has_the_name_that_it_needs() {
+    let with = |key: &str| format!("{LEAST}{SWITCH}servers = 'http://a'\nkey = {key}\n");
+    assert_error(&with("{ from = 'cookie' }"), "site[0].key", "needs the `name`");
+    let cookie = "{ from = 'cookie', name = 'a=b' }";
+    assert_error(&with(cookie), "site[0].key.name", "cannot be the name");
+    let header = "{ from = 'header', name = 'a b' }";
+    assert_error(&with(header), "site[0].key.name", "cannot be the name");
+    assert_error(&with("{ from = 'boddy' }"), "site[0].key.from", "\"body\"");
+    let large = "{ from = 'body', bytes = '2MiB' }";
+    assert_error(&with(large), "site[0].key.bytes", "1MiB");
+    assert_warning(&with("{ from = 'url', bytes = '2KiB' }"), "site[0].key.bytes", "no effect");
+}
+
+#[test]
+fn class_rules_are_read_and_those_that_never_match_are_named() {
+    let with = |rules: &str| {
+        format!("{LEAST}{SWITCH}servers = 'http://a'\npolicy = {{ name = 'cap' }}\n{rules}\n")
+    };
+    let rule = |rest: &str| format!("[[site.class]]\nclass = 'cpu'\n{rest}\n");
+    let text = with(&(rule("prefix = '/a'\nmethod = 'post'") + &rule("regex = '^/v[12]/'")));
+    let classes = settings(&text).sites.remove(0).classes;
+    assert_eq!(classes.rules.0[0].methods, ["POST"]);
+    assert!(classes.rules.0[1].regex.is_some());
+    assert_error(&with(&rule("regex = '(a'")), "site[0].class[0].regex", "no regular expression");
+    assert_error(&with(&rule("regex = 'a{9999}{9999}'")), "site[0].class[0].regex", "");
+    assert_error(&with(&rule("prefix = 'a'")), "site[0].class[0].prefix", "begins with `/`");
+    assert_error(&with(&rule("method = 'no method'")), "site[0].class[0].method", "no method");
+    assert_error(&with("[[site.class]]\nclass = 'gpu'"), "site[0].class[0].class", "disk_and_cpu");
+    let covered = rule("prefix = '/a'") + &rule("prefix = '/a/b'");
+    assert_warning(&with(&covered), "site[0].class[1]", "site[0].class[0] is about all of it");
+    assert_warning(&with(&rule("regex = '^api/'")), "site[0].class[0]", "begins with `/`");
+    assert_warning(&with(&rule("tls = true")), "site[0].class[0].tls", "has certificates");
+    assert_warning(&with(""), "site[0]", "has no classes");
+}
+
+#[test]
+fn what_cannot_change_is_told_from_what_can() {
+    let before = check_text(&format!("{LEAST}{SITE}"));
+    let changed = check_text(&format!("{LEAST}{SITE}default_ttl = '3s'\n[limits]\ncapacity = 9\n"));
+    assert_eq!(changed.differs_from(&before.fixed), ["limits"]);
+    assert!(
+        check_text(&format!("{LEAST}{SITE}cache = false\n")).differs_from(&before.fixed).is_empty()
+    );
+}
+
 #[test]
 fn policies_exist_and_run_on_an_edge() {
     let policy = |name: &str| format!("{LEAST}{SITE}policy = {{ name = '{name}' }}\n");

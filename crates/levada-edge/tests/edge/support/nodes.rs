@@ -9,8 +9,9 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        CacheSettings, Delivery, HealthCheck, Limits, Listener, Misses, Origin as OriginSetting,
-        Peer, Peering, PolicyChoice, PurgeSettings, Rules, Runtime, Settings, Site, Trust,
+        CacheSettings, Classes, Delivery, HealthCheck, Limits, Listener, Misses,
+        Origin as OriginSetting, Peer, Peering, PolicyChoice, PurgeSettings, Rules, Runtime,
+        Settings, Site, Trust,
     },
 };
 
@@ -54,6 +55,8 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
         debug: true,
         cache: true,
         large: None,
+        switch: None,
+        classes: Classes::default(),
     }
 }
 

@@ -72,9 +72,15 @@ impl Check<'_, '_> {
             self.findings.warning(&path.key("debug"), message, Some(help));
         }
         self.rules(site, path);
+        let switch = self.switch(site, path);
+        let classes = self.classes(site, path);
+        self.classes_are_there(policy.as_ref(), site, path);
+        let origins = site.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         Some(Site {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
-            origins: site.origin.as_ref()?.as_slice().iter().map(origin).collect(),
+            origins: origins.iter().map(origin).collect(),
+            switch: switch?,
+            classes: classes?,
             origin_host: site.origin_host.as_ref().map(ToString::to_string),
             delivery,
             policy: policy?,
@@ -250,7 +256,7 @@ fn edge_policies() -> impl Iterator<Item = &'static Entry> {
     POLICIES.iter().flat_map(|file| file.iter()).filter(|entry| entry.runs_on_an_edge())
 }
 
-fn origin(root: &Root) -> Origin {
+pub(super) fn origin(root: &Root) -> Origin {
     Origin { tls: root.tls, host: root.host.clone(), port: root.port }
 }
 

@@ -1,0 +1,67 @@
+//! The service classes of a site: by its rules, and by what was learned where they leave it open.
+
+use std::time::Duration;
+
+use levada_policy::classify::{Learner, Seen};
+use levada_types::ServiceClass;
+use parking_lot::RwLock;
+
+use crate::settings::Classes as Settings;
+
+/// A site's classes at work.
+pub(crate) struct Classes {
+    settings: Settings,
+    learner: Option<RwLock<Learner>>,
+}
+
+impl Classes {
+    /// `None` where every request is of the normal class.
+    pub(crate) fn new(settings: &Settings) -> Option<Self> {
+        let open = settings.rules.0.iter().any(|rule| rule.class.is_none());
+        let learns = settings.learn || open;
+        let learner =
+            learns.then(|| RwLock::new(Learner::new(settings.rules.0.len(), settings.learn)));
+        let any = learns || !settings.rules.0.is_empty();
+        any.then(|| Self { settings: settings.clone(), learner })
+    }
+
+    /// The class of a request, and the rule that is about it.
+    pub(crate) fn of(&self, seen: &Seen<'_>) -> (ServiceClass, Option<u32>) {
+        let rule = self.settings.rules.0.iter().position(|rule| rule.matches(seen));
+        let given = rule.and_then(|rule| self.settings.rules.0[rule].class);
+        let learned = || self.learner.as_ref().map(|learner| learner.read().class(rule, seen.path));
+        let class = given.or_else(learned).unwrap_or_default();
+        (class, rule.and_then(|rule| u32::try_from(rule).ok()))
+    }
+
+    /// Whether [`observe`](Self::observe) does anything.
+    pub(crate) fn learns(&self) -> bool {
+        self.learner.is_some()
+    }
+
+    /// A request took so long to the first byte of its answer.
+    pub(crate) fn observe(&self, rule: Option<u32>, path: &str, latency: Duration) {
+        let rule = rule.map(|rule| rule as usize);
+        let given = rule.and_then(|rule| self.settings.rules.0.get(rule)?.class).is_some();
+        if let Some(learner) = self.learner.as_ref().filter(|_| !given) {
+            let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+            learner.write().observe(rule, path, micros);
+        }
+    }
+
+    /// What has been learned of prefixes, and of rules by their places.
+    pub(crate) fn learned(&self) -> Vec<(String, ServiceClass)> {
+        let Some(learner) = &self.learner else { return Vec::new() };
+        let learner = learner.read();
+        let open =
+            self.settings.rules.0.iter().enumerate().filter(|(_, rule)| rule.class.is_none());
+        let of_rule = |(at, _)| (format!("class[{at}]"), learner.class(Some(at), ""));
+        let prefixes = learner.learned().map(|(prefix, class)| (prefix.to_owned(), class));
+        open.map(of_rule).chain(prefixes).collect()
+    }
+
+    /// Whether it goes by the same rules, so that what was learned still holds.
+    pub(crate) fn same_as(&self, settings: &Settings) -> bool {
+        self.settings == *settings
+    }
+}

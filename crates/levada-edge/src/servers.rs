@@ -1,0 +1,111 @@
+//! The servers of a node's switches, as operators see them, and what they tell them.
+
+use serde::Serialize;
+
+use crate::{node::Node, sites::Site, switch::Member};
+
+/// One site with its switch.
+#[derive(Serialize)]
+pub(crate) struct Switched {
+    site: String,
+    policy: &'static str,
+    /// Requests at its servers.
+    outstanding: usize,
+    /// Requests that wait for one.
+    waiting: usize,
+    /// How many may be at the servers together.
+    limit: usize,
+    servers: Vec<Listed>,
+    /// Classes that were learned, by prefix or rule.
+    learned: Vec<(String, &'static str)>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    address: String,
+    /// `up`, `slow start`, `down` or `drained`.
+    state: &'static str,
+    weight: f64,
+    outstanding: u32,
+    max_conns: u32,
+    requests: u64,
+    failures: u64,
+}
+
+/// All switches, in the order of the sites.
+pub(crate) fn list(node: &Node) -> Vec<Switched> {
+    node.sites.load().iter().filter_map(|site| switched(site)).collect()
+}
+
+fn switched(site: &Site) -> Option<Switched> {
+    let switch = site.switch.as_ref()?;
+    let view = switch.view();
+    let (outstanding, waiting, limit) = switch.queue.counts();
+    let ramps = view.cluster().nodes().iter().map(|seen| seen.ramp);
+    let servers = view.settings.servers.iter().zip(&view.members).zip(ramps);
+    let learned = site.classes.iter().flat_map(|classes| classes.learned());
+    Some(Switched {
+        site: site.settings.hosts.join(", "),
+        policy: site.decider.name(),
+        outstanding,
+        waiting,
+        limit,
+        servers: servers
+            .map(|((settings, member), ramp)| {
+                let (requests, failures) = member.totals();
+                Listed {
+                    name: settings.name.clone(),
+                    address: member.server.address.to_string(),
+                    state: state(member, ramp),
+                    weight: settings.weight,
+                    outstanding: member.held(),
+                    max_conns: settings.max_conns,
+                    requests,
+                    failures,
+                }
+            })
+            .collect(),
+        learned: learned.map(|(kind, class)| (kind, class.as_str())).collect(),
+    })
+}
+
+fn state(member: &Member, ramp: f64) -> &'static str {
+    match () {
+        () if member.is_drained() => "drained",
+        () if !member.server.health.is_up() => "down",
+        () if ramp < 1.0 => "slow start",
+        () => "up",
+    }
+}
+
+/// Drains a server, or lets it come back, on every site that has it, or on that of one host.
+///
+/// # Errors
+/// When there is none of this name; with those that there are.
+pub(crate) fn drain(
+    node: &Node,
+    server: &str,
+    host: Option<&str>,
+    drained: bool,
+) -> Result<(), String> {
+    let sites = node.sites.load();
+    let wanted = |site: &&std::sync::Arc<Site>| {
+        host.is_none_or(|host| site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
+    };
+    let switches = || sites.iter().filter(wanted).filter_map(|site| site.switch.as_ref());
+    // Of every site, not only of the first.
+    let found = switches().filter(|switch| switch.drain(server, drained)).count();
+    if found > 0 {
+        tracing::info!(server, drained, sites = found, "told by an operator");
+        return Ok(());
+    }
+    let known: Vec<String> = switches()
+        .flat_map(|switch| {
+            let view = switch.view();
+            view.settings.servers.iter().map(|s| s.name.clone()).collect::<Vec<_>>()
+        })
+        .collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(format!("there is no server `{server}`; there is: {known}"))
+}

@@ -1,0 +1,120 @@
+//! One server of a switch: what it holds at the moment, wherever it stands in the list.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use levada_policy::{LoadTable, NodeIndex};
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::upstream::Server;
+
+/// A server, with what outlives a reload.
+pub(crate) struct Member {
+    pub(crate) server: Arc<Server>,
+    seat: Mutex<Seat>,
+    drained: AtomicBool,
+    /// Requests that were sent to it.
+    pub(super) requests: AtomicU64,
+    /// Of these, those that it did not answer.
+    pub(super) failures: AtomicU64,
+    /// Who watches it.
+    pub(super) watch: Mutex<Option<AbortHandle>>,
+}
+
+/// Where the policies look its load up. The list of servers changes, and with it the table; requests that
+/// were sent before count on.
+struct Seat {
+    loads: Arc<LoadTable>,
+    at: Option<NodeIndex>,
+    held: u32,
+}
+
+/// One request that a server holds, until it is dropped.
+pub(crate) struct Held(Arc<Member>);
+
+impl Member {
+    pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            seat: Mutex::new(Seat { loads: LoadTable::new(0), at: None, held: 0 }),
+            drained: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            watch: Mutex::default(),
+        })
+    }
+
+    /// Counts another request, if it then holds no more than `most`.
+    pub(super) fn hold(self: &Arc<Self>, most: u32) -> Option<Held> {
+        let mut seat = self.seat.lock();
+        if seat.held >= most {
+            return None;
+        }
+        seat.held += 1;
+        seat.show();
+        self.requests.fetch_add(1, Relaxed);
+        Some(Held(self.clone()))
+    }
+
+    /// From now on it is at this place of this table; at none when it has left the list.
+    pub(super) fn sit(&self, loads: &Arc<LoadTable>, at: Option<NodeIndex>) {
+        let mut seat = self.seat.lock();
+        (seat.loads, seat.at) = (loads.clone(), at);
+        seat.show();
+    }
+
+    /// Its place in the list.
+    pub(super) fn at(&self) -> Option<NodeIndex> {
+        self.seat.lock().at
+    }
+
+    /// Requests that it holds.
+    pub(crate) fn held(&self) -> u32 {
+        self.seat.lock().held
+    }
+
+    /// Whether it is to get nothing new.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Relaxed)
+    }
+
+    pub(super) fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Relaxed);
+    }
+
+    /// Requests that were sent to it, and those that it did not answer.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (self.requests.load(Relaxed), self.failures.load(Relaxed))
+    }
+
+    pub(super) fn stop_watch(&self) {
+        if let Some(watch) = self.watch.lock().take() {
+            watch.abort();
+        }
+    }
+}
+
+impl Seat {
+    fn show(&self) {
+        if let Some(at) = self.at {
+            self.loads.set(at, self.held);
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut seat = self.0.seat.lock();
+        seat.held -= 1;
+        seat.show();
+    }
+}

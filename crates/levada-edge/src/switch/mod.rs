@@ -1,0 +1,373 @@
+//! The web switch: a site whose policy chooses among servers that are not Levada (the front-end of
+//! ASPLOS'98 and WWW10).
+//!
+//! ```text
+//!   forward::to_origin ──> queue      at most so many outstanding, the rest waits in order of arrival
+//!                            │
+//!                          choose     the policy, over those that are up, not drained, not full
+//!                            │
+//!                          member     counted until the answer's body has ended
+//!                            └──> upstream::Server, and the next choice where that is safe
+//! ```
+//!
+//! A switch outlives reloads: servers that stay keep their health, their connections and their counts,
+//! and requests that run end where they are.
+
+mod member;
+mod queue;
+mod send;
+mod subject;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use http::HeaderValue;
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_admission_limit};
+use levada_types::Timestamp;
+use parking_lot::Mutex;
+
+pub(crate) use member::Member;
+pub(crate) use queue::Queue;
+pub(crate) use send::{Chosen, Turn, body_key, to_server};
+pub(crate) use subject::{Subject, class};
+
+use crate::{
+    clock::Clock,
+    failure::Failure,
+    metrics::Metrics,
+    redirect::{Decider, SharedDecider},
+    settings::{HealthCheck, Limits, PolicyChoice, Switch as Settings, SwitchServer},
+    tls,
+    upstream::{Address, Change, Health, Server, Watched, Wire, report, watch},
+};
+
+/// A site's servers at work.
+pub(crate) struct Switch {
+    view: ArcSwap<View>,
+    pub(crate) queue: Arc<Queue>,
+    decider: ArcSwap<Decider>,
+    /// Held while the view is made anew.
+    making: Mutex<()>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+/// The servers as a decision sees them.
+pub(crate) struct View {
+    pub(crate) settings: Arc<Settings>,
+    /// In the order of the settings.
+    pub(crate) members: Vec<Arc<Member>>,
+    loads: Arc<LoadTable>,
+    cluster: Cluster,
+    check: HealthCheck,
+    host: Option<HeaderValue>,
+    /// T_low and T_high of LARD.
+    thresholds: Option<(u64, u64)>,
+}
+
+/// What a switch is made of, besides its servers' addresses.
+pub(crate) struct Plan<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) check: &'a HealthCheck,
+    pub(crate) policy: &'a PolicyChoice,
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) limits: &'a Limits,
+    pub(crate) workers: usize,
+    pub(crate) decider: &'a SharedDecider,
+}
+
+impl Switch {
+    pub(crate) fn new(plan: &Plan<'_>, clock: Clock, metrics: &Arc<Metrics>) -> Arc<Self> {
+        let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
+        let switch = Arc::new(Self {
+            view: ArcSwap::from_pointee(View::new(plan, members)),
+            queue: Arc::default(),
+            decider: ArcSwap::new(plan.decider.clone()),
+            making: Mutex::new(()),
+            clock,
+            metrics: metrics.clone(),
+        });
+        switch.settle();
+        switch
+    }
+
+    /// Goes on with another plan. Servers at an address that stays are those that they were, whatever
+    /// they are called; one that is new begins slowly; one that has left ends what it has.
+    pub(crate) fn change(self: &Arc<Self>, plan: &Plan<'_>) {
+        let before = self.view.load_full();
+        let now = self.clock.now();
+        let members: Vec<_> = (plan.settings.servers.iter())
+            .map(|server| {
+                let same = |(old, _): &(&SwitchServer, _)| {
+                    old.origin == server.origin && old.name == server.name
+                };
+                let old = before.settings.servers.iter().zip(&before.members).find(same);
+                old.map_or_else(
+                    || {
+                        let member = make(server, plan);
+                        member.server.health.begins(now);
+                        member
+                    },
+                    |(_, member)| member.clone(),
+                )
+            })
+            .collect();
+        let stays = |member: &Arc<Member>| members.iter().any(|other| Arc::ptr_eq(other, member));
+        for gone in before.members.iter().filter(|member| !stays(member)) {
+            gone.sit(&LoadTable::new(0), None);
+            gone.stop_watch();
+        }
+        if before.check != *plan.check || before.host != plan.host {
+            before.members.iter().for_each(|member| member.stop_watch());
+        }
+        self.decider.store(plan.decider.clone());
+        let making = self.making.lock();
+        self.view.store(Arc::new(View::new(plan, members)));
+        drop(making);
+        self.settle();
+    }
+
+    fn settle(self: &Arc<Self>) {
+        let view = self.view.load();
+        let admission = view.settings.admission;
+        self.queue.bound(admission.queue, admission.wait);
+        for (at, member) in (0..).map(NodeIndex).zip(&view.members) {
+            member.sit(&view.loads, Some(at));
+        }
+        drop(view);
+        self.refresh();
+    }
+
+    pub(crate) fn view(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// Makes the view anew from the health of the servers, and the limit with it.
+    pub(crate) fn refresh(&self) {
+        let _making = self.making.lock();
+        let before = self.view.load_full();
+        let nodes = before.nodes(self.clock.now());
+        let limit = before.limit(&nodes);
+        self.view.store(Arc::new(View {
+            settings: before.settings.clone(),
+            members: before.members.clone(),
+            loads: before.loads.clone(),
+            cluster: Cluster::new(nodes, before.loads.clone()),
+            check: before.check.clone(),
+            host: before.host.clone(),
+            thresholds: before.thresholds,
+        }));
+        self.queue.limit(limit);
+    }
+
+    /// Whether a refresh is due although no health has changed: somebody is in slow start.
+    pub(crate) fn ramping(&self) -> bool {
+        self.view.load().cluster.ramping()
+    }
+
+    /// Gives a server nothing new, or lets it come back; false when there is none of this name.
+    pub(crate) fn drain(&self, name: &str, drained: bool) -> bool {
+        let view = self.view.load_full();
+        let named = |member: &&Arc<Member>| *member.server.name == *name;
+        let Some(member) = view.members.iter().find(named) else { return false };
+        member.set_drained(drained);
+        self.refresh();
+        true
+    }
+
+    /// Watches those servers that nobody watches yet, until `spawn`'s tasks end.
+    pub(crate) fn tend(self: &Arc<Self>, spawn: &crate::node::Spawn<'_>) {
+        let view = self.view.load_full();
+        for member in &view.members {
+            let mut watching = member.watch.lock();
+            if watching.is_none() {
+                let watched = Arc::new(self.watched(member, &view));
+                self.metrics.server_up("server", &member.server.name, watched.health().is_up());
+                let task = watch(watched, view.check.clone(), self.clock);
+                *watching = Some(spawn(Box::pin(task)));
+            }
+        }
+    }
+
+    /// Ends all that goes on beside requests.
+    pub(crate) fn retire(&self) {
+        self.view.load().members.iter().for_each(|member| member.stop_watch());
+    }
+
+    /// What a request met at a server.
+    fn met(self: &Arc<Self>, view: &View, member: &Arc<Member>, failure: Option<Failure>) {
+        let health = &member.server.health;
+        match failure {
+            None => health.served(),
+            Some(failure) if failure.blames_server() => {
+                let change = health.failed(&view.check, self.clock.now());
+                report(&self.watched(member, view), change);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn watched(self: &Arc<Self>, member: &Arc<Member>, view: &View) -> WatchedMember {
+        WatchedMember {
+            switch: self.clone(),
+            member: member.clone(),
+            check: view.check.clone(),
+            host: view.host.clone(),
+        }
+    }
+}
+
+impl View {
+    fn new(plan: &Plan<'_>, members: Vec<Arc<Member>>) -> Self {
+        let loads = LoadTable::new(members.len());
+        let nodes = nodes(plan.settings);
+        Self {
+            settings: Arc::new(plan.settings.clone()),
+            cluster: Cluster::new(nodes, loads.clone()),
+            members,
+            loads,
+            check: plan.check.clone(),
+            host: plan.host.clone(),
+            thresholds: thresholds(plan.policy),
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn nodes(&self, now: Timestamp) -> Vec<ClusterNode> {
+        let any = self.members.iter().any(|m| !m.is_drained() && m.server.health.is_up());
+        let seen = |(node, member): (ClusterNode, &Arc<Member>)| {
+            let health = &member.server.health;
+            ClusterNode {
+                // When all are down, probes and the last requests are no guide: each is tried.
+                up: !member.is_drained() && (health.is_up() || !any),
+                ramp: health.ramp(self.settings.slow_start, now),
+                ..node
+            }
+        };
+        nodes(&self.settings).into_iter().zip(&self.members).map(seen).collect()
+    }
+
+    /// The most requests that may be at all of `nodes` together.
+    fn limit(&self, nodes: &[ClusterNode]) -> usize {
+        let up = || nodes.iter().zip(&self.settings.servers).filter(|(node, _)| node.up);
+        let held: u64 = up().map(|(_, server)| u64::from(server.max_conns)).sum();
+        let weights: Vec<f64> = up().map(|(_, server)| server.weight).collect();
+        let lard = self.thresholds.map(|(low, high)| lard_limit(&weights, low, high));
+        let given = self.settings.admission.at_once.map(u64::from);
+        let limit = given.or(lard).map_or(held, |limit| limit.min(held));
+        // Nobody is up: whoever asks is to learn that, not to wait for it.
+        let limit = if weights.is_empty() { u64::MAX } else { limit.max(1) };
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+}
+
+/// LARD's S for nodes whose thresholds are multiples of their weights: (n - 1) T_high + T_low - 1, the
+/// last one being the lightest. For weights of 1 as published.
+fn lard_limit(weights: &[f64], low: u64, high: u64) -> u64 {
+    if weights.iter().all(|weight| *weight == 1.0) {
+        return lard_admission_limit(weights.len(), low, high);
+    }
+    let (sum, least) = weights.iter().fold((0.0, f64::MAX), |(s, l), w| (s + w, w.min(l)));
+    ((sum - least) * high as f64 + least * low as f64 - 1.0).max(0.0) as u64
+}
+
+/// The thresholds by which LARD's front-end admits.
+fn thresholds(policy: &PolicyChoice) -> Option<(u64, u64)> {
+    let entry = levada_policy::find(&policy.name)?;
+    let parameters =
+        levada_policy::Parameters::check(entry.name, entry.parameters, &policy.parameters).ok()?;
+    let has = |name| entry.parameters.iter().any(|parameter| parameter.name == name);
+    if !has("t_low") || !has("t_high") {
+        return None;
+    }
+    Some((parameters.integer("t_low")?, parameters.integer("t_high")?))
+}
+
+/// The servers before anything is known of their health.
+pub(crate) fn nodes(settings: &Settings) -> Vec<ClusterNode> {
+    let node = |server: &SwitchServer| ClusterNode {
+        weight: server.weight,
+        ..ClusterNode::new(&server.name)
+    };
+    settings.servers.iter().map(node).collect()
+}
+
+/// What a server of weight 1 holds: policies derive from it when one is busy.
+pub(crate) fn capacity(settings: &Settings) -> u32 {
+    let of = |server: &SwitchServer| f64::from(server.max_conns) / server.weight;
+    settings.servers.iter().map(of).fold(f64::MAX, f64::min).clamp(1.0, 1e9) as u32
+}
+
+/// The bound on connections is the switch's own, which a reload can change.
+const CONNECTIONS: usize = 1_000_000;
+
+fn make(server: &SwitchServer, plan: &Plan<'_>) -> Arc<Member> {
+    let origin = &server.origin;
+    let address = Address { host: origin.host.clone(), port: origin.port };
+    let wire = Wire { tls: origin.tls.then(tls::origin_client), h2: false, peer: false };
+    let limits = Limits { server_connections: CONNECTIONS, ..plan.limits.clone() };
+    let name = server.name.as_str().into();
+    Member::new(Server::new(name, address, wire, &limits, plan.workers))
+}
+
+/// A server under watch.
+struct WatchedMember {
+    switch: Arc<Switch>,
+    member: Arc<Member>,
+    check: HealthCheck,
+    host: Option<HeaderValue>,
+}
+
+impl Watched for WatchedMember {
+    fn name(&self) -> String {
+        format!("server {}", self.member.server.name)
+    }
+
+    fn health(&self) -> &Health {
+        &self.member.server.health
+    }
+
+    async fn probe(&self) -> bool {
+        let server = &self.member.server;
+        match &self.check.path {
+            None => crate::upstream::reachable(server, self.check.timeout).await,
+            Some(path) => crate::upstream::answers(server, path, self.host.as_ref()).await,
+        }
+    }
+
+    fn sweep(&self) {
+        self.member.server.sweep();
+    }
+
+    fn changed(&self, change: Change) {
+        let (switch, server) = (&self.switch, &self.member.server);
+        switch.refresh();
+        if change == Change::Down
+            && let Some(at) = self.member.at()
+        {
+            switch.decider.load().failed(at, &switch.view.load().cluster);
+        }
+        switch.metrics.server_up("server", &server.name, server.health.is_up());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lard_admits_as_many_as_the_paper_says() {
+        assert_eq!(lard_limit(&[1.0; 4], 25, 65), 3 * 65 + 24);
+        assert_eq!(lard_limit(&[1.0], 25, 65), 24);
+        // Two of weight 2 are as four of weight 1, but for the last.
+        assert_eq!(lard_limit(&[2.0, 2.0], 25, 65), 2 * 65 + 2 * 25 - 1);
+        assert_eq!(
+            thresholds(&PolicyChoice { name: "lard/r".into(), ..Default::default() }),
+            Some((25, 65))
+        );
+        assert_eq!(thresholds(&PolicyChoice { name: "fdr".into(), ..Default::default() }), None);
+    }
+}

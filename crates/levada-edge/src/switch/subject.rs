@@ -1,0 +1,102 @@
+//! What a request is to the policy that chooses its server: a key and a class.
+
+use http::{
+    HeaderMap,
+    header::{CONTENT_TYPE, COOKIE},
+    request::Parts,
+};
+use levada_policy::classify::Seen;
+use levada_types::{Key, ServiceClass};
+
+use crate::{identify::Asked, settings::KeyFrom, sites::Site};
+
+/// A request as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub(crate) key: Key,
+    pub(crate) class: ServiceClass,
+    /// The rule that gave the class.
+    pub(crate) rule: Option<u32>,
+}
+
+impl Default for Subject {
+    /// Of a request that no policy sees.
+    fn default() -> Self {
+        Self { key: Key(0), class: ServiceClass::Normal, rule: None }
+    }
+}
+
+impl Subject {
+    /// Of a request with these fields. Where the key is to be taken from something that it does not have,
+    /// it is the URL.
+    pub(crate) fn of(asked: &Asked, parts: &Parts, headers: &HeaderMap) -> Self {
+        let site = &asked.site;
+        let (class, rule) = class(site, asked, parts, headers);
+        let key = match &site.settings.switch {
+            None => asked.key,
+            Some(switch) => own_key(&switch.key, asked, headers).unwrap_or_else(|| {
+                // The body's turn comes later.
+                if !matches!(switch.key, KeyFrom::Url | KeyFrom::Body { .. }) {
+                    site.fell_back();
+                }
+                asked.key
+            }),
+        };
+        Self { key, class, rule }
+    }
+}
+
+/// The class of a request, and the rule that is about it.
+pub(crate) fn class(
+    site: &Site,
+    asked: &Asked,
+    parts: &Parts,
+    headers: &HeaderMap,
+) -> (ServiceClass, Option<u32>) {
+    let Some(classes) = &site.classes else { return Default::default() };
+    let path = asked.target().split('?').next().unwrap_or_default();
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let seen = Seen {
+        path,
+        method: parts.method.as_str(),
+        content_type: kind.and_then(|kind| kind.split(';').next()).map(str::trim),
+        tls: asked.scheme == "https",
+    };
+    classes.of(&seen)
+}
+
+fn own_key(from: &KeyFrom, asked: &Asked, headers: &HeaderMap) -> Option<Key> {
+    let value = match from {
+        KeyFrom::Url | KeyFrom::Body { .. } => return None,
+        KeyFrom::Host => Some(asked.host().as_bytes()),
+        KeyFrom::Header(name) => headers.get(name.as_str()).map(|value| value.as_bytes()),
+        KeyFrom::Cookie(name) => headers
+            .get_all(COOKIE)
+            .iter()
+            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+            .find_map(|pair| value_of(pair.trim_ascii(), name)),
+        KeyFrom::Query(name) => {
+            let (_, query) = asked.target().split_once('?')?;
+            query.as_bytes().split(|byte| *byte == b'&').find_map(|pair| value_of(pair, name))
+        }
+    };
+    value.filter(|value| !value.is_empty()).map(Key::of)
+}
+
+/// The value of `name=value`.
+fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_is_that_of_the_whole_name() {
+        assert_eq!(value_of(b"id=7", "id"), Some(&b"7"[..]));
+        assert_eq!(value_of(b"idx=7", "id"), None);
+        assert_eq!(value_of(b"id", "id"), None);
+        assert_eq!(value_of(b"id=", "id"), Some(&b""[..]));
+    }
+}

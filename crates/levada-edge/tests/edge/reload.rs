@@ -1,0 +1,157 @@
+//! New settings while requests run: all of them, or none.
+
+use std::sync::{Arc, Mutex};
+
+use levada_edge::{Reader, Running, settings::Settings};
+
+use crate::{
+    support::{nodes::*, *},
+    switch::{by, server, server_of, switch, switching},
+};
+
+/// What the file says, for the next reload.
+type File = Arc<Mutex<Result<Settings, String>>>;
+
+async fn world(settings: Settings) -> (Running, File) {
+    let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
+    let read = file.clone();
+    let reader = Reader(Box::new(move || read.lock().unwrap().clone()));
+    (Running::start_with(settings, Some(reader)).await.unwrap(), file)
+}
+
+async fn reload(node: &Running) -> Answer {
+    let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
+    let to = node.addresses.admin.unwrap();
+    Wire::saying(to, head_of("POST", "/reload", &fields)).await.answer().await
+}
+
+#[tokio::test]
+async fn learned_targets_survive_and_a_server_that_joins_is_used() {
+    let origins = [Origin::start().await, Origin::start().await, Origin::start().await];
+    let before = switching("lard", &[&origins[0], &origins[1]]);
+    let (node, file) = world(before.clone()).await;
+    let at = node.addresses.clients[0];
+    let mut known = Vec::new();
+    for key in 0..20 {
+        known.push(server_of(at, &format!("/{key}")).await);
+    }
+    let mut after = before;
+    // At another place of the list, with another parameter.
+    switch(&mut after).servers.insert(0, server("s9", origins[2].address));
+    let parameter = ("t_high".to_owned(), levada_policy::Value::Integer(80));
+    after.sites[0].policy.parameters.extend([parameter]);
+    *file.lock().unwrap() = Ok(after);
+    assert_eq!(reload(&node).await.status, 200);
+    for (key, before) in known.iter().enumerate() {
+        assert_eq!(server_of(at, &format!("/{key}")).await, *before, "/{key}");
+    }
+    for key in 100..130 {
+        server_of(at, &format!("/{key}")).await;
+    }
+    assert!(origins[2].total() > 0);
+    assert_eq!(metric(&node, "levada_config_reloads_total").await, 1.0);
+    assert_eq!(metric(&node, "levada_config_last_reload_success").await, 1.0);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn running_requests_end_where_they_are_and_count_on() {
+    let origins = [Origin::start().await, Origin::start().await];
+    let gate = Gate::new();
+    for origin in &origins {
+        origin.on("/held", Reply::ok("held").after(&gate));
+    }
+    let before = switching("round_robin", &[&origins[0], &origins[1]]);
+    let (node, file) = world(before.clone()).await;
+    let at = node.addresses.clients[0];
+    let ask = || tokio::spawn(async move { get(at, "/held").await });
+    let held = [ask(), ask()];
+    eventually("each has one", || origins.iter().all(|origin| origin.heads() == 1)).await;
+    let mut after = before;
+    switch(&mut after).servers.remove(0);
+    *file.lock().unwrap() = Ok(after);
+    assert_eq!(reload(&node).await.status, 200);
+    let listed = admin_json(&node, "/servers").await;
+    assert_eq!(listed[0]["servers"].as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["servers"][0]["outstanding"], 1, "it stays, and what it has");
+    assert_eq!(listed[0]["outstanding"], 2);
+    gate.open();
+    for one in held {
+        assert_eq!(within(one).await.unwrap().text(), "held");
+    }
+    for n in 0..4 {
+        assert_eq!(server_of(at, &format!("/{n}")).await, "s1");
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_change_nothing() {
+    let origins = [Origin::start().await, Origin::start().await];
+    let (node, file) = world(switching("lard", &[&origins[0], &origins[1]])).await;
+    let at = node.addresses.clients[0];
+    let before = server_of(at, "/a").await;
+    *file.lock().unwrap() = Err("levada.toml:3:1: error: wrong".to_owned());
+    let refused = reload(&node).await;
+    assert_eq!(
+        (refused.status, refused.text()),
+        (422, "levada.toml:3:1: error: wrong\n".to_owned())
+    );
+    let mut after = switching("lard", &[&origins[1]]);
+    after.sites.push(site("b.test", &[origins[0].address]));
+    after.sites[1].policy = policy("no such policy");
+    *file.lock().unwrap() = Ok(after);
+    let refused = reload(&node).await;
+    assert!(refused.status == 422 && refused.text().contains("no such policy"), "{refused:?}");
+    assert_eq!(server_of(at, "/a").await, before);
+    assert_eq!(admin_json(&node, "/servers").await[0]["servers"].as_array().unwrap().len(), 2);
+    assert_eq!(metric(&node, "levada_config_last_reload_success").await, 0.0);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn drained_servers_stay_drained_and_sites_come_and_go() {
+    let origins = [Origin::start().await, Origin::start().await];
+    let before = switching("round_robin", &[&origins[0], &origins[1]]);
+    let (node, file) = world(before.clone()).await;
+    let at = node.addresses.clients[0];
+    let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
+    let drain = head_of("POST", "/servers/drain?server=s0", &fields);
+    let to = node.addresses.admin.unwrap();
+    assert_eq!(Wire::saying(to, drain).await.answer().await.status, 200);
+    let mut after = before.clone();
+    after.sites.push(site("b.test", &[origins[0].address]));
+    *file.lock().unwrap() = Ok(after);
+    assert_eq!(reload(&node).await.status, 200);
+    for n in 0..4 {
+        assert_eq!(server_of(at, &format!("/{n}")).await, "s1");
+    }
+    assert_eq!(get_with(at, "/x", &[("Host", "b.test")]).await.text(), "/x");
+    *file.lock().unwrap() = Ok(before);
+    assert_eq!(reload(&node).await.status, 200);
+    assert_eq!(get_with(at, "/x", &[("Host", "b.test")]).await.status, 421);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn site_may_turn_from_an_origin_to_servers_and_back() {
+    let origin = Origin::start().await;
+    let plain = single(&[origin.address]);
+    let (node, file) = world(plain.clone()).await;
+    let at = node.addresses.clients[0];
+    assert_eq!(by(&get(at, "/1").await), "-");
+    *file.lock().unwrap() = Ok(switching("lard", &[&origin]));
+    assert_eq!(reload(&node).await.status, 200);
+    assert_eq!(server_of(at, "/2").await, "s0");
+    *file.lock().unwrap() = Ok(plain);
+    assert_eq!(reload(&node).await.status, 200);
+    assert_eq!(by(&get(at, "/3").await), "-");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn node_without_a_file_says_so() {
+    let origin = Origin::start().await;
+    let node = start(single(&[origin.address])).await;
+    assert_eq!(reload(&node).await.status, 422);
+}

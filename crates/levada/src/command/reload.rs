@@ -1,0 +1,53 @@
+//! `levada reload`: has a running node take its configuration over anew.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{Verdict, admin::AdminArgs, ask};
+
+/// Has a running node read its configuration again, all or nothing.
+///
+/// Requests that run end as they began. With a mistake anywhere nothing changes, and the mistakes are
+/// printed. The node reads the file that it was started with.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    node: AdminArgs,
+}
+
+/// Reloads.
+///
+/// # Errors
+/// When the node cannot be asked, or refuses.
+pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<Verdict> {
+    let admin = args.node.address()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The timer needs the runtime that it is made in.
+    let told = async { ask::tell(admin, "/reload", &json!({}), PATIENCE).await };
+    match runtime.block_on(told)? {
+        Ok(_) => {
+            println!("reloaded");
+            Ok(Verdict::Done)
+        }
+        Err(reason) => {
+            println!("not reloaded, everything stays as it was:\n{}", reason.trim_end());
+            Ok(Verdict::FoundWrong)
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const EXAMPLES: &str = "\
+Examples:
+  levada reload -c levada.toml
+  levada reload --admin 127.0.0.1:9180
+  kill -HUP $(pidof levada)
+
+Exit codes:
+  0  the node goes by the new configuration
+  1  it refuses: what is printed is wrong with it, or cannot change while the node runs
+  2  the node does not answer";

@@ -1,0 +1,108 @@
+//! Rules of service classes: whether they can be read, whether each can ever be the first to match, and
+//! whether the policy asks for classes at all.
+
+use levada_edge::settings::{ClassRules, Classes, PolicyChoice, Rule};
+use levada_policy::Need;
+use regex::RegexBuilder;
+
+use super::Check;
+use crate::config::{
+    file::{self, OneOrMany},
+    tree::Path,
+};
+
+/// What one regular expression may take in memory.
+const LARGEST_REGEX: usize = 1 << 20;
+
+impl Check<'_, '_> {
+    pub(super) fn classes(&mut self, site: &file::Site, path: &Path) -> Option<Classes> {
+        let list = path.key("class");
+        let mut rules = Vec::new();
+        for (at, rule) in site.class.iter().enumerate() {
+            rules.push(self.class_rule(rule, &list.index(at)));
+        }
+        let rules = ClassRules(rules.into_iter().collect::<Option<Vec<_>>>()?);
+        for (at, rule) in rules.0.iter().enumerate() {
+            if let Some(why) = rule.never_matches() {
+                let message = format!("never matches: {why}");
+                self.findings.warning(&list.index(at), message, None);
+            }
+            self.tls_can_be(rule, &list.index(at));
+        }
+        let covered: Vec<_> = rules.covered().collect();
+        for (at, before) in covered {
+            let message = format!("never matches: {} is about all of it", list.index(before));
+            let help = "the first rule that matches counts: put the narrower one first".to_owned();
+            self.findings.warning(&list.index(at), message, Some(help));
+        }
+        Some(Classes { rules, learn: site.learn_classes })
+    }
+
+    fn class_rule(&mut self, rule: &file::ClassRule, path: &Path) -> Option<Rule> {
+        let words = |list: &Option<OneOrMany<String>>| {
+            list.as_ref().map(|list| list.as_slice().to_vec()).unwrap_or_default()
+        };
+        let regex = match &rule.regex {
+            None => None,
+            Some(text) => match RegexBuilder::new(text).size_limit(LARGEST_REGEX).build() {
+                Ok(regex) => Some(regex),
+                Err(error) => {
+                    let error = error.to_string();
+                    let reason = error.lines().last().unwrap_or_default();
+                    let reason = reason.trim_start_matches("error: ");
+                    let message = format!("is no regular expression: {reason}");
+                    let help = "as in Rust's regex crate: no look-around, no references back; \
+                                    write it in single quotes";
+                    let at = path.key("regex");
+                    self.findings.error(&at, message, Some(help.to_owned()));
+                    return None;
+                }
+            },
+        };
+        let methods = words(&rule.method);
+        if let Some(wrong) = methods.iter().find(|m| http::Method::try_from(m.as_str()).is_err()) {
+            let message = format!("{wrong:?} is no method");
+            self.findings.error(&path.key("method"), message, None);
+            return None;
+        }
+        Some(Rule {
+            class: rule.class.map(Into::into),
+            prefix: rule.prefix.clone(),
+            suffix: rule.suffix.clone(),
+            regex,
+            methods: methods.iter().map(|method| method.to_ascii_uppercase()).collect(),
+            content_types: words(&rule.content_type),
+            tls: rule.tls,
+        })
+    }
+
+    /// Whether any listener speaks as the rule says.
+    fn tls_can_be(&mut self, rule: &Rule, path: &Path) {
+        let Some(tls) = rule.tls else { return };
+        if !self.file.listen.iter().any(|listen| listen.tls.is_empty() != tls) {
+            let which = if tls { "has certificates" } else { "is without certificates" };
+            let message = format!("never matches: no `[[listen]]` {which}");
+            self.findings.warning(&path.key("tls"), message, None);
+        }
+    }
+
+    /// A policy that goes by classes has some to go by.
+    pub(super) fn classes_are_there(
+        &mut self,
+        policy: Option<&PolicyChoice>,
+        site: &file::Site,
+        path: &Path,
+    ) {
+        let entry = policy.and_then(|policy| levada_policy::find(&policy.name));
+        let Some(entry) = entry.filter(|entry| entry.needs.contains(&Need::Class)) else { return };
+        if site.class.is_empty() && !site.learn_classes && !self.findings.has(&path.key("class")) {
+            let message = format!(
+                "is distributed by {:?}, but has no classes: every request is of the normal one",
+                entry.name
+            );
+            let help = "add `[[site.class]]`, or `learn_classes = true`; `levada classify` proposes \
+                        rules from an access log";
+            self.findings.warning(path, message, Some(help.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A site's servers, where the policy chooses among them instead of the nodes of the cluster.
+
+use std::collections::BTreeMap;
+
+use levada_edge::settings::{KeyFrom, Switch, SwitchServer};
+
+use super::{Check, site::origin};
+use crate::config::{
+    file::{self, KeyKind, OneOrMany},
+    text::Root,
+    tree::Path,
+};
+
+/// Keys that say something of servers only.
+const OF_SERVERS: [&str; 3] = ["key", "slow_start", "admission"];
+
+impl Check<'_, '_> {
+    /// The outer `None` when it is wrong, the inner for a site with an origin.
+    pub(super) fn switch(&mut self, site: &file::Site, path: &Path) -> Option<Option<Switch>> {
+        let has = |check: &Self, key: &'static str| check.findings.has(&path.key(key));
+        let given = ["servers", "server"].into_iter().find(|key| has(self, key));
+        let Some(given) = given else {
+            if !has(self, "origin") {
+                let help = "for example `origin = \"http://10.0.1.1:8000\"`, or `servers = [...]` that \
+                            the policy chooses among";
+                self.findings.error(&path.key("origin"), "is missing", Some(help.to_owned()));
+                return None;
+            }
+            for key in OF_SERVERS.into_iter().filter(|key| has(self, key)).collect::<Vec<_>>() {
+                let message = "has no effect without `servers`";
+                self.findings.warning(&path.key(key), message, None);
+            }
+            return Some(None);
+        };
+        if has(self, "origin") {
+            let message = "stands beside `origin`: a site has the one or the other";
+            self.findings.error(&path.key(given), message, None);
+        }
+        if has(self, "misses") {
+            let message = "has no effect beside servers";
+            let help = "`admission` says how many requests may be at them".to_owned();
+            self.findings.warning(&path.key("misses"), message, Some(help));
+        }
+        if site.delivery == file::Delivery::Redirect {
+            let message = "clients cannot be sent to servers";
+            self.findings.error(&path.key("delivery"), message, None);
+        }
+        if has(self, "large") {
+            let message = "pieces of large files go through a cluster, not to servers";
+            self.findings.error(&path.key("large"), message, None);
+        }
+        let servers = self.servers(site, path);
+        let key = self.key_from(&site.key, &path.key("key"));
+        Some(Some(Switch {
+            servers: servers?,
+            key: key?,
+            slow_start: site.slow_start.0,
+            admission: (&site.admission).into(),
+        }))
+    }
+
+    /// No two have the same name or address.
+    fn servers(&mut self, site: &file::Site, path: &Path) -> Option<Vec<SwitchServer>> {
+        let short = site.servers.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let list = path.key("servers");
+        let short = short.iter().enumerate().map(|(at, url)| {
+            let place = if short.len() == 1 { list.clone() } else { list.index(at) };
+            (place, file::Server { url: Some(url.clone()), ..file::Server::default() })
+        });
+        let tables = path.key("server");
+        let long = site.server.iter().enumerate();
+        let long = long.map(|(at, server)| (tables.index(at), server.clone()));
+        let all: Vec<(Path, file::Server)> = short.chain(long).collect();
+        // Where none is left of those that were given, the reason has been told.
+        if all.is_empty() {
+            return None;
+        }
+        let mut good = true;
+        let (mut names, mut urls) = (BTreeMap::new(), BTreeMap::new());
+        for (place, server) in &all {
+            let Some(url) = &server.url else {
+                good = false;
+                continue;
+            };
+            let name = name_of(server, url);
+            for (taken, what, word) in
+                [(&mut urls, url.to_string(), "address"), (&mut names, name, "name")]
+            {
+                if let Some(other) = taken.insert(what.clone(), place.clone()) {
+                    let message = format!("{what} is the {word} of {other} already");
+                    self.findings.error(place, message, None);
+                    good = false;
+                    break;
+                }
+            }
+        }
+        let most = self.file.limits.server_connections;
+        let server = |(_, server): &(Path, file::Server)| {
+            let url = server.url.as_ref()?;
+            Some(SwitchServer {
+                name: name_of(server, url),
+                origin: origin(url),
+                weight: server.weight,
+                max_conns: server.max_conns.unwrap_or(most),
+            })
+        };
+        all.iter().map(server).collect::<Option<Vec<_>>>().filter(|_| good)
+    }
+
+    fn key_from(&mut self, key: &file::KeyFrom, path: &Path) -> Option<KeyFrom> {
+        let named = matches!(key.from, KeyKind::Header | KeyKind::Cookie | KeyKind::Query);
+        if named && key.name.is_none() {
+            if !self.findings.has(&path.key("name")) {
+                let help = "for example `key = { from = \"header\", name = \"X-Session\" }`";
+                let message = "needs the `name` of what the key is taken from";
+                self.findings.error(path, message, Some(help.to_owned()));
+            }
+            return None;
+        }
+        let without_effect = [
+            ("name", !named),
+            ("bytes", key.from != KeyKind::Body),
+            ("wait", key.from != KeyKind::Body),
+        ];
+        for (word, idle) in without_effect {
+            if idle && self.findings.has(&path.key(word)) {
+                let message = "has no effect for this kind of key";
+                self.findings.warning(&path.key(word), message, None);
+            }
+        }
+        let name = key.name.clone().unwrap_or_default();
+        let wrong = |byte: u8| !byte.is_ascii_graphic() || b"=;&,\"".contains(&byte);
+        let bad = match key.from {
+            KeyKind::Header => http::HeaderName::try_from(&name).is_err(),
+            KeyKind::Cookie | KeyKind::Query => name.bytes().any(wrong),
+            KeyKind::Url | KeyKind::Host | KeyKind::Body => false,
+        };
+        if bad {
+            let message = format!("{name:?} cannot be the name of one");
+            self.findings.error(&path.key("name"), message, None);
+            return None;
+        }
+        Some(match key.from {
+            KeyKind::Url => KeyFrom::Url,
+            KeyKind::Host => KeyFrom::Host,
+            KeyKind::Header => KeyFrom::Header(name.to_ascii_lowercase()),
+            KeyKind::Cookie => KeyFrom::Cookie(name),
+            KeyKind::Query => KeyFrom::Query(name),
+            KeyKind::Body => KeyFrom::Body { bytes: key.bytes.0 as usize, wait: key.wait.0 },
+        })
+    }
+}
+
+/// Its own name, or its address without the scheme.
+fn name_of(server: &file::Server, url: &Root) -> String {
+    server.name.as_ref().map_or_else(
+        || {
+            let bracketed = url.host.contains(':');
+            match bracketed {
+                true => format!("[{}]:{}", url.host, url.port),
+                false => format!("{}:{}", url.host, url.port),
+            }
+        },
+        ToString::to_string,
+    )
+}
