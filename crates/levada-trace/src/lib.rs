@@ -25,7 +25,7 @@ pub use format::{FORMATS, Format};
 pub use generate::{IBM, Model, Population, RICE};
 pub use lines::MAX_LINE;
 pub use reader::{LineError, OpenError, Reader, open};
-pub use record::{Problem, Record};
+pub use record::{Problem, Record, Taken};
 pub use summary::Summary;
 pub use trace::{Cut, Limits, Object, Reason, Skipped, Trace};
 pub use workload::Workload;

@@ -16,6 +16,32 @@ pub struct Record {
     /// Bytes of the response as logged: the body in most formats, with headers in Squid's and
     /// HAProxy's; in a trace the size of the object.
     pub bytes: Option<u64>,
+    /// How long the request took.
+    pub taken: Option<Taken>,
+}
+
+/// How long a request took, in seconds, and until when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Taken {
+    /// Until the server's answer began, or as long as the server itself took.
+    ToAnswer(f64),
+    /// Until the end of the answer, its way to the client included.
+    InAll(f64),
+}
+
+impl Taken {
+    /// The seconds, whatever they tell.
+    pub fn seconds(self) -> f64 {
+        match self {
+            Self::ToAnswer(seconds) | Self::InAll(seconds) => seconds,
+        }
+    }
+
+    /// `None` for what is no time.
+    pub(crate) fn checked(self) -> Option<Self> {
+        let seconds = self.seconds();
+        (seconds.is_finite() && seconds >= 0.0).then_some(self)
+    }
 }
 
 /// What is wrong with a line.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
-    demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs, lab::args::LabArgs,
-    purge::PurgeArgs, reload::ReloadArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
+    classify::ClassifyArgs, demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs,
+    lab::args::LabArgs, purge::PurgeArgs, reload::ReloadArgs, servers::ServersArgs,
+    sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Purge(PurgeArgs),
+    Classify(ClassifyArgs),
     Reload(ReloadArgs),
     Servers(ServersArgs),
     Get(GetArgs),

@@ -3,6 +3,7 @@
 
 mod admin;
 mod ask;
+pub(crate) mod classify;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod get;

@@ -9,7 +9,7 @@
 use super::{Fields, Format, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{Parsed, Problem, Record, Taken},
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -27,7 +27,18 @@ fn parse(line: &str) -> Parsed {
     request_line(&mut record, fields.quoted("request in quotes")?);
     record.status = status(fields.word("status")?)?;
     record.bytes = Some(bytes(fields.word("number of bytes")?)?);
+    record.taken = taken(fields);
     Ok(record)
+}
+
+/// The time behind the combined format, where it is written with a point: `$request_time` of nginx, and
+/// of a node. Whole numbers there may be anything, Apache's `%D` and `%T` among it.
+fn taken(mut fields: Fields<'_>) -> Option<Taken> {
+    fields.quoted("referer").ok()?;
+    fields.quoted("user agent").ok()?;
+    let word = fields.word("time").ok()?;
+    let plain = word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    Taken::InAll(word.parse().ok().filter(|_| plain)?).checked()
 }
 
 /// Finds the date by its brackets, because a user name before it may hold blanks and brackets.
@@ -65,10 +76,14 @@ mod tests {
             target: "/a.gif".to_owned(),
             status: Some(200),
             bytes: Some(2326),
+            taken: None,
         };
         assert_eq!(common.unwrap(), expected);
         let combined = r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example.com/\"q\"" "Agent (x)" 0.003 HIT"#;
+        let expected = Record { taken: Some(Taken::InAll(0.003)), ..expected };
         assert_eq!(parse(combined).unwrap(), expected);
+        let whole = combined.replace("0.003", "3127");
+        assert_eq!(parse(&whole).unwrap().taken, None, "nobody says of what");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::{Fields, Format, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{Parsed, Problem, Record, Taken},
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -29,11 +29,20 @@ fn parse(line: &str) -> Parsed {
     fields.word("response flags")?;
     fields.word("bytes received")?;
     record.bytes = Some(bytes(fields.word("bytes sent")?)?);
+    record.taken = taken(fields);
     record.host = authority(fields);
     Ok(record)
 }
 
 /// The fourth of the quoted fields; older or shortened formats go without it.
+/// The server's own time where it answered, else that of the whole request; both in milliseconds.
+fn taken(mut fields: Fields<'_>) -> Option<Taken> {
+    let whole = fields.word("duration").ok()?;
+    let server = fields.word("upstream time").ok().and_then(|text| text.parse::<f64>().ok());
+    let whole = whole.parse::<f64>().ok().map(|ms| Taken::InAll(ms / 1e3));
+    server.map(|ms| Taken::ToAnswer(ms / 1e3)).or(whole)?.checked()
+}
+
 fn authority(mut fields: Fields<'_>) -> Option<String> {
     fields.word("duration").ok()?;
     fields.word("upstream time").ok()?;
@@ -53,6 +62,7 @@ mod tests {
         let line = r#"[2024-03-01T00:00:00.250Z] "GET /a?b HTTP/2" 200 - 0 154 226 100 "10.0.0.2" "curl/8" "6f1b" "Example.com" "10.0.0.9:80""#;
         let record = parse(line).unwrap();
         assert_eq!(record.time, Some(1_709_251_200.25));
+        assert_eq!(record.taken, Some(Taken::ToAnswer(0.1)));
         assert_eq!(record.host.as_deref(), Some("example.com"));
         assert_eq!(
             (record.target.as_str(), record.status, record.bytes),

@@ -11,7 +11,7 @@
 use super::{Fields, Format, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{Parsed, Problem, Record, Taken},
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -27,7 +27,9 @@ fn parse(line: &str) -> Parsed {
     let mut fields = Fields(rest);
     fields.word("frontend")?;
     slashes(fields.word("backend and server")?, 1)?;
-    slashes(fields.word("timers")?, 4)?;
+    let timers = fields.word("timers")?;
+    slashes(timers, 4)?;
+    record.taken = taken(timers);
     record.status = status(fields.word("status")?)?;
     // With `option logasap` the count is marked as unfinished by a plus sign.
     record.bytes = Some(bytes(fields.word("number of bytes")?.trim_start_matches('+'))?);
@@ -40,6 +42,12 @@ fn parse(line: &str) -> Parsed {
     let request_at = fields.0.find(" \"").ok_or(Problem::Missing("request in quotes"))?;
     request_line(&mut record, Fields(&fields.0[request_at..]).quoted("request in quotes")?);
     Ok(record)
+}
+
+/// Tr, the server's time to the head of its answer: the fourth of TR/Tw/Tc/Tr/Ta, in milliseconds.
+fn taken(timers: &str) -> Option<Taken> {
+    let ms: f64 = timers.split('/').nth(3)?.parse().ok()?;
+    Taken::ToAnswer(ms / 1e3).checked()
 }
 
 fn after_date(line: &str) -> Result<(f64, &str), Problem> {
@@ -68,6 +76,7 @@ mod tests {
         assert_eq!(record.time, Some(1_233_922_454.5));
         assert_eq!((record.method.as_str(), record.target.as_str()), ("GET", "/a"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(2750)));
+        assert_eq!(record.taken, Some(Taken::ToAnswer(0.069)));
         let syslog = format!("<134>Feb  6 12:14:14 lb haproxy[14]: {bare}");
         assert_eq!(parse(&syslog).unwrap(), record);
     }
@@ -79,5 +88,6 @@ mod tests {
         let aborted = r#"10.0.0.2:1 [06/Feb/2009:12:14:14.655] in b/s 9/0/-1/-1/+9 -1 +0 - - CH-- 1/1/0/0/0 0/0 "GET https://Example.com/lo"#;
         let record = parse(aborted).unwrap();
         assert_eq!((record.status, record.host.as_deref()), (None, Some("example.com")));
+        assert_eq!(record.taken, None, "the server never answered");
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::{Format, bytes, request_line, set_target, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{Parsed, Problem, Record, Taken},
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -47,7 +47,17 @@ fn parse(line: &str) -> Parsed {
     record.bytes = text(&object, &["body_bytes_sent", "size", "bytes_sent"])
         .map(|text| bytes(&text))
         .transpose()?;
+    record.taken = taken(&object);
     Ok(record)
+}
+
+/// What the server took, by nginx's names, else the whole request, by nginx's or Caddy's; in seconds.
+fn taken(object: &Map<String, Value>) -> Option<Taken> {
+    // Of several servers that were asked one after another nginx lists the times; the last one answered.
+    let last = |text: String| text.rsplit([',', ':']).next().and_then(|t| t.trim().parse().ok());
+    let server = text(object, &["upstream_header_time", "upstream_response_time"]).and_then(last);
+    let whole = || text(object, &["request_time", "duration"]).and_then(|t| t.parse().ok());
+    server.map(Taken::ToAnswer).or_else(|| whole().map(Taken::InAll))?.checked()
 }
 
 /// Method, host and target, as far as `object` tells them and nothing has before.
@@ -106,12 +116,16 @@ mod tests {
             (Some(1_709_251_200.5), Some("localhost"))
         );
         assert_eq!((record.method.as_str(), record.bytes), ("GET", Some(10_900)));
+        assert_eq!(record.taken, Some(Taken::InAll(0.0009)));
     }
 
     #[test]
     fn what_is_missing_is_none_or_named() {
         let bare = parse(r#"{"method":"GET","uri":"/a"}"#).unwrap();
         assert_eq!((bare.time, bare.host, bare.status, bare.bytes), (None, None, None, None));
+        let times =
+            r#"{"method":"GET","uri":"/a","request_time":0.5,"upstream_response_time":"0.1, 0.2"}"#;
+        assert_eq!(parse(times).unwrap().taken, Some(Taken::ToAnswer(0.2)));
         let problem = |line: &str| parse(line).unwrap_err().to_string();
         assert!(problem(r#"{"method":"GET"}"#).contains("request_uri"));
         assert!(problem(r#"{"uri":"/a"}"#).contains("request_method"));

@@ -9,7 +9,7 @@
 use super::{Fields, Format, bytes, set_target, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{Parsed, Problem, Record, Taken},
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -23,7 +23,8 @@ fn parse(line: &str) -> Parsed {
     let mut fields = Fields(line);
     let time = date::unix(fields.word("time")?).ok_or(Problem::Unreadable("time"))?;
     let mut record = Record { time: Some(time), ..Record::default() };
-    fields.word("elapsed time")?;
+    let elapsed = fields.word("elapsed time")?.parse::<f64>().ok();
+    record.taken = elapsed.and_then(|ms| Taken::InAll(ms / 1e3).checked());
     fields.word("client")?;
     let (_, code) =
         fields.word("result")?.split_once('/').ok_or(Problem::Missing("result/status"))?;
@@ -45,6 +46,7 @@ mod tests {
         assert_eq!(record.time, Some(1_286_536_309.586));
         assert_eq!((record.host.as_deref(), record.target.as_str()), (Some("example.com"), "/a?b"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(507)));
+        assert_eq!(record.taken, Some(Taken::InAll(0.921)));
     }
 
     #[test]
