@@ -1,4 +1,4 @@
-//! `levada sync` as a user runs it, from a plain HTTP server with a directory.
+//! `levada sync` as a user runs it, from a plain HTTP server with a directory, or a node before it.
 
 use std::{
     fs,
@@ -6,15 +6,33 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::{Arc, Mutex},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
+    time::Duration,
 };
 
-/// A server with a directory; it remembers what it was asked for.
+/// A server with a directory; it remembers what it was asked for, and from which byte.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Of what is longer than [`HALF`], no more is sent.
+    holds: Arc<AtomicBool>,
+}
+
+const HALF: usize = 1 << 20;
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Server {
@@ -22,14 +40,15 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = asked.clone();
+        let holds = Arc::new(AtomicBool::new(false));
+        let (log, held) = (asked.clone(), holds.clone());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (directory, log) = (directory.clone(), log.clone());
-                thread::spawn(move || serve(stream, &directory, &log));
+                let (directory, log, held) = (directory.clone(), log.clone(), held.clone());
+                thread::spawn(move || serve(stream, &directory, &log, &held));
             }
         });
-        Self { url, asked }
+        Self { url, asked, holds }
     }
 
     /// What was asked for since the last time.
@@ -40,21 +59,64 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, directory: &Path, log: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(
+    mut stream: TcpStream,
+    directory: &Path,
+    log: &Mutex<Vec<String>>,
+    holds: &AtomicBool,
+) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines().map_while(Result::ok);
     loop {
         let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         let path = head.first()?.split(' ').nth(1)?.trim_start_matches('/').to_owned();
-        log.lock().unwrap().push(path.clone());
-        let reply = match fs::read(directory.join(path.replace("%20", " "))) {
-            Ok(bytes) => {
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
-                [head.as_bytes(), &bytes].concat()
-            }
-            Err(_) => b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        let range = head.iter().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("range").then_some(value.trim().strip_prefix("bytes=")?)
+        });
+        let range = range.and_then(|range| range.split_once('-'));
+        let from = range.map_or(String::new(), |(start, _)| format!(" from {start}"));
+        log.lock().unwrap().push(path.clone() + &from);
+        let Ok(bytes) = fs::read(directory.join(path.replace("%20", " "))) else {
+            stream.write_all(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n").ok()?;
+            continue;
         };
-        stream.write_all(&reply).ok()?;
+        let length = bytes.len();
+        let (status, part) = match range {
+            None => ("200 OK\r\n".to_owned(), &bytes[..]),
+            Some((start, last)) => {
+                let start: usize = start.parse().ok()?;
+                let end = last.parse().map_or(length, |last: usize| (last + 1).min(length));
+                let told =
+                    format!("206 P\r\nContent-Range: bytes {start}-{}/{length}\r\n", end - 1);
+                (told, &bytes[start..end])
+            }
+        };
+        let tag = hex(&bytes);
+        // As an operator would set it: files may be kept, what says which files there are may not.
+        let kept = if path.ends_with(".manifest") { "no-store" } else { "max-age=3600" };
+        let head = format!(
+            "HTTP/1.1 {status}Content-Length: {}\r\nETag: \"{tag}\"\r\nCache-Control: {kept}\r\n\r\n",
+            part.len()
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        if holds.load(SeqCst) && part.len() > HALF {
+            stream.write_all(&part[..HALF]).ok()?;
+            // Until the other side is gone.
+            lines.next();
+            return None;
+        }
+        stream.write_all(part).ok()?;
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// So many bytes, no two blocks alike.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
 struct Case {
@@ -96,9 +158,21 @@ impl Case {
     }
 
     fn pull(&self, arguments: &[&str]) -> Output {
-        let url = format!("{}/tree.manifest", self.server.url);
-        let there = self.there();
+        self.pull_from(&self.server.url, &self.there(), arguments)
+    }
+
+    fn pull_from(&self, server: &str, there: &Path, arguments: &[&str]) -> Output {
+        let url = format!("{server}/tree.manifest");
         self.sync(&[arguments, &[&url, there.to_str().unwrap()]].concat())
+    }
+
+    /// How many bytes of files that are not complete are at `there`, and said to be.
+    fn held(&self, there: &Path) -> u64 {
+        let staged = fs::read_dir(there.join(".levada-sync")).into_iter().flatten();
+        let states = staged.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
+        let states = states.filter_map(|s| serde_json::from_slice::<serde_json::Value>(&s).ok());
+        let ranges = states.flat_map(|s| s["held"].as_array().cloned().unwrap_or_default());
+        ranges.map(|r| r[1].as_u64().unwrap_or(0) - r[0].as_u64().unwrap_or(0)).sum()
     }
 
     fn pull_well(&self, arguments: &[&str]) {
@@ -109,8 +183,7 @@ impl Case {
     /// Replaces the manifest, its last line being right.
     fn forge(&self, lines: &str) {
         let text = format!("levada-manifest 1\nroot tree/\n{lines}");
-        let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(text.as_bytes());
         let count = lines.lines().count();
         let file = self.directory.path().join("www/tree.manifest");
         fs::write(file, format!("{text}end {count} sha-256={hex}\n")).unwrap();
@@ -256,4 +329,184 @@ fn a_manifest_that_was_cut_or_edited_is_refused() {
     }
     let names = fs::read_dir(case.there()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), [".levada-sync"]);
+}
+
+#[test]
+fn a_killed_pull_goes_on_and_fetches_nothing_twice() {
+    let case = Case::new();
+    fs::write(case.tree().join("big"), bytes(3 * HALF)).unwrap();
+    case.publish(&[]);
+    case.server.holds.store(true, SeqCst);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    let url = format!("{}/tree.manifest", case.server.url);
+    command.args(["sync", "-q", "--transfers", "1", &url]).arg(case.there());
+    let pull = Process(command.spawn().unwrap());
+    while case.held(&case.there()) < HALF as u64 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // SIGKILL.
+    drop(pull);
+    assert_eq!(case.server.asked(), ["tree.manifest", "tree/a%20b.txt", "tree/big"]);
+    assert!(case.there().join("a b.txt").exists() && !case.there().join("big").exists());
+    case.server.holds.store(false, SeqCst);
+    case.pull_well(&["--transfers", "1"]);
+    let rest = format!("tree/big from {HALF}");
+    let asked = ["tree.manifest", &rest, "tree/sub/nothing", "tree/sub/run"];
+    assert_eq!(case.server.asked(), asked);
+    assert_eq!(listing(&case.there()), listing(&case.tree()));
+}
+
+/// A file system in memory; only root may have one.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: PathBuf, options: &str) -> Option<Self> {
+        let mut command = Command::new("mount");
+        let output = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&at).output();
+        match output {
+            Ok(output) if output.status.success() => return Some(Self(at)),
+            Ok(output) => eprintln!("skipped: no tmpfs: {}", text(&output).trim_end()),
+            Err(why) => eprintln!("skipped: no tmpfs: mount: {why}"),
+        }
+        None
+    }
+
+    fn resize(&self, options: &str) {
+        let mut command = Command::new("mount");
+        let status = command.args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_pull_and_with_more_room_it_goes_on() {
+    let case = Case::new();
+    fs::write(case.tree().join("big"), bytes(3 * HALF)).unwrap();
+    case.publish(&[]);
+    fs::create_dir(case.there()).unwrap();
+    let Some(small) = Small::mount(case.there(), "size=2m") else { return };
+    let output = case.pull(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("failed: big: no space is left"), "{}", text(&output));
+    assert!(!case.there().join("big").exists());
+    let held = case.held(&case.there());
+    assert!(held > 0);
+    small.resize("size=16m");
+    case.server.asked();
+    case.pull_well(&[]);
+    let asked = case.server.asked();
+    assert!(asked.contains(&format!("tree/big from {held}")), "{held} were held: {asked:?}");
+    assert_eq!(listing(&case.there()), listing(&case.tree()));
+}
+
+#[test]
+fn names_that_differ_in_case_only_are_two_files_or_are_refused() {
+    let case = Case::new();
+    fs::write(case.directory.path().join("probe"), "").unwrap();
+    let one = case.directory.path().join("PROBE").exists();
+    let digests = ["upper", "lower"].map(|content| hex(content.as_bytes()));
+    case.forge(&format!(
+        "file 5 644 0.000000000 sha-256={} NAME\nfile 5 644 0.000000000 sha-256={} name\n",
+        digests[0], digests[1]
+    ));
+    if one {
+        let output = case.pull(&[]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains("NAME and name are one file"), "{}", text(&output));
+        assert!(!case.there().join("name").exists());
+        return;
+    }
+    fs::write(case.tree().join("NAME"), "upper").unwrap();
+    fs::write(case.tree().join("name"), "lower").unwrap();
+    case.pull_well(&[]);
+    assert_eq!(fs::read(case.there().join("NAME")).unwrap(), b"upper");
+    assert_eq!(fs::read(case.there().join("name")).unwrap(), b"lower");
+}
+
+#[test]
+fn a_file_in_a_directorys_place_and_the_reverse_are_replaced_if_deletion_is_asked_for() {
+    for tar in [&[][..], &["--tar"]] {
+        let case = Case::new();
+        case.publish(tar);
+        // `sub` and `sub/empty` are directories there, `a b.txt` and `link` are not.
+        let there = case.there();
+        fs::create_dir_all(there.join("a b.txt/deep/er")).unwrap();
+        fs::write(there.join("a b.txt/deep/file"), "old").unwrap();
+        fs::create_dir(there.join("link")).unwrap();
+        fs::write(there.join("sub"), "old").unwrap();
+        let before = listing(&there);
+        let output = case.pull(&[]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        for said in ["a b.txt is a directory", "link is a directory", "sub is no directory"] {
+            assert!(text(&output).contains(said), "{}", text(&output));
+        }
+        fs::remove_dir_all(there.join(".levada-sync")).unwrap();
+        assert_eq!(listing(&there), before);
+        // Excluded paths stay, and so does what they are in.
+        let output = case.pull(&["--delete", "--exclude", "er"]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(there.join("a b.txt/deep/er").exists() && there.join("a b.txt/deep/file").exists());
+        let output = case.pull(&["--delete", "--dry-run"]);
+        assert!(text(&output).contains("delete  a b.txt/deep/file\n"), "{}", text(&output));
+        case.pull_well(&[&["--delete"], tar].concat());
+        assert_eq!(listing(&there), listing(&case.tree()));
+    }
+}
+
+/// A node that fetches large files in pieces; its URL.
+fn node(case: &Case) -> (Process, String) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n[[site]]\nhosts = \"*\"\n\
+         origin = \"{}\"\n[site.large]\nenabled = true\nthreshold = \"1MiB\"\n",
+        case.server.url
+    );
+    let file = case.directory.path().join("levada.toml");
+    fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    let command = command.args(["run", "--stop-with-stdin", "-c"]).arg(file);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut log = BufReader::new(process.0.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("ready")), "the node starts");
+    // Somebody has to read on, or the node's log would block it.
+    thread::spawn(move || log.for_each(drop));
+    (process, format!("http://127.0.0.1:{port}"))
+}
+
+#[test]
+fn a_node_is_told_the_digest_and_gives_no_older_version() {
+    let case = Case::new();
+    let (_node, url) = node(&case);
+    let pull = |there: &str| {
+        let there = case.directory.path().join(there);
+        let output = case.pull_from(&url, &there, &["--delete"]);
+        assert!(output.status.success(), "{}", text(&output));
+        assert_eq!(listing(&there), listing(&case.tree()));
+    };
+    let mut big = bytes(3 * HALF);
+    fs::write(case.tree().join("big"), &big).unwrap();
+    case.publish(&[]);
+    pull("one");
+    case.server.asked();
+    // The second destination costs the origin a manifest.
+    pull("two");
+    assert_eq!(case.server.asked(), ["tree.manifest"]);
+    // What the node has is fresh for an hour, but it is not what is wanted.
+    big[2 * HALF] ^= 1;
+    fs::write(case.tree().join("big"), &big).unwrap();
+    fs::write(case.tree().join("sub/run"), "#!/bin/zsh").unwrap();
+    case.publish(&[]);
+    pull("one");
+    let asked = case.server.asked();
+    assert!(asked.iter().any(|path| path.starts_with("tree/big from ")), "{asked:?}");
+    assert!(asked.contains(&"tree/sub/run".to_owned()), "{asked:?}");
+    pull("two");
+    assert_eq!(case.server.asked(), ["tree.manifest"]);
 }

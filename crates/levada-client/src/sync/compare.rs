@@ -1,12 +1,12 @@
 //! What a destination lacks of a manifest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use levada_fetch::{
     Digest,
     manifest::{Entry, Manifest},
 };
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
 use super::{Filter, tree::Tree};
 use crate::Hasher;
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) links: Vec<(Vec<u8>, Vec<u8>)>,
     /// What the manifest does not have, and whether it is a directory.
     pub(super) delete: Vec<(Vec<u8>, bool)>,
+    /// What goes to make room for a file or link where a directory is, and the reverse.
+    pub(super) room: BTreeMap<Vec<u8>, Vec<(Vec<u8>, bool)>>,
     /// Files that are right already.
     pub(super) unchanged: u64,
 }
@@ -48,6 +50,16 @@ impl Plan {
     ) -> std::io::Result<Self> {
         let mut plan = Self::default();
         for (path, entry) in &manifest.entries {
+            let there = tree.stat(path);
+            let kind = there.map(|stat| FileType::from_raw_mode(stat.st_mode));
+            let in_the_way = match entry {
+                // A link may be someone's way to another disk.
+                Entry::Directory { .. } => kind.is_some_and(|k| !k.is_dir() && !k.is_symlink()),
+                _ => kind.is_some_and(FileType::is_dir),
+            };
+            if delete && in_the_way && filter.takes(path) {
+                plan.room.insert(path.clone(), Vec::new());
+            }
             match entry {
                 Entry::Directory { mode } if filter.is_all() || filter.takes(path) => {
                     plan.directories.push((path.clone(), *mode));
@@ -55,7 +67,7 @@ impl Plan {
                 Entry::File { size, mode, modified, digest } if filter.takes(path) => {
                     let wanted =
                         Wanted { size: *size, mode: *mode, modified: *modified, digest: *digest };
-                    plan.file(path, wanted, tree, thorough);
+                    plan.file(path, wanted, there, tree, thorough);
                 }
                 Entry::Link { target }
                     if filter.takes(path) && tree.read_link(path).as_ref() != Some(target) =>
@@ -66,15 +78,39 @@ impl Plan {
             }
         }
         if delete {
-            plan.delete = tree.paths()?;
-            plan.delete
-                .retain(|(path, _)| !manifest.entries.contains_key(path) && filter.takes(path));
+            plan.remove(tree.paths()?, manifest, filter);
         }
         Ok(plan)
     }
 
-    fn file(&mut self, path: &[u8], wanted: Wanted, tree: &Tree, thorough: bool) {
-        let there = tree.stat(path);
+    /// Sorts what is there into what goes in the end and what makes room. A directory with something that
+    /// is excluded makes none.
+    fn remove(&mut self, paths: Vec<(Vec<u8>, bool)>, manifest: &Manifest, filter: &Filter) {
+        let mut kept = BTreeSet::new();
+        for (path, is_directory) in paths {
+            let taker = with_ancestors(&path).find(|part| self.room.contains_key(*part));
+            let takes = filter.takes(&path);
+            if let Some(taker) = taker.map(<[u8]>::to_vec) {
+                if takes {
+                    self.room.entry(taker).or_default().push((path, is_directory));
+                } else {
+                    kept.insert(taker);
+                }
+            } else if takes && !manifest.entries.contains_key(&path) {
+                self.delete.push((path, is_directory));
+            }
+        }
+        self.room.retain(|taker, _| !kept.contains(taker));
+    }
+
+    fn file(
+        &mut self,
+        path: &[u8],
+        wanted: Wanted,
+        there: Option<Stat>,
+        tree: &Tree,
+        thorough: bool,
+    ) {
         let there = there.filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
         let same_size = there.filter(|s| u64::try_from(s.st_size) == Ok(wanted.size));
         let Some(stat) = same_size else {
@@ -96,6 +132,12 @@ impl Plan {
             self.fetch.insert(path.to_vec(), wanted);
         }
     }
+}
+
+/// The path, and those of the directories that it is in.
+fn with_ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    ends.chain([path.len()]).map(|end| &path[..end])
 }
 
 /// Whether the file at `path` has the digest.

@@ -205,11 +205,13 @@ impl Pull<'_> {
         report.bytes = plan.fetch.values().map(|wanted| wanted.size).sum();
         report.dressed = plan.dress.len() as u64;
         report.linked = plan.links.iter().map(|(path, _)| shown(path)).collect();
-        report.deleted = plan.delete.iter().map(|(path, _)| shown(path)).collect();
+        let room = plan.room.values().flatten();
+        report.deleted = room.chain(&plan.delete).map(|(path, _)| shown(path)).collect();
     }
 
     async fn carry_out(&mut self, mut plan: Plan, archive: Option<&Archive>) {
         for (path, _) in &plan.directories {
+            self.make_room(path, &plan);
             self.tell(path, self.tree.directory(path));
         }
         if let Some(archive) = archive.filter(|archive| self.is_worth(archive, &plan)) {
@@ -217,7 +219,7 @@ impl Pull<'_> {
         }
         stream::iter(&plan.fetch)
             .for_each_concurrent(self.request.transfers.max(1), |(path, wanted)| {
-                self.fetch(path, *wanted)
+                self.fetch(path, *wanted, &plan)
             })
             .await;
         for (path, mode, modified) in &plan.dress {
@@ -226,6 +228,7 @@ impl Pull<'_> {
             }
         }
         for (path, target) in &plan.links {
+            self.make_room(path, &plan);
             if self.tell(path, self.tree.link(path, target)) {
                 self.report.get_mut().linked.push(shown(path));
             }
@@ -245,8 +248,11 @@ impl Pull<'_> {
     }
 
     /// Fetches one file and puts it in place.
-    async fn fetch(&self, path: &[u8], wanted: Wanted) {
+    async fn fetch(&self, path: &[u8], wanted: Wanted, plan: &Plan) {
         if self.pulling.is_stopped() {
+            return;
+        }
+        if !plan.room.contains_key(path) && !self.tell(path, self.tree.has_place(path)) {
             return;
         }
         let text = format!("{}{}", self.root, encoded(path));
@@ -264,6 +270,7 @@ impl Pull<'_> {
         self.pulling.end(&progress, if result.is_ok() { wanted.size } else { 0 });
         match result {
             Ok(()) => {
+                self.make_room(path, plan);
                 if self.tell(path, self.tree.put(&name, path, wanted.mode, wanted.modified)) {
                     let mut report = self.report.lock();
                     report.fetched.push(shown(path));
@@ -338,6 +345,7 @@ impl Pull<'_> {
                 length += read as u64;
             }
             if length == wanted.size && hasher.finish(&file, length)?.contains(&wanted.digest) {
+                self.make_room(&path, plan);
                 self.tree.put(&name, &path, wanted.mode, wanted.modified)?;
                 plan.fetch.remove(&path);
                 self.pulling.done.fetch_add(wanted.size, Ordering::Relaxed);
@@ -347,6 +355,15 @@ impl Pull<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes what is in the way of a file, a directory or a link that is ready.
+    fn make_room(&self, path: &[u8], plan: &Plan) {
+        for (path, is_directory) in plan.room.get(path).into_iter().flatten() {
+            if self.tell(path, self.tree.remove(path, *is_directory)) {
+                self.report.lock().deleted.push(shown(path));
+            }
+        }
     }
 
     /// Notes what could not be done.

@@ -81,6 +81,16 @@ impl Tree {
         Ok(openat(&self.staging, name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
+    /// Whether a file or a link can have this path.
+    pub(super) fn has_place(&self, path: &[u8]) -> io::Result<()> {
+        let (parent, last) = self.parent(path, true)?;
+        let there = statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW);
+        match there {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => Err(occupied(path)),
+            _ => Ok(()),
+        }
+    }
+
     /// Moves a complete file to its place, with permissions and time.
     pub(super) fn put(
         &self,
@@ -93,7 +103,7 @@ impl Tree {
         let file = openat(&self.staging, name, flags, Mode::empty())?;
         dress(&file, mode, modified)?;
         let (parent, last) = self.parent(path, true)?;
-        Ok(renameat(&self.staging, name, &parent, last)?)
+        renameat(&self.staging, name, &parent, last).map_err(|why| odd(path, why))
     }
 
     /// Gives a file that is there permissions and time.
@@ -106,7 +116,7 @@ impl Tree {
         let _ = unlinkat(&self.staging, LINK, AtFlags::empty());
         symlinkat(target, &self.staging, LINK)?;
         let (parent, last) = self.parent(path, true)?;
-        Ok(renameat(&self.staging, LINK, &parent, last)?)
+        renameat(&self.staging, LINK, &parent, last).map_err(|why| odd(path, why))
     }
 
     /// Makes a directory; what it may be written with comes later.
@@ -173,11 +183,20 @@ fn make(directory: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<()> 
 fn odd(path: &[u8], why: rustix::io::Errno) -> io::Error {
     match why {
         rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => io::Error::other(format!(
-            "{} is no directory at the destination: remove it there",
+            "{} is no directory at the destination: remove it there, or replace a file with --delete",
             super::shown(path)
         )),
+        rustix::io::Errno::ISDIR => occupied(path),
         why => why.into(),
     }
+}
+
+fn occupied(path: &[u8]) -> io::Error {
+    io::Error::other(format!(
+        "{} is a directory at the destination: with --delete it is replaced, unless something in it is \
+         excluded",
+        super::shown(path)
+    ))
 }
 
 fn dress(file: &OwnedFd, mode: u32, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
