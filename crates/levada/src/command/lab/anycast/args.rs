@@ -38,7 +38,7 @@ pub(crate) struct DisruptionsArgs {
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', default_value = "30s,10s,2s,1s", value_parser = time)]
     pub(crate) reset: Vec<Time>,
     /// Downloads for each point; 10 in the paper.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: u64,
     /// The file.
     #[arg(long, value_name = "SIZE", default_value = "50MB", value_parser = size)]
