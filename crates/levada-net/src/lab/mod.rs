@@ -14,7 +14,7 @@ mod tun;
 pub use child::Child;
 pub use leftovers::clear as clear_leftovers;
 pub use namespace::Namespace;
-pub use network::{Access, Host, Network, possible};
+pub use network::{Access, Ethernet, Host, Network, possible};
 pub use tun::Tun;
 
 use std::io;

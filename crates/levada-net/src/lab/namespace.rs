@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, AsRawFd as _},
     sync::mpsc::{Sender, channel},
     thread,
 };
@@ -82,6 +82,11 @@ impl Namespace {
             })?;
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+
+    /// A name that programs know it by, as long as this is there.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
     /// Moves the calling thread here for good.

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
@@ -86,6 +86,36 @@ impl Network {
         self.wires += 1;
         let ends = ends.iter().map(|(host, access)| host.end(access)).collect::<Result<_, _>>()?;
         Ok(Wire::join(ends, self.seed.wrapping_add(number << 32))?)
+    }
+}
+
+/// A switch with real Ethernet between hosts: what a wire does not have, frames that are sent to a
+/// neighbour whatever address is in their packets.
+pub struct Ethernet {
+    _switch: Host,
+}
+
+impl Network {
+    /// Plugs hosts into a switch of their own, each by a device of this name with this address in a
+    /// network of 24 bits. Its speed is the machine's.
+    ///
+    /// # Errors
+    /// When devices or addresses cannot be had.
+    pub fn ethernet(&self, ends: &[(&Host, &str, Ipv4Addr)]) -> Result<Ethernet, LabError> {
+        let switch = self.host("switch")?;
+        switch.ip(&["link add switch type bridge", "link set switch up"])?;
+        for (port, (host, device, address)) in ends.iter().enumerate() {
+            let at = host.namespace.path();
+            switch.ip(&[
+                &format!("link add port{port} type veth peer name {device} netns {at}"),
+                &format!("link set port{port} master switch up"),
+            ])?;
+            host.ip(&[
+                &format!("link set {device} up"),
+                &format!("addr add {address}/24 dev {device}"),
+            ])?;
+        }
+        Ok(Ethernet { _switch: switch })
     }
 }
 

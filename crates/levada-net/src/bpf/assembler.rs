@@ -1,0 +1,143 @@
+//! Programs for the kernel's virtual machine, instruction by instruction, so that nobody needs a
+//! compiler for them (RFC 9669 has the encoding).
+
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+/// A register. `R0` is what calls return and what the program ends with, `R1` to `R5` are arguments,
+/// which a call destroys, `R6` to `R9` outlive calls, `R10` is the end of the stack.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R10 = 10,
+}
+
+/// How much of memory an instruction reads or writes.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Size {
+    /// Four bytes.
+    Word = 0x00,
+    /// Two.
+    Half = 0x08,
+    /// One.
+    Byte = 0x10,
+}
+
+/// A place that jumps lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label(pub(super) usize);
+
+/// A program being written.
+#[derive(Default)]
+pub(super) struct Assembler {
+    code: Vec<u64>,
+    places: Vec<(Label, usize)>,
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Assembler {
+    pub(super) fn set(&mut self, to: Register, value: i32) {
+        self.emit(0xb7, to as u8, 0, 0, value);
+    }
+
+    pub(super) fn copy(&mut self, to: Register, from: Register) {
+        self.emit(0xbf, to as u8, from as u8, 0, 0);
+    }
+
+    pub(super) fn add(&mut self, to: Register, value: i32) {
+        self.emit(0x07, to as u8, 0, 0, value);
+    }
+
+    pub(super) fn and(&mut self, to: Register, value: i32) {
+        self.emit(0x57, to as u8, 0, 0, value);
+    }
+
+    pub(super) fn shift_left(&mut self, to: Register, bits: i32) {
+        self.emit(0x67, to as u8, 0, 0, bits);
+    }
+
+    /// `to = *(from + at)`
+    pub(super) fn load(&mut self, size: Size, to: Register, from: Register, at: i16) {
+        self.emit(0x61 | size as u8, to as u8, from as u8, at, 0);
+    }
+
+    /// `*(to + at) = from`
+    pub(super) fn store(&mut self, size: Size, to: Register, at: i16, from: Register) {
+        self.emit(0x63 | size as u8, to as u8, from as u8, at, 0);
+    }
+
+    /// `*(to + at) = value`
+    pub(super) fn store_value(&mut self, size: Size, to: Register, at: i16, value: i32) {
+        self.emit(0x62 | size as u8, to as u8, 0, at, value);
+    }
+
+    pub(super) fn load_map(&mut self, to: Register, map: BorrowedFd<'_>) {
+        const FROM_DESCRIPTOR: u8 = 1;
+        self.emit(0x18, to as u8, FROM_DESCRIPTOR, 0, map.as_raw_fd());
+        self.emit(0, 0, 0, 0, 0);
+    }
+
+    /// Compares all of the register with `value`, whose sign is extended.
+    pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
+        self.jump(0x15, register, value, to);
+    }
+
+    pub(super) fn jump_unless_equal(&mut self, register: Register, value: i32, to: Label) {
+        self.jump(0x55, register, value, to);
+    }
+
+    /// Compares the lower half only.
+    pub(super) fn jump_unless_word(&mut self, register: Register, value: u32, to: Label) {
+        self.jump(0x56, register, value as i32, to);
+    }
+
+    fn jump(&mut self, code: u8, register: Register, value: i32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(code, register as u8, 0, 0, value);
+    }
+
+    pub(super) fn call(&mut self, helper: i32) {
+        self.emit(0x85, 0, 0, 0, helper);
+    }
+
+    pub(super) fn exit(&mut self) {
+        self.emit(0x95, 0, 0, 0, 0);
+    }
+
+    /// The next instruction is where jumps to `label` lead.
+    pub(super) fn place(&mut self, label: Label) {
+        self.places.push((label, self.code.len()));
+    }
+
+    /// The instructions, with jumps that know how far they go. Jumps without a place go nowhere, which
+    /// the kernel's verifier refuses.
+    pub(super) fn finish(mut self) -> Vec<u64> {
+        for (at, label) in self.jumps {
+            let place = self.places.iter().find(|(other, _)| *other == label);
+            let distance = place.map_or(-1, |(_, place)| *place as i64 - at as i64 - 1);
+            self.code[at] |= u64::from(distance as i16 as u16) << OFFSET_SHIFT;
+        }
+        self.code
+    }
+
+    /// An instruction as the kernel reads it from memory.
+    fn emit(&mut self, code: u8, to: u8, from: u8, at: i16, value: i32) {
+        let registers =
+            if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
+        let mut bytes = [code, registers, 0, 0, 0, 0, 0, 0];
+        bytes[2..4].copy_from_slice(&at.to_ne_bytes());
+        bytes[4..].copy_from_slice(&value.to_ne_bytes());
+        self.code.push(u64::from_ne_bytes(bytes));
+    }
+}
+
+/// Where the offset of a jump is within an instruction that is read as a number.
+const OFFSET_SHIFT: u32 = if cfg!(target_endian = "little") { 16 } else { 32 };

@@ -1,0 +1,87 @@
+//! The back-end's side: packets that come before their connection does are not answered.
+
+use std::net::SocketAddrV4;
+
+use super::{
+    BpfError,
+    assembler::{Assembler, Label, Register::*, Size::*},
+    kernel::{Kind, Program},
+    packet::{self, DROP, PASS, SYN},
+};
+use crate::netlink::{Filter, GUARD};
+use std::os::fd::AsFd as _;
+
+/// While a connection moves, its packets arrive where it is not yet, or not any more. The kernel would
+/// answer with a reset. A packet for one of `services` that no connection waits for is dropped instead:
+/// its sender sends it again.
+pub struct Guard {
+    _filter: Filter,
+}
+
+impl Guard {
+    /// Begins to look at what comes in at a device.
+    ///
+    /// # Errors
+    /// Without the capabilities NET_ADMIN and BPF, or without such a device.
+    pub fn start(device: &str, services: &[SocketAddrV4]) -> Result<Self, BpfError> {
+        let guard = Program::load(Kind::Classifier, "levada_guard", &program(services));
+        let guard = guard.map_err(BpfError::Program)?;
+        Ok(Self { _filter: Filter::attach(device, GUARD, guard.as_fd())? })
+    }
+}
+
+/// `bpf_skc_lookup_tcp`: the socket that a packet is for, whatever its state.
+const LOOKUP_SOCKET: i32 = 99;
+/// `bpf_sk_release`, without which the verifier lets nobody go.
+const RELEASE: i32 = 86;
+/// `struct bpf_sock`: its state.
+const STATE: i16 = 72;
+const LISTENS: i32 = 10;
+/// In the namespace of the device.
+const HERE: i32 = -1;
+
+/// ```c
+/// if (!tcp_over_ipv4(packet)) return NO_OPINION;
+/// if (none of services is the destination) return NO_OPINION;
+/// if (flags & SYN) return NO_OPINION;
+/// struct bpf_sock *socket = bpf_skc_lookup_tcp(packet, &flow, sizeof(flow), HERE, 0);
+/// if (!socket) return DROP;
+/// u32 state = socket->state;
+/// bpf_sk_release(socket);
+/// return state == LISTENS ? DROP : NO_OPINION;
+/// ```
+fn program(services: &[SocketAddrV4]) -> Vec<u64> {
+    const OURS: Label = Label(1);
+    const AWAY: Label = Label(2);
+    let mut asm = Assembler::default();
+    packet::read_headers(&mut asm);
+    for (index, service) in services.iter().enumerate() {
+        let other = Label(3 + index);
+        asm.load(Word, R1, R10, packet::FLOW + 4);
+        asm.jump_unless_word(R1, u32::from_ne_bytes(service.ip().octets()), other);
+        asm.load(Half, R1, R10, packet::FLOW + 10);
+        asm.jump_if_equal(R1, service.port().to_be().into(), OURS);
+        asm.place(other);
+    }
+    asm.set(R0, packet::NO_OPINION);
+    asm.exit();
+    asm.place(OURS);
+    packet::load_flags(&mut asm, SYN);
+    asm.jump_unless_equal(R1, 0, PASS);
+    asm.copy(R1, R6);
+    packet::address_of_flow(&mut asm, R2);
+    asm.set(R3, packet::FLOW_LENGTH as i32);
+    asm.set(R4, HERE);
+    asm.set(R5, 0);
+    asm.call(LOOKUP_SOCKET);
+    asm.jump_if_equal(R0, 0, AWAY);
+    asm.load(Word, R7, R0, STATE);
+    asm.copy(R1, R0);
+    asm.call(RELEASE);
+    asm.jump_unless_equal(R7, LISTENS, PASS);
+    asm.place(AWAY);
+    asm.set(R0, DROP);
+    asm.exit();
+    packet::pass(&mut asm);
+    asm.finish()
+}

@@ -1,0 +1,207 @@
+//! What is asked of `bpf(2)`: programs, and tables that they share with this process.
+
+use std::{
+    ffi::c_int,
+    io,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+/// A program that the kernel has checked and compiled.
+pub(super) struct Program(OwnedFd);
+
+/// What a program is for, which decides what it may do.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// Says how much of a packet a socket gets.
+    SocketFilter = 1,
+    /// Says what becomes of a packet at a device.
+    Classifier = 3,
+}
+
+impl Program {
+    /// Has the kernel check and compile it.
+    pub(super) fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<Self> {
+        match Self::try_load(kind, name, code, &mut []) {
+            Err(refused) if refused.raw_os_error() == Some(libc::EACCES) => {
+                let mut log = vec![0; 64 << 10];
+                let again = Self::try_load(kind, name, code, &mut log);
+                let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+                let said = String::from_utf8_lossy(&log[..end]);
+                again.map_err(|error| io::Error::other(format!("{error}: {}", said.trim())))
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn try_load(kind: Kind, name: &str, code: &[u64], log: &mut [u8]) -> io::Result<Self> {
+        #[repr(C)]
+        struct Load {
+            kind: u32,
+            instructions: u32,
+            code: u64,
+            license: u64,
+            log_level: u32,
+            log_size: u32,
+            log: u64,
+            kernel: u32,
+            flags: u32,
+            name: [u8; 16],
+        }
+        let license = c"Dual MIT/GPL";
+        let load = Load {
+            kind: kind as u32,
+            instructions: code.len() as u32,
+            code: code.as_ptr() as u64,
+            license: license.as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            kernel: 0,
+            flags: 0,
+            name: name_of(name),
+        };
+        bpf(PROG_LOAD, &load).map(|fd| Self(own(fd)))
+    }
+
+    /// Lets it decide about everything that comes in at this socket from now on.
+    pub(super) fn filter(&self, socket: &impl AsFd) -> io::Result<()> {
+        let program: c_int = self.0.as_raw_fd();
+        // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
+        #[expect(unsafe_code)]
+        let status = unsafe {
+            libc::setsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_BPF,
+                (&raw const program).cast(),
+                size_of::<c_int>() as libc::socklen_t,
+            )
+        };
+        if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Lets everything come in at this socket again.
+pub(super) fn unfilter(socket: &impl AsFd) -> io::Result<()> {
+    let nothing: c_int = 0;
+    // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            (&raw const nothing).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A hash table of `K` bytes to `V` bytes.
+pub(super) struct Table<const K: usize, const V: usize>(OwnedFd);
+
+impl<const K: usize, const V: usize> Table<K, V> {
+    /// One with room for so many entries. None is ever displaced by another.
+    pub(super) fn new(name: &str, entries: u32) -> io::Result<Self> {
+        #[repr(C)]
+        struct Create {
+            kind: u32,
+            key: u32,
+            value: u32,
+            entries: u32,
+            flags: u32,
+            inner: u32,
+            numa: u32,
+            name: [u8; 16],
+        }
+        const HASH: u32 = 1;
+        let (key, value) = (K as u32, V as u32);
+        let name = name_of(name);
+        let create = Create { kind: HASH, key, value, entries, flags: 0, inner: 0, numa: 0, name };
+        bpf(MAP_CREATE, &create).map(|fd| Self(own(fd)))
+    }
+
+    /// Sets the value of a key.
+    pub(super) fn put(&self, key: &[u8; K], value: &[u8; V]) -> io::Result<()> {
+        self.element(MAP_UPDATE, key, value.as_ptr() as u64).map(drop)
+    }
+
+    /// What a key has.
+    pub(super) fn get(&self, key: &[u8; K]) -> io::Result<Option<[u8; V]>> {
+        let mut value = [0; V];
+        none_if_missing(self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64))
+            .map(|found| found.map(|_| value))
+    }
+
+    /// Takes a key out.
+    pub(super) fn remove(&self, key: &[u8; K]) -> io::Result<()> {
+        none_if_missing(self.element(MAP_DELETE, key, 0)).map(drop)
+    }
+
+    fn element(&self, command: c_int, key: &[u8; K], value: u64) -> io::Result<c_int> {
+        #[repr(C)]
+        struct Element {
+            map: u32,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let (map, key) = (self.0.as_raw_fd() as u32, key.as_ptr() as u64);
+        bpf(command, &Element { map, key, value, flags: 0 })
+    }
+}
+
+impl<const K: usize, const V: usize> AsFd for Table<K, V> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+const MAP_CREATE: c_int = 0;
+const MAP_LOOKUP: c_int = 1;
+const MAP_UPDATE: c_int = 2;
+const MAP_DELETE: c_int = 3;
+const PROG_LOAD: c_int = 5;
+
+fn name_of(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let length = name.len().min(15);
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    bytes
+}
+
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Asks the kernel. `attributes` is a beginning of its `union bpf_attr` for this command; what is
+/// beyond counts as zero.
+fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
+    // SAFETY: the kernel reads `attributes`, which has the layout of this command's part of the union,
+    // and what its pointers lead to: arrays that the callers in this file hold, of the lengths that the
+    // attributes or the table's own sizes say. It writes only to a log or a value, which are held mutably.
+    #[expect(unsafe_code)]
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as c_int) }
+}
+
+fn own(fd: c_int) -> OwnedFd {
+    // SAFETY: the kernel has just opened it for this caller; nobody else knows of it.
+    #[expect(unsafe_code)]
+    unsafe {
+        OwnedFd::from_raw_fd(fd)
+    }
+}

@@ -1,0 +1,86 @@
+//! The beginning that both programs share: what of a packet's headers they look at.
+
+use super::assembler::{Assembler, Label, Register::*, Size::*};
+
+/// Where a packet that is not looked at further leads: to whoever comes next.
+pub(super) const PASS: Label = Label(0);
+
+/// On the stack: the IPv4 header without options.
+const IP: i16 = -48;
+/// On the stack, behind it: the TCP header's first 14 bytes.
+const TCP: i16 = -28;
+/// On the stack: source, destination, and their ports, as they are in the packet. The kernel's
+/// `struct bpf_sock_tuple`, and the key of the steering table.
+pub(super) const FLOW: i16 = -64;
+/// So many bytes of it.
+pub(super) const FLOW_LENGTH: usize = 12;
+
+// Of a TCP header's flags.
+pub(super) const SYN: i32 = 0x02;
+pub(super) const ACK: i32 = 0x10;
+
+/// What a classifier says of a packet: no opinion.
+pub(super) const NO_OPINION: i32 = -1;
+/// Away with it.
+pub(super) const DROP: i32 = 2;
+
+/// `struct __sk_buff`: the protocol in the packet's frame.
+const PROTOCOL: i16 = 16;
+/// `bpf_skb_load_bytes_relative`: copies a part of the packet, wherever it lies.
+const LOAD_RELATIVE: i32 = 68;
+/// It counts from the IP header, so that devices without frames are as good as others.
+const FROM_IP: i32 = 1;
+
+/// Reads the headers of an unfragmented segment of TCP over IPv4 and writes down its flow; any other
+/// packet passes. Leaves the packet in `R6`.
+pub(super) fn read_headers(asm: &mut Assembler) {
+    asm.copy(R6, R1);
+    asm.load(Word, R2, R1, PROTOCOL);
+    asm.jump_unless_equal(R2, i32::from(u16::to_be(0x0800)), PASS);
+    asm.set(R2, 0);
+    load_bytes(asm, IP, 20);
+    asm.load(Byte, R1, R10, IP + 9);
+    asm.jump_unless_equal(R1, 6, PASS);
+    // All but the first fragment have an offset.
+    asm.load(Half, R1, R10, IP + 6);
+    asm.and(R1, i32::from(u16::to_be(0x1fff)));
+    asm.jump_unless_equal(R1, 0, PASS);
+    asm.load(Byte, R2, R10, IP);
+    asm.and(R2, 0x0f);
+    asm.shift_left(R2, 2);
+    load_bytes(asm, TCP, 14);
+    for (at, from) in [(0, IP + 12), (4, IP + 16), (8, TCP)] {
+        asm.load(Word, R1, R10, from);
+        asm.store(Word, R10, FLOW + at, R1);
+    }
+}
+
+/// Puts the segment's flags among `flags` into `R1`.
+pub(super) fn load_flags(asm: &mut Assembler, flags: i32) {
+    asm.load(Byte, R1, R10, TCP + 13);
+    asm.and(R1, flags);
+}
+
+/// `R1` is where the flow is written.
+pub(super) fn address_of_flow(asm: &mut Assembler, to: super::assembler::Register) {
+    asm.copy(to, R10);
+    asm.add(to, i32::from(FLOW));
+}
+
+/// Has no opinion of the packet: where [`PASS`] leads.
+pub(super) fn pass(asm: &mut Assembler) {
+    asm.place(PASS);
+    asm.set(R0, NO_OPINION);
+    asm.exit();
+}
+
+/// Copies to the stack from where `R2` says.
+fn load_bytes(asm: &mut Assembler, to: i16, count: i32) {
+    asm.copy(R1, R6);
+    asm.copy(R3, R10);
+    asm.add(R3, to.into());
+    asm.set(R4, count);
+    asm.set(R5, FROM_IP);
+    asm.call(LOAD_RELATIVE);
+    asm.jump_unless_equal(R0, 0, PASS);
+}

@@ -1,0 +1,225 @@
+//! The front-end's side: packets of connections that were handed off go on to where those are now.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use super::{
+    BpfError,
+    assembler::{Assembler, Label, Register::*, Size::*},
+    kernel::{self, Kind, Program, Table},
+    packet::{self, ACK, FLOW_LENGTH, PASS, SYN},
+};
+use crate::{
+    handoff::Connection,
+    netlink::{Filter, Netlink, STEER},
+};
+
+/// Programs and table of one front-end. Dropped, nothing is steered any more; after a crash the kernel
+/// goes on steering until the next start takes its place.
+pub struct Steering {
+    table: Arc<Flows>,
+    deaf: Program,
+    _filters: Vec<Filter>,
+}
+
+type Flows = Table<FLOW_LENGTH, 8>;
+
+/// A neighbour that packets are sent on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    address: Ipv4Addr,
+    device: u32,
+}
+
+/// A connection whose packets are steered, until this is dropped.
+pub struct Steered {
+    table: Arc<Flows>,
+    flow: [u8; FLOW_LENGTH],
+}
+
+impl Steering {
+    /// Begins to look at what comes in at these devices; so many connections can be steered at once.
+    ///
+    /// # Errors
+    /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device, or
+    /// when another front-end steers there.
+    pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
+        let table = Flows::new("levada_flows", connections).map_err(BpfError::Table)?;
+        let steer = Program::load(Kind::Classifier, "levada_steer", &program(table.as_fd()));
+        let steer = steer.map_err(BpfError::Program)?;
+        let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
+        let deaf = deaf.map_err(BpfError::Program)?;
+        let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
+        let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
+        Ok(Self { table: Arc::new(table), deaf, _filters: filters })
+    }
+
+    /// The neighbour that has this address.
+    ///
+    /// # Errors
+    /// When it is behind a router: a packet for the service address would not get there.
+    pub fn hop(address: Ipv4Addr) -> Result<Hop, BpfError> {
+        let route = Netlink::open().and_then(|mut netlink| netlink.route(address));
+        let route = route.map_err(|why| BpfError::Route { address, why })?;
+        match route.gateway {
+            Some(gateway) => Err(BpfError::NoNeighbour { address, gateway }),
+            None => Ok(Hop { address, device: route.device }),
+        }
+    }
+
+    /// Sends what the client sends from now on to `hop`.
+    ///
+    /// # Errors
+    /// When as many are steered as may be.
+    pub fn steer(
+        &self,
+        service: SocketAddrV4,
+        client: SocketAddrV4,
+        hop: Hop,
+    ) -> io::Result<Steered> {
+        let flow = flow(service, client);
+        self.table.put(&flow, &hop.to_bytes())?;
+        Ok(Steered { table: self.table.clone(), flow })
+    }
+
+    /// Whether this connection's packets are steered.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn steers(&self, connection: &Connection) -> io::Result<bool> {
+        let flow = flow(connection.service, connection.client);
+        self.table.get(&flow).map(|hop| hop.is_some())
+    }
+
+    /// Lets nothing come in at this socket any more.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn deafen(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.deaf.filter(socket)
+    }
+}
+
+/// Lets things come in again at a socket that was deafened.
+///
+/// # Errors
+/// When it was not.
+pub fn undeafen(socket: &impl AsFd) -> io::Result<()> {
+    kernel::unfilter(socket)
+}
+
+/// What makes sockets deaf, where nothing is steered.
+pub struct Deafness(Program);
+
+impl Deafness {
+    /// # Errors
+    /// Without the capability BPF.
+    pub fn new() -> Result<Self, BpfError> {
+        let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
+        deaf.map(Self).map_err(BpfError::Program)
+    }
+
+    /// Lets nothing come in at this socket any more.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn deafen(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.0.filter(socket)
+    }
+}
+
+impl Steered {
+    /// Sends them to another neighbour instead.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn turn(&self, hop: Hop) -> io::Result<()> {
+        self.table.put(&self.flow, &hop.to_bytes())
+    }
+}
+
+impl Drop for Steered {
+    fn drop(&mut self) {
+        // The program may have been first, on the client's next SYN.
+        let _ = self.table.remove(&self.flow);
+    }
+}
+
+impl Hop {
+    fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.address.octets());
+        bytes[4..].copy_from_slice(&self.device.to_ne_bytes());
+        bytes
+    }
+}
+
+/// The key: source, destination, ports, as they are in the client's packets.
+fn flow(service: SocketAddrV4, client: SocketAddrV4) -> [u8; FLOW_LENGTH] {
+    let mut flow = [0; FLOW_LENGTH];
+    flow[..4].copy_from_slice(&client.ip().octets());
+    flow[4..8].copy_from_slice(&service.ip().octets());
+    flow[8..10].copy_from_slice(&client.port().to_be_bytes());
+    flow[10..].copy_from_slice(&service.port().to_be_bytes());
+    flow
+}
+
+const LOOKUP: i32 = 1;
+const DELETE: i32 = 3;
+/// `bpf_redirect_neigh` (Linux 5.10): the packet leaves as it is, in a frame to the neighbour.
+const REDIRECT: i32 = 152;
+
+/// ```c
+/// if (!tcp_over_ipv4(packet)) return NO_OPINION;
+/// struct hop *hop = lookup(&flows, &flow);
+/// if (!hop) return NO_OPINION;
+/// if ((flags & (SYN | ACK)) == SYN) { delete(&flows, &flow); return NO_OPINION; }
+/// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = hop->address };
+/// return bpf_redirect_neigh(hop->device, &to, sizeof(to), 0);
+/// ```
+fn program(table: BorrowedFd<'_>) -> Vec<u64> {
+    const FORGET: Label = Label(1);
+    /// `struct bpf_redir_neigh`, on the stack.
+    const TO: i16 = -88;
+    const TO_LENGTH: i16 = 20;
+    let mut asm = Assembler::default();
+    packet::read_headers(&mut asm);
+    asm.load_map(R1, table);
+    packet::address_of_flow(&mut asm, R2);
+    asm.call(LOOKUP);
+    asm.jump_if_equal(R0, 0, PASS);
+    // The client begins anew: its old connection is gone, wherever that was.
+    packet::load_flags(&mut asm, SYN | ACK);
+    asm.jump_if_equal(R1, SYN, FORGET);
+    asm.store_value(Word, R10, TO, libc::AF_INET);
+    asm.load(Word, R1, R0, 0);
+    asm.store(Word, R10, TO + 4, R1);
+    for at in (8..TO_LENGTH).step_by(4) {
+        asm.store_value(Word, R10, TO + at, 0);
+    }
+    asm.load(Word, R1, R0, 4);
+    asm.copy(R2, R10);
+    asm.add(R2, TO.into());
+    asm.set(R3, TO_LENGTH.into());
+    asm.set(R4, 0);
+    asm.call(REDIRECT);
+    asm.exit();
+    asm.place(FORGET);
+    asm.load_map(R1, table);
+    packet::address_of_flow(&mut asm, R2);
+    asm.call(DELETE);
+    packet::pass(&mut asm);
+    asm.finish()
+}
+
+/// No byte of any packet.
+fn deaf() -> Vec<u64> {
+    let mut asm = Assembler::default();
+    asm.set(R0, 0);
+    asm.exit();
+    asm.finish()
+}

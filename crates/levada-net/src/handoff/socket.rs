@@ -1,0 +1,239 @@
+//! Sockets that are taken apart and put together.
+
+use std::{
+    io,
+    net::{SocketAddr, SocketAddrV4, TcpStream},
+    os::fd::{AsFd, AsRawFd as _},
+};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::{Connection, Window};
+
+/// Whether this process may do it at all.
+///
+/// # Errors
+/// Without the capability NET_ADMIN.
+pub fn is_possible() -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    set(&socket, REPAIR, ON)
+}
+
+/// Reads off a connection, and has its close say nothing to the client. [`keep`] takes that back.
+///
+/// Nothing may reach the socket any more (`bpf::Steering::deafen`), or what comes in between is lost.
+///
+/// # Errors
+/// When it cannot be moved as it is: unread bytes, something in flight, an end that was said already,
+/// IPv6. The socket then is what it was.
+pub fn extract(socket: &impl AsFd) -> io::Result<Connection> {
+    set(socket, REPAIR, ON)?;
+    let read = read_off(socket);
+    if read.is_err() {
+        keep(socket)?;
+    }
+    read
+}
+
+/// Makes a socket that was extracted from an ordinary one again.
+///
+/// # Errors
+/// When it is none any more.
+pub fn keep(socket: &impl AsFd) -> io::Result<()> {
+    set(socket, REPAIR, OFF_WITHOUT_PROBE)
+}
+
+fn read_off(socket: &impl AsFd) -> io::Result<Connection> {
+    let ends = SockRef::from(socket);
+    let (service, client) = (v4(ends.local_addr()?)?, v4(ends.peer_addr()?)?);
+    let mut info = [0; 232];
+    get(socket, libc::TCP_INFO, &mut info)?;
+    if info[STATE] != ESTABLISHED {
+        return Err(refuse("one side has ended it"));
+    }
+    if word(&info, UNACKED) != 0 || word(&info, UNSENT) != 0 {
+        return Err(refuse("something is in flight"));
+    }
+    if rustix::io::ioctl_fionread(socket)? != 0 {
+        return Err(refuse("something was not read"));
+    }
+    let segment = get_word(socket, libc::TCP_MAXSEG)?;
+    set(socket, REPAIR_QUEUE, SEND_QUEUE)?;
+    let send_next = get_word(socket, QUEUE_SEQ)?;
+    set(socket, REPAIR_QUEUE, RECEIVE_QUEUE)?;
+    let receive_next = get_word(socket, QUEUE_SEQ)?;
+    let mut window = [0; 20];
+    get(socket, REPAIR_WINDOW, &mut window)?;
+    let options = info[OPTIONS];
+    let has = |option: u8| options & option != 0;
+    let timestamp = match has(TIMESTAMPS) {
+        true => Some(get_word(socket, TIMESTAMP)?),
+        false => None,
+    };
+    Ok(Connection {
+        service,
+        client,
+        send_next,
+        receive_next,
+        segment: u16::try_from(segment).unwrap_or(u16::MAX),
+        // Two halves of a byte; which is which goes by the order of bits.
+        scale: has(SCALED).then_some(match cfg!(target_endian = "little") {
+            true => (info[SCALES] & 15, info[SCALES] >> 4),
+            false => (info[SCALES] >> 4, info[SCALES] & 15),
+        }),
+        sack: has(SACK),
+        timestamp,
+        window: Window {
+            updated_at: word(&window, 0),
+            send: word(&window, 4),
+            largest: word(&window, 8),
+            receive: word(&window, 12),
+            told_at: word(&window, 16),
+        },
+    })
+}
+
+/// Makes the connection's socket on this machine: established, without a packet, and silent: closed
+/// before it [speaks](speak), it never was there. Non-blocking. It cannot be read from yet.
+///
+/// # Errors
+/// When the address is not this machine's, the connection is here already (perhaps as one that was
+/// closed here a moment ago), or without the capability.
+pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    // It may bind to what others listen on from here on; SO_REUSEADDR would take that back.
+    set(&socket, REPAIR, ON)?;
+    socket.bind(&SocketAddr::V4(connection.service).into())?;
+    // Numbers can be set as long as it is not connected.
+    for (queue, next) in
+        [(SEND_QUEUE, connection.send_next), (RECEIVE_QUEUE, connection.receive_next)]
+    {
+        set(&socket, REPAIR_QUEUE, queue)?;
+        set(&socket, QUEUE_SEQ, next)?;
+    }
+    socket.connect(&SocketAddr::V4(connection.client).into())?;
+    let mut options = Vec::with_capacity(4);
+    options.push([SEGMENT_OPTION, connection.segment.into()]);
+    if let Some((send, receive)) = connection.scale {
+        options.push([SCALE_OPTION, u32::from(send) | u32::from(receive) << 16]);
+    }
+    if connection.sack {
+        options.push([SACK_OPTION, 0]);
+    }
+    if connection.timestamp.is_some() {
+        options.push([TIMESTAMP_OPTION, 0]);
+    }
+    put(&socket, REPAIR_OPTIONS, &bytes_of(options.as_flattened()))?;
+    if let Some(timestamp) = connection.timestamp {
+        set(&socket, TIMESTAMP, timestamp)?;
+    }
+    let Window { updated_at, send, largest, receive, told_at } = connection.window;
+    put(&socket, REPAIR_WINDOW, &bytes_of(&[updated_at, send, largest, receive, told_at]))?;
+    set(&socket, REPAIR_QUEUE, NO_QUEUE)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
+
+/// Lets a restored connection take part in the network.
+///
+/// # Errors
+/// When it is gone.
+pub fn speak(socket: &impl AsFd) -> io::Result<()> {
+    set(socket, REPAIR, OFF_WITHOUT_PROBE)
+}
+
+// linux/tcp.h; not all of them are in libc for every architecture.
+const REPAIR: i32 = 19;
+const REPAIR_QUEUE: i32 = 20;
+const QUEUE_SEQ: i32 = 21;
+const REPAIR_OPTIONS: i32 = 22;
+const TIMESTAMP: i32 = 24;
+const REPAIR_WINDOW: i32 = 29;
+
+const ON: u32 = 1;
+/// Off, without a probe of the client's window.
+const OFF_WITHOUT_PROBE: u32 = u32::MAX;
+const NO_QUEUE: u32 = 0;
+const RECEIVE_QUEUE: u32 = 1;
+const SEND_QUEUE: u32 = 2;
+
+// The kinds of TCP's options (RFC 9293 Sec. 3.1, RFC 7323, RFC 2018).
+const SEGMENT_OPTION: u32 = 2;
+const SCALE_OPTION: u32 = 3;
+const SACK_OPTION: u32 = 4;
+const TIMESTAMP_OPTION: u32 = 8;
+
+// Within `struct tcp_info`, and values there.
+const STATE: usize = 0;
+const OPTIONS: usize = 5;
+const SCALES: usize = 6;
+const UNACKED: usize = 24;
+const UNSENT: usize = 144;
+const ESTABLISHED: u8 = 1;
+const TIMESTAMPS: u8 = 1;
+const SACK: u8 = 2;
+const SCALED: u8 = 4;
+
+fn refuse(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// An address as IPv4 has it. A listener for both versions sees IPv4 within IPv6.
+fn v4(address: socket2::SockAddr) -> io::Result<SocketAddrV4> {
+    let address = address.as_socket().ok_or_else(|| refuse("not of IP"))?;
+    match SocketAddr::new(address.ip().to_canonical(), address.port()) {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(_) => Err(refuse("connections over IPv6 are not moved")),
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn set(socket: &impl AsFd, option: i32, value: u32) -> io::Result<()> {
+    put(socket, option, &value.to_ne_bytes())
+}
+
+fn get_word(socket: &impl AsFd, option: i32) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    get(socket, option, &mut bytes)?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+fn put(socket: &impl AsFd, option: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads `value`, as long as it says it is; the descriptor is open as long as it
+    // is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn get(socket: &impl AsFd, option: i32, value: &mut [u8]) -> io::Result<()> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is that large; the descriptor
+    // is open as long as it is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,209 @@
+//! What makes a connection, and how it is written down.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// A connection without its socket. Everything in it is what the two ends agreed on, or how far they
+/// have come; what a kernel learns by itself (round-trip times, congestion) is not moved.
+///
+/// ```text
+///  0 version    1 options   2 send scale  3 receive scale
+///  4 service address        8 client address
+/// 12 service port          14 client port
+/// 16 next sequence number to send        20 next one to receive
+/// 24 timestamp clock       28 largest segment   30 zero
+/// 32 window: last update, to send, largest, to receive, last told        (5 x 4)
+/// ```
+/// Numbers in network order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// This side's address: the one that the client connected to.
+    pub service: SocketAddrV4,
+    /// The other side's.
+    pub client: SocketAddrV4,
+    /// The sequence number of the next byte that is sent.
+    pub send_next: u32,
+    /// The sequence number of the next byte that is expected.
+    pub receive_next: u32,
+    /// The largest segment that the client takes.
+    pub segment: u16,
+    /// By how many bits the client's windows and ours are shifted, when that was agreed on.
+    pub scale: Option<(u8, u8)>,
+    /// Whether selective acknowledgements were agreed on.
+    pub sack: bool,
+    /// What our clock for timestamps shows, when timestamps were agreed on.
+    pub timestamp: Option<u32>,
+    /// How much either side may send.
+    pub window: Window,
+}
+
+/// Linux' `struct tcp_repair_window`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The sequence number of the segment that last moved the client's window.
+    pub updated_at: u32,
+    /// What the client takes.
+    pub send: u32,
+    /// The most that it ever took.
+    pub largest: u32,
+    /// What we take.
+    pub receive: u32,
+    /// Up to where the client was last told so.
+    pub told_at: u32,
+}
+
+/// Bytes that are no [`Connection`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the state of a connection: {0}")]
+pub struct Malformed(&'static str);
+
+const VERSION: u8 = 1;
+const SCALED: u8 = 1;
+const SACK: u8 = 2;
+const TIMESTAMPS: u8 = 4;
+/// The largest shift there is (RFC 7323 Sec. 2.3).
+const MOST_SCALE: u8 = 14;
+/// The smallest segment that Linux works with.
+const LEAST_SEGMENT: u16 = 48;
+
+impl Connection {
+    /// Its length when written down.
+    pub const LENGTH: usize = 52;
+
+    /// Writes it down.
+    pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        let (send, receive) = self.scale.unwrap_or_default();
+        let options = u8::from(self.scale.is_some()) * SCALED
+            + u8::from(self.sack) * SACK
+            + u8::from(self.timestamp.is_some()) * TIMESTAMPS;
+        bytes[..4].copy_from_slice(&[VERSION, options, send, receive]);
+        bytes[4..8].copy_from_slice(&self.service.ip().octets());
+        bytes[8..12].copy_from_slice(&self.client.ip().octets());
+        bytes[12..14].copy_from_slice(&self.service.port().to_be_bytes());
+        bytes[14..16].copy_from_slice(&self.client.port().to_be_bytes());
+        bytes[28..30].copy_from_slice(&self.segment.to_be_bytes());
+        let Window { updated_at, send, largest, receive, told_at } = self.window;
+        let words = [
+            (16, self.send_next),
+            (20, self.receive_next),
+            (24, self.timestamp.unwrap_or_default()),
+            (32, updated_at),
+            (36, send),
+            (40, largest),
+            (44, receive),
+            (48, told_at),
+        ];
+        for (at, word) in words {
+            bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads it. What comes out can be given to a kernel: it takes no harm from any value.
+    ///
+    /// # Errors
+    /// When it is something else, or of another version.
+    pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Result<Self, Malformed> {
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let [version, options, send, receive] = [bytes[0], bytes[1], bytes[2], bytes[3]];
+        if version != VERSION {
+            return Err(Malformed("another version"));
+        }
+        if options & !(SCALED | SACK | TIMESTAMPS) != 0 || half(30) != 0 {
+            return Err(Malformed("unknown options"));
+        }
+        let scaled = options & SCALED != 0;
+        if send > MOST_SCALE || receive > MOST_SCALE || (!scaled && (send, receive) != (0, 0)) {
+            return Err(Malformed("no window scale"));
+        }
+        let stamped = options & TIMESTAMPS != 0;
+        if !stamped && word(24) != 0 {
+            return Err(Malformed("a timestamp without timestamps"));
+        }
+        let end = |at: usize, port: usize| SocketAddrV4::new(Ipv4Addr::from(word(at)), half(port));
+        let (service, client) = (end(4, 12), end(8, 14));
+        for end in [service, client] {
+            let ip = end.ip();
+            if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || end.port() == 0 {
+                return Err(Malformed("no address of a connection's end"));
+            }
+        }
+        if half(28) < LEAST_SEGMENT {
+            return Err(Malformed("no segment size"));
+        }
+        let window = Window {
+            updated_at: word(32),
+            send: word(36),
+            largest: word(40),
+            receive: word(44),
+            told_at: word(48),
+        };
+        Ok(Self {
+            service,
+            client,
+            send_next: word(16),
+            receive_next: word(20),
+            segment: half(28),
+            scale: scaled.then_some((send, receive)),
+            sack: options & SACK != 0,
+            timestamp: stamped.then(|| word(24)),
+            window,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> Connection {
+        Connection {
+            service: SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80),
+            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 40_001),
+            send_next: 0xffff_fff0,
+            receive_next: 7,
+            segment: 1460,
+            scale: Some((7, 10)),
+            sack: true,
+            timestamp: Some(123_456_789),
+            window: Window {
+                updated_at: 7,
+                send: 64_256,
+                largest: 64_256,
+                receive: 65_000,
+                told_at: 7,
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_as_what_it_was() {
+        let plain = Connection { scale: None, sack: false, timestamp: None, ..connection() };
+        for connection in [connection(), plain] {
+            assert_eq!(Connection::from_bytes(&connection.to_bytes()), Ok(connection));
+        }
+    }
+
+    #[test]
+    fn what_no_connection_has_is_refused() {
+        let spoilt: [(usize, &[u8]); 9] = [
+            (0, &[2]),
+            (1, &[0x17]),
+            (2, &[15]),
+            (3, &[15]),
+            (4, &[0xff; 4]),
+            (8, &[224]),
+            (14, &[0; 2]),
+            (28, &[0; 2]),
+            (31, &[1]),
+        ];
+        for (at, values) in spoilt {
+            let mut bytes = connection().to_bytes();
+            bytes[at..at + values.len()].copy_from_slice(values);
+            assert!(Connection::from_bytes(&bytes).is_err(), "byte {at} as {values:?}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Questions and orders to the kernel's network over netlink: filters at devices, routes.
+//!
+//! ```text
+//! message    = length:32 type:16 flags:16 sequence:32 port:32, what it is about, attributes
+//! attribute  = length:16 type:16, value, zeros up to a multiple of 4
+//! ```
+//! Numbers as the machine has them.
+
+use std::{
+    io,
+    net::Ipv4Addr,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixListener},
+    },
+};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::bpf::BpfError;
+
+/// A BPF program at a device's tc ingress; gone when dropped.
+pub(crate) struct Filter {
+    device: u32,
+    place: Place,
+    /// Into the namespace that the device is in, from whatever thread this is dropped on.
+    netlink: Netlink,
+    /// Whoever has it is the one that is there. It ends with the process, so that a filter that was left
+    /// behind by a crash can be told from one that is at work.
+    _claim: UnixListener,
+}
+
+/// Where among a device's filters one is, and what it is called.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    name: &'static str,
+    priority: u16,
+}
+
+/// The front-end's.
+pub(crate) const STEER: Place = Place { name: "levada-steer", priority: 7100 };
+/// The back-end's.
+pub(crate) const GUARD: Place = Place { name: "levada-guard", priority: 7101 };
+
+impl Filter {
+    /// Puts a program there, in the place of one that a crash has left.
+    pub(crate) fn attach(
+        device: &str,
+        place: Place,
+        program: BorrowedFd<'_>,
+    ) -> Result<Self, BpfError> {
+        let name = device.to_owned();
+        let index = index_of(device).map_err(|why| BpfError::NoDevice { device: name, why })?;
+        let claim = SocketAddr::from_abstract_name(format!("{}@{index}", place.name))
+            .and_then(|name| UnixListener::bind_addr(&name));
+        let claim = claim.map_err(|_| BpfError::Taken { device: device.to_owned() })?;
+        let put = || {
+            let mut netlink = Netlink::open()?;
+            netlink.make_ingress(index)?;
+            netlink.remove_filter(index, place)?;
+            netlink.add_filter(index, place, program)?;
+            Ok(netlink)
+        };
+        let netlink = put().map_err(|why| BpfError::Attach { device: device.to_owned(), why })?;
+        Ok(Self { device: index, place, netlink, _claim: claim })
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // The device may have gone before.
+        drop(self.netlink.remove_filter(self.device, self.place));
+    }
+}
+
+/// How packets get somewhere.
+pub(crate) struct Route {
+    pub(crate) device: u32,
+    pub(crate) gateway: Option<Ipv4Addr>,
+}
+
+/// A conversation with the kernel.
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        // Without a protocol: NETLINK_ROUTE.
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Where filters can be put.
+    fn make_ingress(&mut self, device: u32) -> io::Result<()> {
+        const CLSACT: u32 = 0xffff_fff1;
+        const ITSELF: u32 = 0xffff_0000;
+        let mut message = Message::new(NEW_QDISC, ACK | CREATE | EXCLUSIVE);
+        message.traffic(device, ITSELF, CLSACT, 0);
+        message.text(KIND, "clsact");
+        match self.ask(message) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    fn add_filter(&mut self, device: u32, place: Place, program: BorrowedFd<'_>) -> io::Result<()> {
+        const OPTIONS: u16 = 2;
+        const BPF_FD: u16 = 6;
+        const BPF_NAME: u16 = 7;
+        const BPF_FLAGS: u16 = 8;
+        /// What the program returns is what becomes of the packet.
+        const DIRECT: u32 = 1;
+        let mut message = Message::new(NEW_FILTER, ACK | CREATE | EXCLUSIVE);
+        message.traffic(device, 1, INGRESS, place.info());
+        message.text(KIND, "bpf");
+        let mut options = Message::default();
+        options.number(BPF_FD, program.as_raw_fd() as u32);
+        options.text(BPF_NAME, place.name);
+        options.number(BPF_FLAGS, DIRECT);
+        message.attribute(OPTIONS, &options.0);
+        self.ask(message).map(drop)
+    }
+
+    fn remove_filter(&mut self, device: u32, place: Place) -> io::Result<()> {
+        let mut message = Message::new(DELETE_FILTER, ACK);
+        message.traffic(device, 0, INGRESS, place.info());
+        match self.ask(message) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// The way to an address.
+    pub(crate) fn route(&mut self, to: Ipv4Addr) -> io::Result<Route> {
+        const DESTINATION: u16 = 1;
+        const DEVICE: u16 = 4;
+        const GATEWAY: u16 = 5;
+        let mut message = Message::new(GET_ROUTE, 0);
+        // struct rtmsg: family, length of the destination; all else is for the kernel to say.
+        let mut about = [0; ROUTE_HEADER];
+        about[..2].copy_from_slice(&[libc::AF_INET as u8, 32]);
+        message.0.extend(about);
+        message.attribute(DESTINATION, &to.octets());
+        let answer = self.ask(message)?;
+        let found = |kind| attributes(&answer, ROUTE_HEADER).find(|(k, _)| *k == kind);
+        let word = |(_, value): (u16, &[u8])| value.first_chunk().copied();
+        let device = found(DEVICE).and_then(word).map(u32::from_ne_bytes);
+        Ok(Route {
+            device: device.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?,
+            gateway: found(GATEWAY).and_then(word).map(|octets: [u8; 4]| octets.into()),
+        })
+    }
+
+    /// Sends a message and returns what the kernel says to it.
+    fn ask(&mut self, mut message: Message) -> io::Result<Vec<u8>> {
+        const ERROR: u16 = 2;
+        self.sequence += 1;
+        message.seal(self.sequence);
+        rustix::net::send(&self.socket, &message.0, SendFlags::empty())?;
+        let mut answer = vec![0; 8 << 10];
+        let (_, length) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+        answer.truncate(length);
+        let bad = || io::Error::from(io::ErrorKind::InvalidData);
+        if length < HEADER {
+            return Err(bad());
+        }
+        let body = answer.split_off(HEADER);
+        if u16::from_ne_bytes([answer[4], answer[5]]) != ERROR {
+            return Ok(body);
+        }
+        match i32::from_ne_bytes(*body.first_chunk().ok_or_else(bad)?) {
+            0 => Ok(Vec::new()),
+            number => Err(io::Error::from_raw_os_error(-number)),
+        }
+    }
+}
+
+impl Place {
+    /// The priority and the protocol: all.
+    fn info(self) -> u32 {
+        u32::from(self.priority) << 16 | u32::from(u16::to_be(0x0003))
+    }
+}
+
+/// The number of the device of this name in this namespace.
+fn index_of(device: &str) -> io::Result<u32> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    Ok(rustix::net::netdevice::name_to_index(&socket, device)?)
+}
+
+const HEADER: usize = 16;
+const ROUTE_HEADER: usize = 12;
+
+const NEW_QDISC: u16 = 36;
+const NEW_FILTER: u16 = 44;
+const DELETE_FILTER: u16 = 45;
+const GET_ROUTE: u16 = 26;
+const REQUEST: u16 = 0x001;
+const ACK: u16 = 0x004;
+const EXCLUSIVE: u16 = 0x200;
+const CREATE: u16 = 0x400;
+/// The attribute that says of what kind a qdisc or filter is.
+const KIND: u16 = 1;
+/// The parent of filters for what comes in.
+const INGRESS: u32 = 0xffff_fff2;
+
+/// A message, or attributes within one.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16) -> Self {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(REQUEST | flags).to_ne_bytes());
+        Self(bytes)
+    }
+
+    /// struct tcmsg
+    fn traffic(&mut self, device: u32, handle: u32, parent: u32, info: u32) {
+        for word in [0, device, handle, parent, info] {
+            self.0.extend(word.to_ne_bytes());
+        }
+    }
+
+    fn number(&mut self, kind: u16, value: u32) {
+        self.attribute(kind, &value.to_ne_bytes());
+    }
+
+    fn text(&mut self, kind: u16, value: &str) {
+        self.attribute(kind, format!("{value}\0").as_bytes());
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        let length = 4 + value.len();
+        self.0.extend((length as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn seal(&mut self, sequence: u32) {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+    }
+}
+
+/// The attributes behind the first `skip` bytes.
+fn attributes(bytes: &[u8], skip: usize) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes.get(skip..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let head: &[u8; 4] = rest.first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let kind = u16::from_ne_bytes([head[2], head[3]]);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
