@@ -106,6 +106,9 @@ impl Fetch {
             Ok(exchange) => exchange.into_parts(),
             Err(failed) => return writer.fail(failed),
         };
+        if let Some(chosen) = head.extensions.get() {
+            writer.given_by(chosen);
+        }
         let received = clock::wall();
         let patience = self.node.settings.limits.response_body_timeout;
         let relay = Relay::new(body, patience);
@@ -191,6 +194,9 @@ impl Fetch {
         writer: Writer,
     ) {
         let (mut head, body) = exchange.into_parts();
+        if let Some(chosen) = head.extensions.get() {
+            writer.given_by(chosen);
+        }
         strip_response(&mut head.headers);
         let relay = Relay::new(body, self.node.settings.limits.response_body_timeout);
         writer.keep_for_leader(named(&head.headers, &storable.strip));

@@ -41,6 +41,7 @@ use crate::{
     forward::Failed,
     purge::{Flight, Label, Purges},
     store::{Object, StoredHead},
+    switch::Chosen,
 };
 
 /// All fetches under way.
@@ -75,6 +76,8 @@ struct State {
     alone: Option<Passed>,
     /// Fields that only the leader may have.
     own: HeaderMap,
+    /// The server of a switch that gave the head.
+    chosen: Option<Chosen>,
     /// Where each piece starts, and the piece.
     pieces: Vec<(u64, Bytes)>,
     bytes: u64,
@@ -250,6 +253,11 @@ impl Fill {
         std::mem::take(&mut self.state.lock().own)
     }
 
+    /// The server of a switch that was asked: once, for the leader's log line.
+    pub(crate) fn take_chosen(&self) -> Option<Chosen> {
+        self.state.lock().chosen.take()
+    }
+
     fn may_be_joined(&self, purges: &Purges) -> bool {
         let verdict = self.state.lock().verdict.clone();
         let known = verdict.as_ref().and_then(Verdict::label);
@@ -383,6 +391,11 @@ impl Writer {
     /// Fields that are the leader's alone, of a response that is to be shared without them.
     pub(crate) fn keep_for_leader(&self, own: HeaderMap) {
         self.fill.state.lock().own = own;
+    }
+
+    /// The head is this server's.
+    pub(crate) fn given_by(&self, chosen: &Chosen) {
+        self.fill.state.lock().chosen = Some(chosen.clone());
     }
 
     /// The response is the leader's alone.

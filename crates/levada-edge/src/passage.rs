@@ -64,6 +64,8 @@ pub(crate) struct Passage {
     pub(crate) status: StatusCode,
     pub(crate) cache: CacheResult,
     pub(crate) pick: Option<Pick>,
+    /// The server of a switch that gave what is being stored.
+    pub(crate) chosen: Option<Chosen>,
     /// Counts as outstanding at the node that the policy chose.
     pub(crate) outstanding: Option<Outstanding>,
     /// Counts as held by this node.
@@ -106,6 +108,7 @@ impl Passage {
             status: StatusCode::OK,
             cache: CacheResult::None,
             pick: None,
+            chosen: None,
             outstanding: None,
             in_service: None,
             decider: None,

@@ -272,7 +272,8 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
         Found::Nothing | Found::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
     if let Some(site) = &switched
-        && let Some(chosen) = response.extensions_mut().remove::<Chosen>()
+        && let Some(chosen) =
+            response.extensions_mut().remove::<Chosen>().or_else(|| passage.chosen.take())
     {
         respond::server(node, response.headers_mut(), site, &chosen);
         passage.switched_to(chosen);
@@ -499,6 +500,9 @@ async fn filled(
         let outdated = verdict.label().is_some_and(|label| {
             begun_before(label) && !node.purges.may_join(label, &errand.asked.identity)
         });
+        if leader {
+            passage.chosen = reader.fill().take_chosen();
+        }
         if leader || !outdated {
             break (reader, leader, verdict);
         }
@@ -710,10 +714,13 @@ async fn bypass(
         Some(growing) => {
             let reader = growing.receive(exchange);
             let verdict = reader.verdict().await;
+            let chosen = reader.fill().take_chosen();
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response = Box::pin(arriving(node, &errand.parts, verdict, reader, status)).await;
-            response.map_err(|_| Failure::NoResponse.into())
+            let mut response = response.map_err(|_| Failure::NoResponse)?;
+            chosen.map(|chosen| response.extensions_mut().insert(chosen));
+            Ok(response)
         }
         None => Ok(from_origin(node, exchange, why, detail)),
     }

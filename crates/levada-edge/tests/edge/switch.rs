@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use levada_edge::{
     Running,
     settings::{
-        Admission, HealthCheck, KeyFrom, Origin as OriginSetting, PolicyChoice, Settings, Switch,
-        SwitchServer,
+        AccessLog, Admission, HealthCheck, KeyFrom, LogFormat, Origin as OriginSetting,
+        PolicyChoice, Settings, Switch, SwitchServer,
     },
 };
 
@@ -468,4 +468,30 @@ async fn choice_without_a_parameter_is_the_policys_own() {
     let (_origins, node, _) = world("fdr", |s| s.sites[0].policy = choice).await;
     // (3 - 1) x 65 + 25 - 1.
     assert_eq!(metric(&node, "levada_server_requests_limit").await, 154.0);
+}
+
+#[tokio::test]
+async fn server_is_named_for_what_is_stored_and_none_for_what_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    let (origins, node, at) = world("round_robin", |s| {
+        s.sites[0].cache = true;
+        s.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+    })
+    .await;
+    for origin in &origins {
+        origin.on("/a", Reply::cached("a"));
+    }
+    let fetched = server_of(at, "/a").await;
+    assert!(["s0", "s1", "s2"].contains(&&*fetched), "{fetched}");
+    assert_eq!(server_of(at, "/a").await, "-", "nobody was asked");
+    settled(&node).await;
+    let lines = || std::fs::read_to_string(&path).unwrap_or_default();
+    eventually("two lines", || lines().lines().count() == 2).await;
+    let said: Vec<serde_json::Value> =
+        lines().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(said[0]["upstream_addr"], fetched, "{}", said[0]);
+    assert_eq!(said[0]["upstream_cache_status"], "miss");
+    assert_eq!(said[1]["upstream_addr"], serde_json::Value::Null, "{}", said[1]);
+    assert_eq!(said[1]["upstream_cache_status"], "hit");
 }
