@@ -21,6 +21,7 @@ mod interim;
 mod large;
 mod memory;
 mod misses;
+mod nginx;
 mod passing;
 mod purge;
 mod ranges;

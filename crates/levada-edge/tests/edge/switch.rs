@@ -1,15 +1,20 @@
 //! A node before servers that are not Levada: which one is asked, how many at once, and what happens when
 //! one fails.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use levada_edge::{
     Running,
     settings::{
-        AccessLog, Admission, HealthCheck, KeyFrom, LogFormat, Origin as OriginSetting,
-        PolicyChoice, Settings, Switch, SwitchServer,
+        AccessLog, Admission, ClassRules, Classes, HealthCheck, KeyFrom, LogFormat,
+        Origin as OriginSetting, PolicyChoice, Rule, Settings, Switch, SwitchServer,
     },
 };
+use levada_types::ServiceClass;
 
 use crate::support::{nodes::*, *};
 
@@ -468,6 +473,93 @@ async fn choice_without_a_parameter_is_the_policys_own() {
     let (_origins, node, _) = world("fdr", |s| s.sites[0].policy = choice).await;
     // (3 - 1) x 65 + 25 - 1.
     assert_eq!(metric(&node, "levada_server_requests_limit").await, 154.0);
+}
+
+#[tokio::test]
+async fn each_class_goes_round_evenly_under_cap_in_whatever_order_it_comes() {
+    let rule = |prefix: &str, class| Rule {
+        class: Some(class),
+        prefix: Some(prefix.to_owned()),
+        ..Rule::default()
+    };
+    let (origins, node, at) = world("cap", |s| {
+        s.sites[0].classes = Classes {
+            rules: ClassRules(vec![
+                rule("/cpu/", ServiceClass::CpuBound),
+                rule("/db/", ServiceClass::DiskBound),
+                rule("/both/", ServiceClass::DiskAndCpuBound),
+            ]),
+            learn: false,
+        };
+    })
+    .await;
+    let classes = ["cpu", "db", "both", "pages"];
+    let asked = |origin: &Origin, class: &str, count: usize| {
+        (0..count).map(|n| origin.hits(&format!("/{class}/{n}"))).sum::<usize>()
+    };
+    // Runs of one class, and then another: what round robin over all would get wrong.
+    let mut sent = [0; 4];
+    for (step, class) in
+        [0, 1, 1, 2, 0, 3, 3, 3, 2, 1, 0, 0].into_iter().cycle().take(72).enumerate()
+    {
+        let class = if step % 7 == 0 { 3 } else { class };
+        assert_eq!(get(at, &format!("/{}/{}", classes[class], sent[class])).await.status, 200);
+        sent[class] += 1;
+        for (name, count) in classes.iter().zip(sent) {
+            let each: Vec<_> = origins.iter().map(|origin| asked(origin, name, count)).collect();
+            let (most, least) = (each.iter().max().unwrap(), each.iter().min().unwrap());
+            assert!(most - least <= 1, "{name} after {step}: {each:?}");
+        }
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn conversation_stays_with_its_worker_until_that_one_is_busy() {
+    let (origins, node, at) = world("lard/r", |s| {
+        let set = |name: &str, value| (name.to_owned(), levada_policy::Value::Integer(value));
+        s.sites[0].policy.parameters = BTreeMap::from([set("t_low", 1), set("t_high", 2)]);
+        switch(s).key = KeyFrom::Body { bytes: 64, wait: Duration::from_secs(10) };
+        switch(s).admission.at_once = Some(100);
+    })
+    .await;
+    let gate = Gate::new();
+    for origin in &origins {
+        origin.on("/held", Reply::ok("held").after(&gate));
+    }
+    let ask = async |target: &str, prompt: usize, turn: usize| {
+        let answer = post(at, target, &[], &format!("{prompt:064} and then {turn}")).await;
+        assert_eq!(answer.status, 200);
+        by(&answer)
+    };
+    let mut workers = Vec::new();
+    for prompt in 0..12 {
+        let worker = ask("/v1/chat", prompt, 0).await;
+        for turn in 1..4 {
+            assert_eq!(ask("/v1/chat", prompt, turn).await, worker, "prompt {prompt}");
+        }
+        workers.push(worker);
+    }
+    assert!(BTreeSet::from_iter(&workers).len() > 1, "{workers:?}");
+    // Three are T_high and one more: the fourth goes to a worker that has fewer than T_low.
+    let ask = &ask;
+    let hold = async |turn: usize| ask("/held", 0, turn).await;
+    let busy = async {
+        eventually("four are there", || node.counts().switched == 4).await;
+        let second = ask("/v1/chat", 0, 9).await;
+        assert_ne!(second, workers[0], "the prompt has two workers, and one of them is busy");
+        gate.open();
+        second
+    };
+    let then = async |count: usize, turn: usize| {
+        eventually("those before are there", || node.counts().switched == count).await;
+        hold(turn).await
+    };
+    let (first, second, third, fourth, other) =
+        tokio::join!(hold(0), then(1, 1), then(2, 2), then(3, 3), busy);
+    assert_eq!([first, second, third], [0; 3].map(|_| workers[0].clone()));
+    assert_eq!(fourth, other);
+    settled(&node).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,124 @@
+//! A node before real nginx servers, where nginx is installed.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use levada_edge::settings::HealthCheck;
+
+use crate::{
+    support::{nodes::*, *},
+    switch::{by, server, server_of, switch, switching},
+};
+
+/// An nginx on a port of its own, with its files below one directory. It ends with this.
+struct Nginx {
+    address: SocketAddr,
+    process: Child,
+}
+
+impl Nginx {
+    /// One that serves `files`, and says its name in a field of every answer.
+    async fn start(directory: &Path, name: &str, files: &Path) -> Self {
+        let own = directory.join(name);
+        fs::create_dir(&own).unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {}/{kind};", own.display()))
+            .concat();
+        let configuration = format!(
+            "daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;
+            events {{ worker_connections 64; }}
+            http {{
+                access_log off; {temporary}
+                server {{
+                    listen {address}; root {files}; add_header X-By {name} always;
+                    location /gone {{ return 410; }}
+                }}
+            }}",
+            own = own.display(),
+            files = files.display(),
+        );
+        let path = own.join("nginx.conf");
+        fs::write(&path, configuration).unwrap();
+        let process = Command::new("nginx")
+            .args(["-e", &format!("{}/error.log", own.display()), "-c"])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("nginx listens", || TcpStream::connect(address).is_ok()).await;
+        Self { address, process }
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn nginx_is_here() -> bool {
+    let here = Command::new("nginx").arg("-v").stderr(Stdio::null()).status();
+    let here = here.is_ok_and(|status| status.success());
+    if !here {
+        println!("skipped: nginx is not installed");
+    }
+    here
+}
+
+#[tokio::test]
+async fn files_of_nginx_are_switched_whole_in_part_and_not_again() {
+    if !nginx_is_here() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = directory.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    fs::write(files.join("large"), &large).unwrap();
+    for n in 0..20 {
+        fs::write(files.join(n.to_string()), format!("file {n}")).unwrap();
+    }
+    let mut servers = Vec::new();
+    for name in ["a", "b"] {
+        servers.push(Nginx::start(directory.path(), name, &files).await);
+    }
+    let mut settings = switching("lard/r", &[]);
+    switch(&mut settings).servers =
+        ["a", "b"].iter().zip(&servers).map(|(name, nginx)| server(name, nginx.address)).collect();
+    settings.sites[0].health = HealthCheck { eject_after: 1, ..watched() };
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+
+    for n in 0..20 {
+        let answer = get(at, &format!("/{n}")).await;
+        assert_eq!((answer.status, answer.text()), (200, format!("file {n}")));
+        assert_eq!(by(&answer), answer.field("x-by"), "what is said is where it came from");
+        assert_eq!(server_of(at, &format!("/{n}")).await, by(&answer));
+    }
+    let whole = get(at, "/large").await;
+    assert!(whole.body == large);
+    let part = get_with(at, "/large", &[("Range", "bytes=1000000-1999999")]).await;
+    assert!(part.status == 206 && part.body == large[1_000_000..2_000_000]);
+    let known = [("If-None-Match", &*whole.field("etag"))];
+    assert_eq!(get_with(at, "/large", &known).await.status, 304);
+    assert_eq!(get(at, "/gone").await.status, 410);
+    assert_eq!(get(at, "/absent").await.status, 404);
+
+    servers[0].kill();
+    for n in 0..20 {
+        let answer = get(at, &format!("/{n}")).await;
+        assert_eq!((answer.status, &*by(&answer)), (200, "b"), "nobody sees that one is dead");
+    }
+    settled(&node).await;
+}
