@@ -23,7 +23,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     dormant::Stream,
+    failure::Failure,
     guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels, SENDS_FILES},
+    handoff::{self, Arrived, Voice},
     node::Node,
     pipeline,
     settings::Limits,
@@ -59,6 +61,8 @@ pub(crate) struct Visit {
     interims: Arc<Interims>,
     /// Where what is in files goes, over HTTP/1 without TLS.
     pub(crate) parcels: Option<Arc<Parcels>>,
+    /// Of a connection that a front-end has handed here.
+    pub(crate) voice: Option<Arc<Voice>>,
 }
 
 impl Visit {
@@ -70,6 +74,20 @@ impl Visit {
             asked: AtomicU64::new(0),
             interims: Arc::default(),
             parcels: (plain && SENDS_FILES).then(Arc::default),
+            voice: None,
+        })
+    }
+
+    /// On a connection that a front-end has handed here.
+    pub(crate) fn of_taken(client: IpAddr, voice: Arc<Voice>) -> Arc<Self> {
+        Arc::new(Self {
+            door: Door::Client { tls: false },
+            client,
+            address: OnceLock::new(),
+            asked: AtomicU64::new(0),
+            interims: Arc::default(),
+            parcels: SENDS_FILES.then(Arc::default),
+            voice: Some(voice),
         })
     }
 
@@ -142,7 +160,12 @@ pub(crate) async fn serve(
     let ending = match &entrance.tls {
         Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
         None if h2c => Box::pin(http2(&node, &visit, stream, stop)).await,
-        None => Box::pin(http1(&node, &visit, stream, stop)).await,
+        None => match &node.front {
+            Some(front) if entrance.door != Door::Peer => {
+                Box::pin(handoff::serve(&node, front, &visit, stream, &stop)).await
+            }
+            _ => Box::pin(http1(&node, &visit, stream, stop)).await,
+        },
     };
     node.metrics.ended(ending);
     match ending {
@@ -154,10 +177,10 @@ pub(crate) async fn serve(
 }
 
 /// Counts a connection as long as it is kept.
-struct Counted<'a>(&'a Gauge);
+pub(crate) struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {
-    fn new(gauge: &'a Gauge) -> Self {
+    pub(crate) fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
@@ -200,10 +223,34 @@ async fn http1<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
+    requests(node, visit, stream, stop, |guarded| guarded).await
+}
+
+/// The same for no more than the requests that have come. The stream is let go of when they are answered;
+/// if it can go on then, the ending is [`Ending::Resting`].
+pub(crate) async fn http1_once(
+    node: &Arc<Node>,
+    visit: &Arc<Visit>,
+    stream: Arrived,
+    stop: &Stop,
+) -> Ending {
+    requests(node, visit, stream, stop.clone(), Guarded::lent).await
+}
+
+async fn requests<S>(
+    node: &Arc<Node>,
+    visit: &Arc<Visit>,
+    stream: S,
+    stop: Stop,
+    guard: impl FnOnce(Guarded<S>) -> Guarded<S>,
+) -> Ending
+where
+    S: AsyncRead + Outlet + Unpin + Send + 'static,
+{
     let limits = &bounds(node, visit.door);
     let ledger = Arc::new(Ledger::default());
     let (interims, parcels) = (visit.interims.clone(), visit.parcels.clone());
-    let guarded = Guarded::new(stream, ledger.clone(), interims, parcels, limits);
+    let guarded = guard(Guarded::new(stream, ledger.clone(), interims, parcels, limits));
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
@@ -215,6 +262,16 @@ where
         let response = pipeline::serve(node, visit, request);
         async move {
             let mut response = response.await;
+            if let Some(voice) = &visit.voice
+                && response
+                    .extensions()
+                    .get()
+                    .is_some_and(|failure: &Failure| failure.worth_retrying())
+                && voice.refuse()
+            {
+                // The front-end goes on with the request, and this connection is dropped.
+                std::future::pending::<()>().await;
+            }
             visit.interims.end();
             response.body_mut().hold(exchange);
             Ok::<_, Infallible>(response)

@@ -1,7 +1,6 @@
 //! Who is asked for what: the site, the object's identity, and whether the request may pass at all.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
-use hyper::body::Incoming;
 use levada_fetch::Digest;
 use levada_types::Key;
 use std::sync::Arc;
@@ -97,11 +96,7 @@ impl Asked {
 }
 
 /// Reads the request's host, finds its site and names the object.
-pub(crate) fn identify(
-    node: &Node,
-    door: Door,
-    request: &Request<Incoming>,
-) -> Result<Asked, Failure> {
+pub(crate) fn identify<B>(node: &Node, door: Door, request: &Request<B>) -> Result<Asked, Failure> {
     check_method(request.method())?;
     check_expectation(request.headers())?;
     check_loop(request.headers(), node.settings.limits.max_hops)?;
@@ -122,10 +117,10 @@ pub(crate) fn identify(
     }
 }
 
-fn name(
+fn name<B>(
     node: &Node,
     door: Door,
-    request: &Request<Incoming>,
+    request: &Request<B>,
     host: &str,
     target: &str,
     passed: bool,
@@ -201,7 +196,7 @@ fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
 }
 
 /// The authority of an absolute-form or HTTP/2 request, else the one `Host` (RFC 9112 Sec. 3.2).
-fn authority(request: &Request<Incoming>) -> Result<&str, Failure> {
+fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }

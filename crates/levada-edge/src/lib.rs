@@ -5,6 +5,7 @@
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
 //! dormant                              connections whose client is gone
+//! handoff                              connections that go to a back-end, or come from a front-end
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
@@ -32,6 +33,7 @@ mod fetch;
 mod fill;
 mod forward;
 mod guard;
+mod handoff;
 mod identify;
 mod large;
 mod lead;
@@ -78,6 +80,7 @@ pub mod measuring;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
+    pub use crate::handoff::frame::{BadFrame, Frame};
     pub use crate::store::{disk, reread};
     pub use crate::upstream::judgement::{Ending, Reply, read_reply};
 }

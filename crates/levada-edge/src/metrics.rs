@@ -20,8 +20,8 @@ use prometheus_client::{
 };
 
 use crate::{
-    failure::Failure, guard::Ending, large::LargeMetrics, passage::CacheResult,
-    store::disk::DiskMetrics, switch::Switch,
+    connection::Counted, failure::Failure, guard::Ending, large::LargeMetrics,
+    passage::CacheResult, store::disk::DiskMetrics, switch::Switch,
 };
 
 /// A label with few values, all known beforehand.
@@ -71,6 +71,11 @@ pub(crate) struct EndingLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct HandoffLabels {
+    result: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct PurgeLabels {
     scope: Word,
     kind: Word,
@@ -112,6 +117,8 @@ pub(crate) struct Metrics {
     set_sizes: Histogram,
     servers: Family<ServerLabels, Gauge>,
     pub(crate) connections: Gauge,
+    handoffs: Family<HandoffLabels, Counter>,
+    handed_over: Gauge,
     endings: Family<EndingLabels, Counter>,
     /// Clients that came back at once from a connection that was given up as dormant.
     pub(crate) dormant_returned: Counter,
@@ -197,6 +204,16 @@ impl Metrics {
                 Family::default()
             ),
             connections: register!("connections", "Client and peer connections", Gauge::default()),
+            handoffs: register!(
+                "handoffs",
+                "Connections handed to a back-end, and what became of them",
+                Family::default()
+            ),
+            handed_over: register!(
+                "handed_over",
+                "Connections that back-ends have",
+                Gauge::default()
+            ),
             endings: register!(
                 "connections_ended",
                 "Connections ended, by reason",
@@ -367,6 +384,16 @@ impl Metrics {
         let labels = DecisionLabels { policy: Word(policy), reason: Word(pick.reason.as_str()) };
         self.decisions.get_or_create(&labels).inc();
         self.set_sizes.observe(f64::from(pick.set_size));
+    }
+
+    /// What became of a connection that was to be handed over, or had been.
+    pub(crate) fn handoff(&self, result: &'static str) {
+        self.handoffs.get_or_create(&HandoffLabels { result: Word(result) }).inc();
+    }
+
+    /// Counts a connection as long as a back-end has it.
+    pub(crate) fn handed_over(&self) -> Counted<'_> {
+        Counted::new(&self.handed_over)
     }
 
     pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {

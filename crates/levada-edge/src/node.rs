@@ -11,6 +11,7 @@ use std::{
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_cache::NodeName;
+use levada_net::bpf::BpfError;
 use levada_policy::BuildError;
 use levada_types::Key;
 use parking_lot::Mutex;
@@ -22,6 +23,7 @@ use crate::{
     clock::{self, Clock},
     dormant::Lost,
     fill::Fills,
+    handoff::{Front, Taker},
     large::Agency,
     log::Log,
     metrics::Metrics,
@@ -61,6 +63,10 @@ pub(crate) struct Node {
     pub(crate) reloading: tokio::sync::Mutex<()>,
     workers: usize,
     pub(crate) peers: Option<Arc<Peers>>,
+    /// Hands connections to back-ends.
+    pub(crate) front: Option<Front>,
+    /// Takes connections from front-ends.
+    pub(crate) taker: Option<Arc<Taker>>,
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
     /// What readers hold on to, beside the tiers.
@@ -112,12 +118,37 @@ pub enum StartError {
     /// The disk cache could never be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// No connections can be taken over.
+    #[error("connections cannot be taken over: {0}")]
+    Taker(#[from] BpfError),
     /// The access log cannot be opened.
     #[error("the access log cannot be opened: {0}; check the path and its rights")]
     Log(io::Error),
     /// The system refuses threads or timers.
     #[error("the runtime cannot start: {0}")]
     Runtime(io::Error),
+}
+
+/// What hands connections over, where the settings want it and the system lets us; elsewhere they are
+/// proxied.
+fn front(settings: &Settings) -> Option<Front> {
+    let handoff = settings.handoff.as_ref()?;
+    let switches = settings.sites.iter().filter_map(|site| site.switch.as_ref());
+    switches.flat_map(|switch| &switch.servers).find(|server| server.handoff.is_some())?;
+    match Front::start(handoff, settings.limits.connections) {
+        Ok(front) => Some(front),
+        Err(error) => {
+            tracing::warn!(%error, "proxying: no connection can be handed off");
+            None
+        }
+    }
+}
+
+/// What takes connections over, where the settings want it.
+fn taker(settings: &Settings) -> Result<Option<Taker>, BpfError> {
+    let Some(handoff) = &settings.handoff else { return Ok(None) };
+    let taking = handoff.taking.as_ref();
+    taking.map(|taking| Taker::start(handoff, taking, settings.limits.connections)).transpose()
 }
 
 /// Starts a task that ends with the node, or when it is aborted.
@@ -156,6 +187,8 @@ impl Node {
             reloading: tokio::sync::Mutex::new(()),
             workers,
             peers,
+            front: front(&settings),
+            taker: taker(&settings)?.map(Arc::new),
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             loans: Loans::new(settings.cache.memory / 4),
@@ -244,6 +277,11 @@ impl Node {
         until_stopped(Box::pin(purge::sweep(self.clone())));
         if self.access_log.is_some() {
             until_stopped(Box::pin(flush(self.clone())));
+        }
+        if let Some(front) = &self.front {
+            let sites = self.sites.load();
+            let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+            switches.for_each(|switch| front.reach(&switch.controls()));
         }
     }
 }

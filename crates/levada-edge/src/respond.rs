@@ -76,6 +76,7 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
         headers.insert(large::PIECE, told);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.extensions_mut().insert(failure);
     response
 }
 

@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     admin,
     connection::{Door, Entrance},
-    listener,
+    handoff, listener,
     node::{Node, StartError},
     reload::{self, Reader},
     settings::{Runtime, Settings, Trust},
@@ -167,6 +167,8 @@ struct Sockets {
     /// Per worker, per entrance.
     workers: Vec<Vec<std::net::TcpListener>>,
     admin: Option<std::net::TcpListener>,
+    /// Where front-ends come in.
+    control: Option<std::net::TcpListener>,
     addresses: Addresses,
 }
 
@@ -176,8 +178,12 @@ impl Sockets {
             Runtime::Shared(_) => 1,
             Runtime::PerCore(cores) => cores.max(1),
         };
-        let mut sockets =
-            Self { workers: Vec::new(), admin: None, addresses: Addresses::default() };
+        let mut sockets = Self {
+            workers: Vec::new(),
+            admin: None,
+            control: None,
+            addresses: Addresses::default(),
+        };
         let clients = settings.listeners.iter().map(|l| l.address);
         let peers = settings.peering.as_ref().map(|p| p.listen);
         let mut wanted: Vec<SocketAddr> = clients.chain(peers).collect();
@@ -197,6 +203,9 @@ impl Sockets {
             let listener = listener::open(address, false)?;
             sockets.addresses.admin = Some(local(&listener, address)?);
             sockets.admin = Some(listener);
+        }
+        if let Some(taking) = settings.handoff.as_ref().and_then(|h| h.taking.as_ref()) {
+            sockets.control = Some(listener::open(taking.listen.into(), false)?);
         }
         Ok(sockets)
     }
@@ -229,6 +238,10 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
     if let Some(listener) = sockets.admin {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
+    }
+    if let (Some(listener), Some(taker)) = (sockets.control, &node.taker) {
+        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
+        tokio::spawn(handoff::accept(node.clone(), taker.clone(), listener, stop.clone()));
     }
     node.tend(stop);
     Ok(())

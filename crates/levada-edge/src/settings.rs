@@ -3,7 +3,12 @@
 //! The binary makes it from a TOML file (its `config` module), tests make it by hand. Field names are
 //! those of the file; docs/operate/configuration.md describes them for operators.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, SocketAddrV4},
+    path::PathBuf,
+    time::Duration,
+};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
 pub use levada_cache::{Cookies, Rules};
@@ -28,6 +33,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// Who may purge, and what becomes of tags.
     pub purge: PurgeSettings,
+    /// How connections are handed over, to back-ends or from a front-end; `None`: not at all.
+    pub handoff: Option<Handoff>,
     /// What is served, by host.
     pub sites: Vec<Site>,
     /// What a client may cost.
@@ -215,6 +222,48 @@ pub struct SwitchServer {
     pub weight: f64,
     /// Requests that it gets at once.
     pub max_conns: u32,
+    /// Where connections can be handed to it: the address of its control channel.
+    pub handoff: Option<SocketAddrV4>,
+}
+
+/// Handing connections over: TCP handoff.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// What front-ends and back-ends know and nobody else does (at least 16 bytes).
+    pub secret: String,
+    /// The network interfaces by which clients' packets come in.
+    pub interfaces: Vec<String>,
+    /// What becomes of a connection when its request is answered, as the front-end wants it.
+    pub after: After,
+    /// What a back-end takes; a front-end takes nothing.
+    pub taking: Option<Taking>,
+}
+
+/// What a back-end takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// Where front-ends come in, and nobody else may.
+    pub listen: SocketAddrV4,
+    /// The service addresses whose connections are taken. All of them are this machine's.
+    pub services: Vec<SocketAddrV4>,
+}
+
+/// What becomes of a connection that was handed over when its client sends another request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum After {
+    /// It stays where it is.
+    #[default]
+    Stay,
+    /// It goes back to the front-end, which decides anew.
+    Back,
+    /// The back-end asks the front-end, and gives it back only when another is to answer.
+    On,
+}
+
+impl After {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Stay, Self::Back, Self::On];
 }
 
 /// What the key of a request is the hash of. The URL where a request does not have it.

@@ -23,6 +23,11 @@ pub(crate) fn channel() -> (Stopper, Stop) {
 }
 
 impl Stop {
+    /// Whether the stop has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.0.borrow() == Phase::Draining
+    }
+
     /// Returns when the stop has begun.
     pub(crate) async fn begun(&self) {
         let mut receiver = self.0.clone();

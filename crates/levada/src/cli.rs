@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
     classify::ClassifyArgs, demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs,
-    lab::args::LabArgs, purge::PurgeArgs, reload::ReloadArgs, servers::ServersArgs,
-    sim::args::SimArgs, sync::SyncArgs,
+    handoff_backend::HandoffBackendArgs, lab::args::LabArgs, purge::PurgeArgs, reload::ReloadArgs,
+    servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.
@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Classify(ClassifyArgs),
     Reload(ReloadArgs),
     Servers(ServersArgs),
+    HandoffBackend(HandoffBackendArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),

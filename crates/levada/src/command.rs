@@ -7,6 +7,7 @@ pub(crate) mod classify;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod handoff_backend;
 pub(crate) mod lab;
 pub(crate) mod policies;
 pub(crate) mod purge;

@@ -30,6 +30,8 @@ pub(crate) struct Exchange(Arc<Ledger>);
 pub(crate) enum Ending {
     /// This side closed it: after `Connection: close`, at the end of a drain.
     Finished,
+    /// It did not end: everything is answered, and the stream given back.
+    Resting,
     /// The client closed it between two requests.
     Closed,
     /// The client closed it within a request, or before its response was complete.
@@ -94,6 +96,7 @@ impl Ending {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
+            Self::Resting => "resting",
             Self::Closed => "closed",
             Self::Cut => "cut",
             Self::Broken => "broken",

@@ -36,11 +36,9 @@ use tokio::{
     time::Instant,
 };
 
-use self::{
-    framing::{Bounds, Framing, Part},
-    held::Held,
-};
+use self::{framing::Part, held::Held};
 pub(crate) use self::{
+    framing::{Bounds, Framing},
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
     outlet::{Outlet, SENDS_FILES},
@@ -85,6 +83,8 @@ pub(crate) struct Guarded<S> {
     responding: bool,
     /// Whether a refusal waits for an earlier response to be complete.
     parked: bool,
+    /// Whether the connection is only lent: it ends for whoever reads when what was asked is answered.
+    lent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,22 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             settled: 0,
             responding: false,
             parked: false,
+            lent: false,
         }
+    }
+
+    /// Lets whoever reads see an end as soon as every request that has come is answered, and nothing of
+    /// another is there. The stream is left open then, and the ending is [`Ending::Resting`].
+    pub(crate) fn lent(self) -> Self {
+        Self { lent: true, ..self }
+    }
+
+    /// Whether all that was asked is answered, of a connection that is lent.
+    fn rests(&self) -> bool {
+        self.lent
+            && self.framing.heads() > 0
+            && self.framing.part() == Part::Between
+            && self.is_quiet()
     }
 
     /// Reads from the client until something may pass, or the course changes.
@@ -422,6 +437,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         self.settled = finished;
         self.responding = false;
         let goes_on = match self.course {
+            Course::Open if self.rests() => true,
             Course::Open => self.framing.part() != Part::Body && self.poll_awaited(cx).is_ready(),
             Course::Refused { part, .. } => {
                 !self.waits_for_earlier(part) && std::mem::take(&mut self.parked)
@@ -448,6 +464,10 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
             return Poll::Ready(Ok(()));
         }
         let start = buf.filled().len();
+        if matches!(this.course, Course::Open) && this.rests() {
+            this.ledger.end(Ending::Resting);
+            this.course = Course::Ended(None);
+        }
         if matches!(this.course, Course::Open) {
             ready!(this.poll_open(cx, buf))?;
         }
@@ -544,6 +564,7 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
                 let _ = ready!(this.poll_end(cx));
                 Poll::Ready(Ok(()))
             }
+            _ if this.ledger.ending() == Ending::Resting => Poll::Ready(Ok(())),
             _ => match Pin::new(&mut this.inner).poll_shutdown(cx) {
                 Poll::Pending => {
                     this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))

@@ -18,7 +18,7 @@ mod queue;
 mod send;
 mod subject;
 
-use std::sync::Arc;
+use std::{net::SocketAddrV4, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 pub(crate) use member::Member;
 pub(crate) use queue::Queue;
-pub(crate) use send::{Chosen, Turn, body_key, to_server};
+pub(crate) use send::{Chosen, Turn, body_key, claim, to_server};
 pub(crate) use subject::{Subject, class};
 
 use crate::{
@@ -192,6 +192,21 @@ impl Switch {
     /// Ends all that goes on beside requests.
     pub(crate) fn retire(&self) {
         self.view.load().members.iter().for_each(|member| member.stop_watch());
+    }
+
+    /// Whether connections can be handed to any of the servers.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.view.load().settings.servers.iter().any(|server| server.handoff.is_some())
+    }
+
+    /// Where connections can be handed to.
+    pub(crate) fn controls(&self) -> Vec<SocketAddrV4> {
+        self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
+    }
+
+    /// A server has answered a request.
+    pub(crate) fn served(self: &Arc<Self>, member: &Arc<Member>) {
+        self.met(&self.view.load(), member, None);
     }
 
     /// What a request met at a server.

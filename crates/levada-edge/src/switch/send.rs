@@ -1,6 +1,7 @@
 //! One request to one server, or to the next where that is safe.
 
 use std::{
+    net::SocketAddrV4,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
@@ -32,7 +33,7 @@ use crate::{
 /// What a request holds until the answer's body has ended: a place, a server, and what is to be learned.
 pub(crate) struct Turn {
     held: Held,
-    _admitted: Admitted,
+    _admitted: Option<Admitted>,
     decider: SharedDecider,
     classes: Option<(Arc<Classes>, Subject, Box<str>)>,
     clock: Clock,
@@ -86,10 +87,10 @@ pub(crate) async fn to_server(
                 let learns = site.classes.as_ref().filter(|classes| classes.learns());
                 let classes =
                     learns.map(|classes| (classes.clone(), head.subject, head.uri.path().into()));
-                if let Some(admitted) = admitted.take() {
+                if admitted.is_some() {
                     exchange.body_mut().hold_turn(Box::new(Turn {
                         held,
-                        _admitted: admitted,
+                        _admitted: admitted.take(),
                         decider: site.decider.clone(),
                         classes,
                         clock: node.clock,
@@ -181,7 +182,53 @@ pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Opti
     }
 }
 
+/// Chooses the server of a request that is to be handed over with its connection, when it is its turn:
+/// the server, where connections can be handed to it, and the turn.
+pub(crate) async fn claim(
+    node: &Node,
+    site: &Site,
+    switch: &Arc<Switch>,
+    subject: Subject,
+) -> Option<(Arc<Member>, Option<SocketAddrV4>, Turn)> {
+    let admitted = switch.queue.enter().await.ok()?;
+    let view = switch.view.load_full();
+    let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;
+    let control = view.settings.servers[pick.node.get()].handoff;
+    let member = held.member().clone();
+    let turn = Turn {
+        held,
+        _admitted: Some(admitted),
+        decider: site.decider.clone(),
+        classes: None,
+        clock: node.clock,
+        sent: Instant::now(),
+        answered: None,
+        ended: false,
+    };
+    Some((member, control, turn))
+}
+
 impl Turn {
+    /// Another request of a connection that is at a server already: it counts, and does not wait.
+    pub(crate) fn again(node: &Node, site: &Site, member: &Arc<Member>) -> Option<Self> {
+        Some(Self {
+            held: member.hold(u32::MAX)?,
+            _admitted: None,
+            decider: site.decider.clone(),
+            classes: None,
+            clock: node.clock,
+            sent: Instant::now(),
+            answered: None,
+            ended: false,
+        })
+    }
+
+    /// The server has answered the client itself. How, only the server knows.
+    pub(crate) fn end_elsewhere(mut self) {
+        self.answered = Some((Instant::now(), StatusCode::OK));
+        self.ended = true;
+    }
+
     /// The answer has come in whole.
     pub(crate) fn end(mut self) {
         self.ended = true;

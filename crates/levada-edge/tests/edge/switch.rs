@@ -24,6 +24,7 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> SwitchServer {
         origin: OriginSetting { tls: false, host: address.ip().to_string(), port: address.port() },
         weight: 1.0,
         max_conns: 1000,
+        handoff: None,
     }
 }
 

@@ -32,6 +32,9 @@ pub enum BpfError {
          the capabilities NET_ADMIN and BPF"
     )]
     Program(io::Error),
+    /// Sockets cannot be taken apart.
+    #[error("connections cannot be moved: {0}; the process needs the capability NET_ADMIN")]
+    Repair(io::Error),
     /// No such device.
     #[error("there is no network interface {device}: {why}")]
     NoDevice {

@@ -3,6 +3,7 @@
 
 mod classes;
 mod files;
+mod handoff;
 mod peering;
 mod servers;
 mod site;
@@ -36,6 +37,7 @@ pub(super) fn settings(
     let sites = check.sites();
     let cache = check.cache();
     let purge = check.purge();
+    let handoff = check.handoff();
     let access_log = check.access_log();
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
@@ -45,6 +47,7 @@ pub(super) fn settings(
         admin: file.admin.listen.map(|listen| listen.0),
         cache,
         purge: purge?,
+        handoff: handoff?,
         sites: sites?,
         limits: (&file.limits).into(),
         access_log: access_log?,
@@ -81,7 +84,9 @@ impl Check<'_, '_> {
         let clients = self.file.listen.iter().enumerate();
         let clients = clients.map(|(i, l)| (listen.index(i).key("address"), l.address));
         let peers = self.file.peering.as_ref().and_then(|peering| peering.listen);
+        let control = self.file.handoff.as_ref().and_then(|handoff| handoff.listen);
         let inner = [
+            (self.root.key("handoff").key("listen"), control),
             (self.root.key("peering").key("listen"), peers),
             (self.root.key("admin").key("listen"), self.file.admin.listen),
         ];

@@ -41,6 +41,8 @@ pub struct File {
     pub cache: Cache,
     /// Who may purge what is stored.
     pub purge: Purge,
+    /// Connections that are handed to back-ends, or taken from a front-end.
+    pub handoff: Option<Handoff>,
     /// Which node serves a request, for sites without a policy of their own.
     pub policy: Option<Policy>,
     /// What is served, one table per group of hosts.
@@ -280,6 +282,43 @@ pub struct Purge {
     pub expose_tags: bool,
 }
 
+/// TCP handoff: docs/operate/handoff.md.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["interfaces"]))]
+pub struct Handoff {
+    /// What front-ends and back-ends know and nobody else does, at least 16 bytes. Better given by `${NAME}` or `secret_file`.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
+    pub secret: Option<String>,
+    /// A file that holds the secret; white space around it does not count.
+    #[schemars(extend("examples" = ["/etc/levada/handoff-secret"]))]
+    pub secret_file: Option<String>,
+    /// The network interfaces by which clients' packets come in.
+    #[schemars(extend("examples" = ["eth0"]))]
+    pub interfaces: OneOrMany<String>,
+    /// What becomes of a connection when its client sends another request.
+    pub after: After,
+    /// Where front-ends come in, on a back-end. An address on the network that it has in common with them.
+    #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
+    pub listen: Option<Address>,
+    /// The service addresses whose connections a back-end takes. This machine must have them, on `lo` for example.
+    #[schemars(extend("examples" = ["192.0.2.10:80"]))]
+    pub services: OneOrMany<Address>,
+}
+
+/// What becomes of a connection that was handed off when its client sends another request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum After {
+    /// It stays with its back-end.
+    #[default]
+    Stay,
+    /// It goes back to the front-end, which decides anew.
+    Back,
+    /// The back-end asks the front-end, and hands it on only if another is to answer.
+    On,
+}
+
 /// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -480,6 +519,9 @@ pub struct Server {
     /// Requests that it gets at once. `limits.server_connections` when not given.
     #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [200]))]
     pub max_conns: Option<u32>,
+    /// Where connections can be handed to it: what `levada handoff-backend` listens on beside it, or a node's `handoff.listen`. Needs `[handoff]`.
+    #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
+    pub handoff: Option<Address>,
 }
 
 /// By what the policy tells requests apart.
@@ -732,7 +774,7 @@ impl Default for Peer {
 
 impl Default for Server {
     fn default() -> Self {
-        Self { url: None, name: None, weight: 1.0, max_conns: None }
+        Self { url: None, name: None, weight: 1.0, max_conns: None, handoff: None }
     }
 }
 

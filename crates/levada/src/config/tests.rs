@@ -339,6 +339,34 @@ fn origins_are_http_without_a_path() {
     }
 }
 
+#[test]
+fn connections_are_handed_to_servers_that_take_them() {
+    let text = |site: &str, server: &str, handoff: &str| {
+        format!(
+            "{LEAST}[[site]]\nhosts = 'example.com'\n{site}[[site.server]]\n\
+             url = 'http://10.0.1.1:80'\nhandoff = '10.0.1.1:7072'\n{server}{handoff}"
+        )
+    };
+    let handoff = "[handoff]\ninterfaces = 'eth0'\nsecret = '0123456789abcdef'\nafter = 'on'\n";
+    let settings = settings(&text("cache = false\n", "", handoff));
+    let own = settings.handoff.unwrap();
+    assert_eq!((own.interfaces, own.taking), (vec!["eth0".to_owned()], None));
+    assert_eq!(own.after, levada_edge::settings::After::On);
+    let switch = settings.sites[0].switch.as_ref().unwrap();
+    assert_eq!(switch.servers[0].handoff, Some("10.0.1.1:7072".parse().unwrap()));
+
+    assert_error(&text("", "", handoff), "site[0].cache", "cached here");
+    assert_error(&text("cache = false\n", "", ""), "site[0].server[0].handoff", "[handoff]");
+    let body = "cache = false\nkey = { from = 'body' }\n";
+    assert_error(&text(body, "", handoff), "site[0].key", "body");
+    let open = handoff.replace("secret", "#");
+    assert_error(&text("cache = false\n", "", &open), "handoff", "secret");
+    let takes = format!("{handoff}listen = '10.0.1.9:7072'\n");
+    assert_error(&text("cache = false\n", "", &takes), "handoff.listen", "no service");
+    let wide = format!("{handoff}listen = '0.0.0.0:7072'\nservices = '192.0.2.1:80'\n");
+    assert_error(&text("cache = false\n", "", &wide), "handoff.listen", "IPv4");
+}
+
 const SWITCH: &str = "[[site]]\nhosts = 'example.com'\n";
 
 #[test]

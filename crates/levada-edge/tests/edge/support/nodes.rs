@@ -30,6 +30,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         admin: Some(ANY.parse().unwrap()),
         cache: CacheSettings::default(),
         purge: PurgeSettings::default(),
+        handoff: None,
         sites: vec![site(HOST, origins)],
         limits: Limits::default(),
         access_log: None,

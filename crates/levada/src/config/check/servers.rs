@@ -51,9 +51,11 @@ impl Check<'_, '_> {
         }
         let servers = self.servers(site, path);
         let key = self.key_from(&site.key, &path.key("key"));
+        let (servers, key) = (servers?, key?);
+        self.handing_over(site, &servers, &key, path);
         Some(Some(Switch {
-            servers: servers?,
-            key: key?,
+            servers,
+            key,
             slow_start: site.slow_start.0,
             admission: (&site.admission).into(),
         }))
@@ -95,16 +97,18 @@ impl Check<'_, '_> {
             }
         }
         let most = self.file.limits.server_connections;
-        let server = |(_, server): &(Path, file::Server)| {
+        let mut server = |(place, server): &(Path, file::Server)| {
+            let handoff = self.control(server, place);
             let url = server.url.as_ref()?;
             Some(SwitchServer {
                 name: name_of(server, url),
                 origin: origin(url),
                 weight: server.weight,
                 max_conns: server.max_conns.unwrap_or(most),
+                handoff,
             })
         };
-        all.iter().map(server).collect::<Option<Vec<_>>>().filter(|_| good)
+        all.iter().map(&mut server).collect::<Option<Vec<_>>>().filter(|_| good)
     }
 
     fn key_from(&mut self, key: &file::KeyFrom, path: &Path) -> Option<KeyFrom> {

@@ -1,0 +1,198 @@
+//! A client's connection with what was already read from it, and perhaps still silent.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use levada_net::handoff;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::Notify,
+};
+
+use super::{channel::Sender, frame::Frame};
+use crate::{dormant::Stream, guard::Outlet};
+
+/// What is served. When whoever serves it lets go of it, its stream can be had again.
+pub(crate) struct Arrived {
+    /// Always there; an option for the way back only.
+    stream: Option<Stream>,
+    bytes: Vec<u8>,
+    read: usize,
+    voice: Option<Arc<Voice>>,
+    nest: Nest,
+}
+
+/// Where the stream is put when it was served.
+#[derive(Clone, Default)]
+pub(crate) struct Nest(Arc<Mutex<Option<Stream>>>);
+
+impl Nest {
+    pub(crate) fn take(&self) -> Option<Stream> {
+        self.0.lock().take()
+    }
+}
+
+impl Arrived {
+    pub(crate) fn new(stream: Stream, bytes: Vec<u8>, voice: Option<Arc<Voice>>) -> (Self, Nest) {
+        let nest = Nest::default();
+        (Self { stream: Some(stream), bytes, read: 0, voice, nest: nest.clone() }, nest)
+    }
+
+    fn stream(&mut self) -> io::Result<&mut Stream> {
+        self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The stream, as one that takes part in the network.
+    fn speaking(&mut self) -> io::Result<Pin<&mut Stream>> {
+        if let (Some(voice), Some(stream)) = (&self.voice, &self.stream) {
+            voice.speak(stream.stream())?;
+        }
+        self.stream().map(Pin::new)
+    }
+}
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        *self.nest.0.lock() = self.stream.take();
+    }
+}
+
+/// A connection that was taken from a front-end, and does not take part in the network before there is
+/// something to say: until then the front-end can have it back, and if this process dies, the client
+/// learns nothing of it.
+pub(crate) struct Voice {
+    id: u32,
+    sender: Arc<Sender>,
+    spoke: AtomicBool,
+    refused: AtomicBool,
+    refusing: Notify,
+}
+
+impl std::fmt::Debug for Voice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Voice").field("id", &self.id).field("spoke", &self.spoke).finish()
+    }
+}
+
+impl Voice {
+    pub(super) fn new(id: u32, sender: Arc<Sender>) -> Arc<Self> {
+        let (spoke, refused) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { id, sender, spoke, refused, refusing: Notify::new() })
+    }
+
+    /// Tells the front-end first: what it is told before this process dies, it knows.
+    fn speak(&self, stream: &TcpStream) -> io::Result<()> {
+        if self.spoke() {
+            return Ok(());
+        }
+        if self.refused.load(Relaxed) || !self.sender.say(&Frame::Speaks(self.id)) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        handoff::speak(stream)?;
+        self.spoke.store(true, Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn spoke(&self) -> bool {
+        self.spoke.load(Relaxed)
+    }
+
+    /// Leaves the request to the front-end, which knows other servers; false when it is too late.
+    pub(crate) fn refuse(&self) -> bool {
+        if self.spoke() {
+            return false;
+        }
+        self.refused.store(true, Relaxed);
+        self.refusing.notify_one();
+        true
+    }
+
+    /// Returns when the connection is to go back, or when the front-end has gone and may have taken it
+    /// back.
+    pub(super) async fn is_lost(&self) {
+        tokio::select! {
+            () = self.refusing.notified() => {}
+            () = self.sender.over() => {}
+        }
+        if self.spoke() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl AsyncRead for Arrived {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let left = &this.bytes[this.read..];
+        if !left.is_empty() {
+            let count = left.len().min(buf.remaining());
+            buf.put_slice(&left[..count]);
+            this.read += count;
+            if this.read == this.bytes.len() {
+                (this.bytes, this.read) = (Vec::new(), 0);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        this.speaking()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Arrived {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().speaking()?.poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().speaking()?.poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get_mut().stream()?).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().speaking()?.poll_shutdown(cx)
+    }
+}
+
+impl Outlet for Arrived {
+    fn poll_write_ahead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.speaking()?.poll_write_ahead(cx, bytes)
+    }
+
+    fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        at: u64,
+        count: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.speaking()?.poll_send_file(cx, file, at, count)
+    }
+}

@@ -1,0 +1,206 @@
+//! What a front-end and a back-end say to each other.
+//!
+//! ```text
+//! frame = length:32 mark:16 bytes, then so many bytes: kind:8 id:32, what belongs to it
+//! ```
+//! The mark proves that the frame is of this channel and in its place ([`super::channel`]). Numbers in
+//! network order. An id names a connection on this channel, from its `Take` to its end.
+
+use levada_net::handoff::{Connection, Malformed};
+
+use crate::settings::After;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// To a back-end: this connection is yours, with what its client has sent so far.
+    Take {
+        /// Its name.
+        id: u32,
+        /// What becomes of it when its request is answered.
+        after: After,
+        /// Its state.
+        connection: Connection,
+        /// At least a request's head.
+        bytes: Vec<u8>,
+    },
+    /// To a back-end: answer the request that you asked about.
+    Keep(u32),
+    /// To a back-end: give the connection back.
+    GiveUp(u32),
+    /// From a back-end: it is not taken, and not a byte was sent.
+    Refused(u32),
+    /// From a back-end: the answer begins. From now on nobody else can have the connection.
+    Speaks(u32),
+    /// From a back-end: everything is answered, and the connection kept.
+    Rests(u32),
+    /// From a back-end: another request is being answered.
+    Begins(u32),
+    /// From a back-end: who is to answer this request?
+    Asks {
+        /// The connection's name.
+        id: u32,
+        /// The request's head.
+        bytes: Vec<u8>,
+    },
+    /// From a back-end: here it is again, with what its client has sent.
+    GivenBack {
+        /// Its name until now.
+        id: u32,
+        /// Its state.
+        connection: Connection,
+        /// At least a request's head.
+        bytes: Vec<u8>,
+    },
+    /// From a back-end: it is over.
+    Ended(u32),
+}
+
+/// A frame that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// Of a kind that does not exist.
+    #[error("a frame of no known kind")]
+    Kind,
+    /// Shorter or longer than its kind.
+    #[error("a frame of a wrong length")]
+    Length,
+    /// With a connection in it that is none.
+    #[error(transparent)]
+    Connection(#[from] Malformed),
+}
+
+const TAKE: u8 = 1;
+const KEEP: u8 = 2;
+const GIVE_UP: u8 = 3;
+const REFUSED: u8 = 4;
+const SPEAKS: u8 = 5;
+const RESTS: u8 = 6;
+const BEGINS: u8 = 7;
+const ASKS: u8 = 8;
+const GIVEN_BACK: u8 = 9;
+const ENDED: u8 = 10;
+
+impl Frame {
+    /// Appends kind, id and the rest.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut head = |kind: u8, id: u32| {
+            out.push(kind);
+            out.extend(id.to_be_bytes());
+        };
+        match self {
+            Self::Take { id, after, connection, bytes } => {
+                head(TAKE, *id);
+                out.push(*after as u8);
+                out.extend(connection.to_bytes());
+                out.extend(bytes);
+            }
+            Self::Keep(id) => head(KEEP, *id),
+            Self::GiveUp(id) => head(GIVE_UP, *id),
+            Self::Refused(id) => head(REFUSED, *id),
+            Self::Speaks(id) => head(SPEAKS, *id),
+            Self::Rests(id) => head(RESTS, *id),
+            Self::Begins(id) => head(BEGINS, *id),
+            Self::Asks { id, bytes } => {
+                head(ASKS, *id);
+                out.extend(bytes);
+            }
+            Self::GivenBack { id, connection, bytes } => {
+                head(GIVEN_BACK, *id);
+                out.extend(connection.to_bytes());
+                out.extend(bytes);
+            }
+            Self::Ended(id) => head(ENDED, *id),
+        }
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn read(bytes: &[u8]) -> Result<Self, BadFrame> {
+        let (kind, rest) = bytes.split_first().ok_or(BadFrame::Length)?;
+        let (id, rest) = rest.split_first_chunk().ok_or(BadFrame::Length)?;
+        let id = u32::from_be_bytes(*id);
+        let connection = |rest: &[u8]| {
+            let (state, bytes) = rest.split_first_chunk().ok_or(BadFrame::Length)?;
+            Ok::<_, BadFrame>((Connection::from_bytes(state)?, bytes.to_vec()))
+        };
+        let frame = match *kind {
+            TAKE => {
+                let (after, rest) = rest.split_first().ok_or(BadFrame::Length)?;
+                let after = After::ALL.into_iter().find(|a| *a as u8 == *after);
+                let after = after.ok_or(BadFrame::Kind)?;
+                let (connection, bytes) = connection(rest)?;
+                return Ok(Self::Take { id, after, connection, bytes });
+            }
+            ASKS => return Ok(Self::Asks { id, bytes: rest.to_vec() }),
+            GIVEN_BACK => {
+                let (connection, bytes) = connection(rest)?;
+                return Ok(Self::GivenBack { id, connection, bytes });
+            }
+            KEEP => Self::Keep(id),
+            GIVE_UP => Self::GiveUp(id),
+            REFUSED => Self::Refused(id),
+            SPEAKS => Self::Speaks(id),
+            RESTS => Self::Rests(id),
+            BEGINS => Self::Begins(id),
+            ENDED => Self::Ended(id),
+            _ => return Err(BadFrame::Kind),
+        };
+        if rest.is_empty() { Ok(frame) } else { Err(BadFrame::Length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    use levada_net::handoff::Window;
+
+    use super::*;
+
+    #[test]
+    fn every_frame_reads_as_what_it_was() {
+        let connection = Connection {
+            service: SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80),
+            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 40_001),
+            send_next: 1,
+            receive_next: 2,
+            segment: 1460,
+            scale: None,
+            sack: true,
+            timestamp: Some(3),
+            window: Window::default(),
+        };
+        let bytes = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+        let frames = [
+            Frame::Take { id: 7, after: After::On, connection, bytes: bytes.clone() },
+            Frame::Keep(1),
+            Frame::GiveUp(2),
+            Frame::Refused(3),
+            Frame::Speaks(4),
+            Frame::Rests(5),
+            Frame::Begins(u32::MAX),
+            Frame::Asks { id: 8, bytes: bytes.clone() },
+            Frame::GivenBack { id: 9, connection, bytes },
+            Frame::Ended(10),
+        ];
+        for frame in frames {
+            let mut written = Vec::new();
+            frame.write(&mut written);
+            assert_eq!(Frame::read(&written), Ok(frame.clone()));
+            let short = &written[..4];
+            assert_eq!(Frame::read(short), Err(BadFrame::Length), "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        assert_eq!(Frame::read(b""), Err(BadFrame::Length));
+        assert_eq!(Frame::read(&[99, 0, 0, 0, 1]), Err(BadFrame::Kind));
+        assert_eq!(Frame::read(&[ENDED, 0, 0, 0, 1, 0]), Err(BadFrame::Length));
+        assert_eq!(Frame::read(&[TAKE, 0, 0, 0, 1, 9]), Err(BadFrame::Kind));
+        assert_eq!(Frame::read(&[TAKE, 0, 0, 0, 1, 0, 1]), Err(BadFrame::Length));
+    }
+}

@@ -1,0 +1,92 @@
+//! The head of the next request, read before anybody has decided who answers it.
+
+use http::{HeaderName, HeaderValue, Method, Request, Version};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    alarm::after,
+    dormant::Stream,
+    guard::{Bounds, Ending, Framing},
+    settings::Limits,
+    stop::Stop,
+};
+
+/// What came.
+pub(super) enum Came {
+    /// A whole head at least, that breaks no rule.
+    Head,
+    /// Something else, or not all of it in time: whoever serves the connection here deals with it.
+    Other,
+    /// No request.
+    Over(Ending),
+}
+
+/// Reads until a whole head is there, behind what `bytes` has already.
+pub(super) async fn read(
+    stream: &Stream,
+    bytes: &mut Vec<u8>,
+    limits: &Limits,
+    stop: &Stop,
+) -> Came {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        if !bytes.is_empty() {
+            match is_whole(bytes, limits) {
+                Some(true) => return Came::Head,
+                Some(false) => deadline = deadline.or_else(|| Some(after(limits.head_timeout))),
+                None => return Came::Other,
+            }
+        }
+        bytes.reserve(READ);
+        match stream.stream().try_read_buf(bytes) {
+            Ok(0) if bytes.is_empty() => return Came::Over(Ending::Closed),
+            Ok(0) => return Came::Other,
+            Ok(_) => continue,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return Came::Over(Ending::Broken),
+        }
+        let until = deadline.unwrap_or_else(|| after(limits.idle_timeout));
+        let readable = tokio::select! {
+            readable = timeout_at(until, stream.stream().readable()) => readable,
+            () = stop.begun() => return Came::Other,
+        };
+        match readable {
+            Ok(_) => {}
+            Err(_) if bytes.is_empty() => return Came::Over(Ending::IdleTimeout),
+            Err(_) => return Came::Other,
+        }
+    }
+}
+
+/// Whether a whole head is there; nothing when what is there is none.
+pub(super) fn is_whole(bytes: &[u8], limits: &Limits) -> Option<bool> {
+    let mut framing = Framing::new(Bounds { head: limits.head_size, fields: limits.header_count });
+    let fault = framing.feed(bytes).fault;
+    match (framing.heads() > 0, fault) {
+        (true, _) => Some(true),
+        (false, None) => Some(false),
+        (false, Some(_)) => None,
+    }
+}
+
+/// A head that is whole, as far as a decision needs it.
+pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Option<Request<()>> {
+    let mut fields = vec![httparse::EMPTY_HEADER; limits.header_count];
+    let mut head = httparse::Request::new(&mut fields);
+    if !head.parse(bytes).ok()?.is_complete() {
+        return None;
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(head.method?.as_bytes()).ok()?;
+    *request.uri_mut() = head.path?.parse().ok()?;
+    *request.version_mut() = if head.version? == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    let headers = request.headers_mut();
+    headers.reserve(head.headers.len());
+    for field in head.headers {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+        headers.append(name, HeaderValue::from_bytes(field.value).ok()?);
+    }
+    Some(request)
+}
+
+const READ: usize = 4 << 10;

@@ -1,0 +1,54 @@
+//! Connections that are handed from a front-end to back-ends, which answer their clients directly (the
+//! TCP handoff of ASPLOS'98, Sec. 5). docs/operate/handoff.md says what operators set up,
+//! docs/decisions/0009 why it is done so.
+//!
+//! ```text
+//! front      reads a head, chooses, hands over; serves by itself whatever cannot be handed over
+//! link       what was handed to one back-end, and what that says of it
+//! taker      the back-end's side
+//! channel    how the two talk: authenticated, in order
+//! frame      what they say
+//! head       a request's head, read before it is decided who answers it
+//! arrived    a connection with what was read from it already, silent until it is answered
+//! ```
+
+mod arrived;
+mod channel;
+pub(crate) mod frame;
+mod front;
+mod head;
+mod link;
+mod taker;
+
+use std::{io, time::Duration};
+
+use rustix::{
+    buffer::spare_capacity,
+    io::Errno,
+    net::{RecvFlags, recv},
+};
+use tokio::net::TcpStream;
+
+pub(crate) use arrived::{Arrived, Voice};
+pub(crate) use front::{Front, serve};
+pub(crate) use taker::{Taker, accept};
+
+/// Between two attempts to reach somebody.
+const RETRY: Duration = Duration::from_secs(1);
+/// What goes along with a connection at most.
+const MOST_BYTES: usize = 256 << 10;
+
+/// Reads what came before a socket was deaf. Whether there is something is asked of the socket itself:
+/// the runtime may not have been told yet.
+fn read_rest(socket: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    while bytes.len() <= MOST_BYTES {
+        bytes.reserve(1);
+        match recv(socket, spare_capacity(bytes), RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Err(io::Error::other("the client has ended its side")),
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other("more has come than goes along"))
+}

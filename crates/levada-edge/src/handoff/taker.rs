@@ -1,0 +1,337 @@
+//! The back-end: it takes connections over and serves them as if they had been its own.
+
+use std::{collections::HashMap, sync::Arc};
+
+use levada_net::{
+    bpf::{BpfError, Deafness, Guard, undeafen},
+    handoff::{self, Connection},
+};
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+};
+
+use super::{
+    RETRY,
+    arrived::{Arrived, Voice},
+    channel::{self, Receiver, Sender, Side},
+    frame::Frame,
+    head::{self, Came},
+};
+use crate::{
+    connection::{self, Visit},
+    dormant::{self, Stream},
+    guard::Ending,
+    node::Node,
+    settings::{After, Handoff, Taking},
+    stop::Stop,
+};
+
+/// What a back-end needs to take connections over.
+pub(crate) struct Taker {
+    deafness: Deafness,
+    _guards: Vec<Guard>,
+    taking: Taking,
+    secret: String,
+    places: Arc<Semaphore>,
+}
+
+/// A channel's connections that have asked something.
+#[derive(Default)]
+struct Asking(Mutex<HashMap<u32, oneshot::Sender<bool>>>);
+
+impl Taker {
+    /// Sees to it that packets which come before their connections are not answered.
+    ///
+    /// # Errors
+    /// When this process may not, or the kernel cannot.
+    pub(crate) fn start(
+        settings: &Handoff,
+        taking: &Taking,
+        connections: usize,
+    ) -> Result<Self, BpfError> {
+        handoff::is_possible().map_err(BpfError::Repair)?;
+        let guard = |device: &String| Guard::start(device, &taking.services);
+        warn_of_time_wait();
+        Ok(Self {
+            deafness: Deafness::new()?,
+            _guards: settings.interfaces.iter().map(guard).collect::<Result<_, _>>()?,
+            taking: taking.clone(),
+            secret: settings.secret.clone(),
+            places: Arc::new(Semaphore::new(connections)),
+        })
+    }
+}
+
+/// A connection that ended here a minute ago is in the way of one of the same two addresses that is
+/// handed here now; the front-end would proxy that one.
+fn warn_of_time_wait() {
+    const SETTING: &str = "/proc/sys/net/ipv4/tcp_max_tw_buckets";
+    if std::fs::read_to_string(SETTING).is_ok_and(|value| value.trim() != "0") {
+        tracing::warn!(
+            "net.ipv4.tcp_max_tw_buckets is not 0: a client that uses a port again within a minute \
+             is proxied by the front-end"
+        );
+    }
+}
+
+/// Takes channels of front-ends until the node stops.
+pub(crate) async fn accept(node: Arc<Node>, taker: Arc<Taker>, listener: TcpListener, stop: Stop) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.begun() => return,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                let (node, taker, stop) = (node.clone(), taker.clone(), stop.clone());
+                tokio::spawn(async move {
+                    match channel::open(stream, Side::Back, &taker.secret).await {
+                        Ok((sender, receiver)) => {
+                            tracing::info!(front_end = %from, "a front-end hands connections here");
+                            hear(&node, &taker, sender, receiver, &stop).await;
+                        }
+                        Err(error) => {
+                            tracing::warn!(%from, %error, "no front-end of ours");
+                        }
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a channel");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Hears what a front-end says until the channel is over. Connections that have spoken go on then; the
+/// others are the front-end's.
+async fn hear(
+    node: &Arc<Node>,
+    taker: &Arc<Taker>,
+    sender: Arc<Sender>,
+    mut receiver: Receiver,
+    stop: &Stop,
+) {
+    let asking = Arc::new(Asking::default());
+    let listen = async {
+        loop {
+            match receiver.hear().await {
+                Ok(Frame::Take { id, after, connection, bytes }) => {
+                    let call = Call { node, taker, sender: &sender, asking: &asking, stop };
+                    call.take(id, after, &connection, bytes);
+                }
+                Ok(Frame::Keep(id)) => asking.answer(id, true),
+                Ok(Frame::GiveUp(id)) => asking.answer(id, false),
+                Ok(_) => return std::io::Error::other("it says what only back-ends say"),
+                Err(error) => return error,
+            }
+        }
+    };
+    let error = tokio::select! {
+        error = listen => error,
+        () = sender.pump() => std::io::ErrorKind::BrokenPipe.into(),
+    };
+    tracing::info!(%error, "a front-end is gone");
+    sender.close();
+    // Whoever waits for an answer gets none.
+    asking.0.lock().clear();
+}
+
+impl Asking {
+    fn answer(&self, id: u32, keep: bool) {
+        if let Some(asker) = self.0.lock().remove(&id) {
+            let _ = asker.send(keep);
+        }
+    }
+}
+
+/// A frame's surroundings.
+struct Call<'a> {
+    node: &'a Arc<Node>,
+    taker: &'a Arc<Taker>,
+    sender: &'a Arc<Sender>,
+    asking: &'a Arc<Asking>,
+    stop: &'a Stop,
+}
+
+impl Call<'_> {
+    /// Makes a connection this machine's, or says that it is not.
+    fn take(&self, id: u32, after: After, connection: &Connection, bytes: Vec<u8>) {
+        match self.restore(connection) {
+            Ok((place, stream)) => {
+                let client = (*connection.client.ip()).into();
+                let (stream, seat) = dormant::seat(stream, client, None);
+                let taken = Taken {
+                    id,
+                    after,
+                    node: self.node.clone(),
+                    taker: self.taker.clone(),
+                    sender: self.sender.clone(),
+                    asking: self.asking.clone(),
+                    visit: Visit::of_taken(client, Voice::new(id, self.sender.clone())),
+                };
+                let (stop, cut) = (self.stop.clone(), self.stop.clone());
+                let task = tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        () = taken.serve(stream, bytes, stop) => {}
+                        () = cut.cut() => {}
+                    }
+                    drop(place);
+                });
+                seat.about.is_served_by(&task);
+            }
+            Err(error) => {
+                tracing::info!(client = %connection.client, %error, "a connection was not taken");
+                self.sender.say(&Frame::Refused(id));
+            }
+        }
+    }
+
+    fn restore(
+        &self,
+        connection: &Connection,
+    ) -> std::io::Result<(OwnedSemaphorePermit, TcpStream)> {
+        let refuse = |why| Err(std::io::Error::other(why));
+        if !self.taker.taking.services.contains(&connection.service) {
+            return refuse("it is of a service that is not taken here");
+        }
+        if self.stop.has_begun() {
+            return refuse("this node is stopping");
+        }
+        let Ok(place) = self.taker.places.clone().try_acquire_owned() else {
+            return refuse("as many connections are open as may be");
+        };
+        Ok((place, TcpStream::from_std(handoff::restore(connection)?)?))
+    }
+}
+
+/// A connection that was taken over.
+struct Taken {
+    id: u32,
+    after: After,
+    node: Arc<Node>,
+    taker: Arc<Taker>,
+    sender: Arc<Sender>,
+    asking: Arc<Asking>,
+    visit: Arc<Visit>,
+}
+
+/// Where a request is to be answered.
+enum Next {
+    Here(Stream),
+    /// The front-end has the connection.
+    Given,
+}
+
+impl Taken {
+    async fn serve(self, stream: Stream, bytes: Vec<u8>, stop: Stop) {
+        let (mut arrived, mut nest) = Arrived::new(stream, bytes, self.visit.voice.clone());
+        loop {
+            let ending = tokio::select! {
+                biased;
+                ending = connection::http1_once(&self.node, &self.visit, arrived, &stop) => ending,
+                () = self.is_lost() => Ending::Broken,
+            };
+            if !self.spoke() {
+                // Dropped silently: the front-end goes on with it.
+                drop(nest.take());
+                self.sender.say(&Frame::Refused(self.id));
+                return;
+            }
+            let stream = match ending {
+                Ending::Resting => nest.take(),
+                _ => None,
+            };
+            let Some(stream) = stream else { break };
+            self.sender.say(&Frame::Rests(self.id));
+            let mut bytes = Vec::new();
+            let came = head::read(&stream, &mut bytes, &self.node.settings.limits, &stop).await;
+            if matches!(came, Came::Over(_)) || bytes.is_empty() {
+                break;
+            }
+            let next = match came {
+                Came::Head => self.next(stream, &mut bytes).await,
+                _ => {
+                    self.sender.say(&Frame::Begins(self.id));
+                    Next::Here(stream)
+                }
+            };
+            match next {
+                Next::Given => return,
+                Next::Here(stream) => (arrived, nest) = Arrived::new(stream, bytes, None),
+            }
+        }
+        self.sender.say(&Frame::Ended(self.id));
+    }
+
+    /// Finds out who answers the next request; gives the connection back if that is not us.
+    async fn next(&self, stream: Stream, bytes: &mut Vec<u8>) -> Next {
+        let goes = match self.after {
+            After::Stay => false,
+            After::Back => true,
+            After::On => match self.ask(bytes).await {
+                Some(true) => return Next::Here(stream),
+                Some(false) => true,
+                None => false,
+            },
+        };
+        if goes && !self.sender.is_closed() {
+            match self.leave(stream, bytes) {
+                Ok(connection) => {
+                    let (id, bytes) = (self.id, std::mem::take(bytes));
+                    self.sender.say(&Frame::GivenBack { id, connection, bytes });
+                    return Next::Given;
+                }
+                Err((stream, error)) => {
+                    tracing::debug!(%error, "a connection stays: it cannot be given back");
+                    self.sender.say(&Frame::Begins(self.id));
+                    return Next::Here(stream);
+                }
+            }
+        }
+        self.sender.say(&Frame::Begins(self.id));
+        Next::Here(stream)
+    }
+
+    /// Whether the front-end wants this request answered here; nothing when it is gone.
+    async fn ask(&self, bytes: &[u8]) -> Option<bool> {
+        let (answer, answered) = oneshot::channel();
+        self.asking.0.lock().insert(self.id, answer);
+        let ask = Frame::Asks { id: self.id, bytes: bytes.to_vec() };
+        if !self.sender.say(&ask) {
+            self.asking.0.lock().remove(&self.id);
+        }
+        answered.await.ok()
+    }
+
+    fn leave(
+        &self,
+        stream: Stream,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Connection, (Stream, std::io::Error)> {
+        let socket = stream.stream();
+        let left = self.taker.deafness.deafen(socket).and_then(|()| {
+            let left = super::read_rest(socket, bytes).and_then(|()| handoff::extract(socket));
+            if left.is_err() {
+                undeafen(socket)?;
+            }
+            left
+        });
+        left.map_err(|error| (stream, error))
+    }
+
+    fn spoke(&self) -> bool {
+        self.visit.voice.as_ref().is_some_and(|voice| voice.spoke())
+    }
+
+    async fn is_lost(&self) {
+        match &self.visit.voice {
+            Some(voice) => voice.is_lost().await,
+            None => std::future::pending().await,
+        }
+    }
+}

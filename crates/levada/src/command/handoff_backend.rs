@@ -1,0 +1,125 @@
+//! `levada handoff-backend`: takes connections over for a server that knows nothing of it.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use levada::config::{self, Source, Surroundings};
+use levada_edge::{
+    Reader,
+    settings::{After, Handoff, Settings, Taking},
+};
+
+use super::Verdict;
+
+/// Takes connections over from a front-end, and has the server beside it answer them.
+///
+/// A node of its own: it forgets nothing of what a node knows of HTTP, and stores nothing. It needs the
+/// capabilities NET_ADMIN and BPF, and the service's address on this machine.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct HandoffBackendArgs {
+    /// Where the front-end comes in: an address on the network that this machine has in common with it.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: SocketAddrV4,
+    /// The server that answers, such as http://127.0.0.1:8080.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// A service's address, to which clients connect: this machine has it, too. May be given several
+    /// times.
+    #[arg(long = "service", value_name = "ADDRESS", required = true)]
+    services: Vec<SocketAddrV4>,
+    /// The network interface by which the front-end's packets come in. May be given several times.
+    #[arg(long = "interface", value_name = "NAME", required = true)]
+    interfaces: Vec<String>,
+    /// A file that holds the secret, the front-end's as well.
+    #[arg(long, value_name = "FILE")]
+    secret_file: PathBuf,
+    /// Its name in `Via` and `Proxy-Status`.
+    #[arg(long, value_name = "NAME", default_value = "back-end")]
+    name: String,
+    /// Metrics and health, for operators.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada handoff-backend --listen 10.0.1.1:7072 --interface eth0 --service 192.0.2.10:80 \\
+      --secret-file /etc/levada/handoff-secret --to http://127.0.0.1:8080
+
+Exit codes:
+  0  it was told to stop
+  2  it could not start: an address is taken, a capability is missing";
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// When it cannot start.
+pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<Verdict> {
+    let settings = settings(args)?;
+    for service in &args.services {
+        has(*service.ip()).with_context(|| {
+            format!(
+                "this machine does not have {}: ip addr add {}/32 dev lo",
+                service.ip(),
+                service.ip()
+            )
+        })?;
+    }
+    let same = settings.clone();
+    let reader = Reader(Box::new(move || Ok(same.clone())));
+    levada_edge::run(settings, reader, |_addresses| {})?;
+    Ok(Verdict::Done)
+}
+
+fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
+    let secret = fs::read_to_string(&args.secret_file)
+        .with_context(|| format!("cannot read {}", args.secret_file.display()))?;
+    let secret = secret.trim().to_owned();
+    if secret.len() < SHORTEST_SECRET {
+        bail!(
+            "{} holds a secret of {} bytes; it needs {SHORTEST_SECRET}: openssl rand -base64 24",
+            args.secret_file.display(),
+            secret.len()
+        );
+    }
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    // No client listens there: it is taken out again.
+    let text = format!(
+        "name = {}\n[[listen]]\naddress = '127.0.0.1:0'\n\
+         [[site]]\nhosts = '*'\ncache = false\norigin = {}\n",
+        quoted(&args.name),
+        quoted(&args.to)
+    );
+    let source = Source { name: "the command line".to_owned(), text };
+    let surroundings = Surroundings { directory: Path::new(""), variable: &|_| None };
+    let checked = config::check(&source, &surroundings);
+    let Some(settings) = checked.settings else {
+        bail!("{}", checked.report.to_string().trim_end());
+    };
+    Ok(Settings {
+        listeners: Vec::new(),
+        admin: args.admin,
+        handoff: Some(Handoff {
+            secret,
+            interfaces: args.interfaces.clone(),
+            // The front-end says what becomes of connections.
+            after: After::default(),
+            taking: Some(Taking { listen: args.listen, services: args.services.clone() }),
+        }),
+        ..settings
+    })
+}
+
+/// Whether an address is this machine's.
+fn has(address: Ipv4Addr) -> std::io::Result<()> {
+    std::net::UdpSocket::bind((IpAddr::V4(address), 0)).map(drop)
+}
+
+/// Shorter ones can be guessed by trying.
+const SHORTEST_SECRET: usize = 16;

@@ -1,0 +1,519 @@
+//! Connections that a front-end hands to back-ends, with the binary's own processes, unmodified servers
+//! and unmodified clients. As root on Linux, with `curl`; skipped elsewhere.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use levada_net::lab::{self, Child, Ethernet, Host, LabError, Network};
+
+const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+const FRONT: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
+const BACKS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 2, 11), Ipv4Addr::new(10, 0, 2, 12)];
+/// Longer than any wait here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client behind a router, a front-end, and two back-ends with a server each.
+struct Cluster {
+    client: Host,
+    front: Host,
+    backs: [Host; 2],
+    servers: [Arc<Server>; 2],
+    running: Vec<Option<Child>>,
+    directory: tempfile::TempDir,
+    _router: Host,
+    _wires: [Ethernet; 2],
+    _network: Network,
+}
+
+/// A server that knows nothing of handoff: `/N` is N bytes, and `/slow/N` too, after a while.
+#[derive(Default)]
+struct Server {
+    requests: AtomicU64,
+}
+
+impl Cluster {
+    /// Without any process yet. `None` where there can be none, which is said.
+    fn bare() -> Option<Self> {
+        let curl = Command::new("curl").arg("-V").stdout(Stdio::null()).status();
+        if curl.is_err() {
+            eprintln!("skipped: there is no curl");
+            return None;
+        }
+        match lab::possible() {
+            Ok(()) => {}
+            Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
+                eprintln!("skipped: {why}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        let network = Network::new(1);
+        let [client, router, front, back1, back2] =
+            ["client", "router", "front", "back1", "back2"].map(|name| network.host(name).unwrap());
+        let backs = [back1, back2];
+        let (near, far) = (Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 254));
+        let outer = network.ethernet(&[(&client, "eth0", CLIENT), (&router, "eth0", near)]);
+        let inner = network.ethernet(&[
+            (&router, "eth1", far),
+            (&front, "eth0", FRONT),
+            (&backs[0], "eth0", BACKS[0]),
+            (&backs[1], "eth0", BACKS[1]),
+        ]);
+        let wires = [outer.unwrap(), inner.unwrap()];
+        client.ip(&[&format!("route add default via {near}")]).unwrap();
+        router.forward().unwrap();
+        router.ip(&[&format!("route add {SERVICE} via {FRONT}")]).unwrap();
+        for host in backs.iter().chain([&front]) {
+            let own = format!("addr add {SERVICE}/32 dev lo");
+            host.ip(&[&own, &format!("route add default via {far}")]).unwrap();
+        }
+        let servers = [0, 1].map(|at| {
+            backs[at].set("net.ipv4.tcp_max_tw_buckets", "0").unwrap();
+            Server::start(&backs[at], BACKS[at], at)
+        });
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
+        Some(Self {
+            client,
+            front,
+            backs,
+            servers,
+            running: (0..3).map(|_| None).collect(),
+            directory,
+            _router: router,
+            _wires: wires,
+            _network: network,
+        })
+    }
+
+    /// With a front-end that hands over and two back-ends that take.
+    fn new(after: &str) -> Option<Self> {
+        let mut cluster = Self::bare()?;
+        for at in [0, 1] {
+            cluster.start_back(at, 8080);
+        }
+        cluster.start_front(after);
+        for at in [0, 1] {
+            cluster.wait_until_handed_to(at);
+        }
+        Some(cluster)
+    }
+
+    /// Its server is at this port.
+    fn start_back(&mut self, at: usize, port: u16) {
+        let back = &self.backs[at];
+        let mut command = levada();
+        command.args(["handoff-backend", "--interface", "eth0", "--name", &format!("back{at}")]);
+        command.args(["--listen", &format!("{}:7072", BACKS[at])]);
+        command.args(["--service", &format!("{SERVICE}:80")]);
+        command.args(["--to", &format!("http://{}:{port}", BACKS[at])]);
+        command.args(["--admin", "127.0.0.1:9180"]);
+        command.arg("--secret-file").arg(self.directory.path().join("secret"));
+        self.running[at] = Some(back.start(command).unwrap());
+    }
+
+    fn start_front(&mut self, after: &str) {
+        self.start_front_with(after, "secret");
+    }
+
+    fn start_front_with(&mut self, after: &str, secret: &str) {
+        let config = self.directory.path().join("front.toml");
+        let mut text = format!(
+            "name = 'front'\n[[listen]]\naddress = '{SERVICE}:80'\n\
+             [admin]\nlisten = '127.0.0.1:9180'\n\
+             [handoff]\ninterfaces = 'eth0'\nsecret_file = '{secret}'\nafter = '{after}'\n"
+        );
+        // The host says which server, so that a test can choose.
+        for (at, back) in BACKS.iter().enumerate() {
+            text += &format!(
+                "[[site]]\nhosts = 'back{at}.test'\ncache = false\npolicy = {{ name = 'hrw' }}\n\
+                 health_check = {{ interval = '100ms' }}\n\
+                 [[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n"
+            );
+        }
+        text += "[[site]]\nhosts = 'both.test'\ncache = false\npolicy = { name = 'hrw' }\n\
+                 health_check = { interval = '100ms' }\n";
+        for back in BACKS {
+            text +=
+                &format!("[[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n");
+        }
+        fs::write(&config, text).unwrap();
+        let mut command = levada();
+        command.arg("run").arg("-c").arg(config);
+        self.running[2] = Some(self.front.start(command).unwrap());
+    }
+
+    fn wait_until_handed_to(&self, at: usize) {
+        let start = Instant::now();
+        let before = self.handed();
+        while self.handed() == before {
+            assert!(start.elapsed() < PATIENCE, "nothing is handed to back-end {at}");
+            let _ = self.curl(&["-s", "-o", "/dev/null", &format!("http://back{at}.test/1")]);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Connections that ended at a back-end.
+    fn handed(&self) -> u64 {
+        self.metric("levada_handoffs_total{result=\"ended\"}")
+            + self.metric("levada_handoffs_total{result=\"given-back\"}")
+    }
+
+    /// A metric of the front-end.
+    fn metric(&self, name: &str) -> u64 {
+        let text = self.front.namespace().run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").ok()?;
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok().map(|_| text)
+        });
+        let text = text.unwrap().unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse::<f64>().ok()).unwrap_or(0.0) as u64
+    }
+
+    /// Runs curl at the client, where every host is the service.
+    fn curl(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new("curl");
+        command.args(["--connect-to", &format!("::{SERVICE}:80"), "--max-time", "25"]);
+        command.args(arguments);
+        let output = self.client.namespace().run(|| command.output().unwrap()).unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = self.client.namespace().run(|| TcpStream::connect((SERVICE, 80)).unwrap());
+        let stream = stream.unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+}
+
+/// For a front-end that has just been started.
+const ONCE_IT_IS_THERE: [&str; 5] = ["-sS", "--retry-connrefused", "--retry", "9", "-4"];
+
+fn levada() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.args(["--log-level", "debug"]);
+    if std::env::var_os("LEVADA_TEST_LOG").is_none() {
+        command.stderr(Stdio::null());
+    }
+    command
+}
+
+impl Server {
+    fn start(host: &Host, address: Ipv4Addr, number: usize) -> Arc<Self> {
+        let listener = host.namespace().run(|| TcpListener::bind((address, 8080)).unwrap());
+        let listener = listener.unwrap();
+        let server = Arc::new(Self::default());
+        let this = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let this = this.clone();
+                thread::spawn(move || this.serve(stream.unwrap(), number));
+            }
+        });
+        server
+    }
+
+    fn serve(&self, stream: TcpStream, number: usize) -> Option<()> {
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        let mut writer = stream;
+        loop {
+            let mut target = None;
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).ok()? == 0 {
+                    return None;
+                }
+                let line = line.trim_end();
+                if target.is_none() {
+                    target = Some(line.split(' ').nth(1)?.to_owned());
+                } else if line.is_empty() {
+                    break;
+                } else if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().ok()?;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).ok()?;
+            self.requests.fetch_add(1, Relaxed);
+            let target = target?;
+            if target.starts_with("/slow/") {
+                thread::sleep(Duration::from_secs(2));
+            }
+            let size = target.rsplit('/').next()?.parse().unwrap_or(length);
+            let sent = if target == "/echo" { body } else { content(size) };
+            write!(
+                writer,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Server: back{number}\r\n\r\n",
+                sent.len()
+            )
+            .ok()?;
+            writer.write_all(&sent).ok()?;
+        }
+    }
+}
+
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|n| (n % 251) as u8).collect()
+}
+
+fn kill(child: &Child) {
+    let pid = child.process.id().to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+}
+
+/// Of a stream: one response's head and body.
+fn response(reader: &mut BufReader<TcpStream>) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "it ends after {head:?}");
+    }
+    let length = head.to_lowercase();
+    let length = length.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+fn is_same(file: &str, size: usize) -> bool {
+    fs::read(Path::new(file)).unwrap() == content(size)
+}
+
+#[test]
+fn curl_gets_the_right_bytes_of_a_back_end_itself() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let before = cluster.handed();
+    let file = cluster.path("body");
+    let counters = |of: &str| {
+        let read = || {
+            let output = Command::new("ip").args(["-j", "-s", "link", "show", "eth0"]).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        let text = cluster.front.namespace().run(read).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value[0]["stats64"][of]["bytes"].as_u64().unwrap_or_else(|| panic!("{text}"))
+    };
+    let sent = counters("tx");
+    let (good, head) = cluster.curl(&["-sS", "-D-", "-o", &file, "http://back0.test/50000000"]);
+    assert!(good && is_same(&file, 50_000_000));
+    assert!(head.to_lowercase().contains("x-server: back0"), "{head}");
+    let sent = counters("tx") - sent;
+    assert!(sent < 5_000_000, "the body goes past the front-end, which sent {sent} bytes");
+    // The front-end hears of the end after the client does.
+    let start = Instant::now();
+    while cluster.handed() == before {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(cluster.metric("levada_handed_over"), 0);
+}
+
+/// Sends requests one after the other on one connection; which server answered each.
+fn answered(cluster: &Cluster, requests: &[(&str, usize)]) -> Vec<String> {
+    let mut writer = cluster.connect();
+    let mut reader = BufReader::new(writer.try_clone().unwrap());
+    let answer = |(host, size): &(&str, usize)| {
+        write!(writer, "GET /{size} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let (head, body) = response(&mut reader);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(body == content(*size), "{host}, {size}");
+        server_of(&head)
+    };
+    requests.iter().map(answer).collect()
+}
+
+fn server_of(head: &str) -> String {
+    let head = head.to_lowercase();
+    head.split("x-server: ").nth(1).unwrap().lines().next().unwrap().to_owned()
+}
+
+const REQUESTS: [(&str, usize); 5] = [
+    ("back0.test", 5_000_000),
+    ("back0.test", 1000),
+    ("back1.test", 5_000_000),
+    ("back1.test", 20),
+    ("back0.test", 0),
+];
+
+#[test]
+fn a_connection_stays_with_its_back_end() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    assert_eq!(answered(&cluster, &REQUESTS), ["back0"; 5]);
+}
+
+#[test]
+fn a_connection_goes_on_to_the_back_end_of_each_request() {
+    for after in ["on", "back"] {
+        let Some(cluster) = Cluster::new(after) else { return };
+        let before = cluster.metric("levada_handoffs_total{result=\"given-back\"}");
+        let expected = ["back0", "back0", "back1", "back1", "back0"];
+        assert_eq!(answered(&cluster, &REQUESTS), expected, "{after}");
+        let moves = cluster.metric("levada_handoffs_total{result=\"given-back\"}") - before;
+        assert_eq!(moves, if after == "on" { 2 } else { 4 }, "{after}");
+    }
+}
+
+#[test]
+fn however_a_request_comes_it_is_answered() {
+    for after in ["stay", "on"] {
+        let Some(cluster) = Cluster::new(after) else { return };
+        // A head in many packets.
+        let mut writer = cluster.connect();
+        writer.set_nodelay(true).unwrap();
+        let mut reader = BufReader::new(writer.try_clone().unwrap());
+        for byte in b"GET /7 HTTP/1.1\r\nHost: back0.test\r\n\r\n" {
+            writer.write_all(&[*byte]).unwrap();
+        }
+        assert_eq!(response(&mut reader).1, content(7));
+        // Several requests at once, of different back-ends.
+        let get = |host: &str, size: usize| format!("GET /{size} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let piped = get("back0.test", 100_000) + &get("back1.test", 9) + &get("back0.test", 8);
+        writer.write_all(piped.as_bytes()).unwrap();
+        for size in [100_000, 9, 8] {
+            assert_eq!(response(&mut reader).1, content(size));
+        }
+        // A body that comes when the connection is long gone.
+        writer
+            .write_all(b"POST /echo HTTP/1.1\r\nHost: back1.test\r\nContent-Length: 2000\r\n\r\n")
+            .unwrap();
+        for piece in content(2000).chunks(100) {
+            thread::sleep(Duration::from_millis(2));
+            writer.write_all(piece).unwrap();
+        }
+        let (head, body) = response(&mut reader);
+        assert!(body == content(2000), "{head}");
+        // The client says that it will ask for nothing more, at once and later.
+        writer.write_all(get("back0.test", 300_000).as_bytes()).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(response(&mut reader).1, content(300_000));
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        let mut writer = cluster.connect();
+        writer.write_all(get("back0.test", 3_000_000).as_bytes()).unwrap();
+        let mut reader = BufReader::new(writer.try_clone().unwrap());
+        reader.fill_buf().unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(response(&mut reader).1, content(3_000_000));
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn what_a_back_end_does_not_answer_is_answered_all_the_same() {
+    let Some(mut made) = Cluster::new("stay") else { return };
+    let cluster = &made;
+    // It goes while the request waits for its server: nothing was sent to the client yet.
+    let file = cluster.path("body");
+    let asked = thread::scope(|scope| {
+        let slow = ["-sS", "-o", &file, "http://back0.test/slow/1000"];
+        let waiting = scope.spawn(move || cluster.curl(&slow));
+        let served = &cluster.servers[0].requests;
+        let before = served.load(Relaxed);
+        while served.load(Relaxed) == before {
+            thread::sleep(Duration::from_millis(5));
+        }
+        kill(cluster.running[0].as_ref().unwrap());
+        waiting.join().unwrap()
+    });
+    assert!(asked.0 && is_same(&file, 1000), "{}", asked.1);
+    // It is not there at all.
+    made.running[0] = None;
+    let cluster = &made;
+    let (good, _) = cluster.curl(&["-sS", "-o", &file, "http://back0.test/1001"]);
+    assert!(good && is_same(&file, 1001));
+    // It comes back.
+    made.start_back(0, 8080);
+    made.wait_until_handed_to(0);
+}
+
+#[test]
+fn a_front_end_that_crashed_begins_anew() {
+    let Some(mut cluster) = Cluster::new("stay") else { return };
+    let mut old = cluster.connect();
+    old.write_all(b"GET /10 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(old.try_clone().unwrap());
+    response(&mut reader);
+    cluster.running[2] = None;
+    // The kernel goes on steering for connections that were handed over.
+    old.write_all(b"GET /11 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    assert_eq!(response(&mut reader).1, content(11));
+    cluster.start_front("stay");
+    cluster.wait_until_handed_to(1);
+    // From now on it is of this front-end, which does not know it.
+    let _ = old.write_all(b"GET /12 HTTP/1.1\r\nHost: back0.test\r\n\r\n");
+    assert!(reader.read(&mut [0]).map_or(true, |read| read == 0));
+}
+
+#[test]
+fn a_back_end_whose_server_is_down_leaves_requests_to_the_front_end() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    // Nothing listens there.
+    cluster.start_back(0, 8081);
+    cluster.start_front("stay");
+    let file = cluster.path("body");
+    let start = Instant::now();
+    while cluster.metric("levada_handoffs_total{result=\"refused\"}") == 0 {
+        assert!(start.elapsed() < PATIENCE, "nothing was refused");
+        let get = ["-o", &file, "http://back0.test/1000"];
+        let (good, _) = cluster.curl(&[&ONCE_IT_IS_THERE[..], &get].concat());
+        assert!(good && is_same(&file, 1000));
+    }
+}
+
+#[test]
+fn a_back_end_that_dies_within_an_answer_cuts_it_and_is_forgotten() {
+    let Some(mut cluster) = Cluster::new("stay") else { return };
+    let mut writer = cluster.connect();
+    writer.write_all(b"GET /200000000 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(writer);
+    reader.fill_buf().unwrap();
+    cluster.running[0] = None;
+    let mut rest = Vec::new();
+    let end = reader.read_to_end(&mut rest);
+    assert!(end.is_err() || rest.len() < 200_000_000, "it is not complete");
+    let file = cluster.path("body");
+    let (good, _) = cluster.curl(&["-sS", "-o", &file, "http://back0.test/1000"]);
+    assert!(good && is_same(&file, 1000));
+    let start = Instant::now();
+    while cluster.metric("levada_handed_over") > 0 {
+        assert!(start.elapsed() < PATIENCE, "it is still counted");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(cluster.metric("levada_handoffs_total{result=\"lost\"}"), 1);
+}
+
+#[test]
+fn who_does_not_know_the_secret_gets_no_connections() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    cluster.start_back(0, 8080);
+    fs::write(cluster.directory.path().join("other"), "another secret, as long").unwrap();
+    cluster.start_front_with("stay", "other");
+    let file = cluster.path("body");
+    for size in 1000..1020 {
+        let url = format!("http://back0.test/{size}");
+        let (good, _) = cluster.curl(&[&ONCE_IT_IS_THERE[..], &["-o", &file, &url]].concat());
+        assert!(good && is_same(&file, size));
+    }
+    assert_eq!(cluster.handed(), 0);
+}

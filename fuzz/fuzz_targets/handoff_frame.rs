@@ -1,0 +1,13 @@
+//! A frame of the handoff channel, with a connection's state in it, is refused or reads as what it was
+//! written from.
+#![no_main]
+
+use levada_edge::fuzzing::Frame;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(frame) = Frame::read(bytes) else { return };
+    let mut written = Vec::new();
+    frame.write(&mut written);
+    assert_eq!(written, bytes);
+});
