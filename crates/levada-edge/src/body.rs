@@ -279,6 +279,25 @@ impl ResponseBody {
         self.pace = pace.map(Box::new);
     }
 
+    /// Whether it is in memory.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.pace.is_none() && matches!(&self.source, Source::Stored { .. })
+    }
+
+    /// Waits until it is in memory, if it is on its way there. Returns whether its frames hold on to
+    /// nothing but themselves.
+    pub(crate) async fn kept(&mut self) -> bool {
+        match &self.source {
+            _ if self.pace.is_some() => false,
+            Source::Stored { .. } => true,
+            Source::Filling(reader) => {
+                reader.ended().await;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes along what is counted until the body ends.
     pub(crate) fn take_along(&mut self, mut passage: Box<Passage>) {
         // Nobody polls a body that is known to be empty.

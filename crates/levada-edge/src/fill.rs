@@ -520,6 +520,19 @@ impl Reader {
         self
     }
 
+    /// Awaits the end, whatever it is. What is read then is the store's own.
+    pub(crate) async fn ended(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.fill.state.lock();
+            if state.end.is_some() {
+                return Poll::Ready(());
+            }
+            state.waiting.insert(self.id, cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Bytes that were read.
     pub(crate) fn position(&self) -> u64 {
         self.position

@@ -186,9 +186,12 @@ pub(crate) async fn to_peer(
     while pick.node != peers.me() {
         passage.outstanding = Some(peers.loads().begin(pick.node));
         let failure = match ask(peers, pick.node, &head).await {
-            Ok(exchange) => {
+            Ok(mut exchange) => {
                 peers.met(pick.node, None);
                 node.metrics.upstream("peer", exchange.status());
+                if asked.piece.is_some() {
+                    exchange.body_mut().read_at_most(large::READ);
+                }
                 return Some((exchange, pick));
             }
             Err(failure) => failure,

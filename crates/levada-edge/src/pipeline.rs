@@ -202,11 +202,11 @@ fn redirect(
     let request = PolicyRequest { key: asked.key, class, size: node.sizes.get(asked.key) };
     let (decider, now) = (asked.decider(), node.clock.now());
     let pick = match &asked.piece {
-        None => decider.pick(&request, &peers.cluster(), now),
-        Some(piece) => decider
+        Some(piece) if !piece.avoided.is_empty() => decider
             .pick(&request, &peers.cluster().without(&piece.avoided), now)
             // Better one that was slow than none.
             .or_else(|| decider.pick(&request, &peers.cluster(), now)),
+        _ => decider.pick(&request, &peers.cluster(), now),
     };
     let pick = pick.ok_or(Failure::AllDown)?;
     node.metrics.decision(decider.name(), pick);

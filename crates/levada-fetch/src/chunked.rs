@@ -7,8 +7,12 @@
 //!
 //! Pieces are begun in file order, fetched in parallel and delivered in order. The window moves when
 //! its head has been taken whole, so a transfer never holds more than W pieces of C bytes. What is
-//! late is given up and asked for anew under another name (see [`crate::ChunkUrl`]), so that another
-//! node gets it.
+//! late is given up and asked for anew, of another node.
+//!
+//! The paper gives up what has taken five times the average. Two things that slow all pieces down at once
+//! must not make the whole window late: a limit follows the average while a piece is under way, and it
+//! is twice as long until a piece that was begun no earlier has come (as RACK has a packet lost only when
+//! one sent later has arrived, RFC 8985 Sec. 3). A piece that was at hand says nothing of either.
 //!
 //! A driver calls [`poll_cancel`](Chunked::poll_cancel) and then
 //! [`poll_request`](Chunked::poll_request) until they are empty, whenever anything has happened; tells of each request exactly once how it
@@ -32,7 +36,8 @@ pub enum Mode {
     /// Nothing: the paper's way.
     #[default]
     Timeout,
-    /// A piece that takes longer than 95 of 100 is asked for a second time; the first answer wins.
+    /// A piece that takes longer than 95 of 100, or that all others of a window wait for, is asked for a
+    /// second time; the first answer wins.
     Hedge,
     /// Requests just in time: no more of the window is used than what keeps the client's link full
     /// (the paper's outlook, Sec. 4).
@@ -66,6 +71,9 @@ pub struct Plan {
     pub patience: Patience,
     /// Tries of one piece, the first included; then the transfer fails.
     pub tries: u32,
+    /// Whether each further try has a name of its own, as published: another node answers for that name,
+    /// and has to get the piece from the origin.
+    pub salted: bool,
 }
 
 /// Names one request of a transfer.
@@ -79,7 +87,7 @@ pub struct Request {
     pub id: RequestId,
     /// The bytes of the file: a whole piece, whatever part of it is to be delivered.
     pub range: Range<u64>,
-    /// Letters in its URL: tries of this piece that went before.
+    /// Tries of this piece that went before, as far as letters can tell them apart.
     pub retries: u8,
 }
 
@@ -131,6 +139,8 @@ pub struct Chunked<T> {
     next_id: u64,
     cancelled: Vec<RequestId>,
     timeout: Timeout,
+    /// When the youngest of the pieces that came was begun.
+    overtaken: Option<Timestamp>,
     recent: Recent,
     drain: Drain,
     counts: Counts,
@@ -162,7 +172,7 @@ struct Try {
 
 impl<T> Chunked<T> {
     /// The bytes `span` of a file of `length` bytes. One piece at a time is fetched until
-    /// [`widen`](Self::widen) allows more.
+    /// [`set_width`](Self::set_width) allows more.
     ///
     /// `span` lies within the file; an empty one is done at once.
     pub fn new(plan: Plan, length: u64, span: Range<u64>) -> Self {
@@ -180,6 +190,7 @@ impl<T> Chunked<T> {
             next_id: 0,
             cancelled: Vec::new(),
             timeout: Timeout::new(plan.patience),
+            overtaken: None,
             recent: Recent::default(),
             drain: Drain::default(),
             counts: Counts::default(),
@@ -187,9 +198,10 @@ impl<T> Chunked<T> {
         }
     }
 
-    /// Lets the transfer hold so many pieces, up to the plan's window. Never takes room away.
-    pub fn widen(&mut self, width: usize) {
-        self.width = self.width.max(width).min(self.plan.window);
+    /// Lets the transfer hold so many pieces, at least one and up to the plan's window. Fewer than it
+    /// [holds](Self::held) is for when those have been taken.
+    pub fn set_width(&mut self, width: usize) {
+        self.width = width.clamp(1, self.plan.window);
     }
 
     /// Pieces that it may hold.
@@ -197,9 +209,15 @@ impl<T> Chunked<T> {
         self.width
     }
 
-    /// Whether more room would be used.
-    pub fn wants_room(&self) -> bool {
-        self.width < self.plan.window && self.slots.len() >= self.width && self.next < self.end()
+    /// Pieces that it holds or fetches, that which is being taken among them.
+    pub fn held(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many pieces it would hold at once, if it might.
+    pub fn wanted(&self) -> usize {
+        let left = usize::try_from(self.end() - self.next).unwrap_or(usize::MAX);
+        self.needed().min(self.slots.len().saturating_add(left))
     }
 
     /// The next request to be made, if one is due.
@@ -214,7 +232,7 @@ impl<T> Chunked<T> {
         if let Some(at) = self.slots.iter().position(due) {
             return Some(self.ask(at, now));
         }
-        if self.slots.len() >= self.room() || self.next >= self.end() {
+        if self.slots.len() >= self.width.min(self.needed()) || self.next >= self.end() {
             return None;
         }
         self.slots.push_back(Slot {
@@ -257,6 +275,22 @@ impl<T> Chunked<T> {
 
     /// A piece has come. Returns how long it took; `None` when it is not wanted any more.
     pub fn on_chunk(&mut self, now: Timestamp, id: RequestId, payload: T) -> Option<Duration> {
+        let begun = self.accept(id, payload)?;
+        let took = now.since(begun);
+        self.overtaken = self.overtaken.max(Some(begun));
+        self.timeout.succeeded(took);
+        self.recent.add(took);
+        Some(took)
+    }
+
+    /// A piece has come that was at hand: how long others take cannot be told from it. Returns whether it
+    /// is wanted.
+    pub fn on_chunk_at_hand(&mut self, id: RequestId, payload: T) -> bool {
+        self.accept(id, payload).is_some()
+    }
+
+    /// Keeps what has come, and says when it was asked for.
+    fn accept(&mut self, id: RequestId, payload: T) -> Option<Timestamp> {
         let slot = self.slots.iter_mut().find(|slot| slot.tries.iter().any(|t| t.id == id))?;
         let begun = slot.tries.iter().find(|t| t.id == id)?.begun;
         let losers = slot.tries.drain(..).map(|t| t.id).filter(|other| *other != id);
@@ -264,11 +298,8 @@ impl<T> Chunked<T> {
         slot.hedge = false;
         slot.came = true;
         slot.payload = Some(payload);
-        let took = now.since(begun);
-        self.timeout.succeeded(took);
-        self.recent.add(took);
         self.counts.pieces += 1;
-        Some(took)
+        Some(begun)
     }
 
     /// A request has failed. The piece is asked for again, the sooner the fewer tries went before.
@@ -296,7 +327,7 @@ impl<T> Chunked<T> {
             _ if slot.came => None,
             None => Some(slot.not_before),
             Some(first) => {
-                let late = slot.tries.iter().map(|t| t.late).min();
+                let late = slot.tries.iter().map(|t| self.late_at(slot, t)).min();
                 late.into_iter().chain(self.hedge_at(slot, first)).min()
             }
         };
@@ -309,6 +340,8 @@ impl<T> Chunked<T> {
         let most = self.plan.window.div_ceil(10);
         let hedged = |slot: &&Slot<T>| slot.hedge || slot.tries.len() > 1;
         let mut free = most.saturating_sub(self.slots.iter().filter(hedged).count());
+        let late: Vec<_> = self.late(now).collect();
+        let is_late = |t: &mut Try| late.contains(&t.id);
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
             if slot.came {
@@ -318,10 +351,9 @@ impl<T> Chunked<T> {
             let limit = self.timeout.limit_after(slot.failures + 1);
             let last = slot.failures + 1 >= self.plan.tries;
             let slot = &mut self.slots[at];
-            if slot.tries.iter().any(|t| t.late <= now) {
+            if slot.tries.iter_mut().any(is_late) {
                 if last || may_retry() {
-                    let late = slot.tries.extract_if(.., |t| t.late <= now).map(|t| t.id);
-                    self.cancelled.extend(late);
+                    self.cancelled.extend(slot.tries.extract_if(.., is_late).map(|t| t.id));
                     slot.failures += 1;
                     slot.not_before = now;
                     self.counts.late += 1;
@@ -338,8 +370,8 @@ impl<T> Chunked<T> {
 
     /// The requests that are late now, for the driver to know who they were with.
     pub fn late(&self, now: Timestamp) -> impl Iterator<Item = RequestId> {
-        let tries = self.slots.iter().flat_map(|slot| &slot.tries);
-        tries.filter(move |t| t.late <= now).map(|t| t.id)
+        let tries = self.slots.iter().flat_map(|slot| slot.tries.iter().map(move |t| (slot, t)));
+        tries.filter(move |(slot, t)| self.late_at(slot, t) <= now).map(|(_, t)| t.id)
     }
 
     /// What there is to deliver. To be called when the piece before has been taken whole.
@@ -392,26 +424,44 @@ impl<T> Chunked<T> {
         start..start.saturating_add(self.plan.chunk).min(self.length)
     }
 
-    /// How many pieces may be held now. With deadlines: as many as the client takes while one is
-    /// being fetched, twice over, for half of the pieces take longer than the average. A request for
-    /// the piece `n` after the head is so made twice the average before it is wanted.
-    fn room(&self) -> usize {
+    /// How many pieces are of use now: the plan's window. With deadlines, as many as the client takes
+    /// while one is being fetched, twice over, for half of the pieces take longer than the average. A
+    /// request for the piece `n` after the head is so made twice the average before it is wanted.
+    fn needed(&self) -> usize {
         let (Mode::Deadline, Some(fetch), Some(drain)) =
             (self.plan.mode, self.timeout.average(), self.drain.average.get())
         else {
-            return self.width;
+            return self.plan.window;
         };
         let pieces = 2.0 * fetch.as_secs_f64() / drain.as_secs_f64().max(1e-9);
-        (pieces.ceil().min(self.width as f64) as usize + 1)
-            .clamp(2, self.width.max(2))
-            .min(self.width)
+        let pieces = pieces.ceil().min(self.plan.window as f64) as usize + 1;
+        pieces.max(2).min(self.plan.window)
+    }
+
+    /// When a request is late, as far as is known now.
+    fn late_at(&self, slot: &Slot<T>, tried: &Try) -> Timestamp {
+        let limit = self.timeout.limit_after(slot.failures);
+        let sure = self.overtaken.is_some_and(|begun| begun >= tried.begun);
+        let times = if sure { 1.0 } else { self.timeout.unsure() };
+        tried.late.max(tried.begun + limit.mul_f64(times))
     }
 
     /// When a piece is to be asked for a second time.
     fn hedge_at(&self, slot: &Slot<T>, first: &Try) -> Option<Timestamp> {
         let alone = slot.tries.len() == 1 && !slot.hedge && slot.made < self.plan.tries;
-        let slow = self.recent.p95.filter(|_| self.plan.mode == Mode::Hedge && alone)?;
+        if self.plan.mode != Mode::Hedge || !alone {
+            return None;
+        }
+        let awaited = self.timeout.average().filter(|_| self.is_awaited(slot)).map(|time| 2 * time);
+        let slow = self.recent.p95.into_iter().chain(awaited).min()?;
         Some(first.begun + slow.max(self.plan.patience.least / 10))
+    }
+
+    /// Whether the client and the rest of a full window wait for this piece.
+    fn is_awaited(&self, slot: &Slot<T>) -> bool {
+        let full = self.slots.len() >= self.width.min(self.needed()) || self.next >= self.end();
+        let rest = self.slots.iter().all(|other| other.came || other.number == slot.number);
+        self.stalled && full && rest
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! The paper saw nodes "that always respond slower than the rest" and says that requests "could simply
 //! be diverted elsewhere" (WORLDS'04, Sec. 4). A node whose pieces were late twice in a row is left
-//! out for a while, as an origin that fails is; then one piece tries it again.
+//! out for a while, as an origin that fails is; then one piece tries it again. So is a node whose pieces
+//! do come, but take several times as long as those of the others: never late, it would hold up every
+//! window that one of its pieces is in.
 
 use std::time::Duration;
 
@@ -16,6 +18,10 @@ const LATE: u32 = 2;
 const LEFT_OUT: Duration = Duration::from_secs(5);
 /// So often it doubles at most.
 const DOUBLINGS: u32 = 4;
+/// A source is slow whose pieces take more than so many times what those of the middle one take.
+const SLOW: u32 = 3;
+/// Fewer sources have no middle to speak of.
+const ENOUGH: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
@@ -36,11 +42,22 @@ impl Sources {
     }
 
     /// A piece came from `source`, and took so long.
-    pub fn came(&mut self, source: usize, took: Duration) {
-        if let Some(source) = self.0.get_mut(source) {
-            source.average.add(took);
-            source.late = 0;
+    pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) {
+        let Some(known) = self.0.get_mut(source) else { return };
+        known.average.add(took);
+        if self.is_slow(source) {
+            return self.late(source, now);
         }
+        self.0[source].late = 0;
+    }
+
+    /// Whether pieces from a source take much longer than those from the others.
+    fn is_slow(&self, source: usize) -> bool {
+        let mut times: Vec<_> = self.averages().flatten().collect();
+        times.sort_unstable();
+        let middle = times.get((times.len().saturating_sub(1)) / 2).copied();
+        let middle = middle.filter(|_| times.len() >= ENOUGH);
+        middle.zip(self.0[source].average.get()).is_some_and(|(middle, own)| own > SLOW * middle)
     }
 
     /// A piece from `source` was late.
@@ -85,14 +102,34 @@ mod tests {
     }
 
     #[test]
+    fn source_that_is_slow_all_the_time_is_left_out_though_its_pieces_come() {
+        let mut sources = Sources::new(4);
+        let now = Timestamp::from_secs(1);
+        for _ in 0..3 {
+            for source in 0..3 {
+                sources.came(source, Duration::from_millis(100), now);
+            }
+            sources.came(3, Duration::from_millis(301), now);
+        }
+        assert_eq!(sources.left_out(now).collect::<Vec<_>>(), [3]);
+        // Where two are known, nobody can say which is the odd one.
+        let mut two = Sources::new(4);
+        for _ in 0..9 {
+            two.came(0, Duration::from_millis(1), now);
+            two.came(1, Duration::from_millis(100), now);
+        }
+        assert_eq!(two.left_out(now).count(), 0);
+    }
+
+    #[test]
     fn piece_that_comes_makes_good() {
         let mut sources = Sources::new(2);
         sources.late(0, Timestamp::ZERO);
-        sources.came(0, Duration::from_millis(8));
+        sources.came(0, Duration::from_millis(8), Timestamp::ZERO);
         sources.late(0, Timestamp::ZERO);
         assert_eq!(sources.left_out(Timestamp::ZERO).count(), 0);
         assert_eq!(sources.averages().collect::<Vec<_>>(), [Some(Duration::from_millis(8)), None]);
-        sources.came(9, Duration::ZERO);
+        sources.came(9, Duration::ZERO, Timestamp::ZERO);
         sources.late(9, Timestamp::ZERO);
     }
 }

@@ -112,7 +112,9 @@ impl<'a> Work<'a> {
         };
         let algorithms: Vec<Algorithm> = request.digest.iter().map(|d| d.algorithm()).collect();
         let patience = match request.stall {
-            Some(time) => Patience { factor: 0.0, first: time, least: time, most: time },
+            Some(time) => {
+                Patience { factor: 0.0, first: time, least: time, most: time, ..Patience::PAPER }
+            }
             None => PATIENCE,
         };
         progress.set(known.total, known.held.bytes());
@@ -695,7 +697,7 @@ const PATIENCE: Patience = Patience {
     factor: 8.0,
     first: Duration::from_secs(30),
     least: Duration::from_secs(3),
-    most: Duration::from_secs(60),
+    ..Patience::PAPER
 };
 const LONG: u64 = 1 << 20;
 const SAVE_EVERY: Duration = Duration::from_secs(1);

@@ -74,10 +74,10 @@ impl LargeMetrics {
     }
 
     /// A piece has come.
-    pub(crate) fn came(&self, from_here: bool, bytes: usize) {
+    pub(crate) fn came(&self, from_here: bool, bytes: u64) {
         let labels = Source { source: Word(if from_here { "here" } else { "peer" }) };
         self.pieces.get_or_create_owned(&labels).inc();
-        self.bytes.get_or_create_owned(&labels).inc_by(bytes as u64);
+        self.bytes.get_or_create_owned(&labels).inc_by(bytes);
     }
 
     /// A transfer has ended.

@@ -21,6 +21,7 @@ mod check;
 mod head;
 mod metrics;
 mod piece;
+mod room;
 mod transfer;
 
 use std::sync::Arc;
@@ -32,7 +33,6 @@ use http::{
 use levada_cache::{Asked as Wants, CONDITIONAL, CacheStatus, RangeSet};
 use levada_fetch::{Digest, Sources};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::{
     body::ResponseBody,
@@ -50,6 +50,7 @@ use crate::{
 pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{Piece, address, as_object, is_piece, tell};
+use room::Room;
 use transfer::Transfer;
 pub(crate) use transfer::{PieceReader, Shared};
 
@@ -60,25 +61,25 @@ pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
 /// From a client: the digest of the file that it wants. No stored copy of another is used.
 const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
 
+/// What is read of a piece at once at most: it goes to where the piece is gathered, and the more
+/// connections a transfer has, the more of it there is beside the window.
+pub(crate) const READ: usize = 32 << 10;
+
 /// What all transfers of a node have in common.
 pub(crate) struct Agency {
-    /// Memory for windows, in units of [`UNIT`].
-    room: Arc<Semaphore>,
+    /// Memory for windows.
+    room: Arc<Room>,
     /// How nodes have done lately as sources of pieces.
     pub(crate) sources: Mutex<Sources>,
     /// Files that were served from here, for those who ask where their pieces are.
     pub(crate) known: Known,
 }
 
-/// Windows are counted in KiB.
-const UNIT: u64 = 1 << 10;
-
 impl Agency {
     /// With so many bytes for windows, in a cluster of so many nodes.
     pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
-        let units = usize::try_from(bytes / UNIT).unwrap_or(usize::MAX);
         Self {
-            room: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            room: Room::new(bytes),
             sources: Mutex::new(Sources::new(nodes)),
             known: Known::default(),
         }

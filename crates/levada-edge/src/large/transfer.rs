@@ -4,25 +4,25 @@
 //! [`Shared`]. The task ends with the body, and the requests that are under way end with the task.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ops::Range,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::BodyExt;
-use levada_fetch::{ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
+use levada_fetch::{ChunkUrl, Chunked, Counts, MAX_RETRIES, Next, Plan, Request, RequestId};
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit},
+    sync::Notify,
     task::{AbortHandle, Id, JoinSet},
 };
 
-use super::{File, UNIT, check::Check, confirm, is_on, piece};
+use super::{File, check::Check, confirm, is_on, piece, room::Share};
 use crate::{
     body::BodyError,
     failure::Failure,
@@ -30,7 +30,11 @@ use crate::{
     node::Node,
     passage::Passage,
     pipeline::{Errand, directly},
+    store::Gathering,
 };
+
+/// A piece in segments.
+type Segments = Vec<Bytes>;
 
 /// A transfer that is about to begin.
 pub(crate) struct Transfer {
@@ -54,7 +58,7 @@ pub(crate) struct Shared {
 }
 
 struct State {
-    pieces: Chunked<Bytes>,
+    pieces: Chunked<Segments>,
     /// The body, when it waits for a piece.
     waiting: Option<Waker>,
     /// What went wrong last.
@@ -102,20 +106,8 @@ impl Transfer {
     /// Begins. `None` when there is no memory for even one piece.
     pub(super) fn begin(self) -> Option<PieceReader> {
         let Self { node, plan, file, span, check, template, client } = self;
-        let room = room_for_one(&node, plan.chunk)?;
-        let mut pieces = Chunked::new(plan, file.length, span.clone());
-        let mut rooms = vec![room];
-        // An origin that does not say that it sends parts is asked for one first.
-        if file.offers_ranges {
-            let needed = span.end.div_ceil(plan.chunk) - span.start / plan.chunk;
-            while rooms.len() < plan.window
-                && (rooms.len() as u64) < needed
-                && let Some(room) = room_for_one(&node, plan.chunk)
-            {
-                rooms.push(room);
-            }
-            pieces.widen(rooms.len());
-        }
+        let share = node.large.room.enter(plan.chunk)?;
+        let pieces = Chunked::new(plan, file.length, span.clone());
         let state = State { pieces, waiting: None, failure: None };
         let shared =
             Arc::new(Shared { node: node.clone(), state: Mutex::new(state), taken: Notify::new() });
@@ -126,19 +118,14 @@ impl Transfer {
             file,
             template: template.into(),
             client,
-            rooms,
+            share,
             under_way: HashMap::new(),
             tried: HashMap::new(),
         };
         let task = tokio::spawn(agent.run()).abort_handle();
         let (position, end) = (span.start, span.end);
-        Some(PieceReader { shared, task, current: Bytes::new(), position, end, check })
+        Some(PieceReader { shared, task, current: VecDeque::new(), position, end, check })
     }
-}
-
-fn room_for_one(node: &Node, chunk: u64) -> Option<OwnedSemaphorePermit> {
-    let units = u32::try_from(chunk.div_ceil(UNIT)).ok()?;
-    node.large.room.clone().try_acquire_many_owned(units).ok()
 }
 
 /// What fetches the pieces.
@@ -150,13 +137,20 @@ struct Agent {
     template: Arc<Errand>,
     client: Box<Errand>,
     /// Memory for as many pieces as the window may hold.
-    rooms: Vec<OwnedSemaphorePermit>,
+    share: Share,
     under_way: HashMap<RequestId, (AbortHandle, Arc<Piece>)>,
     /// The nodes that each piece was asked of in vain.
     tried: HashMap<u64, Vec<NodeIndex>>,
 }
 
-type Fetched = (RequestId, Result<Bytes, Failure>);
+type Fetched = (RequestId, Result<Whole, Failure>);
+
+/// A piece that has come.
+struct Whole {
+    segments: Segments,
+    /// It was in this node's own memory: that it came at once says nothing of others.
+    at_hand: bool,
+}
 
 impl Agent {
     async fn run(mut self) {
@@ -218,56 +212,63 @@ impl Agent {
                 request.abort();
             }
         }
+        // An origin that does not say that it sends parts is asked for one first.
         let begun = self.file.offers_ranges || state.pieces.counts().pieces > 0;
-        while begun
-            && state.pieces.wants_room()
-            && let Some(room) = room_for_one(&self.node, self.plan.chunk)
-        {
-            self.rooms.push(room);
-            state.pieces.widen(self.rooms.len());
-        }
+        let wanted = if begun { state.pieces.wanted() } else { 1 };
+        let width = self.share.adjust(state.pieces.held(), wanted);
+        state.pieces.set_width(width);
         let due = std::iter::from_fn(|| state.pieces.poll_request(now)).collect();
         state.wake();
         (due, state.pieces.poll_timeout())
     }
 
     /// The piece of a request, with the nodes that are not to be asked for it.
+    ///
+    /// Another try goes to the policy's next choice, which may have the piece: it is another replica's,
+    /// or somebody came by when the first was slow. Only when all have been asked in vain it gets another
+    /// name, under which it is fetched anew. As published it has one at once.
     fn name(&self, request: &Request, now: Timestamp) -> Arc<Piece> {
+        let start = request.range.start;
+        let tried = self.tried.get(&start).into_iter().flatten().copied();
+        // A request beside another goes elsewhere.
+        let busy = self.under_way.values().filter(|(_, piece)| piece.url.range.start == start);
+        let mut avoided: Vec<_> = tried.chain(busy.map(|(_, piece)| piece.source())).collect();
+        let peers = self.node.peers.as_ref();
+        let nodes = peers.map_or(1, |peers| peers.cluster().up().len().max(1));
+        let rounds = u8::try_from(avoided.len() / nodes).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
+        let sources = self.node.large.sources.lock();
+        avoided.extend(sources.left_out(now).map(|n| NodeIndex(n as u32)));
+        drop(sources);
         let url = ChunkUrl {
             range: request.range.clone(),
-            retries: request.retries,
+            retries: if self.plan.salted { request.retries } else { rounds },
             version: self.file.version,
             digest: self.client.asked.digest(),
         };
-        let slow = self
-            .node
-            .large
-            .sources
-            .lock()
-            .left_out(now)
-            .map(|n| NodeIndex(n as u32))
-            .collect::<Vec<_>>();
-        let tried = self.tried.get(&request.range.start).into_iter().flatten().copied();
-        // A request beside another goes elsewhere.
-        let busy = self.under_way.values().filter(|(_, piece)| piece.url.range == request.range);
-        let busy = busy.map(|(_, piece)| piece.source());
-        let avoided = tried.chain(busy).chain(slow).collect();
-        let me = self.node.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
-        Piece::new(url, avoided, me)
+        Piece::new(url, avoided, peers.map_or(NodeIndex(0), |peers| peers.me()))
     }
 
     /// A request has ended by itself.
-    fn ended(&mut self, id: RequestId, fetched: Result<Bytes, Failure>) {
+    fn ended(&mut self, id: RequestId, fetched: Result<Whole, Failure>) {
         let Some((_, piece)) = self.under_way.remove(&id) else { return };
-        let (now, source) = (self.node.clock.now(), piece.source());
+        let (now, source, start) = (self.node.clock.now(), piece.source(), piece.url.range.start);
         let mut state = self.shared.state.lock();
         match fetched {
-            Ok(bytes) => {
-                self.node.metrics.large.came(self.is_here(source), bytes.len());
-                if let Some(took) = state.pieces.on_chunk(now, id, bytes) {
-                    self.node.large.sources.lock().came(source.get(), took);
-                    self.tried.remove(&piece.url.range.start);
+            Ok(Whole { segments, at_hand }) => {
+                self.node.metrics.large.came(self.is_here(source), piece.len());
+                if at_hand {
+                    state.pieces.on_chunk_at_hand(id, segments);
+                } else if let Some(took) = state.pieces.on_chunk(now, id, segments) {
+                    let mut sources = self.node.large.sources.lock();
+                    sources.came(source.get(), took, now);
+                    // A hedge that wins says the same of the first as a timeout would.
+                    for (other, (_, beside)) in &self.under_way {
+                        if other.0 < id.0 && beside.url.range.start == start {
+                            sources.late(beside.source().get(), now);
+                        }
+                    }
                 }
+                self.tried.remove(&start);
             }
             Err(failure @ (Failure::Changed | Failure::NoPieces)) => {
                 state.failure = Some(failure);
@@ -284,7 +285,7 @@ impl Agent {
                 state.failure = Some(failure);
                 state.pieces.on_failure(now, id);
                 self.node.large.sources.lock().late(source.get(), now);
-                self.tried.entry(piece.url.range.start).or_default().push(source);
+                self.tried.entry(start).or_default().push(source);
             }
         }
         state.wake();
@@ -300,7 +301,7 @@ async fn fetch(
     node: Arc<Node>,
     template: Arc<Errand>,
     piece: Arc<Piece>,
-) -> Result<Bytes, Failure> {
+) -> Result<Whole, Failure> {
     let mut passage = Passage::of_piece(&node);
     let mut errand = template.again();
     errand.asked = template.asked.of_piece(piece.clone());
@@ -308,24 +309,27 @@ async fn fetch(
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
     let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
-    let mut bytes = BytesMut::new();
+    let at_hand = body.is_stored();
+    // What the store has is shared with it.
+    let kept = body.kept().await;
+    let (mut segments, mut came) = (Vec::new(), 0);
+    let mut gathering = (!kept).then(|| Gathering::of(due));
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return Err(Failure::NoResponse) };
         let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() + data.len() > due {
+        came += data.len();
+        if came > due {
             return Err(Failure::BadResponse);
         }
-        // In one part, it is the store's own and shared with it. What comes from the network in many
-        // holds on to larger buffers.
-        if bytes.is_empty() && data.len() == due {
-            return Ok(data);
+        match &mut gathering {
+            Some(gathering) => gathering.push(&data),
+            None => segments.push(data),
         }
-        if bytes.is_empty() {
-            bytes = BytesMut::with_capacity(due);
-        }
-        bytes.extend_from_slice(&data);
     }
-    if bytes.len() == due { Ok(bytes.freeze()) } else { Err(Failure::NoResponse) }
+    if let Some(gathering) = gathering {
+        segments = gathering.finish();
+    }
+    if came == due { Ok(Whole { segments, at_hand }) } else { Err(Failure::NoResponse) }
 }
 
 /// The body of a transfer: pieces in order.
@@ -333,7 +337,7 @@ pub(crate) struct PieceReader {
     shared: Arc<Shared>,
     task: AbortHandle,
     /// What is left of the piece that is being taken.
-    current: Bytes,
+    current: VecDeque<Bytes>,
     position: u64,
     end: u64,
     check: Option<Check>,
@@ -364,9 +368,9 @@ impl PieceReader {
         if let Err(error) = std::task::ready!(self.poll_piece(cx)) {
             return Poll::Ready(Some(Err(error)));
         }
-        let bytes = std::mem::take(&mut self.current);
-        self.position += bytes.len() as u64;
-        Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+        let segment = self.current.pop_front();
+        self.position += segment.as_ref().map_or(0, Bytes::len) as u64;
+        Poll::Ready(segment.map(Ok))
     }
 
     /// Gets the next piece, unless there is something left of the last, or nothing more to come.
@@ -381,7 +385,7 @@ impl PieceReader {
         match next {
             Next::Piece(piece, part) => {
                 drop(state);
-                self.current = piece.slice(part.start as usize..part.end as usize);
+                self.current = cut(piece, part);
                 Poll::Ready(self.verify())
             }
             Next::Done => Poll::Ready(Ok(())),
@@ -398,13 +402,27 @@ impl PieceReader {
 
     /// Before the last piece is let go, the whole must have the digest that it is to have.
     fn verify(&mut self) -> Result<(), BodyError> {
-        let last = self.position + self.current.len() as u64 == self.end;
+        let length: usize = self.current.iter().map(Bytes::len).sum();
+        let last = self.position + length as u64 == self.end;
         if let Some(check) = &mut self.check {
-            check.update(&self.current);
+            self.current.iter().for_each(|segment| check.update(segment));
         }
         let holds = self.check.take_if(|_| last).is_none_or(Check::holds);
         if holds { Ok(()) } else { Err(BodyError::Digest) }
     }
+}
+
+/// The bytes `part` of a piece.
+fn cut(piece: Segments, part: Range<u64>) -> VecDeque<Bytes> {
+    let mut start = 0;
+    let segments = piece.into_iter().filter_map(|segment| {
+        let length = segment.len() as u64;
+        let from = part.start.saturating_sub(start).min(length);
+        let to = part.end.saturating_sub(start).min(length);
+        start += length;
+        (from < to).then(|| segment.slice(from as usize..to as usize))
+    });
+    segments.collect()
 }
 
 impl Drop for PieceReader {

@@ -36,6 +36,7 @@ pub(crate) use self::{
     disk::Stretch,
     memory::{Entry, Memory},
     object::{Blocks, Object, StoredHead},
+    segments::Gathering,
 };
 use self::{
     disk::{Disk, DiskError, DiskMetrics, DiskSettings},

@@ -57,31 +57,50 @@ impl Drop for Buffer {
     }
 }
 
-/// Copies the pieces of a body of about `len` bytes together: pieces as they came from the network
-/// hold on to much larger read buffers.
-pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Box<[Bytes]> {
-    let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-    let mut body = Vec::new();
-    let (mut segment, mut filled) = (Buffer::of(left), 0);
-    for piece in pieces {
-        let mut piece: &[u8] = piece;
+/// A body that is being copied together: pieces as they came from the network hold on to much larger
+/// read buffers.
+pub(crate) struct Gathering {
+    body: Vec<Bytes>,
+    segment: Buffer,
+    filled: usize,
+    left: usize,
+}
+
+impl Gathering {
+    /// Of about so many bytes.
+    pub(crate) fn of(length: usize) -> Self {
+        Self { body: Vec::new(), segment: Buffer::of(length), filled: 0, left: length }
+    }
+
+    pub(crate) fn push(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
-            let room = &mut segment.bytes()[filled..];
+            if self.filled == self.segment.bytes().len() {
+                self.left = self.left.saturating_sub(self.filled);
+                // There may be more than was said.
+                let next = Buffer::of(if self.left == 0 { SEGMENT } else { self.left });
+                self.body.extend(shared(std::mem::replace(&mut self.segment, next), self.filled));
+                self.filled = 0;
+            }
+            let room = &mut self.segment.bytes()[self.filled..];
             let (now, later) = piece.split_at(piece.len().min(room.len()));
             room[..now.len()].copy_from_slice(now);
-            filled += now.len();
+            self.filled += now.len();
             piece = later;
-            if filled == segment.bytes().len() && !piece.is_empty() {
-                left = left.saturating_sub(filled);
-                // There may be more than was said.
-                let next = Buffer::of(if left == 0 { SEGMENT } else { left });
-                body.extend(shared(std::mem::replace(&mut segment, next), filled));
-                filled = 0;
-            }
         }
     }
-    body.extend(shared(segment, filled));
-    body.into()
+
+    /// Its segments.
+    pub(crate) fn finish(mut self) -> Vec<Bytes> {
+        self.body.extend(shared(self.segment, self.filled));
+        self.body
+    }
+}
+
+/// Copies the pieces of a body of about `len` bytes together.
+pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Box<[Bytes]> {
+    let mut gathering = Gathering::of(usize::try_from(len).unwrap_or(usize::MAX));
+    pieces.for_each(|piece| gathering.push(piece));
+    gathering.finish().into()
 }
 
 fn shared(segment: Buffer, filled: usize) -> Option<Bytes> {

@@ -160,6 +160,13 @@ impl Inbound {
         Poll::Ready(item)
     }
 
+    /// Reads so much of the body at once at most, for those who count what they hold.
+    pub(crate) fn read_at_most(&mut self, bytes: usize) {
+        if let Source::Http1(Some(link)) = &mut self.source {
+            link.read_at_most(bytes);
+        }
+    }
+
     /// Holds a place at the origin until the body has ended.
     pub(crate) fn hold(&mut self, miss: Miss) {
         self.miss = Some(miss).filter(|_| !self.is_end_stream());

@@ -519,6 +519,44 @@ async fn node_that_is_always_late_is_left_out() {
 }
 
 #[tokio::test]
+async fn late_piece_is_asked_of_the_next_node_under_the_same_name_unless_as_published() {
+    for salted in [false, true] {
+        let origin = Origin::start().await;
+        let mut cluster = Cluster::start(4, origin.address, |settings| {
+            if settings.name == "n0" {
+                hasty(settings)
+            } else {
+                large(settings)
+            }
+            let large = settings.sites[0].large.as_mut().unwrap();
+            (large.replicas, large.plan.salted) = (Some(1), salted);
+        })
+        .await;
+        let whole = body(40 * PIECE, 0);
+        let (content, gate) = (whole.clone(), Gate::new());
+        let late = gate.clone();
+        origin.script("/a", move |asked| {
+            let reply = ranged(asked, &content, "\"v1\"");
+            let last = asked.header("via").unwrap_or_default();
+            match last.ends_with(" n2") && asked.header("range").is_some() {
+                true => reply.after(&late),
+                false => reply,
+            }
+        });
+        assert!(get(cluster.client(0), "/a").await.body == whole);
+        gate.open();
+        cluster.settled().await;
+        // Those who come next in n2's place have its pieces already.
+        cluster.kill(2);
+        let pieces = || asked_ranges(&origin).iter().filter(|range| !range.is_empty()).count();
+        let before = pieces();
+        assert!(get(cluster.client(1), "/a").await.body == whole);
+        assert_eq!(pieces() == before, !salted, "{before} {}", pieces());
+        cluster.settled().await;
+    }
+}
+
+#[tokio::test]
 async fn node_that_dies_costs_no_more_than_its_pieces() {
     let origin = Origin::start().await;
     let mut cluster = Cluster::start(4, origin.address, large).await;

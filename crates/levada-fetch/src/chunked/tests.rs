@@ -10,13 +10,17 @@ const fn ms(ms: u64) -> Timestamp {
 }
 
 fn plan(mode: Mode) -> Plan {
-    Plan { chunk: 10, window: 4, mode, patience: Patience::default(), tries: 8 }
+    let patience = match mode {
+        Mode::Timeout => Patience::PAPER,
+        Mode::Hedge | Mode::Deadline => Patience::default(),
+    };
+    Plan { chunk: 10, window: 4, mode, patience, tries: 8, salted: true }
 }
 
 /// A transfer whose window is open.
 fn wide(mode: Mode, length: u64, span: Range<u64>) -> Chunked<Range<u64>> {
     let mut transfer = Chunked::new(plan(mode), length, span);
-    transfer.widen(usize::MAX);
+    transfer.set_width(usize::MAX);
     transfer
 }
 
@@ -74,16 +78,45 @@ fn nothing_is_delivered_at_once() {
 fn window_opens_as_room_is_found() {
     let mut transfer: Chunked<()> = Chunked::new(plan(Mode::Timeout), 100, 0..100);
     assert_eq!(ask_all(&mut transfer, ms(0)).len(), 1);
-    assert!(transfer.wants_room());
-    transfer.widen(3);
+    assert_eq!(transfer.wanted(), 4, "the window");
+    transfer.set_width(3);
     assert_eq!(ask_all(&mut transfer, ms(0)).len(), 2);
-    transfer.widen(100);
+    transfer.set_width(100);
     assert_eq!((ask_all(&mut transfer, ms(0)).len(), transfer.width()), (1, 4));
-    assert!(!transfer.wants_room());
 }
 
 #[test]
-fn late_piece_is_given_up_and_asked_for_under_another_name() {
+fn window_closes_as_room_is_wanted_elsewhere() {
+    let mut transfer = wide(Mode::Timeout, 100, 0..100);
+    let asked = ask_all(&mut transfer, ms(0));
+    transfer.set_width(1);
+    for request in asked {
+        transfer.on_chunk(ms(1), request.id, request.range);
+    }
+    for left in (1..4).rev() {
+        deliver_one(&mut transfer);
+        assert_eq!(transfer.poll_request(ms(1)), None, "what is there is taken first");
+        assert_eq!(transfer.held(), left + 1);
+    }
+    deliver_one(&mut transfer);
+    assert_eq!(transfer.poll_chunk(ms(1)), Next::Wait);
+    assert_eq!(ask_all(&mut transfer, ms(1)).len(), 1);
+}
+
+fn deliver_one(transfer: &mut Chunked<Range<u64>>) {
+    assert!(matches!(transfer.poll_chunk(ms(1)), Next::Piece(..)));
+}
+
+#[test]
+fn no_more_is_wanted_than_there_is() {
+    let mut transfer = wide(Mode::Timeout, 25, 0..25);
+    assert_eq!(transfer.wanted(), 3);
+    ask_all(&mut transfer, ms(0));
+    assert_eq!(transfer.wanted(), 3);
+}
+
+#[test]
+fn late_piece_is_given_up_and_asked_for_again() {
     let mut transfer = wide(Mode::Timeout, 20, 0..20);
     let asked = ask_all(&mut transfer, ms(0));
     transfer.on_chunk(ms(100), asked[0].id, 0..10);
@@ -101,6 +134,67 @@ fn late_piece_is_given_up_and_asked_for_under_another_name() {
     assert_eq!(deliver(&mut transfer, ms(10_500)).len(), 2);
     let counts = Counts { pieces: 2, retries: 1, late: 1, ..Counts::default() };
     assert_eq!(transfer.counts(), counts);
+}
+
+/// As patient as is the default, but for the least time.
+fn patient(length: u64) -> Chunked<Range<u64>> {
+    let patience = Patience { least: Duration::ZERO, ..Patience::default() };
+    let mut transfer = Chunked::new(Plan { patience, ..plan(Mode::Timeout) }, length, 0..length);
+    transfer.set_width(usize::MAX);
+    transfer
+}
+
+#[test]
+fn piece_at_hand_makes_no_other_late() {
+    let mut transfer = patient(80);
+    let asked = ask_all(&mut transfer, ms(0));
+    assert!(transfer.on_chunk_at_hand(asked[0].id, 0..10));
+    assert!(transfer.on_chunk_at_hand(asked[1].id, 10..20));
+    deliver(&mut transfer, ms(1));
+    ask_all(&mut transfer, ms(1));
+    assert_eq!(transfer.poll_timeout(), Some(ms(10_000)), "nothing is known of those far away");
+    assert!(!transfer.on_chunk_at_hand(asked[0].id, 0..10), "it is there");
+}
+
+#[test]
+fn limit_follows_the_times_that_a_slower_link_makes_of_all_pieces() {
+    let mut transfer = patient(1000);
+    let asked = ask_all(&mut transfer, ms(0));
+    for request in asked {
+        transfer.on_chunk(ms(10), request.id, request.range);
+    }
+    deliver(&mut transfer, ms(10));
+    let asked = ask_all(&mut transfer, ms(10));
+    // Two of four take a hundred times as long, and then the others are not given up.
+    for request in &asked[..2] {
+        transfer.on_chunk(ms(70), request.id, request.range.clone());
+    }
+    let (mut average, mut apart) = (10.0f64, 5.0 * 0.75f64.powi(3));
+    for _ in 0..2 {
+        apart += (f64::abs(average - 60.0) - apart) / 4.0;
+        average += (60.0 - average) / 8.0;
+    }
+    let limit = 10.0 + 5.0 * average + 4.0 * apart;
+    let due = transfer.poll_timeout().unwrap();
+    assert!((due.since(ms(0)).as_secs_f64() * 1e3 - limit).abs() < 0.1, "{due:?} {limit}");
+}
+
+#[test]
+fn piece_that_nothing_has_overtaken_is_given_twice_as_long() {
+    let mut transfer = patient(1000);
+    let asked = ask_all(&mut transfer, ms(0));
+    for request in asked {
+        transfer.on_chunk(ms(100), request.id, request.range);
+    }
+    deliver(&mut transfer, ms(100));
+    let asked = ask_all(&mut transfer, ms(100));
+    let limit = transfer.timeout.limit();
+    assert_eq!(transfer.poll_timeout(), Some(ms(100) + 2 * limit));
+    // One comes: the others are to be here soon.
+    transfer.on_chunk(ms(200), asked[3].id, asked[3].range.clone());
+    assert_eq!(transfer.poll_timeout(), Some(ms(100) + limit));
+    transfer.handle_timeout(ms(100) + limit, || true);
+    assert_eq!(transfer.counts().late, 3);
 }
 
 #[test]
@@ -162,6 +256,20 @@ fn hedge_is_sent_beside_the_slow_one_and_the_first_answer_wins() {
 }
 
 #[test]
+fn piece_that_all_others_wait_for_is_hedged() {
+    let mut transfer = wide(Mode::Hedge, 1000, 0..1000);
+    let asked = ask_all(&mut transfer, ms(0));
+    for request in &asked[1..] {
+        transfer.on_chunk(ms(50), request.id, request.range.clone());
+    }
+    assert_eq!(transfer.poll_timeout(), Some(ms(10_000)), "the client does not wait for it yet");
+    assert_eq!(transfer.poll_chunk(ms(60)), Next::Wait);
+    assert_eq!(transfer.poll_timeout(), Some(ms(100)), "twice the average");
+    transfer.handle_timeout(ms(100), || true);
+    assert_eq!(transfer.poll_request(ms(100)).unwrap().range, asked[0].range);
+}
+
+#[test]
 fn hedge_that_fails_leaves_the_first_to_come() {
     let (mut transfer, now) = seasoned(Mode::Hedge);
     let asked = ask_all(&mut transfer, now);
@@ -204,9 +312,12 @@ proptest! {
         length in 0u64..400,
         cut in 0u64..400,
         mode in prop::sample::select(&Mode::ALL[..]),
+        published: bool,
     ) {
         let span = cut.min(length)..length;
-        let mut transfer = wide(mode, length, span.clone());
+        let patience = if published { Patience::PAPER } else { Patience::default() };
+        let mut transfer = Chunked::new(Plan { patience, ..plan(mode) }, length, span.clone());
+        transfer.set_width(usize::MAX);
         let (mut rng, mut now) = (Rng::new(seed), ms(0));
         let mut open: BTreeMap<u64, Request> = BTreeMap::new();
         let mut at = span.start;

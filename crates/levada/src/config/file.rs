@@ -470,7 +470,7 @@ pub struct Large {
     /// How long the first piece of a transfer may take, while there is no average. `"10s"` when not given.
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "10m"))]
     pub first_timeout: Option<Time>,
-    /// A piece is never given up sooner than this, however quick the others were. `"200ms"` when not given.
+    /// A piece is never given up sooner than this, however quick the others were. By the profile when not given.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
     pub min_timeout: Option<Time>,
     /// How often a piece is asked for before the transfer fails. 8 when not given.
@@ -485,7 +485,7 @@ pub enum LargeProfile {
     /// 8 pieces of 512 KiB.
     #[default]
     Default,
-    /// 10 pieces of 60 kB, as CoDeploy was published.
+    /// As CoDeploy was published: 10 pieces of 60 kB; what takes five times the average is asked for again under another name.
     Paper,
 }
 
@@ -904,6 +904,7 @@ impl From<&Large> for settings::Large {
             },
             patience,
             tries: file.tries.unwrap_or(base.plan.tries),
+            salted: base.plan.salted,
         };
         let threshold = file.threshold.map_or(base.threshold, |size| size.0);
         Self { threshold, plan, replicas: file.replicas }

@@ -54,6 +54,8 @@ pub(super) struct Link {
     /// For what is read next. Pieces of a body hold on to their room: it must not be more than what
     /// comes fills.
     room: usize,
+    /// How far it grows.
+    most: usize,
     outgoing: Outgoing,
     /// Of the response that is being read.
     framing: Framing,
@@ -70,12 +72,18 @@ impl Link {
             io,
             read: BytesMut::new(),
             room: ROOM,
+            most: LARGE_ROOM,
             outgoing: Outgoing::default(),
             framing: Framing::Done,
             stays: true,
             fields,
             alarm: Alarm::default(),
         }
+    }
+
+    /// Reads so much of the response at once at most, for those who count what they hold.
+    pub(super) fn read_at_most(&mut self, bytes: usize) {
+        self.most = bytes.max(ROOM);
     }
 
     /// Whether an idle connection is still open, and the server has sent nothing unasked: bytes that
@@ -95,7 +103,7 @@ impl Link {
         if self.read.capacity() > 2 * ROOM {
             self.read = BytesMut::new();
         }
-        self.room = ROOM;
+        (self.room, self.most) = (ROOM, LARGE_ROOM);
         reusable
     }
 
@@ -217,7 +225,7 @@ impl Link {
         let spare = self.read.capacity() - self.read.len();
         let count = ready!(pin!(self.io.read_buf(&mut self.read)).poll(cx))?;
         if count >= spare {
-            self.room = (2 * self.room).min(LARGE_ROOM);
+            self.room = (2 * self.room).min(self.most);
         } else if count < self.room / 4 {
             self.room = (self.room / 2).max(ROOM);
         }
