@@ -37,14 +37,26 @@ struct Options {
     json: bool,
     /// Parts of the names of cases that are wanted; all without any.
     only: Vec<String>,
+    rounds: usize,
+    /// Which parts of a case are wanted; all without any.
+    parts: Vec<String>,
 }
 
 /// What every case needs.
 struct Bench {
     quick: bool,
+    rounds: usize,
+    parts: Vec<String>,
     levada: PathBuf,
     /// Everything that is written goes here, and away at the end.
     dir: PathBuf,
+}
+
+impl Bench {
+    /// Whether a part of a case is to be measured.
+    fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
 }
 
 type Measure = fn(&Bench) -> Result<Table>;
@@ -72,13 +84,18 @@ fn main() -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let mut options = Options { quick: false, json: false, only: Vec::new() };
+    let mut options =
+        Options { quick: false, json: false, only: Vec::new(), rounds: 3, parts: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => options.quick = true,
             "--json" => options.json = true,
             "--only" => options.only.push(words.next().ok_or("--only wants a part of a name")?),
+            "--rounds" => {
+                options.rounds = words.next().ok_or("--rounds wants a number")?.parse()?
+            }
+            "--part" => options.parts.push(words.next().ok_or("--part wants a name")?),
             _ => return Err(format!("no option {word}; see bench/README.md").into()),
         }
     }
@@ -92,7 +109,8 @@ fn options() -> Result<Options> {
 
 /// Measures the wanted cases one after another, and returns how many failed.
 fn run(options: &Options, levada: PathBuf, dir: &Path) -> Result<u32> {
-    let bench = Bench { quick: options.quick, levada, dir: dir.to_owned() };
+    let (quick, rounds, parts) = (options.quick, options.rounds.max(1), options.parts.clone());
+    let bench = Bench { quick, rounds, parts, levada, dir: dir.to_owned() };
     let mut failures = 0;
     let mut tables = Vec::new();
     let wanted = |name: &str| {

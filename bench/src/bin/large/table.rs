@@ -54,6 +54,19 @@ impl Table {
         self.verdicts.push(Verdict { what: what.into(), value, target });
     }
 
+    /// The same for the median of several, which are shown.
+    pub(crate) fn judge_median(
+        &mut self,
+        what: impl Into<String>,
+        mut values: Vec<f64>,
+        target: Target,
+    ) {
+        values.sort_by(f64::total_cmp);
+        let Some(&median) = values.get(values.len() / 2) else { return };
+        let all: Vec<_> = values.iter().map(|value| short(*value)).collect();
+        self.judge(format!("{} [{}]", what.into(), all.join(", ")), median, target);
+    }
+
     pub(crate) fn print(&self) {
         println!("\n{}", self.title);
         print!("  {:<26}", "");

@@ -35,7 +35,7 @@ const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180)
 pub(crate) const ORIGIN_RATE: u64 = 50_000_000;
 const NODE_RATE: u64 = 100_000_000;
 /// How much slower the slow node is.
-pub(crate) const SLOWER: u64 = 20;
+pub(crate) const SLOWER: u32 = 20;
 /// One way to the switch: 40 ms from the origin to anybody and back, 20 ms among all others.
 const ORIGIN_DELAY: Duration = Duration::from_millis(15);
 const DELAY: Duration = Duration::from_millis(5);
@@ -100,8 +100,8 @@ impl Outcome {
 }
 
 impl World {
-    /// Starts everything. The wire of the node `slow` has a twentieth of the others' rate.
-    pub(crate) fn new(bench: &Bench, sites: &[Site], slow: Option<usize>) -> Result<Self> {
+    /// Starts everything.
+    pub(crate) fn new(bench: &Bench, sites: &[Site]) -> Result<Self> {
         let mut network = Network::new(1);
         let origin_host = network.host("origin")?;
         let clients = network.host("clients")?;
@@ -114,8 +114,7 @@ impl World {
         let mut ends =
             vec![(&origin_host, origin), (&clients, access(CLIENTS, shape(None, DELAY)))];
         for (node, host) in hosts.iter().enumerate() {
-            let slower = if slow == Some(node) { SLOWER } else { 1 };
-            ends.push((host, access(address(node), shape(Some(NODE_RATE / slower), DELAY))));
+            ends.push((host, access(address(node), shape(Some(NODE_RATE), DELAY))));
         }
         let wire = network.join(&ends)?;
         let listener =
@@ -197,6 +196,13 @@ impl World {
     pub(crate) fn at_node(&self, node: usize, site: &str, size: u64, name: &str) -> Url {
         let server = SocketAddr::new(address(node % NODES), CLIENT_PORT);
         Url { server, host: site.to_owned(), size, name: name.to_owned() }
+    }
+
+    /// Gives the wire of a node a twentieth of its rate from now on.
+    pub(crate) fn slow_down(&self, node: usize) {
+        // The origin and the clients come first.
+        self.wire.up(node + 2).slow_down(SLOWER);
+        self.wire.down(node + 2).slow_down(SLOWER);
     }
 
     /// The same, and after a time a node is killed without a word.

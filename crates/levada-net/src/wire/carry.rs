@@ -181,7 +181,7 @@ impl Lane {
         if self.meter.is_cut() {
             return;
         }
-        match self.stage.offer(packet, now) {
+        match self.stage.offer_at(packet, now, self.meter.slower()) {
             Fate::Taken => {}
             Fate::Lost => drop(self.meter.lost.fetch_add(1, Relaxed)),
             Fate::Overflowed => drop(self.meter.overflowed.fetch_add(1, Relaxed)),

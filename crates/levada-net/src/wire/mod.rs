@@ -23,7 +23,7 @@ pub use carry::{End, Wire};
 pub use shape::{Shape, ShapeError, parse_loss};
 pub use stage::{Fate, Stage};
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What can be seen, and done, in one direction of an end while the wire runs.
 #[derive(Debug, Default)]
@@ -39,12 +39,22 @@ pub struct Meter {
     /// Packets in the queue at this moment.
     pub queued: AtomicU64,
     cut: AtomicBool,
+    slower: AtomicU32,
 }
 
 impl Meter {
     /// Drops everything in this direction from now on, as a moved route does; or ends that.
     pub fn cut(&self, cut: bool) {
         self.cut.store(cut, Relaxed);
+    }
+
+    /// Has every packet take so many times as long to send from now on.
+    pub fn slow_down(&self, times: u32) {
+        self.slower.store(times, Relaxed);
+    }
+
+    pub(crate) fn slower(&self) -> u32 {
+        self.slower.load(Relaxed).max(1)
     }
 
     pub(crate) fn is_cut(&self) -> bool {

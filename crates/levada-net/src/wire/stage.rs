@@ -47,6 +47,11 @@ impl Stage {
 
     /// Hands over a packet at `now`.
     pub fn offer(&mut self, packet: Vec<u8>, now: Duration) -> Fate {
+        self.offer_at(packet, now, 1)
+    }
+
+    /// The same to a link that is so many times slower at the moment.
+    pub fn offer_at(&mut self, packet: Vec<u8>, now: Duration, slower: u32) -> Fate {
         // One number per packet, whatever becomes of it: the n-th packet has the same luck in every run.
         if self.rng.unit() < self.shape.loss {
             return Fate::Lost;
@@ -59,7 +64,7 @@ impl Stage {
         if self.waiting.len() >= self.shape.queue {
             return Fate::Overflowed;
         }
-        self.free = self.free.max(now) + self.shape.sending(packet.len());
+        self.free = self.free.max(now) + slower * self.shape.sending(packet.len());
         self.waiting.push_back((self.free, packet));
         Fate::Taken
     }
@@ -124,6 +129,16 @@ mod tests {
         assert_eq!(fates, [Fate::Taken, Fate::Taken, Fate::Overflowed]);
         assert_eq!(stage.queued(Duration::ZERO), 2);
         assert_eq!(stage.offer(vec![0; 1250], MS), Fate::Taken, "one has been sent by then");
+    }
+
+    #[test]
+    fn slower_link_takes_longer_for_what_comes_then() {
+        let mut stage = stage(Duration::ZERO, 10);
+        for slower in [1, 20, 1] {
+            stage.offer_at(vec![0; 1250], Duration::ZERO, slower);
+        }
+        let due = std::iter::from_fn(|| stage.take(100 * MS).map(|(due, _)| due));
+        assert_eq!(due.collect::<Vec<_>>(), [MS, 21 * MS, 22 * MS]);
     }
 
     #[test]
