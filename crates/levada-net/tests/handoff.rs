@@ -236,6 +236,23 @@ fn a_client_that_begins_anew_is_steered_no_more() {
 }
 
 #[test]
+fn the_end_of_an_old_connection_does_not_end_the_steering_of_a_new_one() {
+    let Some(cluster) = Cluster::new() else { return };
+    let steering = steering(&cluster.front);
+    let listener = listen(&cluster.front);
+    let (client, front) = cluster.connect(&listener);
+    let to = hop(&cluster.front, BACKS[0]);
+    let old = steering.steer(SERVICE, address_of(&client), to).unwrap();
+    let new = steering.steer(SERVICE, address_of(&client), to).unwrap();
+    let connection = take(&steering, front);
+    assert!(old.turn(to).is_err());
+    drop(old);
+    assert!(steering.steers(&connection).unwrap());
+    drop(new);
+    assert!(!steering.steers(&connection).unwrap());
+}
+
+#[test]
 fn one_front_end_steers_at_a_device() {
     let Some(cluster) = Cluster::new() else { return };
     let first = steering(&cluster.front);

@@ -4,7 +4,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{
@@ -21,12 +21,22 @@ use crate::{
 /// Programs and table of one front-end. Dropped, nothing is steered any more; after a crash the kernel
 /// goes on steering until the next start takes its place.
 pub struct Steering {
-    table: Arc<Flows>,
+    flows: Arc<Flows>,
     deaf: Program,
     _filters: Vec<Filter>,
 }
 
-type Flows = Table<FLOW_LENGTH, 8>;
+/// Where the packets of which connections go.
+struct Flows {
+    table: Table<FLOW_LENGTH, ENTRY_LENGTH>,
+    /// How often something was steered. Held while the table is changed: a client may begin anew with
+    /// the same addresses before the end of its old connection is known here, which then must not end
+    /// the steering of the new one.
+    count: Mutex<u64>,
+}
+
+/// The hop's address and device, and which steering it was.
+const ENTRY_LENGTH: usize = 16;
 
 /// A neighbour that packets are sent on to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +47,9 @@ pub struct Hop {
 
 /// A connection whose packets are steered, until this is dropped.
 pub struct Steered {
-    table: Arc<Flows>,
+    flows: Arc<Flows>,
     flow: [u8; FLOW_LENGTH],
+    number: u64,
 }
 
 impl Steering {
@@ -48,14 +59,14 @@ impl Steering {
     /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device, or
     /// when another front-end steers there.
     pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
-        let table = Flows::new("levada_flows", connections).map_err(BpfError::Table)?;
+        let table = Table::new("levada_flows", connections).map_err(BpfError::Table)?;
         let steer = Program::load(Kind::Classifier, "levada_steer", &program(table.as_fd()));
         let steer = steer.map_err(BpfError::Program)?;
         let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
         let deaf = deaf.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
-        Ok(Self { table: Arc::new(table), deaf, _filters: filters })
+        Ok(Self { flows: Arc::new(Flows { table, count: Mutex::new(0) }), deaf, _filters: filters })
     }
 
     /// The neighbour that has this address.
@@ -82,8 +93,13 @@ impl Steering {
         hop: Hop,
     ) -> io::Result<Steered> {
         let flow = flow(service, client);
-        self.table.put(&flow, &hop.to_bytes())?;
-        Ok(Steered { table: self.table.clone(), flow })
+        let number = {
+            let mut count = self.flows.count();
+            *count += 1;
+            self.flows.table.put(&flow, &hop.entry(*count))?;
+            *count
+        };
+        Ok(Steered { flows: self.flows.clone(), flow, number })
     }
 
     /// Whether this connection's packets are steered.
@@ -92,7 +108,7 @@ impl Steering {
     /// When the kernel does not say.
     pub fn steers(&self, connection: &Connection) -> io::Result<bool> {
         let flow = flow(connection.service, connection.client);
-        self.table.get(&flow).map(|hop| hop.is_some())
+        self.flows.table.get(&flow).map(|hop| hop.is_some())
     }
 
     /// Lets nothing come in at this socket any more.
@@ -138,23 +154,44 @@ impl Steered {
     /// # Errors
     /// When the kernel refuses.
     pub fn turn(&self, hop: Hop) -> io::Result<()> {
-        self.table.put(&self.flow, &hop.to_bytes())
+        let _count = self.flows.count();
+        match self.is_last()? {
+            true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Whether the table's entry is this one's, and not of a later connection of the same addresses.
+    fn is_last(&self) -> io::Result<bool> {
+        let entry = self.flows.table.get(&self.flow)?;
+        Ok(entry.is_some_and(|entry| entry[8..] == self.number.to_ne_bytes()))
     }
 }
 
 impl Drop for Steered {
     fn drop(&mut self) {
-        // The program may have been first, on the client's next SYN.
-        let _ = self.table.remove(&self.flow);
+        let _count = self.flows.count();
+        if self.is_last().unwrap_or(false) {
+            // The program may have been first, on the client's next SYN.
+            let _ = self.flows.table.remove(&self.flow);
+        }
     }
 }
 
 impl Hop {
-    fn to_bytes(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
+    fn entry(self, number: u64) -> [u8; ENTRY_LENGTH] {
+        let mut bytes = [0; ENTRY_LENGTH];
         bytes[..4].copy_from_slice(&self.address.octets());
-        bytes[4..].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[8..].copy_from_slice(&number.to_ne_bytes());
         bytes
+    }
+}
+
+impl Flows {
+    fn count(&self) -> std::sync::MutexGuard<'_, u64> {
+        // Nothing that is done under the lock can panic half way.
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
