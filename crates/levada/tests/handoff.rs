@@ -125,6 +125,22 @@ impl Cluster {
         self.running[at] = Some(back.start(command).unwrap());
     }
 
+    /// A node with a cache as back-end.
+    fn start_caching_back(&mut self, at: usize) {
+        let config = self.directory.path().join("back.toml");
+        let back = BACKS[at];
+        let text = format!(
+            "name = 'back'\n[[listen]]\naddress = '127.0.0.1:8081'\n\
+             [handoff]\ninterfaces = 'eth0'\nsecret_file = 'secret'\n\
+             listen = '{back}:7072'\nservices = '{SERVICE}:80'\n\
+             [[site]]\nhosts = '*'\norigin = 'http://{back}:8080'\n"
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = levada();
+        command.arg("run").arg("-c").arg(config);
+        self.running[at] = Some(self.backs[at].start(command).unwrap());
+    }
+
     fn start_front(&mut self, after: &str) {
         self.start_front_with(after, "secret");
     }
@@ -266,7 +282,8 @@ impl Server {
             let sent = if target == "/echo" { body } else { content(size) };
             write!(
                 writer,
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Server: back{number}\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Server: back{number}\r\n\
+                 Cache-Control: max-age=60\r\n\r\n",
                 sent.len()
             )
             .ok()?;
@@ -516,4 +533,20 @@ fn who_does_not_know_the_secret_gets_no_connections() {
         assert!(good && is_same(&file, size));
     }
     assert_eq!(cluster.handed(), 0);
+}
+
+#[test]
+fn a_node_with_a_cache_takes_connections_itself() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    cluster.start_caching_back(0);
+    cluster.start_front("stay");
+    cluster.wait_until_handed_to(0);
+    let (url, file) = ("http://back0.test/300000", cluster.path("body"));
+    let asked = || cluster.servers[0].requests.load(Relaxed);
+    let before = asked();
+    for _ in 0..3 {
+        let (good, head) = cluster.curl(&["-sS", "-D-", "-o", &file, url]);
+        assert!(good && is_same(&file, 300_000), "{head}");
+    }
+    assert_eq!(asked() - before, 1, "the node has stored it");
 }

@@ -459,6 +459,34 @@ async fn bytes_pass_unchanged_into_buffers_of_any_size() {
 }
 
 #[tokio::test]
+async fn a_lent_stream_is_given_back_when_everything_is_answered() {
+    let (guarded, mut client, ledger) = piped();
+    let (mut guarded, mut buf) = (guarded.lent(), [0; 1000]);
+    // Two at once, and a part of a third: what has begun is served to its end.
+    client.write_all(format!("{GET}{GET}GET / HT").as_bytes()).await.unwrap();
+    let exchanges = [ledger.begin(), ledger.begin()];
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), 2 * GET.len());
+    guarded.write_all(b"answers").await.unwrap();
+    drop(exchanges);
+    guarded.flush().await.unwrap();
+    client.write_all(GET.strip_prefix("GET / HT").unwrap().as_bytes()).await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
+    let third = ledger.begin();
+    guarded.write_all(b"answer").await.unwrap();
+    client.read_exact(&mut buf[..13]).await.unwrap();
+    drop(third);
+    guarded.flush().await.unwrap();
+    client.write_all(GET.as_bytes()).await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), 0);
+    assert_eq!(ledger.ending(), Ending::Resting);
+    guarded.shutdown().await.unwrap();
+    // It can still be written to.
+    guarded.inner.write_all(b"more").await.unwrap();
+    client.read_exact(&mut buf[..4]).await.unwrap();
+    assert_eq!(&buf[..4], b"more");
+}
+
+#[tokio::test]
 async fn a_tunnel_lets_everything_pass() {
     let (mut guarded, mut client, ledger) = piped();
     let mut buf = vec![0; 100];

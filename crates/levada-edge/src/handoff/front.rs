@@ -125,7 +125,7 @@ pub(crate) async fn serve(
             Came::Head => choose(node, front, &bytes).await,
         };
         if let Some(choice) = choice {
-            match hand_over(node, front, place, bytes, choice).await {
+            match hand_over(node, front, place, bytes, choice, stop).await {
                 Handed::Over(ending) => return ending,
                 Handed::Back(back, read) => {
                     (place, bytes) = (back, read);
@@ -186,6 +186,7 @@ async fn hand_over(
     place: Place,
     mut bytes: Vec<u8>,
     choice: Choice,
+    stop: &Stop,
 ) -> Handed {
     let (connection, steered) = match place {
         Place::Here(stream) => match leave(front, stream, &mut bytes, choice.hop) {
@@ -208,7 +209,7 @@ async fn hand_over(
         return Handed::Failed(Place::Between(connection, steered), bytes);
     };
     let _counted = node.metrics.handed_over();
-    follow(node, front, &lease, choice, (connection, steered), bytes).await
+    follow(node, front, &lease, choice, (connection, steered), bytes, stop).await
 }
 
 /// Takes a connection out of its socket. When that cannot be, it goes on as it was.
@@ -246,11 +247,18 @@ async fn follow(
     choice: Choice,
     (connection, steered): (Connection, Steered),
     bytes: Vec<u8>,
+    stop: &Stop,
 ) -> Handed {
     let Choice { site, switch, member, turn, .. } = choice;
     let mut turn = Some(turn);
     loop {
-        match lease.news().await {
+        let news = tokio::select! {
+            biased;
+            news = lease.news() => news,
+            // Idle connections are not waited for, wherever they are.
+            () = stop.begun(), if turn.is_none() => return Handed::Over(Ending::Finished),
+        };
+        match news {
             News::Refused => {
                 node.metrics.handoff("refused");
                 return Handed::Failed(Place::Between(connection, steered), bytes);
