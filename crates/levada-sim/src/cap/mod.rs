@@ -11,7 +11,7 @@
 mod distribution;
 mod documents;
 mod report;
-mod resource;
+pub(crate) mod resource;
 mod server;
 mod session;
 mod settings;

@@ -11,7 +11,7 @@ use levada_types::Timestamp;
 
 /// A station and who waits for it. `J` names a job.
 #[derive(Clone, Debug)]
-pub(super) struct Resource<J> {
+pub(crate) struct Resource<J> {
     /// The longest that one job is served before the others get their turn.
     slice: u64,
     /// The job in service, what it has left after this slice.
@@ -24,28 +24,28 @@ pub(super) struct Resource<J> {
 
 /// What a station did when a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SliceEnd<J> {
+pub(crate) struct SliceEnd<J> {
     /// The job that is done, if this was its last slice.
-    pub(super) done: Option<J>,
+    pub(crate) done: Option<J>,
     /// When the next slice ends, if there is more to do.
-    pub(super) next: Option<Timestamp>,
+    pub(crate) next: Option<Timestamp>,
 }
 
 impl<J: Copy> Resource<J> {
     /// A station that finishes a job before it begins the next.
-    pub(super) fn in_order() -> Self {
+    pub(crate) fn in_order() -> Self {
         Self::in_slices(Duration::MAX)
     }
 
     /// A station that serves jobs in turn, none for longer than `slice` at a time.
-    pub(super) fn in_slices(slice: Duration) -> Self {
+    pub(crate) fn in_slices(slice: Duration) -> Self {
         let slice = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX).max(1);
         Self { slice, serving: None, waiting: VecDeque::new(), busy: 0, since: Timestamp::ZERO }
     }
 
     /// Takes a job of `work` nanoseconds. When the station was idle, says when the slice that begins
     /// now ends: the caller then calls [`Self::slice_ended`] at that time.
-    pub(super) fn take(&mut self, job: J, work: u64, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn take(&mut self, job: J, work: u64, now: Timestamp) -> Option<Timestamp> {
         if self.serving.is_some() {
             self.waiting.push_back((job, work));
             return None;
@@ -54,7 +54,7 @@ impl<J: Copy> Resource<J> {
     }
 
     /// Ends the slice in service and begins the next.
-    pub(super) fn slice_ended(&mut self, now: Timestamp) -> SliceEnd<J> {
+    pub(crate) fn slice_ended(&mut self, now: Timestamp) -> SliceEnd<J> {
         let Some((job, left)) = self.serving.take() else {
             return SliceEnd { done: None, next: None };
         };
@@ -70,7 +70,7 @@ impl<J: Copy> Resource<J> {
     }
 
     /// Nanoseconds in service up to `now`.
-    pub(super) fn busy(&self, now: Timestamp) -> u64 {
+    pub(crate) fn busy(&self, now: Timestamp) -> u64 {
         let current = if self.serving.is_some() { now.since(self.since) } else { Duration::ZERO };
         self.busy + current.as_nanos() as u64
     }

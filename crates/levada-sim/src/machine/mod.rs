@@ -1,0 +1,377 @@
+//! One Web server that does not exist: the CPU, disk and memory of ASPLOS'98 Sec. 3.2, told the time.
+//!
+//! The worlds of the simulator hold servers of their own. This one stands alone, so that whoever has a
+//! clock can be that server: a back-end of `levada lab` answers a request when this says so. It reads no
+//! clock itself, and so takes exactly as long as it should, however late it is asked; lateness is its
+//! caller's, and does not add up.
+//!
+//! ```text
+//! take       the CPU sets the connection up, and computes what a service has to
+//! connected  a file: in memory, on its way from the disk, or to be read; a service: its own disk work
+//! block      44 KB have been read: whoever waits for them goes on, the disk reads the next
+//! transmit   the CPU hands a block to the network; after the last one the request is answered
+//! close      the CPU takes the connection down
+//! ```
+//!
+//! The CPU works in slices, so that a page is not kept waiting by a long computation (WWW10 Sec. 4.1). A
+//! block takes less than a slice: files alone are served first come, first served, as in ASPLOS'98.
+
+mod idle;
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry as Place},
+    time::Duration,
+};
+
+use levada_cache::eviction::{Entry, Keyed};
+use levada_types::{Key, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use self::idle::Idle;
+use crate::{
+    cap::resource::{Resource, SliceEnd},
+    scenario::Servers,
+    server::{Cost, block_bytes, blocks},
+    slab::Slab,
+};
+
+/// What a machine is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hardware {
+    /// How fast the CPU is; 1 is that of ASPLOS'98, a Pentium II of 300 MHz.
+    pub cpu: f64,
+    /// How fast the disk is; 1 is that of ASPLOS'98: 28 ms, and 410 us for every 4 KB.
+    pub disk: f64,
+    /// The longest that one request has the CPU while others wait.
+    pub slice: Duration,
+    /// With fewer requests than this, the machine counts as idle.
+    pub few: u32,
+}
+
+impl Default for Hardware {
+    /// The machine of ASPLOS'98; 40 % of its T_low are 10 requests.
+    fn default() -> Self {
+        Self { cpu: 1.0, disk: 1.0, slice: Duration::from_millis(10), few: 10 }
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A file.
+    File {
+        /// Which.
+        key: Key,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The answer of a program.
+    Service {
+        /// What it computes.
+        cpu: Duration,
+        /// What it reads, in the disk's time.
+        disk: Duration,
+        /// The size of the answer.
+        bytes: u64,
+    },
+}
+
+/// A request that has been answered. `J` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered<J> {
+    /// Which one.
+    pub job: J,
+    /// When: not later than the machine was asked.
+    pub at: Timestamp,
+}
+
+/// What a machine has done since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// When this was, in nanoseconds.
+    pub at: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Files found in memory.
+    pub hits: u64,
+    /// Files that were waited for.
+    pub misses: u64,
+    /// Nanoseconds that the CPU worked.
+    pub cpu: u64,
+    /// Nanoseconds that the disk worked.
+    pub disk: u64,
+    /// Nanoseconds with few requests.
+    pub idle: u64,
+}
+
+impl Usage {
+    /// What was done since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            at: self.at - before.at,
+            answered: self.answered - before.answered,
+            hits: self.hits - before.hits,
+            misses: self.misses - before.misses,
+            cpu: self.cpu - before.cpu,
+            disk: self.disk - before.disk,
+            idle: self.idle - before.idle,
+        }
+    }
+}
+
+/// A machine at work.
+pub struct Machine<J> {
+    cost: Cost,
+    cpu: Station<u32>,
+    disk: Station<Reading>,
+    memory: Keyed,
+    jobs: Slab<Job<J>>,
+    /// Files on their way from the disk.
+    reads: BTreeMap<Key, Read>,
+    idle: Idle,
+    answered: u64,
+    hits: u64,
+    misses: u64,
+}
+
+/// A part with its queue, and when its slice ends.
+struct Station<J> {
+    queue: Resource<J>,
+    end: Option<Timestamp>,
+}
+
+/// What the disk does.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// The next block of a file.
+    Block(Key),
+    /// What the service of this request reads.
+    Service(u32),
+}
+
+/// A request, until its connection is down.
+struct Job<J> {
+    name: J,
+    work: Work,
+    stage: Stage,
+    /// The next block to transmit.
+    block: u32,
+    /// Whether it follows a read; else everything is in memory.
+    reading: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    Transmitting,
+    /// For a block, or for what its service reads.
+    Waiting,
+    Closing,
+}
+
+/// A file that is being read. Whoever asks for it meanwhile follows.
+struct Read {
+    bytes: u64,
+    /// Blocks that are there.
+    done: u32,
+    followers: Vec<u32>,
+}
+
+impl<J: Copy> Machine<J> {
+    /// An idle machine whose memory holds so many bytes of files and evicts by `eviction`.
+    pub fn new(hardware: &Hardware, eviction: &Entry, memory: u64) -> Self {
+        let servers = Servers { cpu: hardware.cpu, disk: hardware.disk, ..Servers::default() };
+        Self {
+            cost: Cost::new(&servers),
+            cpu: Station::new(Resource::in_slices(hardware.slice)),
+            disk: Station::new(Resource::in_order()),
+            memory: Keyed::new((eviction.build)(memory)),
+            jobs: Slab::new(),
+            reads: BTreeMap::new(),
+            idle: Idle::new(hardware.few),
+            answered: 0,
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// A request comes. Before, [`Self::advance`] must have been called for `now`.
+    pub fn take(&mut self, name: J, work: Work, now: Timestamp) {
+        self.idle.begin(now);
+        let stage = Stage::Connecting;
+        let job = self.jobs.insert(Job { name, work, stage, block: 0, reading: false });
+        let computing = match work {
+            Work::File { .. } => 0,
+            Work::Service { cpu, .. } => nanoseconds(cpu),
+        };
+        self.cpu.take(job, self.cost.connection + computing, now);
+    }
+
+    /// When something happens next, if no request comes.
+    pub fn next_time(&self) -> Option<Timestamp> {
+        [self.cpu.end, self.disk.end].into_iter().flatten().min()
+    }
+
+    /// Lets happen what happens up to `now`, and appends who has been answered.
+    pub fn advance(&mut self, now: Timestamp, answered: &mut Vec<Answered<J>>) {
+        while let Some(time) = self.next_time().filter(|time| *time <= now) {
+            if self.cpu.end == Some(time) {
+                if let Some(job) = self.cpu.end_slice(time) {
+                    self.cpu_done(job, time, answered);
+                }
+            } else if let Some(reading) = self.disk.end_slice(time) {
+                match reading {
+                    Reading::Block(key) => self.block_read(key, time),
+                    Reading::Service(job) => self.transmit(job, time),
+                }
+            }
+        }
+    }
+
+    /// Whether a file is in memory.
+    pub fn has(&self, key: Key) -> bool {
+        self.memory.contains(key)
+    }
+
+    /// What it has done so far. Before, [`Self::advance`] must have been called for `now`.
+    pub fn usage(&self, now: Timestamp) -> Usage {
+        Usage {
+            at: now.0,
+            answered: self.answered,
+            hits: self.hits,
+            misses: self.misses,
+            cpu: self.cpu.queue.busy(now),
+            disk: self.disk.queue.busy(now),
+            idle: self.idle.so_far(now),
+        }
+    }
+
+    fn cpu_done(&mut self, job: u32, now: Timestamp, answered: &mut Vec<Answered<J>>) {
+        match self.jobs[job].stage {
+            Stage::Connecting => self.connected(job, now),
+            Stage::Closing => self.jobs.remove(job),
+            Stage::Transmitting | Stage::Waiting => self.transmitted(job, now, answered),
+        }
+    }
+
+    fn connected(&mut self, job: u32, now: Timestamp) {
+        self.jobs[job].stage = Stage::Waiting;
+        let (key, bytes) = match self.jobs[job].work {
+            Work::Service { disk: Duration::ZERO, .. } => return self.transmit(job, now),
+            Work::Service { disk, .. } => {
+                return self.disk.take(Reading::Service(job), nanoseconds(disk), now);
+            }
+            Work::File { key, bytes } => (key, bytes),
+        };
+        if self.memory.contains(key) {
+            self.memory.request(key, bytes);
+            self.hits += 1;
+            return self.transmit(job, now);
+        }
+        self.misses += 1;
+        self.jobs[job].reading = true;
+        match self.reads.entry(key) {
+            Place::Occupied(mut read) => read.get_mut().followers.push(job),
+            Place::Vacant(place) => {
+                place.insert(Read { bytes, done: 0, followers: vec![job] });
+                let first = self.cost.read(0, block_bytes(bytes, 0));
+                self.disk.take(Reading::Block(key), first, now);
+            }
+        }
+        self.go_on(job, now);
+    }
+
+    /// The CPU transmits the next block if it is there; else the request waits for it.
+    fn go_on(&mut self, job: u32, now: Timestamp) {
+        let Job { work, block, reading, .. } = self.jobs[job];
+        let read = match work {
+            Work::File { key, .. } if reading => self.reads.get(&key),
+            _ => None,
+        };
+        if read.is_none_or(|read| block < read.done) {
+            self.transmit(job, now);
+        } else {
+            self.jobs[job].stage = Stage::Waiting;
+        }
+    }
+
+    fn transmit(&mut self, job: u32, now: Timestamp) {
+        self.jobs[job].stage = Stage::Transmitting;
+        let bytes = block_bytes(self.jobs[job].work.bytes(), self.jobs[job].block);
+        self.cpu.take(job, self.cost.transmit(bytes), now);
+    }
+
+    /// The network has a further block; with the last one, the client has its answer.
+    fn transmitted(&mut self, job: u32, now: Timestamp, answered: &mut Vec<Answered<J>>) {
+        self.jobs[job].block += 1;
+        if self.jobs[job].block < blocks(self.jobs[job].work.bytes()) {
+            return self.go_on(job, now);
+        }
+        self.idle.end(now);
+        self.answered += 1;
+        answered.push(Answered { job: self.jobs[job].name, at: now });
+        self.jobs[job].stage = Stage::Closing;
+        self.cpu.take(job, self.cost.connection, now);
+    }
+
+    /// A block is there: the disk goes on, and so does whoever waits for this block.
+    fn block_read(&mut self, key: Key, now: Timestamp) {
+        let Place::Occupied(mut place) = self.reads.entry(key) else { return };
+        let read = place.get_mut();
+        read.done += 1;
+        let (done, bytes) = (read.done, read.bytes);
+        let whole = done == blocks(bytes);
+        let followers = match whole {
+            true => place.remove().followers,
+            false => read.followers.clone(),
+        };
+        if whole {
+            self.memory.request(key, bytes);
+        } else {
+            let next = self.cost.read(done, block_bytes(bytes, done));
+            self.disk.take(Reading::Block(key), next, now);
+        }
+        for job in followers {
+            if whole {
+                self.jobs[job].reading = false;
+            }
+            if self.jobs[job].stage == Stage::Waiting {
+                self.transmit(job, now);
+            }
+        }
+    }
+}
+
+impl Work {
+    /// The size of the answer.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } | Self::Service { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl<J: Copy> Station<J> {
+    fn new(queue: Resource<J>) -> Self {
+        Self { queue, end: None }
+    }
+
+    fn take(&mut self, job: J, work: u64, now: Timestamp) {
+        if let Some(end) = self.queue.take(job, work, now) {
+            self.end = Some(end);
+        }
+    }
+
+    fn end_slice(&mut self, now: Timestamp) -> Option<J> {
+        let SliceEnd { done, next } = self.queue.slice_ended(now);
+        self.end = next;
+        done
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

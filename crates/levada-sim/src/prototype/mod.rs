@@ -1,0 +1,310 @@
+//! WWW10's prototype (Sec. 5.2): a switch, a few servers, and a fixed number of clients that think
+//! between pages.
+//!
+//! `levada lab cap` plays the same [`Plan`] over real sockets, with [`Machine`]s that keep to the clock;
+//! [`play`] plays it in virtual time, over a network and a switch that cost nothing. Both draw clients and
+//! pages from here and are measured by [`Measured`], so that what differs between them is what the
+//! simulation leaves out.
+
+mod site;
+mod visitor;
+
+use std::{sync::Arc, time::Duration};
+
+use levada_cache::eviction;
+use levada_policy::{Cluster, Context, LoadTable, Node, NodeIndex, Outcome, Outstanding, Policy};
+use levada_types::{Rng, Timestamp};
+
+pub use site::{Ask, Service, Site};
+pub use visitor::{Habits, Visitor};
+
+use crate::{
+    kernel::Agenda,
+    machine::{Answered, Hardware, Machine, Usage},
+};
+
+/// A cluster, its site and its clients.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many servers.
+    pub servers: usize,
+    /// What each is made of.
+    pub hardware: Hardware,
+    /// What the memory of each holds, in bytes of files.
+    pub memory: u64,
+    /// What goes first when it is full.
+    pub eviction: &'static eviction::Entry,
+    /// How many clients, who stay.
+    pub clients: usize,
+    /// How they use the site.
+    pub habits: Habits,
+    /// The site.
+    pub site: Arc<Site>,
+    /// What happens before is not measured.
+    pub warm_up: Duration,
+    /// How long is measured.
+    pub measure: Duration,
+    /// How often utilisations are taken.
+    pub sample: Duration,
+    /// Where all chance begins.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The clients, each with chance of its own: every policy meets the same ones.
+    pub fn visitors(&self) -> impl Iterator<Item = Visitor> {
+        let mut rng = Rng::new(self.seed);
+        let habits = self.habits;
+        (0..self.clients).map(move |_| Visitor::new(rng.bits(), habits))
+    }
+}
+
+/// What is measured of servers, whether emulated or simulated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Requests answered per second.
+    pub throughput: f64,
+    /// Files found in memory, of all files that were asked for.
+    pub hit_ratio: f64,
+    /// The part of the time with few requests, mean over the servers.
+    pub idle: f64,
+    /// The part of the time in which the busier of CPU and disk worked: of the server that worked least
+    /// in each sample, mean over the samples.
+    pub least_busy: f64,
+    /// The same of the server that worked most.
+    pub most_busy: f64,
+}
+
+impl Measured {
+    /// From what each server had done at each of some times; what was done before the first is left out.
+    pub fn of(samples: &[Vec<Usage>]) -> Self {
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+            return Self::default();
+        };
+        let differences = |before: &[Usage], after: &[Usage]| -> Vec<Usage> {
+            after.iter().zip(before).map(|(after, before)| after.since(before)).collect()
+        };
+        let part = |of: u64, all: u64| if all == 0 { 0.0 } else { of as f64 / all as f64 };
+        let whole = differences(first, last);
+        let sum = |of: fn(&Usage) -> u64| whole.iter().map(of).sum::<u64>();
+        let busy = |usage: &Usage| part(usage.cpu.max(usage.disk), usage.at);
+        let periods = || samples.windows(2).map(|pair| differences(&pair[0], &pair[1]));
+        let extreme = |choose: fn(f64, f64) -> f64, from: f64| {
+            let each = periods().map(|servers| servers.iter().map(busy).fold(from, choose));
+            each.sum::<f64>() / periods().count().max(1) as f64
+        };
+        let mean_time = sum(|usage| usage.at) as f64 / whole.len().max(1) as f64 / 1e9;
+        Self {
+            throughput: if mean_time > 0.0 { sum(|u| u.answered) as f64 / mean_time } else { 0.0 },
+            hit_ratio: part(sum(|u| u.hits), sum(|u| u.hits) + sum(|u| u.misses)),
+            idle: part(sum(|u| u.idle), sum(|u| u.at)),
+            least_busy: extreme(f64::min, 1.0),
+            most_busy: extreme(f64::max, 0.0),
+        }
+    }
+}
+
+/// The host of the site. The name is reserved: it can be nobody's (RFC 6761).
+pub const HOST: &str = "levada.test";
+
+/// What server `number` is called, from 0, in every world: policies that hash names then choose alike.
+pub fn server_name(number: usize) -> String {
+    format!("server-{number}")
+}
+
+/// Plays `plan` with a policy in virtual time.
+pub fn play(plan: &Plan, policy: Box<dyn Policy>) -> Measured {
+    World::new(plan, policy).run()
+}
+
+struct World<'a> {
+    plan: &'a Plan,
+    agenda: Agenda<Event>,
+    policy: Box<dyn Policy>,
+    chance: Rng,
+    cluster: Cluster,
+    servers: Vec<Machine<u32>>,
+    clients: Vec<Client>,
+    samples: Vec<Vec<Usage>>,
+    answered: Vec<Answered<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A client asks.
+    Ask { client: u32 },
+    /// Something happens at a server.
+    Server { server: u32 },
+    /// Utilisations are taken.
+    Sample,
+}
+
+struct Client {
+    visitor: Visitor,
+    next: Ask,
+    asked: Timestamp,
+    server: NodeIndex,
+    outstanding: Option<Outstanding>,
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan, policy: Box<dyn Policy>) -> Self {
+        let nodes = (0..plan.servers).map(|server| Node::new(&server_name(server))).collect();
+        let machine = |_| Machine::new(&plan.hardware, plan.eviction, plan.memory);
+        let mut agenda = Agenda::new();
+        let client = |(number, mut visitor): (u32, Visitor)| {
+            let (think, next) = visitor.next(&plan.site);
+            agenda.schedule(Timestamp::ZERO + think, Event::Ask { client: number });
+            let (asked, server) = (Timestamp::ZERO, NodeIndex(0));
+            Client { visitor, next, asked, server, outstanding: None }
+        };
+        let clients = (0..).zip(plan.visitors()).map(client).collect();
+        agenda.schedule(Timestamp::ZERO + plan.warm_up, Event::Sample);
+        Self {
+            plan,
+            agenda,
+            policy,
+            chance: Rng::new(!plan.seed),
+            cluster: Cluster::new(nodes, LoadTable::new(plan.servers)),
+            servers: (0..plan.servers).map(machine).collect(),
+            clients,
+            samples: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Measured {
+        let end = Timestamp::ZERO + self.plan.warm_up + self.plan.measure;
+        while let Some((now, event)) = self.agenda.next() {
+            match event {
+                Event::Ask { client } => self.ask(client, now),
+                Event::Server { server } => self.work(server, now),
+                Event::Sample => {
+                    self.sample(now);
+                    if now >= end {
+                        break;
+                    }
+                    let next = now + self.plan.sample;
+                    self.agenda.schedule(next.min(end), Event::Sample);
+                }
+            }
+        }
+        Measured::of(&self.samples)
+    }
+
+    /// The switch chooses a server, which has the request at once.
+    fn ask(&mut self, number: u32, now: Timestamp) {
+        let client = &mut self.clients[number as usize];
+        let (request, work) = self.plan.site.request(client.next);
+        let mut context = Context { now, rng: &mut self.chance };
+        let pick = self.policy.pick(&request, &self.cluster, &mut context);
+        let server = pick.expect("all servers are up").node;
+        client.asked = now;
+        client.server = server;
+        client.outstanding = Some(self.cluster.loads().begin(server));
+        self.work(server.0, now);
+        self.servers[server.get()].take(number, work, now);
+        self.expect(server.0);
+    }
+
+    /// What has happened at a server by now; whoever has an answer goes on.
+    fn work(&mut self, server: u32, now: Timestamp) {
+        let mut answered = std::mem::take(&mut self.answered);
+        self.servers[server as usize].advance(now, &mut answered);
+        for Answered { job, at } in answered.drain(..) {
+            let client = &mut self.clients[job as usize];
+            client.outstanding = None;
+            if self.policy.observes() {
+                let (node, took) = (client.server, at.since(client.asked));
+                let outcome = Outcome { node, latency: took, service_time: took, ok: true };
+                self.policy.observe(&outcome, &mut Context { now, rng: &mut self.chance });
+            }
+            let (think, next) = client.visitor.next(&self.plan.site);
+            client.next = next;
+            self.agenda.schedule(at + think, Event::Ask { client: job });
+        }
+        self.answered = answered;
+        self.expect(server);
+    }
+
+    /// An event too many does no harm: nothing happens then.
+    fn expect(&mut self, server: u32) {
+        if let Some(time) = self.servers[server as usize].next_time() {
+            self.agenda.schedule(time, Event::Server { server });
+        }
+    }
+
+    fn sample(&mut self, now: Timestamp) {
+        for server in 0..self.servers.len() as u32 {
+            self.work(server, now);
+        }
+        self.samples.push(self.servers.iter().map(|server| server.usage(now)).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use levada_cache::eviction::find_eviction;
+    use levada_policy::{Surroundings, build};
+
+    fn plan(clients: usize) -> Plan {
+        Plan {
+            servers: 4,
+            hardware: Hardware::default(),
+            memory: 32 << 20,
+            eviction: find_eviction("lru").unwrap(),
+            clients,
+            habits: Habits::default(),
+            site: Arc::new(Site::intensive(500, 1)),
+            warm_up: Duration::from_secs(20),
+            measure: Duration::from_secs(40),
+            sample: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+
+    fn measured(policy: &str, plan: &Plan) -> Measured {
+        play(plan, build(policy, &Default::default(), &Surroundings::default()).unwrap())
+    }
+
+    #[test]
+    fn same_seed_gives_the_same_numbers() {
+        let plan = plan(100);
+        assert_eq!(measured("cap", &plan), measured("cap", &plan));
+        assert_ne!(measured("cap", &plan), measured("cap", &Plan { seed: 2, ..plan.clone() }));
+    }
+
+    #[test]
+    fn evenly_shared_classes_serve_more_than_services_with_a_server_each() {
+        let plan = plan(240);
+        let (cap, lard) = (measured("cap", &plan), measured("lard", &plan));
+        assert!(cap.throughput > lard.throughput, "{cap:?} {lard:?}");
+        let spread = |m: &Measured| m.most_busy - m.least_busy;
+        assert!(spread(&cap) < spread(&lard), "{cap:?} {lard:?}");
+    }
+
+    #[test]
+    fn client_asks_again_when_it_has_thought() {
+        let mut plan = plan(1);
+        plan.habits =
+            Habits { most_objects: 1, longest_think: Duration::from_secs(2), ..plan.habits };
+        plan.site = Arc::new(Site::files(1, 1));
+        // It thinks for 2 s; what is in memory takes less than 20 ms.
+        let throughput = measured("round_robin", &plan).throughput;
+        assert!((0.49..=0.51).contains(&throughput), "{throughput}");
+    }
+
+    #[test]
+    fn utilisation_is_that_of_the_busier_part() {
+        let usage = |at: u64, cpu, disk| Usage { at, cpu, disk, answered: at, ..Usage::default() };
+        let measured = Measured::of(&[
+            vec![usage(0, 0, 0), usage(0, 0, 0)],
+            vec![usage(10, 2, 8), usage(10, 4, 0)],
+            vec![usage(20, 4, 8), usage(20, 14, 0)],
+        ]);
+        assert!((measured.least_busy - 0.3).abs() < 1e-9, "{measured:?}");
+        assert!((measured.most_busy - 0.9).abs() < 1e-9, "{measured:?}");
+        assert_eq!(measured.throughput, 2e9);
+    }
+}
