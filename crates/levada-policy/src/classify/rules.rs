@@ -83,6 +83,26 @@ impl Rule {
             && self.tls.is_none_or(|tls| later.tls == Some(tls))
     }
 
+    /// Whether there are requests that this rule and the other are both about, where that is certain: what
+    /// a regular expression finds is not known.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let agree = |mine: Option<&str>, theirs: Option<&str>, within: fn(&str, &str) -> bool| {
+            let both = mine.zip(theirs);
+            both.is_none_or(|(mine, theirs)| within(mine, theirs) || within(theirs, mine))
+        };
+        let shared = |mine: &[String], theirs: &[String]| {
+            let has = |name: &String| mine.iter().any(|own| own.eq_ignore_ascii_case(name));
+            mine.is_empty() || theirs.is_empty() || theirs.iter().any(has)
+        };
+        self.regex.is_none()
+            && other.regex.is_none()
+            && agree(self.prefix.as_deref(), other.prefix.as_deref(), |a, b| a.starts_with(b))
+            && agree(self.suffix.as_deref(), other.suffix.as_deref(), |a, b| a.ends_with(b))
+            && shared(&self.methods, &other.methods)
+            && shared(&self.content_types, &other.content_types)
+            && self.tls.zip(other.tls).is_none_or(|(mine, theirs)| mine == theirs)
+    }
+
     /// Why no request can ever match, where that can be told from the rule alone.
     pub fn never_matches(&self) -> Option<&'static str> {
         if self.prefix.as_deref().is_some_and(|prefix| !prefix.starts_with('/')) {
@@ -119,6 +139,19 @@ impl Rules {
         self.0.iter().enumerate().filter_map(|(at, rule)| {
             let before = self.0[..at].iter().position(|earlier| earlier.covers(rule))?;
             Some((at, before))
+        })
+    }
+
+    /// For each rule, those before it that give another class to some of its requests, where it is not
+    /// the one about all of theirs, as a narrower exception before it would be.
+    pub fn contested(&self) -> impl Iterator<Item = (usize, usize)> {
+        let before = |at: usize| (0..at).map(move |before| (at, before));
+        self.0.iter().enumerate().flat_map(move |(at, _)| before(at)).filter(|(at, before)| {
+            let (earlier, later) = (&self.0[*before], &self.0[*at]);
+            earlier.class != later.class
+                && earlier.overlaps(later)
+                && !earlier.covers(later)
+                && !later.covers(earlier)
         })
     }
 }
@@ -192,6 +225,29 @@ mod tests {
         ] {
             let found = Rules(vec![earlier.clone(), later.clone()]).covered().next();
             assert_eq!(found, covered.then_some((1, 0)), "{earlier:?} {later:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_contest_a_request_are_found() {
+        let of = |rule: Rule, class| Rule { class: Some(class), ..rule };
+        let cpu = |rule| of(rule, ServiceClass::CpuBound);
+        let disk = |rule| of(rule, ServiceClass::DiskBound);
+        let tls = |tls, rule| Rule { tls: Some(tls), ..rule };
+        for (earlier, later, contested) in [
+            (cpu(prefix("/a")), disk(suffix(".php")), true),
+            (cpu(prefix("/a")), cpu(suffix(".php")), false),
+            (cpu(prefix("/a/b")), disk(prefix("/a")), false),
+            (cpu(prefix("/a")), disk(prefix("/b")), false),
+            (cpu(suffix(".php")), disk(suffix(".gif")), false),
+            (tls(true, cpu(prefix("/a/b"))), disk(prefix("/a")), false),
+            (tls(true, cpu(prefix("/a"))), disk(prefix("/a/b")), true),
+            (tls(true, cpu(prefix("/a"))), tls(false, disk(suffix("b"))), false),
+            (cpu(prefix("/a")), disk(regex("b")), false),
+            (cpu(prefix("/a")), suffix(".php"), true),
+        ] {
+            let found = Rules(vec![earlier.clone(), later.clone()]).contested().next();
+            assert_eq!(found, contested.then_some((1, 0)), "{earlier:?} {later:?}");
         }
     }
 

@@ -439,6 +439,8 @@ fn class_rules_are_read_and_those_that_never_match_are_named() {
     assert_error(&with("[[site.class]]\nclass = 'gpu'"), "site[0].class[0].class", "disk_and_cpu");
     let covered = rule("prefix = '/a'") + &rule("prefix = '/a/b'");
     assert_warning(&with(&covered), "site[0].class[1]", "site[0].class[0] is about all of it");
+    let contested = rule("prefix = '/a'") + "[[site.class]]\nclass = 'disk'\nsuffix = '.php'\n";
+    assert_warning(&with(&contested), "site[0].class[1]", "overlaps site[0].class[0]");
     assert_warning(&with(&rule("regex = '^api/'")), "site[0].class[0]", "begins with `/`");
     assert_warning(&with(&rule("tls = true")), "site[0].class[0].tls", "has certificates");
     assert_warning(&with(""), "site[0]", "has no classes");

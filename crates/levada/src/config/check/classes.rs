@@ -3,6 +3,7 @@
 
 use levada_edge::settings::{ClassRules, Classes, PolicyChoice, Rule};
 use levada_policy::Need;
+use levada_types::ServiceClass;
 use regex::RegexBuilder;
 
 use super::Check;
@@ -34,6 +35,17 @@ impl Check<'_, '_> {
             let message = format!("never matches: {} is about all of it", list.index(before));
             let help = "the first rule that matches counts: put the narrower one first".to_owned();
             self.findings.warning(&list.index(at), message, Some(help));
+        }
+        let contested: Vec<_> = rules.contested().collect();
+        for (at, before) in contested {
+            let class = rules.0[before].class.map_or("learned", ServiceClass::as_str);
+            let message = format!(
+                "overlaps {}: a request that both are about is {class}, as the first says",
+                list.index(before)
+            );
+            let help =
+                "should it be otherwise, put this rule first, or one about just these requests";
+            self.findings.warning(&list.index(at), message, Some(help.to_owned()));
         }
         Some(Classes { rules, learn: site.learn_classes })
     }
