@@ -51,7 +51,7 @@ fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> Reader {
 
 /// Ends this process when standard input does. Whoever held its other end is gone, and with it
 /// everybody who could miss an answer: nothing is drained.
-fn end_with_stdin() {
+pub(crate) fn end_with_stdin() {
     // An error is an end as well.
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
     std::process::exit(0);

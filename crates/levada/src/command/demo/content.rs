@@ -4,7 +4,7 @@
 use levada_types::{Key, weigh};
 
 /// Writes the content from `offset` on.
-pub(super) fn write(key: Key, mut offset: u64, mut out: &mut [u8]) {
+pub(crate) fn write(key: Key, mut offset: u64, mut out: &mut [u8]) {
     while !out.is_empty() {
         let word = weigh(key, offset / WORD).to_le_bytes();
         let word = &word[(offset % WORD) as usize..];
@@ -17,19 +17,19 @@ pub(super) fn write(key: Key, mut offset: u64, mut out: &mut [u8]) {
 
 /// Holds the pieces of a body against what they should be. It keeps none of them: objects may be
 /// larger than memory.
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     key: Key,
     offset: u64,
     right: bool,
 }
 
 impl Verifier {
-    pub(super) fn new(key: Key) -> Self {
+    pub(crate) fn new(key: Key) -> Self {
         Self { key, offset: 0, right: true }
     }
 
     /// The next piece.
-    pub(super) fn take(&mut self, piece: &[u8]) {
+    pub(crate) fn take(&mut self, piece: &[u8]) {
         let mut expected = [0; 4096];
         for part in piece.chunks(expected.len()) {
             let expected = &mut expected[..part.len()];
@@ -40,12 +40,12 @@ impl Verifier {
     }
 
     /// How many bytes there were so far.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.offset
     }
 
     /// Whether these were the `size` bytes of the object.
-    pub(super) fn is_whole(&self, size: u64) -> bool {
+    pub(crate) fn is_whole(&self, size: u64) -> bool {
         self.right && self.offset == size
     }
 }

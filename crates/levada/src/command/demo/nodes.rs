@@ -26,9 +26,9 @@ pub(super) struct Cluster {
 }
 
 /// One node and where it is reached.
-pub(super) struct Node {
-    pub(super) name: String,
-    pub(super) addresses: Addresses,
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) addresses: Addresses,
     config: PathBuf,
     log: PathBuf,
     process: Option<Process>,
@@ -36,10 +36,10 @@ pub(super) struct Node {
 
 /// The addresses of one node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
-    pub(super) clients: SocketAddr,
-    pub(super) peers: SocketAddr,
-    pub(super) admin: SocketAddr,
+pub(crate) struct Addresses {
+    pub(crate) clients: SocketAddr,
+    pub(crate) peers: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 struct Process {
@@ -80,7 +80,7 @@ impl Cluster {
             let config = directory.path().join(format!("{name}.toml"));
             std::fs::write(&config, config::text(setup, origin, &secret, index, &all))?;
             let log = directory.path().join(format!("{name}.log"));
-            nodes.push(Node { name, addresses: *addresses, config, log, process: None });
+            nodes.push(Node::new(name, *addresses, config, log));
         }
         Ok(Self { nodes, directory })
     }
@@ -109,11 +109,21 @@ impl Cluster {
 }
 
 impl Node {
+    /// A node with its configuration and where it logs; it does not run yet.
+    pub(crate) fn new(name: String, addresses: Addresses, config: PathBuf, log: PathBuf) -> Self {
+        Self { name, addresses, config, log, process: None }
+    }
+
+    /// The number of its process, while there is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref()?.child.id()
+    }
+
     /// Starts the process. It may not be ready yet.
     ///
     /// # Errors
     /// When this executable cannot be run.
-    pub(super) fn spawn(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn spawn(&mut self) -> anyhow::Result<()> {
         let executable = std::env::current_exe().context("cannot find this executable")?;
         let mut child = Command::new(executable)
             .args(["--log-level", "warn", "run", "--stop-with-stdin", "-c"])
@@ -135,7 +145,7 @@ impl Node {
     ///
     /// # Errors
     /// When it ends instead, or takes too long; with the end of its log.
-    pub(super) async fn ready(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
             if ask::get(self.addresses.admin, "/readyz", ANSWER).await.is_ok() {
@@ -156,7 +166,7 @@ impl Node {
     }
 
     /// Kills the process, as `kill -9` does, and waits for its end.
-    pub(super) async fn kill(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             // An error says that it has ended already.
             let _ = process.child.kill().await;
@@ -171,7 +181,7 @@ impl Node {
 }
 
 /// Three free ports for each node. All are held before any is released, so that none comes twice.
-fn free_addresses(nodes: usize) -> std::io::Result<Vec<Addresses>> {
+pub(crate) fn free_addresses(nodes: usize) -> std::io::Result<Vec<Addresses>> {
     let mut held = Vec::new();
     let mut take = || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -189,11 +199,11 @@ fn secret() -> anyhow::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn port_was_taken(error: &anyhow::Error) -> bool {
+pub(crate) fn port_was_taken(error: &anyhow::Error) -> bool {
     let text = format!("{error:#}").to_lowercase();
     text.contains("address already in use") || text.contains("address in use")
 }
 
-const PORT_TRIES: usize = 5;
+pub(crate) const PORT_TRIES: usize = 5;
 const ANSWER: Duration = Duration::from_millis(500);
 const START: Duration = Duration::from_secs(20);

@@ -6,9 +6,11 @@ use clap::{Args, Subcommand};
 use levada::config::text::{Rate, Size, Time};
 use levada_net::wire::parse_loss;
 
-use super::anycast_args::AnycastArgs;
+use super::{
+    anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs, lard_args::LardArgs,
+};
 
-/// Real programs on emulated networks within this machine (Linux, as root).
+/// Real programs on emulated networks, and before emulated servers, within this machine (Linux).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabArgs {
@@ -20,6 +22,9 @@ pub(crate) struct LabArgs {
 pub(crate) enum LabCommand {
     Wire(WireArgs),
     Anycast(AnycastArgs),
+    Lard(LardArgs),
+    Cap(CapArgs),
+    Backend(BackendArgs),
 }
 
 /// Runs a command behind a wire with a rate, a delay, a queue and losses.
@@ -90,8 +95,11 @@ const EXAMPLES: &str = "\
 Examples:
   levada lab wire --rate 10Mbit/s --delay 25ms --loss 1% -- curl http://10.213.7.1:8080/
   levada lab anycast disruptions --rtt 50ms --loss 1% --trials 1
+  levada lab lard --quick
+  levada lab cap --quick
 
-Needs Linux, root, /dev/net/tun and iproute2. Nothing is left when it ends, however it does.
+Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
+Nothing is left when it ends, however it does.
 
 Exit codes:
   2  it could not run";

@@ -6,6 +6,18 @@ mod anycast;
 mod anycast_args;
 pub(crate) mod args;
 #[cfg(target_os = "linux")]
+mod cap;
+#[path = "cap/args.rs"]
+mod cap_args;
+#[cfg(target_os = "linux")]
+mod emulation;
+#[path = "emulation/args.rs"]
+mod emulation_args;
+#[cfg(target_os = "linux")]
+mod lard;
+#[path = "lard/args.rs"]
+mod lard_args;
+#[cfg(target_os = "linux")]
 mod wire;
 
 use self::args::{LabArgs, LabCommand};
@@ -20,6 +32,9 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Verdict> {
     match &args.command {
         LabCommand::Wire(args) => wire::run(args),
         LabCommand::Anycast(args) => anycast::run(args),
+        LabCommand::Lard(args) => lard::run(args),
+        LabCommand::Cap(args) => cap::run(args),
+        LabCommand::Backend(args) => emulation::backend::run(args),
     }
 }
 

@@ -1,0 +1,98 @@
+//! The options of `levada lab cap`.
+
+use clap::{Args, ValueEnum};
+use levada::config::text::{Size, Time};
+
+use crate::command::lab::{
+    args::{size, time},
+    emulation_args::{MachineArgs, factor},
+};
+
+/// The prototype of WWW10: a Web switch and servers with files and services, in real processes.
+///
+/// Clients think between pages and ask for what is embedded in them. Times are those of the emulated
+/// servers. Beside every measurement stands what the simulator says of the same cluster and clients.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CapArgs {
+    /// Servers.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(crate) servers: u16,
+    /// Clients, who stay.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "160,200,240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) clients: Vec<u16>,
+    /// What is asked for.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "static,light,intensive"
+    )]
+    pub(crate) mix: Vec<MixName>,
+    /// Policies of the switch.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "cap,lard,weighted_round_robin,round_robin,bounded_hash,p2c"
+    )]
+    pub(crate) policy: Vec<String>,
+    /// Files of the site.
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) files: u32,
+    /// What a server's memory holds of them: all, as of the paper's 128 MB.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    pub(crate) memory: Size,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// What happens before is not measured.
+    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = time)]
+    pub(crate) warm_up: Time,
+    /// How long is measured.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time)]
+    pub(crate) duration: Time,
+    /// Seconds that an emulated second takes: more where the machine is the limit.
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.2, value_parser = factor)]
+    pub(crate) time_scale: f64,
+    /// Only CAP and LARD with 240 clients and the intensive mix, for half a minute in all.
+    #[arg(long, conflicts_with_all = ["clients", "mix", "policy", "warm_up", "duration", "time_scale"])]
+    pub(crate) quick: bool,
+    /// What all chance follows from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u32,
+    /// Prints JSON; what happens meanwhile goes to standard error.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The workloads of Sec. 5.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MixName {
+    /// Files only.
+    Static,
+    /// 80 % files, 20 % a service that computes a little.
+    Light,
+    /// 80 % files, 10 % computes a little, 6 % much, 4 % computes and reads.
+    Intensive,
+}
+
+impl MixName {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Light => "light",
+            Self::Intensive => "intensive",
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada lab cap --quick
+  levada lab cap --mix intensive --clients 160,240 --policy cap,lard
+  levada lab cap --mix static --json
+
+Exit codes:
+  0  what the paper says holds: CAP serves at least 1.1 times what LARD does on the intensive mix
+  1  it does not, a request failed, or the simulator is wrong by more than a fifth
+  2  it could not run";

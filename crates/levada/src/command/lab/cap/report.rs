@@ -1,0 +1,186 @@
+//! What is printed: what is emulated, a line for each measurement, and what the paper says.
+
+use levada_sim::prototype::{Habits, Measured, Service};
+use levada_types::{ByteSize, format_duration};
+use serde_json::json;
+
+use super::{Row, Setup};
+use crate::command::{
+    Verdict,
+    lab::{
+        cap_args::{CapArgs, MixName},
+        emulation::report::{
+            Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction, nothing_failed,
+            percent, quality,
+        },
+    },
+};
+
+/// Says what will be run.
+pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
+    let mut emulated = vec![format!(
+        "servers: {}, a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's, \
+         CPU shared in slices of 10 ms",
+        args.servers,
+        ByteSize(args.memory.0),
+        args.machine.eviction.name,
+        args.machine.cpu,
+        args.machine.disk
+    )];
+    for (mix, site) in &setup.mixes {
+        let service = |service: &Service| {
+            format!(
+                ", {:.0} % {} ({} CPU, {} disk)",
+                service.share * 100.0,
+                service.name,
+                format_duration(service.cpu),
+                format_duration(service.disk)
+            )
+        };
+        let services: String = site.services().iter().map(service).collect();
+        let files = 1.0 - site.services().iter().map(|service| service.share).sum::<f64>();
+        emulated.push(format!(
+            "{} mix: {:.0} % of the requests for {} files of {}{services}",
+            mix.as_str(),
+            files * 100.0,
+            site.file_count(),
+            ByteSize(site.bytes())
+        ));
+    }
+    let Habits { think, longest_think, objects, most_objects } = Habits::default();
+    emulated.push(format!(
+        "clients: think for Pareto({}, {}) s up to {} s, then load pages of Pareto({}, {}) objects up to {}, \
+         one after the other",
+        think.alpha,
+        think.k,
+        longest_think.as_secs(),
+        objects.alpha,
+        objects.k,
+        most_objects
+    ));
+    emulated.push(format!(
+        "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
+        format_duration(setup.window.measure),
+        format_duration(setup.window.warm_up),
+        args.time_scale
+    ));
+    let head = format!(
+        "{:<39} {:^24}  {:^15}  {:^15}  {:^7} {QUALITY_1}\n{:<9}  {:>7}  {:<20} {:>8} {:>9} {:>5}  {:>15}  {:>15}  {:>7} {QUALITY_2}",
+        "",
+        "requests/s",
+        "least-most busy",
+        "simulated",
+        "hit",
+        "mix",
+        "clients",
+        "policy",
+        "measured",
+        "simulated",
+        "",
+        "of the servers",
+        "",
+        "ratio"
+    );
+    Ok(Report::begin(args.json, emulated, &head)?)
+}
+
+/// One measurement.
+pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
+    let (measured, predicted) = (&row.run.measured, &row.predicted);
+    let span = |measured: &Measured| {
+        format!("{} - {}", percent(measured.least_busy), percent(measured.most_busy))
+    };
+    let line = format!(
+        "{:<9}  {:>7}  {:<20} {:>8.1} {:>9.1} {:>5.2}  {:>15}  {:>15}  {:>7} {}",
+        row.mix.as_str(),
+        row.clients,
+        row.policy,
+        measured.throughput,
+        predicted.throughput,
+        measured.throughput / predicted.throughput,
+        span(measured),
+        span(predicted),
+        percent(measured.hit_ratio),
+        quality(&row.run)
+    );
+    let of = |measured: &Measured| {
+        json!({
+            "throughput": measured.throughput,
+            "hit_ratio": measured.hit_ratio,
+            "least_busy": measured.least_busy,
+            "most_busy": measured.most_busy,
+        })
+    };
+    let row = json!({
+        "mix": row.mix.as_str(),
+        "clients": row.clients,
+        "policy": row.policy,
+        "measured": of(measured),
+        "simulated": of(predicted),
+        "quality": row.run.quality(),
+    });
+    Ok(report.row(&line, row)?)
+}
+
+/// What the paper says, and whether it holds.
+pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
+    let runs = || rows.iter().map(|row| &row.run);
+    let mut claims = vec![nothing_failed(runs())];
+    for cap in rows.iter().filter(|row| row.policy == "cap") {
+        let same =
+            |row: &&Row| row.mix == cap.mix && row.clients == cap.clients && row.policy == "lard";
+        if let Some(lard) = rows.iter().find(same) {
+            claims.extend(beside_lard(cap, lard));
+        }
+    }
+    for row in rows {
+        let what = format!("{} with {} clients, {} mix", row.policy, row.clients, row.mix.as_str());
+        claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
+    }
+    let notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
+    Ok(report.end(&claims, &notes)?)
+}
+
+/// Sec. 5.2, Figures 7, 9 and 10. Of Figure 8 the text gives no numbers.
+fn beside_lard(cap: &Row, lard: &Row) -> Vec<Claim> {
+    let ratio = |of: fn(&Row) -> &Measured| of(cap).throughput / of(lard).throughput;
+    let (measured, simulated) = (ratio(|row| &row.run.measured), ratio(|row| &row.predicted));
+    let numbers = format!("measured {measured:.2}, simulated {simulated:.2}");
+    let with = format!("with {} clients, {} mix", cap.clients, cap.mix.as_str());
+    let mut claims = Vec::new();
+    match cap.mix {
+        MixName::Static => claims.push(Claim {
+            text: format!(
+                "CAP serves as much as LARD does {with} (paper: they perform similarly; {numbers})"
+            ),
+            holds: (0.95..=1.05).contains(&measured),
+        }),
+        MixName::Light => {}
+        MixName::Intensive => {
+            let published = match cap.clients {
+                160 => "paper: 1.13; ",
+                240 => "paper: 1.21; ",
+                _ => "paper: 1.13 with 160 clients to 1.21 with 240; ",
+            };
+            claims.push(Claim {
+                text: format!(
+                    "CAP serves at least 1.1 times what LARD does {with} ({published}{numbers})"
+                ),
+                holds: measured >= 1.1,
+            });
+        }
+    }
+    if cap.mix != MixName::Static {
+        let spread = |row: &Row| row.run.measured.most_busy - row.run.measured.least_busy;
+        claims.push(Claim {
+            text: format!(
+                "CAP's servers are busy more alike than LARD's {with} (the busiest and the least are {} apart, \
+                 with LARD {})",
+                percent(spread(cap)),
+                percent(spread(lard))
+            ),
+            holds: spread(cap) < spread(lard),
+        });
+    }
+    claims
+}

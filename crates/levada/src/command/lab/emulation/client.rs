@@ -1,0 +1,62 @@
+//! One client of a lab: it asks on one connection and checks every byte.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use http::{Request, StatusCode, header::HOST};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use levada_sim::prototype;
+use levada_types::Key;
+use tokio::net::TcpStream;
+
+use crate::command::demo::content::Verifier;
+
+/// A client and its connection, which is kept from request to request.
+pub(crate) struct Client {
+    server: SocketAddr,
+    connection: Option<SendRequest<Empty<Bytes>>>,
+}
+
+impl Client {
+    pub(crate) fn of(server: SocketAddr) -> Self {
+        Self { server, connection: None }
+    }
+
+    /// Asks for `target` and takes in all of its `size` bytes.
+    ///
+    /// # Errors
+    /// When there is no answer, another one than 200, or another body.
+    pub(crate) async fn get(&mut self, target: &str, size: u64) -> anyhow::Result<()> {
+        let mut connection = match self.connection.take().filter(SendRequest::is_ready) {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let request = Request::get(target).header(HOST, prototype::HOST).body(Empty::new())?;
+        let response = connection.send_request(request).await.context("no answer")?;
+        ensure!(response.status() == StatusCode::OK, "status {}", response.status().as_u16());
+        let mut body = response.into_body();
+        let mut verifier = Verifier::new(Key::of(target.as_bytes()));
+        while let Some(frame) = body.frame().await {
+            if let Some(piece) = frame.context("the body broke off")?.data_ref() {
+                verifier.take(piece);
+            }
+        }
+        ensure!(verifier.is_whole(size), "wrong body: {} of {size} bytes", verifier.bytes());
+        if connection.ready().await.is_ok() {
+            self.connection = Some(connection);
+        }
+        Ok(())
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Empty<Bytes>>> {
+        let stream = TcpStream::connect(self.server).await.context("no connection")?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // What breaks a connection is reported to the request that uses it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+}

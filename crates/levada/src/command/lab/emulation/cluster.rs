@@ -1,0 +1,210 @@
+//! A front-end and its back-ends, each a process of this same executable.
+
+use std::{net::SocketAddr, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, bail};
+use futures_util::future::try_join_all;
+use levada_sim::prototype::server_name;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, ChildStdin, Command},
+};
+
+use super::{
+    backend::{Report, USAGE},
+    processor,
+};
+use crate::command::{
+    ask,
+    demo::nodes::{Node, PORT_TRIES, free_addresses, port_was_taken},
+};
+
+/// What is to be started.
+pub(crate) struct Spec {
+    pub(crate) backends: usize,
+    /// The options of each back-end.
+    pub(crate) options: Vec<String>,
+    /// The inline table of the policy.
+    pub(crate) policy: String,
+    /// Requests at the back-ends at once; beyond it they wait in the front-end.
+    pub(crate) at_once: usize,
+    /// What the site says besides.
+    pub(crate) site: String,
+    pub(crate) seed: u64,
+}
+
+/// The processes. They end when this is dropped, and also when this process is killed: each watches the
+/// pipe that is its standard input.
+pub(crate) struct Cluster {
+    front: Node,
+    backends: Vec<Backend>,
+    /// Configuration and log of the front-end.
+    _directory: TempDir,
+}
+
+struct Backend {
+    address: SocketAddr,
+    child: Child,
+    /// Closed by the system when this process ends, however it ends.
+    _leash: Option<ChildStdin>,
+}
+
+/// Processor time so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) front: Duration,
+    pub(crate) backends: Duration,
+    /// This process: the clients.
+    pub(crate) clients: Duration,
+}
+
+impl Cluster {
+    /// Starts all and waits until each is ready.
+    ///
+    /// # Errors
+    /// When one does not start, with what it said.
+    pub(crate) async fn start(spec: &Spec) -> anyhow::Result<Self> {
+        let backends =
+            try_join_all((0..spec.backends).map(|_| Backend::start(&spec.options))).await?;
+        let directory = tempfile::Builder::new()
+            .prefix("levada-lab-")
+            .tempdir()
+            .context("cannot make a temporary directory (TMPDIR chooses where)")?;
+        let mut tries = 1;
+        loop {
+            match front(spec, &backends, &directory).await {
+                Ok(front) => return Ok(Self { front, backends, _directory: directory }),
+                // Somebody took one of the ports between its release and its use.
+                Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Where clients ask.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.front.addresses.clients
+    }
+
+    /// What each back-end has done.
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub(crate) async fn reports(&self) -> anyhow::Result<Vec<Report>> {
+        let each = self.backends.iter().map(|backend| async {
+            let body = ask::get(backend.address, USAGE, ANSWER).await?;
+            anyhow::Ok(serde_json::from_slice(&body)?)
+        });
+        try_join_all(each).await
+    }
+
+    /// What all processes have taken of the processor.
+    ///
+    /// # Errors
+    /// When one is gone.
+    pub(crate) fn times(&self) -> anyhow::Result<Times> {
+        let mut backends = Duration::ZERO;
+        for backend in &self.backends {
+            backends += processor::time_of(backend.child.id().context("a back-end has ended")?)?;
+        }
+        Ok(Times {
+            front: processor::time_of(self.front.pid().context("the front-end has ended")?)?,
+            backends,
+            clients: processor::time_of(std::process::id())?,
+        })
+    }
+
+    /// Ends all and waits for them.
+    pub(crate) async fn stop(mut self) {
+        self.front.kill().await;
+        for backend in &mut self.backends {
+            // An error says that it has ended already.
+            let _ = backend.child.kill().await;
+        }
+    }
+}
+
+impl Backend {
+    async fn start(options: &[String]) -> anyhow::Result<Self> {
+        let executable = std::env::current_exe().context("cannot find this executable")?;
+        let mut child = Command::new(executable)
+            .args(["--log-level", "warn", "lab", "backend", "--stop-with-stdin"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-c is for the lab, which then ends what it has started.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a back-end")?;
+        let leash = child.stdin.take();
+        let stdout = child.stdout.take().context("a back-end says nothing")?;
+        let mut line = String::new();
+        let read = tokio::time::timeout(START, BufReader::new(stdout).read_line(&mut line)).await;
+        read.context("a back-end did not start in time")??;
+        match line.trim().parse() {
+            Ok(address) => Ok(Self { address, child, _leash: leash }),
+            Err(_) => bail!("a back-end did not start"),
+        }
+    }
+}
+
+async fn front(spec: &Spec, backends: &[Backend], directory: &TempDir) -> anyhow::Result<Node> {
+    let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
+    let config = directory.path().join("front.toml");
+    let mut text = format!(
+        r#"name = "front"
+seed = {seed}
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[[listen]]
+address = "{clients}"
+
+[admin]
+listen = "{admin}"
+
+[limits]
+# What fails is to be seen.
+tries = 1
+response_timeout = "1h"
+response_body_timeout = "1h"
+
+[log]
+access = "off"
+
+[[site]]
+hosts = "*"
+policy = {policy}
+cache = false
+health_check = {{ interval = "0s" }}
+admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
+{site}
+"#,
+        seed = spec.seed,
+        clients = addresses.clients,
+        admin = addresses.admin,
+        policy = spec.policy,
+        at_once = spec.at_once,
+        site = spec.site,
+    );
+    for (number, backend) in backends.iter().enumerate() {
+        let (name, address) = (server_name(number), backend.address);
+        text += &format!(
+            "[[site.server]]\nname = \"{name}\"\nurl = \"http://{address}\"\nmax_conns = {MOST}\n"
+        );
+    }
+    std::fs::write(&config, text)?;
+    let mut front = Node::new("front".to_owned(), addresses, config, directory.path().join("log"));
+    front.spawn()?;
+    front.ready().await?;
+    Ok(front)
+}
+
+/// Connections that a back-end gets at most: more than there are clients.
+const MOST: usize = 10_000;
+const ANSWER: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(20);

@@ -1,0 +1,15 @@
+//! Web servers that are emulated in real processes, and what stands around them in the labs of LARD and
+//! CAP: a front-end, clients, and a look at the processor.
+//!
+//! ```text
+//! clients (this process) ──> front-end (levada run) ──> back-ends (levada lab backend, one process each)
+//!      client                     cluster                    backend: a machine of levada-sim on a clock
+//! ```
+
+pub(super) mod backend;
+pub(super) mod client;
+pub(super) mod cluster;
+mod processor;
+pub(super) mod report;
+pub(super) mod run;
+pub(super) mod strategy;

@@ -1,0 +1,99 @@
+//! A policy as the front-end of a lab runs it and the simulator beside it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Context as _;
+use levada_policy::{Entry, Policy, Setting, Surroundings, Value, build};
+use levada_types::format_duration;
+
+/// A policy, and what is set otherwise than by default.
+#[derive(Clone)]
+pub(crate) struct Strategy {
+    pub(crate) policy: &'static Entry,
+    pub(crate) set: BTreeMap<String, Value>,
+}
+
+impl Strategy {
+    /// The policy `name` as it is.
+    ///
+    /// # Errors
+    /// When there is none that runs on an edge.
+    pub(crate) fn named(name: &str) -> anyhow::Result<Self> {
+        let policy = levada_policy::find(name).filter(|entry| entry.runs_on_an_edge());
+        let policy = policy.with_context(|| {
+            format!("--policy {name}: there is no such policy that runs on an edge; `levada policies` lists them")
+        })?;
+        Ok(Self { policy, set: BTreeMap::new() })
+    }
+
+    /// The same with a parameter set.
+    pub(crate) fn with(mut self, parameter: &str, value: &str) -> Self {
+        self.set.insert(parameter.to_owned(), Value::Text(value.to_owned()));
+        self
+    }
+
+    /// As simulations run it, in emulated time.
+    ///
+    /// # Errors
+    /// When a parameter is wrong.
+    pub(crate) fn build(&self) -> anyhow::Result<Box<dyn Policy>> {
+        Ok(build(self.policy.name, &self.set, &Surroundings::default())?)
+    }
+
+    /// As an inline table of a configuration whose clock runs so many times slower: durations are those
+    /// of the emulated time, and stretched with it.
+    pub(crate) fn table(&self, time_scale: f64) -> String {
+        let mut table = format!("name = {}", quoted(self.policy.name));
+        for parameter in self.policy.parameters {
+            let given = self.set.get(parameter.name);
+            let duration = match (given, parameter.default) {
+                (Some(Value::Text(text)), _) => levada_types::parse_duration(text).ok(),
+                (None, Setting::Duration(duration)) => Some(duration),
+                _ => None,
+            };
+            let value = match (duration, given) {
+                (Some(duration), _) => stretched(duration, time_scale),
+                (None, Some(Value::Text(word))) => quoted(word),
+                (None, Some(value)) => value.to_string(),
+                (None, None) => continue,
+            };
+            table += &format!(", {} = {value}", parameter.name);
+        }
+        format!("{{ {table} }}")
+    }
+}
+
+/// To the millisecond: shorter ones mean nothing to a policy.
+fn stretched(duration: Duration, time_scale: f64) -> String {
+    let milliseconds = (duration.as_secs_f64() * 1e3 * time_scale).round().max(1.0);
+    let duration = Duration::from_millis(milliseconds as u64);
+    quoted(&format!("{}", format_duration(duration)))
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_stretched_with_the_clock() {
+        let strategy = Strategy::named("lard/r").unwrap();
+        assert_eq!(strategy.table(1.0), r#"{ name = "lard/r", k = "20s" }"#);
+        assert_eq!(strategy.table(0.5), r#"{ name = "lard/r", k = "10s" }"#);
+        let strategy = Strategy::named("weighted_round_robin").unwrap();
+        let strategy = strategy.with("weights", "active_connections").with("refresh", "10s");
+        let table = strategy.table(0.1);
+        assert!(table.contains(r#"refresh = "1s""#), "{table}");
+        assert!(table.contains(r#"weights = "active_connections""#), "{table}");
+        assert!(strategy.build().is_ok());
+    }
+
+    #[test]
+    fn policy_that_needs_a_simulator_is_refused() {
+        assert!(Strategy::named("wrr/gms").is_err());
+        assert!(Strategy::named("lrad").is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! The labs of emulated servers as a user runs them: real processes, real sockets, small.
+#![cfg(target_os = "linux")]
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn lab(options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.arg("lab").args(options).stdin(Stdio::null());
+    command
+}
+
+/// The report of a lab, which must have run to its end; whether the paper's statements hold in a run so
+/// short is not asked.
+fn report(options: &[&str]) -> Value {
+    let output = lab(options).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|problem| panic!("{problem}: {error}"));
+    for row in report["rows"].as_array().unwrap() {
+        assert_eq!(row["quality"]["failed"], 0, "{row:#}");
+        assert!(row["measured"]["throughput"].as_f64() > Some(0.0), "{row:#}");
+        assert!(row["simulated"]["throughput"].as_f64() > Some(0.0), "{row:#}");
+    }
+    report
+}
+
+fn row<'a>(report: &'a Value, policy: &str) -> &'a Value {
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["policy"] == policy).unwrap()
+}
+
+fn refused(options: &[&str], text: &str) {
+    let Output { status, stderr, .. } = lab(options).output().unwrap();
+    let error = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(2), "{error}");
+    assert!(error.contains(text), "{options:?}: {error}");
+}
+
+#[test]
+fn locality_finds_more_in_memory_than_balance_does() {
+    let options = "lard --policy wrr,lard/r --nodes 4 --files 300 --warm-up 4s --duration 6s \
+                   --time-scale 0.5 --json";
+    let report = report(&options.split_whitespace().collect::<Vec<_>>());
+    let found = |policy| row(&report, policy)["measured"]["hit_ratio"].as_f64().unwrap();
+    assert!(found("lard/r") > found("wrr"), "{report:#}");
+    assert!(row(&report, "wrr")["quality"]["front_end_us_per_request"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn servers_are_busy_more_alike_when_each_class_goes_round() {
+    let options = "cap --policy cap,lard --mix intensive --clients 240 --warm-up 20s --duration 40s \
+                   --time-scale 0.1 --files 200 --json";
+    let report = report(&options.split_whitespace().collect::<Vec<_>>());
+    let spread = |policy| {
+        let measured = &row(&report, policy)["measured"];
+        measured["most_busy"].as_f64().unwrap() - measured["least_busy"].as_f64().unwrap()
+    };
+    assert!(spread("cap") < spread("lard"), "{report:#}");
+}
+
+#[test]
+fn options_that_cannot_be_met_are_refused() {
+    refused(&["lard", "--policy", "lrad"], "no such policy");
+    refused(&["lard", "--policy", "wrr/gms"], "runs on an edge");
+    refused(&["lard", "--nodes", "0"], "--nodes");
+    refused(&["lard", "--quick", "--nodes", "4"], "--nodes");
+    refused(&["lard", "--eviction", "fifo"], "gds");
+    refused(&["lard", "--memory", "0B"], "--memory");
+    refused(&["lard", "--trace", "/nonexistent"], "--trace");
+    refused(&["lard", "--time-scale", "0"], "factor");
+    refused(&["lard", "--duration", "0s"], "--duration");
+    refused(&["cap", "--mix", "heavy"], "--mix");
+    refused(&["cap", "--servers", "1"], "--servers");
+    refused(&["cap", "--policy", "fdr-global"], "no such policy");
+    refused(&["backend", "--service", "a"], "NAME=CPU");
+    refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
+}
+
+/// A back-end that ends with the test.
+struct Backend {
+    address: SocketAddr,
+    process: Child,
+}
+
+impl Backend {
+    fn start(options: &[&str]) -> Self {
+        let mut process = lab(&["backend"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { address: line.trim().parse().unwrap(), process }
+    }
+
+    /// The whole answer to one request.
+    fn get(&self, target: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+        let body = answer.split_off(end + 4);
+        let head = String::from_utf8(answer).unwrap();
+        (head.split_whitespace().nth(1).unwrap().to_owned(), body)
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn back_end_answers_like_the_machine_that_it_stands_for() {
+    let fast = ["--time-scale", "0.001", "--service", "search=10ms+20ms"];
+    let backend = Backend::start(&fast);
+    let (status, first) = backend.get("/file/a/100000");
+    assert_eq!((&*status, first.len()), ("200", 100_000));
+    assert_eq!(backend.get("/file/a/100000"), ("200".to_owned(), first));
+    assert_eq!(backend.get("/service/search/500").1.len(), 500);
+    for absent in ["/", "/file/a", "/file/a/x", "/file/a/99999999999", "/service/find/1"] {
+        assert_eq!(backend.get(absent).0, "404", "{absent}");
+    }
+    let usage: Value = serde_json::from_slice(&backend.get("/-/usage").1).unwrap();
+    let usage = &usage["usage"];
+    assert_eq!(
+        (&usage["answered"], &usage["hits"], &usage["misses"]),
+        (&3.into(), &1.into(), &1.into())
+    );
+    // One file of 25 times 4 KB in three blocks, and the service: ASPLOS'98 Sec. 3.2.
+    let disk = (28_000 + 2 * 14_000 + 25 * 410 + 20_000) * 1_000;
+    assert_eq!(usage["disk"], disk, "{usage:#}");
+}
