@@ -34,6 +34,9 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
                     let answer = purge::door::operator(node, request).await;
                     return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
                 }
+                if request.method() == Method::GET && request.uri().path() == "/route" {
+                    return Ok(routed(node, &request).await);
+                }
                 let ordered = ORDERS.contains(&request.uri().path());
                 if request.method() == Method::POST && ordered {
                     return Ok(told(node, stop, &request).await);
@@ -64,13 +67,14 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/" => text(
             StatusCode::OK,
-            "/metrics /healthz /readyz /status /servers /explain?url=URL, \
-             POST /purge /reload /servers/drain?server=NAME /servers/resume?server=NAME\n",
+            "/metrics /healthz /readyz /status /drain /route /servers /explain?url=URL, \
+             POST /purge /reload /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
         "/metrics" => metrics(node),
         "/status" => json(StatusCode::OK, &status(node)),
+        "/drain" => json(StatusCode::OK, &draining(node)),
         "/servers" => json(StatusCode::OK, &servers::list(node)),
         "/explain" => explained(node, request),
         _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
@@ -78,7 +82,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
 }
 
 /// What operators post to, besides purges.
-const ORDERS: [&str; 3] = ["/reload", "/servers/drain", "/servers/resume"];
+const ORDERS: [&str; 4] = ["/reload", "/drain", "/servers/drain", "/servers/resume"];
 
 /// An order of an operator's.
 async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -95,6 +99,7 @@ async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Res
                 Err(reason) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{reason}\n")),
             };
         }
+        "/drain" => return drain(node, request),
         path => path == "/servers/drain",
     };
     let server = argument(request, "server").unwrap_or_default();
@@ -104,25 +109,76 @@ async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Res
     }
 }
 
+/// Has clients leave, or takes that back.
+fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.uri().query() == Some("undo") {
+        node.drain.undo();
+        tracing::info!("the drain is undone");
+        return json(StatusCode::OK, &draining(node));
+    }
+    let rate = match argument(request, "rate").map(|rate| rate.parse()) {
+        None => None,
+        Some(Ok(rate @ 1..)) => Some(rate),
+        Some(_) => {
+            let message = "rate is a number of downloads per second, at least 1\n";
+            return text(StatusCode::BAD_REQUEST, message);
+        }
+    };
+    node.drain.begin(rate);
+    // With a route, downloads wait until that is gone.
+    if node.route.is_none() {
+        node.drain.close();
+    }
+    tracing::info!(downloads = node.drain.running(), "draining");
+    json(StatusCode::OK, &draining(node))
+}
+
+/// The node's route, at once or when there is news of it.
+async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let Some(route) = &node.route else {
+        return text(StatusCode::NOT_FOUND, "the configuration has no [route]\n");
+    };
+    let after = argument(request, "after").and_then(|number| number.parse().ok());
+    match after {
+        Some(number) => json(StatusCode::OK, &route.news(node, number).await),
+        None => json(StatusCode::OK, &route.status(node)),
+    }
+}
+
+/// How far a drain is.
+#[derive(Serialize)]
+struct Draining {
+    draining: bool,
+    /// Long downloads that could be sent away and run still.
+    downloads: u64,
+    /// Downloads that were, since the node started.
+    moved: u64,
+    in_flight: i64,
+}
+
+fn draining(node: &Node) -> Draining {
+    Draining {
+        draining: node.drain.is_on(),
+        downloads: node.drain.running(),
+        moved: node.drain.moved(),
+        in_flight: node.metrics.in_flight.get(),
+    }
+}
+
 /// A query argument.
 fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
     let mut pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| decode(value))
 }
 
-/// Ready to serve: some origin or server of every site is up.
+/// Ready to serve: it does not drain, and some origin or server of every site is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
-    let sites = node.sites.load();
-    let cut_off = sites.iter().find(|site| {
-        let switch = site.switch.as_ref().map(|switch| switch.view().members.clone());
-        let switched = switch.iter().flatten().map(|member| &member.server);
-        let mut servers = site.origins.iter().map(|o| &o.server).chain(switched).peekable();
-        servers.peek().is_some() && servers.all(|server| !server.health.is_up())
-    });
-    match cut_off {
+    if node.drain.is_on() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    match node.cut_off() {
         None => text(StatusCode::OK, "ready\n"),
-        Some(site) => {
-            let hosts = site.settings.hosts.join(", ");
+        Some(hosts) => {
             text(StatusCode::SERVICE_UNAVAILABLE, &format!("every origin of {hosts} is down\n"))
         }
     }
@@ -135,6 +191,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.cache_objects.set(whole(node.store.len() as u64));
     metrics.filling_bytes.set(whole(node.fills.bytes()));
     metrics.lent_bytes.set(whole(node.loans.bytes()));
+    metrics.draining.set(node.drain.is_on().into());
     metrics.purge_rules.set(whole(node.purges.len() as u64));
     let pending = node.peers.as_ref().map_or(0, |peers| peers.pending.len());
     metrics.purges_pending.set(whole(pending as u64));

@@ -18,6 +18,7 @@ use tokio::time::Sleep;
 
 use crate::{
     blocks::BlockReader,
+    drain::{Drain, Movable},
     failure::Failure,
     fill::{End, Read, Reader},
     guard::Exchange,
@@ -49,6 +50,8 @@ pub(crate) enum BodyError {
     Gone,
     #[error("the file is not what its digest says")]
     Digest,
+    #[error("this node drains: the client is to go on elsewhere")]
+    Moved,
     #[error("a part of this object could not be fetched: {}", .0.as_str())]
     Failed(Failure),
 }
@@ -200,6 +203,10 @@ pub(crate) struct ResponseBody {
     exchange: Option<Exchange>,
     /// What breaks the body off, as soon as what came before it is on its way.
     broken: Option<BodyError>,
+    /// While a drain may end it in the middle.
+    movable: Option<Box<Movable>>,
+    /// It has been ended so, and nothing more will come.
+    gone: bool,
 }
 
 /// Where a response body comes from.
@@ -262,7 +269,15 @@ impl Stall {
 
 impl ResponseBody {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, pace: None, passage: None, exchange: None, broken: None }
+        Self {
+            source,
+            pace: None,
+            passage: None,
+            exchange: None,
+            broken: None,
+            movable: None,
+            gone: false,
+        }
     }
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
@@ -305,6 +320,17 @@ impl ResponseBody {
             passage.finished();
         }
         self.passage = Some(passage);
+    }
+
+    /// Whether it is a server's, on its way to this client only.
+    pub(crate) fn passes_by(&self) -> bool {
+        matches!(self.source, Source::Upstream(_))
+    }
+
+    /// Lets a drain end it in the middle, if it is long. It is to be asked for again by its length.
+    pub(crate) fn may_move(&mut self, drain: &Arc<Drain>) {
+        let length = self.source.size_hint().exact();
+        self.movable = length.and_then(|length| Movable::new(drain, length)).map(Box::new);
     }
 
     /// Holds the connection's count of requests being answered.
@@ -417,12 +443,35 @@ impl ResponseBody {
         self.source.is_end_stream() && self.pace.as_ref().is_none_or(|pace| pace.is_empty())
     }
 
+    /// Ends the body in the middle, if that is to be: over HTTP/1 by an orderly close of the connection,
+    /// over HTTP/2 by a reset of the stream.
+    fn poll_moved(&mut self) -> Poll<BodyError> {
+        if self.movable.as_ref().is_some_and(|movable| movable.ends()) {
+            self.movable = None;
+            if let Some(passage) = &mut self.passage {
+                passage.cut(&BodyError::Moved);
+            }
+            match &self.exchange {
+                Some(exchange) => exchange.leave(),
+                None => return Poll::Ready(BodyError::Moved),
+            }
+            self.gone = true;
+        }
+        Poll::Pending
+    }
+
     fn note(&mut self, item: &Option<Result<Frame<Bytes>, BodyError>>) {
         // hyper does not poll again past an end that it can foresee.
         let ended = item.is_none() || self.ended();
         let Some(passage) = &mut self.passage else { return };
         match item {
-            Some(Ok(frame)) => passage.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                passage.sent(bytes);
+                if self.movable.as_mut().is_some_and(|movable| !movable.sent(bytes)) {
+                    self.movable = None;
+                }
+            }
             Some(Err(error)) => return passage.cut(error),
             None => {}
         }
@@ -443,6 +492,12 @@ impl Body for ResponseBody {
         let this = self.get_mut();
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(error)));
+        }
+        if let Poll::Ready(error) = this.poll_moved() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        if this.gone {
+            return Poll::Pending;
         }
         if let Some(pace) = &mut this.pace {
             std::task::ready!(pace.poll_ready(cx));

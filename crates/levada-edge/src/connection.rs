@@ -17,7 +17,7 @@ use levada_types::Key;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -251,10 +251,12 @@ where
     let ledger = Arc::new(Ledger::default());
     let (interims, parcels) = (visit.interims.clone(), visit.parcels.clone());
     let guarded = guard(Guarded::new(stream, ledger.clone(), interims, parcels, limits));
-    let asked = AtomicBool::new(false);
+    let (asked, first) = (AtomicBool::new(false), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
-        asked.store(true, Relaxed);
+        if !asked.swap(true, Relaxed) {
+            first.notify_one();
+        }
         // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
         if request.version() == Version::HTTP_11 {
             visit.interims.begin();
@@ -285,10 +287,16 @@ where
     }
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let mut connection = std::pin::pin!(connection);
+    let over = async {
+        tokio::select! {
+            () = stop.begun() => {}
+            () = drained(node, &first) => {}
+        }
+    };
     let result = tokio::select! {
         biased;
         result = connection.as_mut() => result,
-        () = stop.begun() => {
+        () = over => {
             connection.as_mut().graceful_shutdown();
             // hyper waits for the first request of a connection, however long it takes to come.
             match tokio::time::timeout(LAST_CALL, connection.as_mut()).await {
@@ -309,8 +317,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &bounds(node, visit.door);
-    let vigil = Vigil::new(limits);
+    let (vigil, asked) = (Vigil::new(limits), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
+        asked.notify_one();
         let (node, visit, stream) = (node.clone(), visit.clone(), vigil.stream());
         async move {
             let response = pipeline::serve(&node, &visit, request).await;
@@ -335,6 +344,10 @@ where
             connection.as_mut().graceful_shutdown();
             (connection.await, Ending::Finished)
         }
+        () = drained(node, &asked) => {
+            connection.as_mut().graceful_shutdown();
+            (connection.await, Ending::Finished)
+        }
         over = vigil.over() => match over {
             Over::Stalled => return Ending::SendTimeout,
             Over::Idle => {
@@ -351,6 +364,13 @@ where
             Ending::Broken
         }
     }
+}
+
+/// Returns when the node drains and the connection has brought a request. A client that comes while the
+/// node drains gets its answer before it is told to go: it would only come again.
+async fn drained(node: &Node, asked: &Notify) {
+    node.drain.begun().await;
+    asked.notified().await;
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
-//! dormant                              connections whose client is gone
+//! dormant ─ drain ─ route              connections whose client is gone, or is to go
 //! handoff                              connections that go to a back-end, or come from a front-end
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
@@ -26,6 +26,7 @@ mod classes;
 mod clock;
 mod connection;
 mod dormant;
+mod drain;
 mod effects;
 mod explain;
 mod failure;
@@ -54,6 +55,7 @@ mod redirect;
 mod reload;
 mod remembered;
 mod respond;
+mod route;
 mod run;
 mod servers;
 pub mod settings;
@@ -69,6 +71,7 @@ mod vigil;
 pub use explain::{Candidate, ExplainError, Explanation, Pieces, Placed, offline as explain};
 pub use node::StartError;
 pub use reload::Reader;
+pub use route::{RouteError, withdraw};
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;
 

@@ -93,6 +93,12 @@ pub(crate) struct SiteLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RouteLabels {
+    level: Word,
+    reason: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ResultLabels {
     result: Word,
 }
@@ -122,6 +128,12 @@ pub(crate) struct Metrics {
     endings: Family<EndingLabels, Counter>,
     /// Clients that came back at once from a connection that was given up as dormant.
     pub(crate) dormant_returned: Counter,
+    pub(crate) draining: Gauge<i64>,
+    /// Downloads that were ended in the middle.
+    pub(crate) moved: Counter,
+    pub(crate) route_level: Gauge<i64>,
+    route_changes: Family<RouteLabels, Counter>,
+    pub(crate) route_errors: Counter,
     pub(crate) collapsed: Counter,
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
@@ -222,6 +234,23 @@ impl Metrics {
             dormant_returned: register!(
                 "dormant_returned",
                 "Requests for the rest, within 5 s, by clients of connections given up as dormant",
+                Counter::default()
+            ),
+            draining: register!("draining", "Whether the node drains", Gauge::default()),
+            moved: register!(
+                "downloads_moved",
+                "Downloads that a drain ended in the middle",
+                Counter::default()
+            ),
+            route_level: register!(
+                "route_level",
+                "How the route is announced: 0 not at all, 1 as a backup, 2 as usual",
+                Gauge::default()
+            ),
+            route_changes: register!("route_changes", "Changes of the route", Family::default()),
+            route_errors: register!(
+                "route_errors",
+                "Orders that the BGP daemon did not take",
                 Counter::default()
             ),
             collapsed: register!(
@@ -404,6 +433,11 @@ impl Metrics {
     pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
         let labels = PurgeLabels { scope: Word(scope), kind: Word(kind) };
         self.purges.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn route_changed(&self, level: &'static str, reason: &'static str) {
+        let labels = RouteLabels { level: Word(level), reason: Word(reason) };
+        self.route_changes.get_or_create(&labels).inc();
     }
 
     pub(crate) fn ended(&self, ending: Ending) {

@@ -22,6 +22,7 @@ use crate::{
     blocks::Loans,
     clock::{self, Clock},
     dormant::Lost,
+    drain::Drain,
     fill::Fills,
     handoff::{Front, Taker},
     large::Agency,
@@ -33,6 +34,7 @@ use crate::{
     redirect::Prepared,
     reload::Reader,
     remembered::Remembered,
+    route::{self, Route},
     settings::{Origin, PolicyChoice, Runtime, Settings, Site as SiteSettings},
     sites::{Parts, Site, Sites, WatchedOrigin},
     sizes::Sizes,
@@ -81,6 +83,8 @@ pub(crate) struct Node {
     pub(crate) unstorable: Remembered,
     /// Clients whose connections were given up as dormant.
     pub(crate) lost: Lost,
+    pub(crate) drain: Arc<Drain>,
+    pub(crate) route: Option<Arc<Route>>,
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access_log: Option<Log>,
@@ -198,6 +202,8 @@ impl Node {
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
             lost: Lost::default(),
+            drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
+            route: settings.route.clone().map(|route| Arc::new(Route::new(route))),
             capacity: Capacity::new(settings.limits.capacity),
             metrics,
             access_log,
@@ -254,6 +260,18 @@ impl Node {
         })
     }
 
+    /// The hosts of a site whose servers are all down, if there is one.
+    pub(crate) fn cut_off(&self) -> Option<String> {
+        let sites = self.sites.load();
+        let cut_off = sites.iter().find(|site| {
+            let switch = site.switch.as_ref().map(|switch| switch.view().members.clone());
+            let switched = switch.iter().flatten().map(|member| &member.server);
+            let mut servers = site.origins.iter().map(|o| &o.server).chain(switched).peekable();
+            servers.peek().is_some() && servers.all(|server| !server.health.is_up())
+        });
+        cut_off.map(|site| site.settings.hosts.join(", "))
+    }
+
     pub(crate) fn unix_time(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
     }
@@ -272,6 +290,9 @@ impl Node {
             if peers.settings().health.interval.is_zero() {
                 until_stopped(Box::pin(purge::deliver_all(peers.clone())));
             }
+        }
+        if let Some(route) = &self.route {
+            until_stopped(Box::pin(route::tend(self.clone(), route.clone())));
         }
         until_stopped(Box::pin(ramp(self.clone())));
         until_stopped(Box::pin(purge::sweep(self.clone())));

@@ -207,7 +207,11 @@ impl Passage {
 
     /// The body will not be complete: the client's connection is cut.
     pub(crate) fn cut(&mut self, error: &BodyError) {
-        tracing::info!(%error, "response cut");
+        match error {
+            // A drain's are many, and counted.
+            BodyError::Moved => tracing::debug!(%error, "response cut"),
+            _ => tracing::info!(%error, "response cut"),
+        }
         if let Some(line) = &mut self.line {
             line.failure = Some("body cut");
         }

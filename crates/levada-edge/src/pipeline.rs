@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{AGE, CONTENT_LENGTH},
+    header::{ACCEPT_RANGES, AGE, CONTENT_LENGTH, ETAG},
     request::Parts,
 };
 use hyper::body::{Body, Incoming};
@@ -66,9 +66,11 @@ async fn answer(
     admission: Admission,
     mut passage: Box<Passage>,
 ) -> Response<ResponseBody> {
+    let mut is_get = false;
     let answer = match admission {
         Admission::Errand(errand) => {
             passage.note(node, &errand);
+            is_get = errand.parts.method == Method::GET;
             route(node, errand, &mut passage).await
         }
         Admission::Answered(response) => Ok(*response),
@@ -83,8 +85,22 @@ async fn answer(
         respond::failure(node, &failed)
     });
     passage.head(response.status());
+    if is_get && visit.door != Door::Peer && can_be_resumed(&response) {
+        response.body_mut().may_move(&node.drain);
+    }
     response.body_mut().take_along(passage);
     response
+}
+
+/// Whether a client that got a part of it can ask another node for the rest: what passes by the cache may
+/// be another each time, unless a validator says that it has versions.
+fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
+    let told = || [ACCEPT_RANGES, ETAG].iter().any(|name| response.headers().contains_key(name));
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => true,
+        StatusCode::OK => !response.body().passes_by() || told(),
+        _ => false,
+    }
 }
 
 /// A request that has been admitted, on its way down this file.

@@ -11,6 +11,7 @@ use crate::{
     handoff, listener,
     node::{Node, StartError},
     reload::{self, Reader},
+    route,
     settings::{Runtime, Settings, Trust},
     stop::{self, Stop, Stopper},
     tls, upstream,
@@ -367,6 +368,9 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lets what is running end, within the drain timeout.
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     let limit = node.settings.limits.drain_timeout;
+    if let Some(route) = &node.route {
+        route::end(node, route).await;
+    }
     tracing::info!(?limit, "stopping: no new connections, running requests may end");
     stopper.begin();
     drop(stop);

@@ -41,8 +41,81 @@ pub struct Settings {
     pub limits: Limits,
     /// Where and how requests are logged.
     pub access_log: Option<AccessLog>,
+    /// What becomes of the route to this node; `None`: somebody else's business.
+    pub route: Option<Route>,
     /// Seeds every random choice, so that a run can be repeated; `None` takes one from the system.
     pub seed: Option<u64>,
+}
+
+/// The route to a node, and the BGP daemon that announces it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Who is told.
+    pub speaker: Speaker,
+    /// When it changes.
+    pub rules: RouteRules,
+    /// How long routers may take to notice a withdrawal.
+    pub settle: Duration,
+    /// Decisions are shown and not carried out.
+    pub dry_run: bool,
+}
+
+/// A BGP daemon, and what it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// BIRD, over its control socket.
+    Bird {
+        /// The socket.
+        socket: PathBuf,
+        /// The protocol that has the route.
+        protocol: String,
+        /// The one that has it less preferred.
+        backup: Option<String>,
+    },
+    /// ExaBGP, by a process that asks the node.
+    ExaBgp {
+        /// What is announced.
+        prefixes: Vec<String>,
+        /// What stands behind a prefix: next hop and attributes, in ExaBGP's words.
+        attributes: String,
+        /// The same for a backup.
+        backup: Option<String>,
+    },
+}
+
+/// When a route changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouteRules {
+    /// The least time between changes for load, and until a node that was unwell is back.
+    pub dwell: Duration,
+    /// The load from which the route is a backup; never without.
+    pub load_high: Option<f64>,
+    /// The load at which it is one no longer.
+    pub load_low: Option<f64>,
+    /// What becomes of the route when all servers of a site are down.
+    pub unwell: Level,
+}
+
+/// How a route is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Not at all.
+    Withdrawn,
+    /// For what no other node takes.
+    Backup,
+    /// As usual.
+    Announced,
+}
+
+impl Level {
+    /// The name used in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Withdrawn => "withdrawn",
+            Self::Backup => "backup",
+            Self::Announced => "announced",
+        }
+    }
 }
 
 /// How a node uses its cores.
@@ -462,6 +535,8 @@ pub struct Limits {
     pub max_hops: usize,
     /// How long a stop waits for running requests.
     pub drain_timeout: Duration,
+    /// Downloads that a drain ends in the middle, a second.
+    pub drain_rate: u32,
 }
 
 /// The access log.
@@ -504,6 +579,7 @@ impl Default for Limits {
             retry_budget: 0.2,
             max_hops: 3,
             drain_timeout: Duration::from_secs(30),
+            drain_rate: 50,
         }
     }
 }

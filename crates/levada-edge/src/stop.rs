@@ -33,28 +33,28 @@ impl Stop {
         let mut receiver = self.0.clone();
         // An error means that the stopper is gone: a stop of the hardest kind.
         let begun = async { drop(receiver.wait_for(|phase| *phase == Phase::Draining).await) };
-        self.once_changed(begun).await;
+        once_changed(&self.0, begun).await;
     }
 
     /// Returns when there is no time left.
     pub(crate) async fn cut(&self) {
         let mut receiver = self.0.clone();
-        self.once_changed(async { while receiver.changed().await.is_ok() {} }).await;
+        once_changed(&self.0, async { while receiver.changed().await.is_ok() {} }).await;
     }
+}
 
-    /// Polls `told` once, to be woken, and then only when there is something to be told: a connection
-    /// asks at each of its turns, from one and the same task.
-    async fn once_changed(&self, told: impl Future<Output = ()>) {
-        let mut told = std::pin::pin!(told);
-        let (news, mut asked) = (self.0.clone(), false);
-        std::future::poll_fn(|cx| {
-            if std::mem::replace(&mut asked, true) && matches!(news.has_changed(), Ok(false)) {
-                return Poll::Pending;
-            }
-            told.as_mut().poll(cx)
-        })
-        .await;
-    }
+/// Polls `told` once, to be woken, and then only when there is something to be told: a connection
+/// asks at each of its turns, from one and the same task.
+pub(crate) async fn once_changed<T>(news: &watch::Receiver<T>, told: impl Future<Output = ()>) {
+    let mut told = std::pin::pin!(told);
+    let (news, mut asked) = (news.clone(), false);
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut asked, true) && matches!(news.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        told.as_mut().poll(cx)
+    })
+    .await;
 }
 
 impl Stopper {

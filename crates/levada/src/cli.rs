@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
-    classify::ClassifyArgs, demo::args::DemoArgs, explain::ExplainArgs, get::args::GetArgs,
-    handoff_backend::HandoffBackendArgs, lab::args::LabArgs, purge::PurgeArgs, reload::ReloadArgs,
-    servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
+    classify::ClassifyArgs, demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs,
+    get::args::GetArgs, handoff_backend::HandoffBackendArgs, lab::args::LabArgs, purge::PurgeArgs,
+    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     Servers(ServersArgs),
     HandoffBackend(HandoffBackendArgs),
+    Drain(DrainArgs),
+    Route(RouteArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),

@@ -32,6 +32,8 @@ fn main() -> ExitCode {
         Command::Reload(args) => command::reload::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),
         Command::Servers(args) => command::servers::run(args),
+        Command::Drain(args) => command::drain::run(args),
+        Command::Route(args) => command::route::run(args),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => command::lab::run(args),
     });

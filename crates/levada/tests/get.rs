@@ -69,10 +69,19 @@ fn serve(mut stream: TcpStream, bytes: &[u8]) -> Option<()> {
 
 /// A node before the origin; its URL of the file.
 fn node(directory: &Path) -> (Process, String) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    node_with(directory, "")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The same, with more in its configuration.
+fn node_with(directory: &Path, more: &str) -> (Process, String) {
+    let port = free_port();
     let text = format!(
         "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n[[site]]\nhosts = \"*\"\n\
-         origin = \"http://{}\"\n",
+         origin = \"http://{}\"\n{more}",
         origin()
     );
     let file = directory.join("levada.toml");
@@ -127,6 +136,35 @@ fn a_killed_download_goes_on_where_it_was() {
         fs::remove_file(directory.path().join("disk.iso")).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "something is left behind");
     }
+}
+
+#[test]
+fn a_node_that_drains_sends_a_download_away_and_fails_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let admin = format!("127.0.0.1:{}", free_port());
+    // Slow enough to be in the middle of it.
+    let more = format!("[admin]\nlisten = \"{admin}\"\n[limits]\nserve_rate = \"1MiB/s\"\n");
+    let (_node, url) = node_with(directory.path(), &more);
+    let mut slow = get(directory.path(), &["--json", &url]);
+    let slow = slow.stdout(Stdio::piped()).spawn().unwrap();
+    while held(directory.path()) == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let drain = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+        command.args(["drain", "--admin", &admin]).args(arguments).output().unwrap()
+    };
+    let drained = drain(&["--wait", "1m", "--json"]);
+    assert!(drained.status.success(), "{}", text(&drained));
+    let state: serde_json::Value = serde_json::from_slice(&drained.stdout).unwrap();
+    assert_eq!((&state["moved"], &state["in_flight"]), (&1.into(), &0.into()), "{state}");
+    let output = slow.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ended = |number: usize| &report["files"][0]["connections"][number]["ended"];
+    assert_eq!((ended(0), ended(1)), (&"early_close".into(), &"complete".into()), "{report}");
+    assert!(fs::read(directory.path().join("disk.iso")).unwrap() == content());
+    assert!(text(&drain(&["--undo"])).starts_with("in service"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::fault::Fault;
 pub(crate) struct Ledger {
     finished: AtomicU64,
     tunnel: AtomicBool,
+    leaves: AtomicBool,
     ending: OnceLock<Ending>,
 }
 
@@ -48,6 +49,8 @@ pub(crate) enum Ending {
     SendTimeout,
     /// What was sent was not acknowledged, nor what was sent again.
     Dormant,
+    /// This side closed it in the middle of a body: the client is to go on elsewhere.
+    Moved,
     /// The client broke the protocol.
     Violation(Fault),
 }
@@ -79,9 +82,22 @@ impl Ledger {
         self.tunnel.load(Ordering::Acquire)
     }
 
+    /// Whether the connection is to be closed as soon as everything that was written is out.
+    pub(super) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
+    }
+
     /// Notes why the connection ends; the first reason stays, those that follow from it do not count.
     pub(super) fn end(&self, ending: Ending) {
         let _ = self.ending.set(ending);
+    }
+}
+
+impl Exchange {
+    /// Ends the connection in the middle of this response, by an orderly close. Whoever calls it has no
+    /// more to send, and does not say so to the HTTP implementation, which would cut the connection.
+    pub(crate) fn leave(&self) {
+        self.0.leaves.store(true, Ordering::Release);
     }
 }
 
@@ -105,6 +121,7 @@ impl Ending {
             Self::BodyTimeout => "body-timeout",
             Self::SendTimeout => "send-timeout",
             Self::Dormant => "dormant",
+            Self::Moved => "moved",
             Self::Violation(fault) => fault.as_str(),
         }
     }

@@ -424,6 +424,19 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends the connection, if the service wants to leave in the middle of a response, now that everything
+    /// before it is out.
+    fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ledger.leaves() {
+            return Poll::Ready(Ok(()));
+        }
+        if matches!(self.course, Course::Open) {
+            self.ledger.end(Ending::Moved);
+            self.course = Course::Closing;
+        }
+        self.poll_end(cx)
+    }
+
     /// Everything written has been taken: what was finished before is settled now.
     ///
     /// hyper does not come back to read by itself when its last read had to wait, so what depends on
@@ -543,7 +556,7 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
             Poll::Ready(Ok(())) => {
                 this.clean = true;
                 this.settle(cx);
-                Poll::Ready(Ok(()))
+                this.poll_leave(cx)
             }
             Poll::Ready(Err(error)) => {
                 this.ledger.end(Ending::Broken);

@@ -11,7 +11,7 @@ use levada_edge::settings::Settings;
 
 use crate::support::{client::Io, *};
 
-type Body = BoxBody<Bytes, std::io::Error>;
+pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
 async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, levada_edge::Running, SocketAddr) {
     let origin = Origin::start().await;
@@ -32,7 +32,7 @@ async fn speak(io: impl Io + 'static) -> SendRequest<Body> {
     sender
 }
 
-async fn h2c(at: SocketAddr) -> SendRequest<Body> {
+pub(crate) async fn h2c(at: SocketAddr) -> SendRequest<Body> {
     speak(within(tokio::net::TcpStream::connect(at)).await.unwrap()).await
 }
 
@@ -40,12 +40,12 @@ fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed()
 }
 
-fn ask(path: &str) -> Request<Body> {
+pub(crate) fn ask(path: &str) -> Request<Body> {
     let uri = format!("http://{HOST}{path}");
     Request::builder().version(Version::HTTP_2).uri(uri).body(empty()).unwrap()
 }
 
-async fn fetch(sender: &mut SendRequest<Body>, request: Request<Body>) -> (u16, Bytes) {
+pub(crate) async fn fetch(sender: &mut SendRequest<Body>, request: Request<Body>) -> (u16, Bytes) {
     let response = within(sender.send_request(request)).await.unwrap();
     let status = response.status().as_u16();
     (status, within(response.into_body().collect()).await.unwrap().to_bytes())

@@ -12,6 +12,7 @@ mod cluster;
 mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;
+mod drain;
 mod health;
 mod hostile;
 mod http2;

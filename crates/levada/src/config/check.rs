@@ -5,6 +5,7 @@ mod classes;
 mod files;
 mod handoff;
 mod peering;
+mod route;
 mod servers;
 mod site;
 
@@ -39,6 +40,7 @@ pub(super) fn settings(
     let purge = check.purge();
     let handoff = check.handoff();
     let access_log = check.access_log();
+    let route = check.route();
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
         runtime: runtime(&file.runtime),
@@ -51,6 +53,7 @@ pub(super) fn settings(
         sites: sites?,
         limits: (&file.limits).into(),
         access_log: access_log?,
+        route: route?,
         seed: file.seed.map(i64::unsigned_abs),
     })
 }

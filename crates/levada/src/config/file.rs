@@ -7,7 +7,7 @@
 //! Every field has a default, required or not, so that a file with mistakes can still be read without
 //! the wrong values and be checked for everything else. What is required is in the schema.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use levada_edge::settings;
 use schemars::JsonSchema;
@@ -50,6 +50,8 @@ pub struct File {
     pub site: Vec<Site>,
     /// What a client, or all together, may cost.
     pub limits: Limits,
+    /// The route by which clients reach this node, where it is anycast: docs/operate/anycast.md.
+    pub route: Option<Route>,
     /// The access log. The log of events is chosen with `--log-level` and goes to standard error.
     pub log: Log,
 }
@@ -742,6 +744,77 @@ pub struct Limits {
     /// How long a stop waits for requests that are running.
     #[schemars(extend("x-maximum" = "1d"))]
     pub drain_timeout: Time,
+    /// How many running downloads a drain sends away per second: what the nodes can take to which their clients go. See docs/operate/anycast.md.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub drain_rate: u32,
+}
+
+/// The route by which clients reach this node: announced, kept as a backup or withdrawn by a BGP daemon beside it. One of the tables `bird` and `exabgp` says which. See docs/operate/anycast.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Route {
+    /// BIRD, over its control socket.
+    pub bird: Option<Bird>,
+    /// ExaBGP, which runs `levada route exabgp`.
+    pub exabgp: Option<ExaBgp>,
+    /// The least time between two changes for load, and until a node that was cut off from its servers is back.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
+    pub dwell: Time,
+    /// The load from which the route is a backup: requests in service relative to `limits.capacity`, averaged over some 10 s.
+    #[schemars(range(min = 0.01, max = 100))]
+    pub load_high: f64,
+    /// The load at which it is one no longer.
+    #[schemars(range(min = 0, max = 100))]
+    pub load_low: f64,
+    /// What becomes of the route while every server of a site is down. `backup` where there is one.
+    pub unwell: Option<Unwell>,
+    /// How long routers may take to notice that the route is gone, before downloads are ended or the node stops.
+    #[schemars(extend("x-maximum" = "1m"))]
+    pub settle: Time,
+    /// Whether decisions are only logged and shown.
+    pub dry_run: bool,
+}
+
+/// What becomes of the route while every server of a site is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unwell {
+    /// It carries what other nodes do not.
+    Backup,
+    /// It is withdrawn.
+    Withdraw,
+}
+
+/// BIRD, over its control socket.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["protocol"]))]
+pub struct Bird {
+    /// Its control socket.
+    #[schemars(length(min = 1))]
+    pub socket: String,
+    /// The static protocol of BIRD's configuration that has the route.
+    #[schemars(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"), extend("examples" = ["levada"]))]
+    pub protocol: Option<String>,
+    /// The one that has it less preferred.
+    #[schemars(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"), extend("examples" = ["levada_backup"]))]
+    pub backup_protocol: Option<String>,
+}
+
+/// ExaBGP, which runs `levada route exabgp`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["prefixes"]))]
+pub struct ExaBgp {
+    /// What is announced.
+    #[schemars(extend("examples" = [["192.0.2.0/24"]]))]
+    pub prefixes: Option<OneOrMany<String>>,
+    /// Next hop and attributes, in ExaBGP's words.
+    #[schemars(regex(pattern = "^[ -~]+$"))]
+    pub attributes: String,
+    /// The same for the route as a backup.
+    #[schemars(regex(pattern = "^[ -~]+$"), extend("examples" = ["next-hop self med 100 community [65535:0]"]))]
+    pub backup_attributes: Option<String>,
 }
 
 /// The access log.
@@ -766,6 +839,33 @@ pub enum LogFormat {
     Json,
 }
 
+impl Default for Route {
+    fn default() -> Self {
+        Self {
+            bird: None,
+            exabgp: None,
+            dwell: Time(Duration::from_secs(120)),
+            load_high: 0.9,
+            load_low: 0.6,
+            unwell: None,
+            settle: Time(Duration::from_secs(1)),
+            dry_run: false,
+        }
+    }
+}
+
+impl Default for Bird {
+    fn default() -> Self {
+        Self { socket: "/run/bird/bird.ctl".to_owned(), protocol: None, backup_protocol: None }
+    }
+}
+
+impl Default for ExaBgp {
+    fn default() -> Self {
+        Self { prefixes: None, attributes: "next-hop self".to_owned(), backup_attributes: None }
+    }
+}
+
 impl Default for Peer {
     fn default() -> Self {
         Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None }
@@ -781,7 +881,7 @@ impl Default for Server {
 impl Default for KeyFrom {
     fn default() -> Self {
         let (from, bytes) = (KeyKind::default(), Size(4 << 10));
-        Self { from, name: None, bytes, wait: Time(std::time::Duration::from_secs(10)) }
+        Self { from, name: None, bytes, wait: Time(Duration::from_secs(10)) }
     }
 }
 
@@ -984,6 +1084,7 @@ impl Default for Limits {
             retry_budget: edge.retry_budget,
             max_hops: count(edge.max_hops),
             drain_timeout: Time(edge.drain_timeout),
+            drain_rate: edge.drain_rate,
         }
     }
 }
@@ -1010,6 +1111,7 @@ impl From<&Limits> for settings::Limits {
             retry_budget: file.retry_budget,
             max_hops: file.max_hops as usize,
             drain_timeout: file.drain_timeout.0,
+            drain_rate: file.drain_rate,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
-    AccessLog, Cookies, Delivery, Large, LogFormat, Misses, Mode, PurgeSettings, Rules, Runtime,
-    Trust,
+    AccessLog, Cookies, Delivery, Large, Level, LogFormat, Misses, Mode, PurgeSettings, Rules,
+    Runtime, Speaker, Trust,
 };
 use proptest::prelude::*;
 
@@ -561,6 +561,45 @@ fn a_mebibyte_of_anything_is_answered() {
     for text in [nested("["), nested("{a="), nested("\""), long_key, long_table, lines] {
         assert!(!check_text(&text).report.is_usable());
     }
+}
+
+#[test]
+fn a_route_has_one_daemon_and_a_backup_where_one_is_given() {
+    let route = |text: &str| format!("{LEAST}{SITE}[route]\n{text}");
+    let bird = "[route.bird]\nprotocol = 'levada'\n";
+    let found = settings(&route(bird)).route.expect("a route");
+    assert_eq!((found.rules.load_high, found.rules.unwell), (None, Level::Withdrawn));
+    let found = settings(&route(&format!("{bird}backup_protocol = 'other'"))).route;
+    let rules = found.expect("a route").rules;
+    assert_eq!((rules.load_high, rules.unwell), (Some(0.9), Level::Backup));
+    let exabgp = "[route.exabgp]\nprefixes = '192.0.2.0/24'\n";
+    assert!(matches!(
+        settings(&route(exabgp)).route.expect("a route").speaker,
+        Speaker::ExaBgp { .. }
+    ));
+    let twice = "[route.bird]\nprotocol = 'x'\nbackup_protocol = 'x'\n";
+    for (text, key, words) in [
+        ("", "route", "[route.bird]"),
+        (&*format!("{bird}{exabgp}"), "route.exabgp", "one daemon"),
+        ("[route.bird]\n", "route.bird.protocol", ""),
+        ("[route.bird]\nprotocol = 'a\" b'\n", "route.bird.protocol", ""),
+        (twice, "route.bird.backup_protocol", "the same"),
+        (
+            "[route.exabgp]\nprefixes = ['192.0.2.0/33']\n",
+            "route.exabgp.prefixes[0]",
+            "192.0.2.0/24",
+        ),
+        (
+            "[route.exabgp]\nprefixes = '::/0'\nattributes = \"a\\nb\"\n",
+            "route.exabgp.attributes",
+            "",
+        ),
+        (&*format!("unwell = 'backup'\n{bird}"), "route.unwell", "backup_protocol"),
+        (&*format!("load_low = 0.95\n{bird}backup_protocol = 'y'\n"), "route.load_low", "0.9"),
+    ] {
+        assert_error(&route(text), key, words);
+    }
+    assert_warning(&route(&format!("load_high = 0.8\n{bird}")), "route.load_high", "no effect");
 }
 
 proptest! {

@@ -128,6 +128,18 @@ impl Wire {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Reads to the end: how many bytes, and whether it was an orderly one.
+    pub(crate) async fn read_out(mut self) -> (usize, std::io::Result<usize>) {
+        let mut read = self.buffer.len();
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            match within(self.io.read(&mut bytes)).await {
+                Ok(count @ 1..) => read += count,
+                end => return (read, end),
+            }
+        }
+    }
+
     /// Some more bytes as they come, or none at the end.
     pub(crate) async fn some(&mut self) -> Vec<u8> {
         if self.buffer.is_empty() {

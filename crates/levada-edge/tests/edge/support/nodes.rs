@@ -34,6 +34,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         sites: vec![site(HOST, origins)],
         limits: Limits::default(),
         access_log: None,
+        route: None,
         seed: Some(7),
     }
 }

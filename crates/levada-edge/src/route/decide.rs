@@ -1,0 +1,228 @@
+//! What is to become of a node's route: a decision without clock or socket.
+//!
+//! ```text
+//!            drain, stop: at once
+//!   announced ───────────────────> withdrawn
+//!      │ ▲  <───────────────────── (back: at once)
+//!      │ │ well, and load at or below low: after the dwell
+//!      ▼ │
+//!    backup     load at or above high: after the dwell; unwell: at once
+//! ```
+//!
+//! Load never withdraws a route: the nodes that are left would have more of it, and give up one after the
+//! other. As a backup the route loses against those of other nodes, and still carries what they do not:
+//! when all are backups, none has lost anything. The dwell keeps a route from swinging, since every change
+//! breaks connections (the paper's companion work moves a route every 120 s at most).
+
+use std::time::Duration;
+
+use crate::settings::{Level, RouteRules};
+
+/// What a decision goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct View {
+    /// Clients are to leave.
+    pub(crate) draining: bool,
+    /// Some server of every site is up.
+    pub(crate) well: bool,
+    /// Requests in service, relative to what the node can hold.
+    pub(crate) load: f64,
+}
+
+/// Why a route is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    Start,
+    Drain,
+    Stop,
+    Health,
+    Load,
+    /// Nothing speaks against it.
+    Well,
+}
+
+impl Reason {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Drain => "drain",
+            Self::Stop => "stop",
+            Self::Health => "health",
+            Self::Load => "load",
+            Self::Well => "well",
+        }
+    }
+}
+
+/// What was decided last, and what the next decision depends on.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    rules: RouteRules,
+    pub(crate) level: Level,
+    pub(crate) reason: Reason,
+    /// When it was decided; since the node's start.
+    pub(crate) since: Duration,
+    /// Smoothed: a moment's peak moves nobody.
+    pub(crate) load: f64,
+    looked: Duration,
+}
+
+impl Controller {
+    /// A route that nobody has announced yet.
+    pub(crate) fn new(rules: RouteRules) -> Self {
+        let (level, reason) = (Level::Withdrawn, Reason::Start);
+        Self { rules, level, reason, since: Duration::ZERO, load: 0.0, looked: Duration::ZERO }
+    }
+
+    /// Looks at the node at `now`. Whether something changes.
+    pub(crate) fn decide(&mut self, now: Duration, view: &View) -> bool {
+        let passed = now.saturating_sub(self.looked);
+        self.looked = now;
+        let part = 1.0 - (-passed.as_secs_f64() / SMOOTHING.as_secs_f64()).exp();
+        self.load += (view.load - self.load) * part;
+        let (level, reason) = self.wish(view);
+        let dwells = now.saturating_sub(self.since) < self.rules.dwell;
+        if level == self.level || (dwells && self.waits(reason)) {
+            return false;
+        }
+        (self.level, self.reason, self.since) = (level, reason, now);
+        true
+    }
+
+    /// Takes the route back for good.
+    pub(crate) fn stop(&mut self, now: Duration) {
+        (self.level, self.reason, self.since) = (Level::Withdrawn, Reason::Stop, now);
+    }
+
+    fn wish(&self, view: &View) -> (Level, Reason) {
+        let RouteRules { unwell, load_high, load_low, .. } = self.rules;
+        let is_backup = self.level == Level::Backup;
+        let most = if is_backup { load_low } else { load_high };
+        match view {
+            _ if self.reason == Reason::Stop => (Level::Withdrawn, Reason::Stop),
+            View { draining: true, .. } => (Level::Withdrawn, Reason::Drain),
+            View { well: false, .. } => (unwell, Reason::Health),
+            // A peak that was over and is back is still the same one.
+            _ if most.is_some_and(|most| self.load > most || (!is_backup && self.load >= most)) => {
+                (Level::Backup, Reason::Load)
+            }
+            _ => (Level::Announced, Reason::Well),
+        }
+    }
+
+    /// Whether a change for this reason waits until the last one is long ago.
+    fn waits(&self, reason: Reason) -> bool {
+        match reason {
+            Reason::Start | Reason::Drain | Reason::Stop | Reason::Health => false,
+            // An operator's word counts at once, and so does the first of all.
+            Reason::Load | Reason::Well => {
+                !matches!(self.reason, Reason::Start | Reason::Drain | Reason::Stop)
+            }
+        }
+    }
+}
+
+/// How long a load must last to count: after so much time, two thirds of it.
+const SMOOTHING: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: RouteRules = RouteRules {
+        dwell: Duration::from_secs(120),
+        load_high: Some(0.9),
+        load_low: Some(0.6),
+        unwell: Level::Backup,
+    };
+
+    /// What is seen from a second on, and what has become of the route by the next line.
+    type Line = (u64, (bool, bool, f64), Level, Reason);
+
+    fn follow(rules: RouteRules, lines: &[Line]) {
+        let mut controller = Controller::new(rules);
+        let ends = lines.iter().skip(1).map(|line| line.0).chain([lines[lines.len() - 1].0 + 1]);
+        for ((from, (draining, well, load), level, reason), end) in lines.iter().zip(ends) {
+            for second in *from..end {
+                let view = View { draining: *draining, well: *well, load: *load };
+                controller.decide(Duration::from_secs(second), &view);
+            }
+            let found = (controller.level, controller.reason);
+            assert_eq!(found, (*level, *reason), "from {from} to {end}: {controller:?}");
+        }
+    }
+
+    const WELL: (bool, bool, f64) = (false, true, 0.1);
+
+    #[test]
+    fn a_node_that_is_well_is_announced_at_once_and_a_drain_goes_before_all() {
+        follow(
+            RULES,
+            &[
+                (0, WELL, Level::Announced, Reason::Well),
+                (5, (true, true, 0.1), Level::Withdrawn, Reason::Drain),
+                (6, (true, false, 2.0), Level::Withdrawn, Reason::Drain),
+                (7, WELL, Level::Announced, Reason::Well),
+            ],
+        );
+    }
+
+    #[test]
+    fn load_makes_it_a_backup_after_the_dwell_and_not_for_a_moment() {
+        follow(
+            RULES,
+            &[
+                (0, WELL, Level::Announced, Reason::Well),
+                (60, (false, true, 1.0), Level::Announced, Reason::Well),
+                (120, (false, true, 1.0), Level::Backup, Reason::Load),
+                // Below high is not yet low.
+                (130, (false, true, 0.7), Level::Backup, Reason::Load),
+                (300, (false, true, 0.5), Level::Backup, Reason::Load),
+                (303, (false, true, 0.5), Level::Announced, Reason::Well),
+                (500, (false, true, 2.0), Level::Announced, Reason::Well),
+                (503, WELL, Level::Announced, Reason::Well),
+            ],
+        );
+    }
+
+    #[test]
+    fn load_never_withdraws() {
+        let rules = RouteRules { load_high: None, load_low: None, ..RULES };
+        follow(rules, &[(0, (false, true, 9.0), Level::Announced, Reason::Well)]);
+        follow(
+            RULES,
+            &[
+                (0, WELL, Level::Announced, Reason::Well),
+                (200, (false, true, 9.0), Level::Backup, Reason::Load),
+                (900, (false, true, 9.0), Level::Backup, Reason::Load),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_unwell_node_goes_at_once_and_comes_back_after_the_dwell() {
+        for unwell in [Level::Backup, Level::Withdrawn] {
+            follow(
+                RouteRules { unwell, ..RULES },
+                &[
+                    (0, WELL, Level::Announced, Reason::Well),
+                    (10, (false, false, 0.1), unwell, Reason::Health),
+                    (12, WELL, unwell, Reason::Health),
+                    (129, WELL, unwell, Reason::Health),
+                    (130, WELL, Level::Announced, Reason::Well),
+                    (131, (false, false, 0.1), unwell, Reason::Health),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_that_stops_is_not_announced_again() {
+        let mut controller = Controller::new(RULES);
+        let view = View { draining: false, well: true, load: 0.0 };
+        assert!(controller.decide(Duration::from_secs(1), &view));
+        controller.stop(Duration::from_secs(2));
+        assert!(!controller.decide(Duration::from_secs(500), &view));
+        assert_eq!((controller.level, controller.reason), (Level::Withdrawn, Reason::Stop));
+    }
+}

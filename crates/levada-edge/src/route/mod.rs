@@ -1,0 +1,269 @@
+//! The node's route: announced, kept as a backup or withdrawn through a BGP daemon beside it, by what
+//! [`decide`] says.
+//!
+//! BIRD is told over its control socket. ExaBGP runs `levada route exabgp`, which waits here for news and
+//! prints them: if this process dies, that one withdraws the route.
+
+mod bird;
+mod decide;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior},
+};
+
+use self::decide::{Controller, View};
+use crate::{
+    node::Node,
+    settings::{Level, Route as RouteSettings, Speaker},
+};
+
+/// Why the BGP daemon does not do as it is told.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    /// No BIRD.
+    #[error("BIRD cannot be reached at {}: {why}; is it running, and may this user write to its socket?", .socket.display())]
+    Unreachable {
+        /// Its control socket.
+        socket: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// BIRD hangs.
+    #[error("BIRD does not answer at {}", .0.display())]
+    Silent(PathBuf),
+    /// BIRD did not like its orders.
+    #[error("BIRD refuses `{order}`: {said}; is there such a protocol in its configuration?")]
+    Refused {
+        /// What it was told.
+        order: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// The node's route, and whoever waits for news of it.
+pub(crate) struct Route {
+    pub(crate) settings: RouteSettings,
+    controller: Mutex<Controller>,
+    /// What the daemon has been told; its number is one more each time.
+    told: watch::Sender<Told>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    number: u64,
+    level: Level,
+    error: Option<String>,
+}
+
+/// A route, for operators and for ExaBGP's process.
+#[derive(Serialize)]
+pub(crate) struct RouteStatus {
+    level: &'static str,
+    reason: &'static str,
+    seconds: f64,
+    load: f64,
+    dry_run: bool,
+    error: Option<String>,
+    /// Of these news; `/route?after=N` waits for others.
+    number: u64,
+    /// What ExaBGP is to be told, and what it is to be told when this node is gone.
+    lines: Vec<String>,
+    withdrawal: Vec<String>,
+}
+
+impl Route {
+    pub(crate) fn new(settings: RouteSettings) -> Self {
+        // An earlier process may have left something there.
+        let error = Some("the daemon has not been told anything yet".to_owned());
+        let told = Told { number: 0, level: Level::Withdrawn, error };
+        let controller = Mutex::new(Controller::new(settings.rules));
+        Self { settings, controller, told: watch::Sender::new(told) }
+    }
+
+    /// Looks at the node, and has the daemon told what changes; again and again if it does not listen.
+    async fn look(&self, node: &Node, again: bool) {
+        let (now, view) = (node.clock.uptime(), view(node));
+        let (changed, level, reason) = {
+            let mut controller = self.controller.lock();
+            (controller.decide(now, &view), controller.level, controller.reason)
+        };
+        if changed {
+            let dry_run = self.settings.dry_run;
+            let (level, reason) = (level.as_str(), reason.as_str());
+            tracing::info!(level, reason, load = view.load, dry_run, "the route changes");
+            node.metrics.route_changed(level, reason);
+        }
+        let failed = self.told.borrow().error.is_some();
+        if changed || again || failed {
+            self.tell(node, level).await;
+        }
+        node.metrics.route_level.set(match level {
+            Level::Withdrawn => 0,
+            Level::Backup => 1,
+            Level::Announced => 2,
+        });
+    }
+
+    async fn tell(&self, node: &Node, level: Level) {
+        let result = match &self.settings.speaker {
+            _ if self.settings.dry_run => Ok(()),
+            Speaker::Bird { socket, protocol, backup } => {
+                bird::apply(socket, protocol, backup.as_deref(), level).await
+            }
+            // Whoever waits reads it.
+            Speaker::ExaBgp { .. } => Ok(()),
+        };
+        let error = result.err().map(|error| error.to_string());
+        if let Some(error) = &error {
+            node.metrics.route_errors.inc();
+            if self.told.borrow().error.as_ref() != Some(error) {
+                tracing::error!("{error}");
+            }
+        }
+        self.told.send_if_modified(|told| {
+            let news = told.level != level || told.error != error;
+            if news {
+                *told = Told { number: told.number + 1, level, error };
+            }
+            news
+        });
+    }
+
+    /// Whether the daemon has been told that the route is no more.
+    fn is_withdrawn(&self) -> bool {
+        let told = self.told.borrow();
+        told.level == Level::Withdrawn && told.error.is_none()
+    }
+
+    pub(crate) fn status(&self, node: &Node) -> RouteStatus {
+        let told = self.told.borrow().clone();
+        let controller = self.controller.lock();
+        let lines = |level| match &self.settings.speaker {
+            Speaker::ExaBgp { .. } if self.settings.dry_run => Vec::new(),
+            speaker => lines(speaker, level),
+        };
+        RouteStatus {
+            level: controller.level.as_str(),
+            reason: controller.reason.as_str(),
+            seconds: node.clock.uptime().saturating_sub(controller.since).as_secs_f64(),
+            load: controller.load,
+            dry_run: self.settings.dry_run,
+            error: told.error,
+            number: told.number,
+            lines: lines(told.level),
+            withdrawal: lines(Level::Withdrawn),
+        }
+    }
+
+    /// The status when there are other news than those of this number, or after a while.
+    pub(crate) async fn news(&self, node: &Node, number: u64) -> RouteStatus {
+        let mut told = self.told.subscribe();
+        let other = told.wait_for(|told| told.number != number);
+        drop(tokio::time::timeout(LONGEST_WAIT, other).await);
+        self.status(node)
+    }
+}
+
+fn view(node: &Node) -> View {
+    let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
+    View { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
+}
+
+/// Looks after the route as long as the node runs. A drain closes downloads when the route is gone: those
+/// that are closed before would come back here.
+pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut drain, mut told_at) = (node.drain.watch(), Instant::now());
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = drain.changed() => {}
+        }
+        // A daemon that was started anew knows nothing of it.
+        let again = told_at.elapsed() > AGAIN;
+        if again {
+            told_at = Instant::now();
+        }
+        route.look(&node, again).await;
+        if node.drain.is_on() && !node.drain.is_closing() && route.is_withdrawn() {
+            let settled = tokio::time::sleep(route.settings.settle);
+            tokio::select! {
+                () = settled => node.drain.close(),
+                _ = drain.changed() => drain.mark_changed(),
+            }
+        }
+    }
+}
+
+/// Takes the route back before the node ends, and gives the routers time to notice.
+pub(crate) async fn end(node: &Node, route: &Route) {
+    route.controller.lock().stop(node.clock.uptime());
+    if !route.is_withdrawn() {
+        route.tell(node, Level::Withdrawn).await;
+        tokio::time::sleep(route.settings.settle).await;
+    }
+}
+
+/// Takes a node's route back from outside, when it may be dead.
+///
+/// # Errors
+/// When the daemon does not do it.
+pub async fn withdraw(settings: &RouteSettings) -> Result<(), RouteError> {
+    match &settings.speaker {
+        Speaker::Bird { socket, protocol, backup } => {
+            bird::apply(socket, protocol, backup.as_deref(), Level::Withdrawn).await
+        }
+        // Its process has done so when the node went.
+        Speaker::ExaBgp { .. } => Ok(()),
+    }
+}
+
+/// What ExaBGP is told, one line per prefix.
+fn lines(speaker: &Speaker, level: Level) -> Vec<String> {
+    let Speaker::ExaBgp { prefixes, attributes, backup } = speaker else { return Vec::new() };
+    let (verb, attributes) = match level {
+        Level::Announced => ("announce", attributes),
+        Level::Backup => ("announce", backup.as_ref().unwrap_or(attributes)),
+        Level::Withdrawn => ("withdraw", attributes),
+    };
+    prefixes.iter().map(|prefix| format!("{verb} route {prefix} {attributes}")).collect()
+}
+
+/// How often the node is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the daemon is told what it was told already.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Longer than a process waits that does not want to be without news for ever.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exabgp_gets_a_line_per_prefix() {
+        let speaker = Speaker::ExaBgp {
+            prefixes: vec!["192.0.2.0/24".to_owned(), "2001:db8::/48".to_owned()],
+            attributes: "next-hop self".to_owned(),
+            backup: Some("next-hop self med 100".to_owned()),
+        };
+        assert_eq!(
+            lines(&speaker, Level::Backup),
+            [
+                "announce route 192.0.2.0/24 next-hop self med 100",
+                "announce route 2001:db8::/48 next-hop self med 100",
+            ]
+        );
+        assert_eq!(
+            lines(&speaker, Level::Withdrawn)[0],
+            "withdraw route 192.0.2.0/24 next-hop self"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Draining: who is sent away, how, and who is not.
+
+use std::net::SocketAddr;
+
+use levada_edge::{Running, settings::Settings};
+
+use crate::{http2, support::*};
+
+/// More than the system's buffers between a socket and a narrow one take.
+const BODY: usize = 16 << 20;
+
+fn body() -> Vec<u8> {
+    (0..BODY).map(|at| (at % 251) as u8).collect()
+}
+
+async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
+    let origin = Origin::start().await;
+    origin.on("/body", Reply::cached(body()).with("etag", "\"v1\""));
+    let mut settings = single(&[origin.address]);
+    settings.limits.drain_rate = 1_000_000;
+    tweak(&mut settings);
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    (origin, node, at)
+}
+
+/// A download that has begun.
+async fn download(mut wire: Wire, head: String) -> Wire {
+    wire.send(head).await;
+    assert_eq!(wire.head().await.status, 200);
+    wire
+}
+
+async fn order(node: &Running, target: &str) -> Answer {
+    let json = [("Content-Type", "application/json"), ("Content-Length", "2")];
+    let head = head_of("POST", target, &json);
+    Wire::saying(node.addresses.admin.unwrap(), head + "{}").await.answer().await
+}
+
+#[tokio::test]
+async fn long_downloads_end_in_order_and_short_ones_are_finished() {
+    let (origin, node, at) = world(|_| {}).await;
+    let gate = Gate::new();
+    let pieces =
+        [Piece::Bytes(b"half".to_vec()), Piece::Gate(gate.clone()), Piece::Bytes(b"rest".to_vec())];
+    origin.on("/short", Reply::ok("").with("content-length", "8").pieces(pieces.into()));
+    let mut short = download(Wire::to(at).await, head_of("GET", "/short", &[])).await;
+    let mut long = download(Wire::narrow(at).await, head_of("GET", "/body", &[])).await;
+    let told = order(&node, "/drain").await;
+    assert_eq!(told.status, 200, "{}", told.text());
+    let got = long.rest().await;
+    assert!(got.len() < BODY && got == body()[..got.len()], "{}", got.len());
+    gate.open();
+    assert_eq!(short.rest().await, b"halfrest", "and then its connection is closed");
+    assert_eq!(nodes::metric(&node, "levada_downloads_moved_total").await, 1.0);
+    // Its client goes on, wherever it comes to.
+    let range = format!("bytes={}-", got.len());
+    let head = [("Range", &*range), ("If-Range", "\"v1\"")];
+    let rest = get_with(at, "/body", &head).await;
+    assert_eq!((rest.status, rest.whole, rest.body.len()), (206, true, BODY - got.len()));
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn clients_over_tls_are_told_that_it_is_no_accident() {
+    let authority = secure::Authority::new();
+    let certificate = authority.issue(&["a.test"]);
+    let (_origin, node, at) = world(|s| s.listeners[0].tls = vec![certificate]).await;
+    let stream = secure::connect(at, "a.test", &authority.path(), &["http/1.1"], None).await;
+    let narrow = stream.as_ref().map(|stream| socket2::SockRef::from(stream.get_ref().0));
+    narrow.unwrap().set_recv_buffer_size(4096).unwrap();
+    let wire = download(Wire::over(stream.unwrap()), head_of("GET", "/body", &[])).await;
+    order(&node, "/drain").await;
+    let (read, end) = wire.read_out().await;
+    // Without the farewell of TLS it would be an unexpected end.
+    assert!(read < BODY && end.is_ok(), "{read} {end:?}");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn streams_end_and_their_connection_takes_no_more() {
+    let (_origin, node, at) = world(|s| s.listeners[0].h2c = true).await;
+    let mut sender = http2::h2c(at).await;
+    let response = within(sender.send_request(http2::ask("/body"))).await.unwrap();
+    order(&node, "/drain").await;
+    let got = within(http_body_util::BodyExt::collect(response.into_body())).await;
+    assert!(got.is_err(), "an end in the middle is no end");
+    within(async {
+        while sender.ready().await.is_ok() {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    // One who comes now is served, and then sent away.
+    let mut sender = http2::h2c(at).await;
+    assert_eq!(http2::fetch(&mut sender, http2::ask("/a")).await.0, 200);
+    within(async {
+        while sender.ready().await.is_ok() {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn who_comes_while_it_drains_is_served_and_not_kept() {
+    let (_origin, node, at) = world(|_| {}).await;
+    let mut idle = Wire::saying(at, head_of("GET", "/a", &[])).await;
+    assert_eq!(idle.answer().await.status, 200);
+    assert_eq!(nodes::admin(&node, "/readyz").await.status, 200);
+    order(&node, "/drain").await;
+    assert!(idle.rest().await.is_empty(), "it is closed");
+    assert_eq!(nodes::admin(&node, "/readyz").await.status, 503);
+    let answer = get(at, "/body").await;
+    assert_eq!((answer.whole, answer.field("connection")), (true, "close".to_owned()));
+
+    let status = order(&node, "/drain?undo").await;
+    assert!(status.text().contains("\"draining\": false"), "{}", status.text());
+    assert_eq!(nodes::admin(&node, "/readyz").await.status, 200);
+    let mut kept = Wire::saying(at, head_of("GET", "/a", &[])).await;
+    for _ in 0..2 {
+        assert_eq!(kept.answer().await.header("connection"), None);
+        kept.send(head_of("GET", "/a", &[])).await;
+    }
+    drop(kept);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn after_an_undo_downloads_run_to_their_end() {
+    let (_origin, node, at) = world(|_| {}).await;
+    let mut first = download(Wire::narrow(at).await, head_of("GET", "/body", &[])).await;
+    assert_eq!(order(&node, "/drain?rate=0").await.status, 400);
+    order(&node, "/drain?rate=1").await;
+    assert!(first.rest().await.len() < BODY);
+    let mut while_draining = download(Wire::narrow(at).await, head_of("GET", "/body", &[])).await;
+    order(&node, "/drain?undo").await;
+    let mut after = download(Wire::narrow(at).await, head_of("GET", "/body", &[])).await;
+    for wire in [&mut while_draining, &mut after] {
+        assert_eq!(wire.take(BODY).await.len(), BODY);
+    }
+    drop((while_draining, after));
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn what_no_other_node_could_go_on_with_is_finished() {
+    let (origin, node, at) = world(|_| {}).await;
+    origin.on("/made", Reply::ok(body()).with("cache-control", "no-store"));
+    let mut made = download(Wire::narrow(at).await, head_of("GET", "/made", &[])).await;
+    let mut moved = download(Wire::narrow(at).await, head_of("GET", "/body", &[])).await;
+    order(&node, "/drain").await;
+    assert!(moved.rest().await.len() < BODY);
+    assert_eq!(made.rest().await.len(), BODY);
+    settled(&node).await;
+}

@@ -1,0 +1,93 @@
+//! `levada drain`: has the clients of a running node go elsewhere.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use clap::Args;
+use levada::config::text::Time;
+use serde_json::{Value as Json, json};
+
+use super::{Verdict, admin::AdminArgs, ask, lab::args::time};
+
+/// Has the clients of a running node go elsewhere, at a pace that the others can take.
+///
+/// The node says that it is not ready, takes its route back if it has one, ends connections with the
+/// request that they are at, and ends long downloads in the middle, so many a second. It goes on
+/// serving who comes, until it is stopped or --undo is said.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    node: AdminArgs,
+    /// Takes the node into service again.
+    #[arg(long, conflicts_with_all = ["rate", "wait"])]
+    undo: bool,
+    /// Downloads to be sent away per second, instead of `limits.drain_rate`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Waits until nothing runs any more, at most so long.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    wait: Option<Time>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Drains, or takes that back.
+///
+/// # Errors
+/// When the node cannot be asked, or refuses.
+pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<Verdict> {
+    let admin = args.node.address()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (state, over) = runtime.block_on(drain(args, admin))?;
+    if args.json {
+        println!("{state:#}");
+    } else {
+        let word = if args.undo { "in service" } else { "draining" };
+        let (running, moved) = (&state["in_flight"], &state["moved"]);
+        println!("{word}: {running} requests run, {moved} downloads were sent away");
+    }
+    Ok(if over { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+/// What the node says in the end, and whether that is what was waited for.
+async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, bool)> {
+    let target = match (args.undo, args.rate) {
+        (true, _) => "/drain?undo".to_owned(),
+        (false, Some(rate)) => format!("/drain?rate={rate}"),
+        (false, None) => "/drain".to_owned(),
+    };
+    let mut body = match ask::tell(admin, &target, &json!({}), PATIENCE).await? {
+        Ok(body) => body,
+        Err(reason) => bail!("{admin}: {}", reason.trim_end()),
+    };
+    let began = Instant::now();
+    loop {
+        let state: Json = serde_json::from_slice(&body)?;
+        let Some(Time(wait)) = args.wait else { return Ok((state, true)) };
+        let over = state["in_flight"] == 0;
+        if over || began.elapsed() >= wait {
+            return Ok((state, over));
+        }
+        tokio::time::sleep(LOOK).await;
+        body = ask::get(admin, "/drain", PATIENCE).await?;
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
+
+const EXAMPLES: &str = "\
+Examples:
+  levada drain -c levada.toml
+  levada drain --rate 10 --wait 5m -c levada.toml && systemctl stop levada
+  levada drain --undo --admin 127.0.0.1:9180
+
+Exit codes:
+  0  done
+  1  something runs still, after --wait
+  2  the node does not answer";

@@ -1,0 +1,136 @@
+//! `levada route`: what a running node does with its route, and the process by which ExaBGP learns it.
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use levada::config;
+use serde_json::Value as Json;
+
+use super::{Verdict, admin::AdminArgs, ask};
+
+/// Shows what a running node does with its anycast route.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RouteArgs {
+    #[command(flatten)]
+    node: AdminArgs,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    order: Option<Order>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Order {
+    /// Tells ExaBGP what the node says, line by line: a process for ExaBGP to run.
+    ///
+    /// When the node is gone, so is the route.
+    Exabgp,
+    /// Takes the route back at BIRD itself, whatever the node does: for when it has died.
+    Withdraw {
+        /// The configuration file of the node.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Shows, tells or withdraws.
+///
+/// # Errors
+/// When the node or BIRD cannot be asked.
+pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<Verdict> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match &args.order {
+        None => {
+            let admin = args.node.address()?;
+            let asking = async { ask::get(admin, "/route", PATIENCE).await };
+            let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
+            show(args, &state)
+        }
+        Some(Order::Exabgp) => runtime.block_on(tell(args.node.address()?)),
+        Some(Order::Withdraw { file }) => {
+            let unreadable = || format!("cannot read {}", file.display());
+            let checked = config::load(file).with_context(unreadable)?;
+            let route = checked.settings.and_then(|settings| settings.route);
+            let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
+            runtime.block_on(levada_edge::withdraw(&route))?;
+            Ok(Verdict::Done)
+        }
+    }
+}
+
+fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<Verdict> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{state:#}")?;
+    } else {
+        let word = |name: &str| state[name].as_str().unwrap_or("-").to_owned();
+        let number = |name: &str| state[name].as_f64().unwrap_or_default();
+        let dry = if state["dry_run"] == true { " (dry run)" } else { "" };
+        let (level, reason) = (word("level"), word("reason"));
+        let (seconds, load) = (number("seconds"), number("load"));
+        writeln!(out, "{level}{dry}, because of {reason}, for {seconds:.0} s; load {load:.2}")?;
+        if let Some(error) = state["error"].as_str() {
+            writeln!(out, "{error}")?;
+        }
+    }
+    Ok(if state["error"].is_null() { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+/// Prints every change until nobody reads any more.
+async fn tell(admin: SocketAddr) -> anyhow::Result<Verdict> {
+    let (mut said, mut withdrawal, mut number) = (Vec::new(), Vec::new(), Json::Null);
+    loop {
+        let target = match number.as_u64() {
+            Some(number) => format!("/route?after={number}"),
+            None => "/route".to_owned(),
+        };
+        let lines = match ask::get(admin, &target, PATIENCE).await {
+            Ok(body) => {
+                let state: Json = serde_json::from_slice(&body)?;
+                number = state["number"].clone();
+                withdrawal = strings(&state["withdrawal"]);
+                strings(&state["lines"])
+            }
+            // It is gone, and may come back.
+            Err(_) => {
+                number = Json::Null;
+                tokio::time::sleep(AGAIN).await;
+                withdrawal.clone()
+            }
+        };
+        if lines != said {
+            let mut out = io::stdout().lock();
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            out.flush()?;
+            said = lines;
+        }
+    }
+}
+
+fn strings(list: &Json) -> Vec<String> {
+    let strings = list.as_array().into_iter().flatten().filter_map(Json::as_str);
+    strings.map(str::to_owned).collect()
+}
+
+/// Longer than the node lets those wait who wait for news.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(200);
+
+const EXAMPLES: &str = "\
+Examples:
+  levada route -c levada.toml
+  levada route exabgp --admin 127.0.0.1:9180
+  levada route withdraw levada.toml
+
+Exit codes:
+  0  done
+  1  the BGP daemon does not do as it is told
+  2  the node does not answer, or has no route";

@@ -1,0 +1,133 @@
+//! The node's route: by one daemon, in words that it takes.
+
+use levada_edge::settings::{Level, Route, RouteRules, Speaker};
+
+use super::Check;
+use crate::config::{file, tree::Path};
+
+impl Check<'_, '_> {
+    /// The outer `None` when it is wrong, the inner for a node without a route.
+    pub(super) fn route(&mut self) -> Option<Option<Route>> {
+        let Some(route) = &self.file.route else { return Some(None) };
+        let path = self.root.key("route");
+        let speaker = match (&route.bird, &route.exabgp) {
+            (Some(bird), None) => self.bird(bird, &path.key("bird")),
+            (None, Some(exabgp)) => self.exabgp(exabgp, &path.key("exabgp")),
+            (Some(_), Some(_)) => {
+                self.findings.error(&path.key("exabgp"), "one daemon has the route", None);
+                None
+            }
+            (None, None) if self.findings.has(&path.key("bird")) => None,
+            (None, None) if self.findings.has(&path.key("exabgp")) => None,
+            (None, None) => {
+                let help = "add a table [route.bird] or [route.exabgp]".to_owned();
+                self.findings.error(&path, "no daemon announces it", Some(help));
+                None
+            }
+        };
+        let has_backup = route.bird.as_ref().is_some_and(|bird| bird.backup_protocol.is_some())
+            || route.exabgp.as_ref().is_some_and(|exabgp| exabgp.backup_attributes.is_some());
+        if route.load_low >= route.load_high {
+            let message = format!("not below `load_high`, which is {}", route.load_high);
+            self.findings.error(&path.key("load_low"), message, None);
+        }
+        for key in ["load_high", "load_low"] {
+            if !has_backup && speaker.is_some() && self.findings.has(&path.key(key)) {
+                let message = "has no effect without a backup, which is what load makes of a route";
+                self.findings.warning(&path.key(key), message, None);
+            }
+        }
+        let unwell = match route.unwell {
+            None if has_backup => Level::Backup,
+            None | Some(file::Unwell::Withdraw) => Level::Withdrawn,
+            Some(file::Unwell::Backup) if has_backup => Level::Backup,
+            Some(file::Unwell::Backup) => {
+                let message = "there is no backup";
+                let help = "add `backup_protocol` or `backup_attributes`".to_owned();
+                self.findings.error(&path.key("unwell"), message, Some(help));
+                return None;
+            }
+        };
+        Some(Some(Route {
+            speaker: speaker?,
+            rules: RouteRules {
+                dwell: route.dwell.0,
+                load_high: has_backup.then_some(route.load_high),
+                load_low: has_backup.then_some(route.load_low),
+                unwell,
+            },
+            settle: route.settle.0,
+            dry_run: route.dry_run,
+        }))
+    }
+
+    fn bird(&mut self, bird: &file::Bird, path: &Path) -> Option<Speaker> {
+        // What is missing has been reported.
+        let protocol = bird.protocol.clone();
+        if protocol.is_some() && bird.backup_protocol == protocol {
+            let message = "the same as `protocol`";
+            self.findings.error(&path.key("backup_protocol"), message, None);
+            return None;
+        }
+        for (key, name) in [("protocol", &protocol), ("backup_protocol", &bird.backup_protocol)] {
+            if name.as_ref().is_some_and(|name| !is_symbol(name)) {
+                let message = "no name that BIRD takes without quotes";
+                let help = "letters, digits and `_`, at most 64, no digit first".to_owned();
+                self.findings.error(&path.key(key), message, Some(help));
+                return None;
+            }
+        }
+        Some(Speaker::Bird {
+            socket: bird.socket.clone().into(),
+            protocol: protocol?,
+            backup: bird.backup_protocol.clone(),
+        })
+    }
+
+    fn exabgp(&mut self, exabgp: &file::ExaBgp, path: &Path) -> Option<Speaker> {
+        let prefixes = exabgp.prefixes.as_ref()?.as_slice();
+        for (position, prefix) in prefixes.iter().enumerate() {
+            if !is_prefix(prefix) {
+                let message = format!("{prefix:?} is no prefix");
+                let help = "write one as 192.0.2.0/24 or 2001:db8::/48".to_owned();
+                let path = path.key("prefixes");
+                self.findings.error(&path.index(position), message, Some(help));
+                return None;
+            }
+        }
+        let attributes = [
+            ("attributes", Some(&exabgp.attributes)),
+            ("backup_attributes", exabgp.backup_attributes.as_ref()),
+        ];
+        for (key, text) in attributes {
+            if text.is_some_and(|text| !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+                let message = "ExaBGP is told one line of plain text";
+                self.findings.error(&path.key(key), message, None);
+                return None;
+            }
+        }
+        Some(Speaker::ExaBgp {
+            prefixes: prefixes.to_vec(),
+            attributes: exabgp.attributes.clone(),
+            backup: exabgp.backup_attributes.clone(),
+        })
+    }
+}
+
+fn is_symbol(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty()
+        && name.len() <= 64
+        && name.bytes().all(plain)
+        && !name.as_bytes()[0].is_ascii_digit()
+}
+
+fn is_prefix(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let most = match address.parse() {
+        Ok(std::net::IpAddr::V4(_)) => 32,
+        Ok(std::net::IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+}
