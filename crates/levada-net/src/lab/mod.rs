@@ -19,6 +19,18 @@ pub use tun::Tun;
 
 use std::io;
 
+/// Lets this process, and those that it starts, have so many files and sockets open.
+///
+/// # Errors
+/// When the system allows no more.
+pub fn allow_files(count: u64) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    let raised = |limit: Option<u64>| limit.map(|limit| limit.max(count));
+    let limit = Rlimit { current: raised(now.current), maximum: raised(now.maximum) };
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
 /// Why there can be no network.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {

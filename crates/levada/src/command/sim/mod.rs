@@ -13,7 +13,7 @@ mod files;
 mod list;
 mod paper;
 mod progress;
-mod render;
+pub(crate) mod render;
 mod run;
 mod scenarios;
 mod stop;

@@ -1,9 +1,10 @@
 //! WWW'09 Sec. 4.1, Figure 5: what interrupted connections cost a download.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     net::Ipv4Addr,
     path::Path,
     sync::{
@@ -22,8 +23,15 @@ use levada_net::{
 };
 use serde_json::json;
 
-use super::sender::{self, Sender};
-use crate::command::{Verdict, lab::anycast_args::DisruptionsArgs};
+use super::{
+    draw, is_whole,
+    sender::{self, Sender},
+};
+use crate::command::{
+    Verdict,
+    lab::anycast_args::DisruptionsArgs,
+    sim::render::plot::{Axes, Figure, chart},
+};
 
 /// One point of the figure: microseconds, millionths, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +39,7 @@ struct Point {
     loss: u64,
     rtt: Duration,
     /// Longest first; never is the longest.
-    reset: std::cmp::Reverse<Duration>,
+    reset: Reverse<Duration>,
 }
 
 const NEVER: Duration = Duration::MAX;
@@ -80,7 +88,7 @@ fn points(args: &DisruptionsArgs) -> Vec<Point> {
             points.extend(resets.iter().map(|Time(reset)| Point {
                 loss: (loss * 1e6).round() as u64,
                 rtt: *rtt,
-                reset: std::cmp::Reverse(*reset),
+                reset: Reverse(*reset),
             }));
         }
     }
@@ -101,7 +109,7 @@ fn download(
         queue: args.queue,
     };
     // The same losses for every interval, so that trials differ in what is measured.
-    let mut network = Network::new(args.seed.wrapping_add(trial));
+    let mut network = Network::new(args.every.seed.wrapping_add(trial));
     let (server, client) = (network.host("server")?, network.host("client")?);
     let back = Shape { loss: 0.0, ..shape }.checked()?;
     let _wire = network.join(&[
@@ -140,20 +148,6 @@ fn download(
     Ok(report.held as f64 * 8.0 / 1e6 / report.seconds)
 }
 
-fn is_whole(path: &Path, size: u64) -> io::Result<bool> {
-    let (mut file, mut at, mut buffer) = (fs::File::open(path)?, 0, vec![0; 1 << 20]);
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(at == size);
-        }
-        if !sender::is_right(at, &buffer[..count]) {
-            return Ok(false);
-        }
-        at += count as u64;
-    }
-}
-
 /// What the paper says of an interval: no more than so much below the baseline, up to so much loss.
 struct Statement {
     interval: Duration,
@@ -184,7 +178,7 @@ const STATEMENTS: &[Statement] = &[
 ];
 
 fn report(args: &DisruptionsArgs, means: &BTreeMap<Point, f64>) -> anyhow::Result<Verdict> {
-    let baseline = |point: &Point| means.get(&Point { reset: std::cmp::Reverse(NEVER), ..*point });
+    let baseline = |point: &Point| means.get(&Point { reset: Reverse(NEVER), ..*point });
     let ratio =
         |point: &Point| means.get(point).zip(baseline(point)).map(|(rate, base)| rate / base);
     let judged: Vec<_> = STATEMENTS
@@ -198,7 +192,7 @@ fn report(args: &DisruptionsArgs, means: &BTreeMap<Point, f64>) -> anyhow::Resul
         })
         .collect();
     let mut out = io::stdout().lock();
-    if args.json {
+    if args.every.json {
         let rows: Vec<_> = means
             .iter()
             .map(|(point, rate)| {
@@ -228,8 +222,34 @@ fn report(args: &DisruptionsArgs, means: &BTreeMap<Point, f64>) -> anyhow::Resul
             )?;
         }
     }
+    draw(&args.every, "Downloads over connections that are reset", &figures(means))?;
     let holds = judged.iter().all(|(said, worst)| *worst >= said.least);
     Ok(if holds { Verdict::Done } else { Verdict::FoundWrong })
+}
+
+/// Figure 5: throughput over the round trip, a line for each interval, a figure for each loss.
+fn figures(means: &BTreeMap<Point, f64>) -> Vec<Figure> {
+    let losses: BTreeSet<u64> = means.keys().map(|point| point.loss).collect();
+    let figure = |loss: u64| {
+        let mut curves = BTreeMap::<_, Vec<(f64, f64)>>::new();
+        for (point, rate) in means.iter().filter(|(point, _)| point.loss == loss) {
+            let place = (point.rtt.as_secs_f64() * 1e3, *rate);
+            curves.entry(point.reset).or_default().push(place);
+        }
+        let named = |(reset, points): (Reverse<Duration>, _)| (name(reset.0), points);
+        let curves: Vec<_> = curves.into_iter().map(named).collect();
+        let [x, y] = ["round trip, ms", "Mbit/s"].map(str::to_owned);
+        let axes = Axes { x, y, markers: true, ..Axes::default() };
+        chart(&format!("loss {} %", loss as f64 / 1e4), &curves, &axes)
+    };
+    losses.into_iter().flat_map(figure).collect()
+}
+
+fn name(reset: Duration) -> String {
+    match reset {
+        NEVER => "never".to_owned(),
+        other => format!("{} s", other.as_secs_f64()),
+    }
 }
 
 /// A block per loss, a line per round trip, a column per interval: Mbit/s, and percent of the baseline.
@@ -241,12 +261,8 @@ fn table(
     let mut before = None;
     for (point, rate) in means {
         if before.is_none_or(|(loss, _)| loss != point.loss) {
-            let name = |p: &Point| match p.reset.0 {
-                NEVER => "never".to_owned(),
-                other => format!("{} s", other.as_secs_f64()),
-            };
             let columns = means.keys().filter(|p| (p.loss, p.rtt) == (point.loss, point.rtt));
-            let heads: String = columns.map(|p| format!("{:>15}", name(p))).collect();
+            let heads: String = columns.map(|p| format!("{:>15}", name(p.reset.0))).collect();
             write!(
                 out,
                 "\n\nloss {} %, Mbit/s (of baseline)\n    RTT{heads}",

@@ -3,10 +3,23 @@
 mod disruptions;
 mod purging;
 mod sender;
+mod switch;
 mod synchronization;
+mod vanishing;
 
-use super::anycast_args::{AnycastArgs, AnycastCommand};
-use crate::command::Verdict;
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::Path,
+};
+
+use anyhow::Context as _;
+
+use super::anycast_args::{AnycastArgs, AnycastCommand, EveryArgs};
+use crate::command::{
+    Verdict,
+    sim::render::{html, plot::Figure},
+};
 
 /// Runs the experiment.
 ///
@@ -17,5 +30,31 @@ pub(super) fn run(args: &AnycastArgs) -> anyhow::Result<Verdict> {
         AnycastCommand::Disruptions(args) => disruptions::run(args),
         AnycastCommand::Purging(args) => purging::run(args),
         AnycastCommand::Synchronization(args) => synchronization::run(args),
+        AnycastCommand::Switch(args) => switch::run(args),
+        AnycastCommand::Vanishing(args) => vanishing::run(args),
+    }
+}
+
+/// Draws figures, if that was asked for.
+fn draw(args: &EveryArgs, title: &str, figures: &[Figure]) -> anyhow::Result<()> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    let sentence = "After \"Anycast Aware Transport for Content Delivery Networks\" (WWW'09), measured by \
+                    the run that drew this.";
+    let page = html::render_figures(title, sentence, figures);
+    fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether a file is what the experiments' server has, byte for byte.
+fn is_whole(path: &Path, size: u64) -> io::Result<bool> {
+    let (mut file, mut at, mut buffer) = (File::open(path)?, 0, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(at == size);
+        }
+        if !sender::is_right(at, &buffer[..count]) {
+            return Ok(false);
+        }
+        at += count as u64;
     }
 }

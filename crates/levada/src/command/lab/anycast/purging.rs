@@ -8,7 +8,7 @@ use std::{
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -25,8 +25,15 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::sender::{self, Sender};
-use crate::command::{Verdict, lab::anycast_args::PurgingArgs};
+use super::{
+    draw,
+    sender::{self, Sender},
+};
+use crate::command::{
+    Verdict,
+    lab::anycast_args::PurgingArgs,
+    sim::render::plot::{Axes, Curve, Figure, chart},
+};
 
 /// One kind of server, and what the logs of both sides say of it.
 struct Side {
@@ -36,6 +43,8 @@ struct Side {
     downloads: AtomicU64,
     /// Downloads that a client did not see to their end.
     dropped: AtomicU64,
+    /// How long those took that came to theirs, in seconds.
+    seconds: Mutex<Vec<f64>>,
 }
 
 /// Measures for as long as it was asked to.
@@ -53,14 +62,15 @@ pub(super) fn run(args: &PurgingArgs) -> anyhow::Result<Verdict> {
             sender: Arc::new(Sender { dormant_retries, ..Sender::new(args.size.0) }),
             downloads: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            seconds: Mutex::default(),
         })
         .collect();
-    let mut network = Network::new(args.seed);
+    let mut network = Network::new(args.every.seed);
     let server = network.host("server")?;
     let clients = (0..args.clients)
         .map(|n| network.host(&format!("client {n}")))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut rng = Rng::new(args.seed);
+    let mut rng = Rng::new(args.every.seed);
     let mut ends = vec![(&server, Access { prefix: 16, ..Access::at(SERVER) })];
     for (index, client) in clients.iter().enumerate() {
         let shape = path(&mut rng, index + 1 == clients.len());
@@ -83,7 +93,7 @@ pub(super) fn run(args: &PurgingArgs) -> anyhow::Result<Verdict> {
         }
         for (index, client) in clients.iter().enumerate() {
             let (sides, over) = (&sides, &over);
-            let seed = args.seed ^ (index as u64) << 32;
+            let seed = args.every.seed ^ (index as u64) << 32;
             scope.spawn(move || downloads(client, sides, over, Rng::new(seed)));
         }
         let began = Instant::now();
@@ -115,6 +125,7 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
             if over.load(Relaxed) {
                 break;
             }
+            let began = Instant::now();
             let download = async {
                 let mut stream = TcpStream::connect(SocketAddr::from((SERVER, side.port))).await?;
                 stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?;
@@ -131,6 +142,10 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
                     () = ended => None,
                 }
             });
+            if let Some(Ok(_)) = &done {
+                let mut seconds = side.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+                seconds.push(began.elapsed().as_secs_f64());
+            }
             if let Some(done) = done {
                 side.downloads.fetch_add(1, Relaxed);
                 side.dropped.fetch_add(u64::from(done.is_err()), Relaxed);
@@ -138,6 +153,21 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
         }
         Ok(())
     })?
+}
+
+/// The part of the downloads that are over by a time.
+fn figures(sides: &[Side]) -> Vec<Figure> {
+    let curve = |side: &Side| {
+        let mut seconds = side.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        seconds.sort_by(f64::total_cmp);
+        let count = seconds.len() as f64;
+        let part = |(place, seconds)| (seconds, (place + 1) as f64 / count);
+        (side.name.to_owned(), seconds.into_iter().enumerate().map(part).collect())
+    };
+    let curves: Vec<Curve> = sides.iter().map(curve).collect();
+    let [x, y] = ["seconds", "part of the downloads"].map(str::to_owned);
+    let axes = Axes { x, y, log_x: true, ..Axes::default() };
+    chart("Downloads that came to their end", &curves, &axes)
 }
 
 /// Table 1: percent of connections dropped by a server with 0 and with 1 retry, its log and the clients'.
@@ -151,7 +181,7 @@ fn report(args: &PurgingArgs, sides: &[Side]) -> anyhow::Result<Verdict> {
     let server = |side: &Side| percent(side.sender.dormant.load(Relaxed), side);
     let client = |side: &Side| percent(side.dropped.load(Relaxed), side);
     let mut out = io::stdout().lock();
-    if args.json {
+    if args.every.json {
         let rows: Vec<_> = sides
             .iter()
             .map(|side| {
@@ -184,9 +214,10 @@ fn report(args: &PurgingArgs, sides: &[Side]) -> anyhow::Result<Verdict> {
             )?;
         }
     }
+    draw(&args.every, "How long downloads take", &figures(sides))?;
     let [zero, one] = [client(&sides[1]), client(&sides[2])];
     let holds = one < 0.5 && one < zero / 5.0;
-    if !args.json {
+    if !args.every.json {
         let verdict = match holds {
             true => "holds",
             false if zero == 0.0 => "cannot be said, as none was given up with 0 retries either",

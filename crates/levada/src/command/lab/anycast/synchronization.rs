@@ -20,8 +20,15 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::sender::{self, Sender};
-use crate::command::{Verdict, lab::anycast_args::SynchronizationArgs};
+use super::{
+    draw,
+    sender::{self, Sender},
+};
+use crate::command::{
+    Verdict,
+    lab::anycast_args::SynchronizationArgs,
+    sim::render::plot::{Axes, Figure, chart},
+};
 
 /// Moves the clients, and samples the queue for as long as it was asked to.
 ///
@@ -34,7 +41,7 @@ pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<Verdict> {
         queue: args.queue,
         ..Shape::default()
     };
-    let mut network = Network::new(args.seed);
+    let mut network = Network::new(args.every.seed);
     let (server, clients) = (network.host("server")?, network.host("clients")?);
     let back = Shape { rate: None, ..shape }.checked()?;
     let wire = network.join(&[
@@ -87,12 +94,14 @@ fn report(
     utilisation: f64,
     received: u64,
 ) -> anyhow::Result<Verdict> {
-    let peak = dominance(samples);
+    let spectrum = spectrum(samples);
+    let peak = dominance(&spectrum);
+    draw(&args.every, "Many clients moved at once", &figures(samples, &spectrum))?;
     let mean = samples.iter().sum::<u64>() as f64 / samples.len().max(1) as f64;
     let (least, most) = (samples.iter().min().unwrap_or(&0), samples.iter().max().unwrap_or(&0));
     let holds = utilisation >= 0.95 && peak < DOMINANT;
     let mut out = io::stdout().lock();
-    if args.json {
+    if args.every.json {
         let report = json!({ "clients": args.clients, "utilisation": utilisation,
             "queue": samples, "spectrum_peak_to_median": peak, "bytes_received": received });
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -125,9 +134,29 @@ fn report(
     Ok(if holds { Verdict::Done } else { Verdict::FoundWrong })
 }
 
-/// The highest power of the samples' spectrum over its median, by Welch's method: without averaging over
-/// segments, the highest of 200 powers of mere noise would be seven times the median.
-fn dominance(samples: &[u64]) -> f64 {
+/// Figure 8: the queue over time; and what would show an oscillation of it.
+fn figures(samples: &[u64], spectrum: &[f64]) -> Vec<Figure> {
+    let step = SAMPLE.as_secs_f64();
+    let queue = samples.iter().enumerate().map(|(at, queue)| (at as f64 * step, *queue as f64));
+    let period = |index: usize| SEGMENT as f64 * step / (index + 1) as f64;
+    let powers = spectrum.iter().enumerate().map(|(index, power)| (period(index), *power));
+    let axes = |x: &str, y: &str, markers| Axes {
+        x: x.to_owned(),
+        y: y.to_owned(),
+        markers,
+        ..Axes::default()
+    };
+    let queue = [("queue".to_owned(), queue.collect())];
+    let powers = [("power".to_owned(), powers.collect())];
+    let mut figures = chart("Packets before the link", &queue, &axes("seconds", "packets", false));
+    let caption = "The queue's power by the period of its oscillation";
+    figures.extend(chart(caption, &powers, &axes("period, s", "power", false)));
+    figures
+}
+
+/// The samples' power by frequency, by Welch's method: without averaging over segments, the highest of
+/// 200 powers of mere noise would be seven times the median.
+fn spectrum(samples: &[u64]) -> [f64; SEGMENT / 2] {
     let mut powers = [0.0; SEGMENT / 2];
     for segment in samples.windows(SEGMENT).step_by(SEGMENT / 2) {
         let mean = segment.iter().sum::<u64>() as f64 / SEGMENT as f64;
@@ -143,6 +172,12 @@ fn dominance(samples: &[u64]) -> f64 {
             *power += real * real + imaginary * imaginary;
         }
     }
+    powers
+}
+
+/// The highest power over the median.
+fn dominance(spectrum: &[f64]) -> f64 {
+    let mut powers = spectrum.to_vec();
     powers.sort_by(f64::total_cmp);
     let (median, highest) = (powers[powers.len() / 2], powers[powers.len() - 1]);
     // A queue that does not move at all does not oscillate.
@@ -166,6 +201,7 @@ mod tests {
     fn noise_has_no_dominant_peak_and_an_oscillation_has_one() {
         let mut rng = Rng::new(1);
         let noise: Vec<u64> = (0..400).map(|_| rng.below(600) as u64).collect();
+        let dominance = |samples: &[u64]| dominance(&spectrum(samples));
         assert!(dominance(&noise) < DOMINANT, "{}", dominance(&noise));
         let saw: Vec<u64> = (0..400).map(|at| at % 10 * 60 + rng.below(60) as u64).collect();
         assert!(dominance(&saw) > DOMINANT, "{}", dominance(&saw));

@@ -12,22 +12,36 @@ use super::{BEYOND, difference, has_beyond, mark, number, plot, row_name, summar
 
 /// All reports on a page.
 pub(crate) fn render(title: &str, reports: &[Report]) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p>{}</p>\n",
-        escaped(&summary(reports)),
-        title = escaped(title),
-    );
+    let mut page = begin(title, &summary(reports));
     if reports.len() > 1 {
         add_contents(&mut page, reports);
     }
     reports.iter().for_each(|report| add_report(&mut page, report));
-    page += "</main>\n</body>\n</html>\n";
+    page += END;
     page
+}
+
+/// Figures on a page, and a sentence before them.
+pub(crate) fn render_figures(title: &str, sentence: &str, figures: &[plot::Figure]) -> String {
+    let mut page = begin(title, sentence);
+    figures.iter().for_each(|figure| add_figure(&mut page, figure));
+    page += END;
+    page
+}
+
+fn begin(title: &str, sentence: &str) -> String {
+    let (title, sentence) = (escaped(title), escaped(sentence));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n<p>{sentence}</p>\n"
+    )
+}
+
+fn add_figure(page: &mut String, plot::Figure { caption, svg }: &plot::Figure) {
+    let caption = escaped(caption);
+    let _ = write!(page, "<figure>\n{svg}\n<figcaption>{caption}</figcaption>\n</figure>\n");
 }
 
 fn add_contents(page: &mut String, reports: &[Report]) {
@@ -53,10 +67,7 @@ fn add_report(page: &mut String, report: &Report) {
         "<section id=\"{id}\">\n<h2>{title}</h2>\n<p class=\"source\">{source} &middot; \
          <code>{id}</code></p>\n<p>{note}</p>\n"
     );
-    for plot::Figure { caption, svg } in plot::figures(report) {
-        let caption = escaped(&caption);
-        let _ = write!(page, "<figure>\n{svg}\n<figcaption>{caption}</figcaption>\n</figure>\n");
-    }
+    plot::figures(report).iter().for_each(|figure| add_figure(page, figure));
     add_table(page, report);
     if has_beyond(report) {
         let _ = writeln!(page, "<p class=\"source\">{}</p>", escaped(BEYOND));
@@ -166,6 +177,8 @@ fn spaced(digits: &str, unit: Unit) -> String {
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+const END: &str = "</main>\n</body>\n</html>\n";
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ground: #fff; --text: #1a1a1a; --faint: #666; --line: #ddd;

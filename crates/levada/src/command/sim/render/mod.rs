@@ -3,7 +3,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod html;
-mod plot;
+pub(crate) mod plot;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;

@@ -24,7 +24,7 @@ use plotters::{
 use super::{number, row_name};
 
 /// A figure.
-pub(super) struct Figure {
+pub(crate) struct Figure {
     pub(super) caption: String,
     pub(super) svg: String,
 }
@@ -185,7 +185,8 @@ fn latencies(report: &Report) -> Vec<Figure> {
     rates.into_iter().flat_map(figure).collect()
 }
 
-type Curve = (String, Vec<(f64, f64)>);
+/// A series: its name, and its points.
+pub(crate) type Curve = (String, Vec<(f64, f64)>);
 
 /// The series in the order of their first rows, each with its points.
 fn by_series<'r>(
@@ -202,13 +203,20 @@ fn by_series<'r>(
     series.into_iter().map(|(name, rows)| (name, points(&rows))).collect()
 }
 
-struct Axes {
-    x: String,
-    y: String,
-    log_x: bool,
-    log_y: bool,
+/// What a figure of lines has around it.
+#[derive(Default)]
+pub(crate) struct Axes {
+    pub(crate) x: String,
+    pub(crate) y: String,
+    pub(crate) log_x: bool,
+    pub(crate) log_y: bool,
     /// Whether each point is marked.
-    markers: bool,
+    pub(crate) markers: bool,
+}
+
+/// A figure of these series.
+pub(crate) fn chart(caption: &str, curves: &[Curve], axes: &Axes) -> Vec<Figure> {
+    drawn(caption, draw_lines(curves, axes))
 }
 
 /// Logarithmic axes are drawn as axes of exponents: so one code draws both kinds. The legend has a
