@@ -550,3 +550,23 @@ fn a_node_with_a_cache_takes_connections_itself() {
     }
     assert_eq!(asked() - before, 1, "the node has stored it");
 }
+
+#[test]
+fn a_connection_that_the_back_end_closes_is_not_reset() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let before = cluster.handed();
+    for round in 0..60 {
+        let mut stream = cluster.connect();
+        let size = 300_000 + round;
+        write!(stream, "GET /{size} HTTP/1.1\r\nHost: back0.test\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert!(bytes.ends_with(&content(size)), "round {round}: {} bytes", bytes.len());
+    }
+    let start = Instant::now();
+    while cluster.handed() < before + 60 {
+        assert!(start.elapsed() < PATIENCE, "{} of 60", cluster.handed() - before);
+        thread::sleep(Duration::from_millis(10));
+    }
+}

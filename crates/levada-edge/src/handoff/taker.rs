@@ -1,15 +1,17 @@
 //! The back-end: it takes connections over and serves them as if they had been its own.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
 
 use levada_net::{
     bpf::{BpfError, Deafness, Guard, undeafen},
     handoff::{self, Connection},
+    tcp::TcpInfo,
 };
 use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
 };
 
 use super::{
@@ -20,11 +22,12 @@ use super::{
     head::{self, Came},
 };
 use crate::{
+    alarm::after,
     connection::{self, Visit},
     dormant::{self, Stream},
     guard::Ending,
     node::Node,
-    settings::{After, Handoff, Taking},
+    settings::{After, Handoff, Limits, Taking},
     stop::Stop,
 };
 
@@ -125,14 +128,14 @@ async fn hear(
                 }
                 Ok(Frame::Keep(id)) => asking.answer(id, true),
                 Ok(Frame::GiveUp(id)) => asking.answer(id, false),
-                Ok(_) => return std::io::Error::other("it says what only back-ends say"),
+                Ok(_) => return io::Error::other("it says what only back-ends say"),
                 Err(error) => return error,
             }
         }
     };
     let error = tokio::select! {
         error = listen => error,
-        () = sender.pump() => std::io::ErrorKind::BrokenPipe.into(),
+        () = sender.pump() => io::ErrorKind::BrokenPipe.into(),
     };
     tracing::info!(%error, "a front-end is gone");
     sender.close();
@@ -191,11 +194,8 @@ impl Call<'_> {
         }
     }
 
-    fn restore(
-        &self,
-        connection: &Connection,
-    ) -> std::io::Result<(OwnedSemaphorePermit, TcpStream)> {
-        let refuse = |why| Err(std::io::Error::other(why));
+    fn restore(&self, connection: &Connection) -> io::Result<(OwnedSemaphorePermit, TcpStream)> {
+        let refuse = |why| Err(io::Error::other(why));
         if !self.taker.taking.services.contains(&connection.service) {
             return refuse("it is of a service that is not taken here");
         }
@@ -242,15 +242,16 @@ impl Taken {
                 self.sender.say(&Frame::Refused(self.id));
                 return;
             }
-            let stream = match ending {
-                Ending::Resting => nest.take(),
-                _ => None,
-            };
-            let Some(stream) = stream else { break };
+            let Some(stream) = nest.take() else { break };
+            if ending != Ending::Resting {
+                part(&stream, &self.node.settings.limits).await;
+                break;
+            }
             self.sender.say(&Frame::Rests(self.id));
             let mut bytes = Vec::new();
             let came = head::read(&stream, &mut bytes, &self.node.settings.limits, &stop).await;
             if matches!(came, Came::Over(_)) || bytes.is_empty() {
+                part(&stream, &self.node.settings.limits).await;
                 break;
             }
             let next = match came {
@@ -312,7 +313,7 @@ impl Taken {
         &self,
         stream: Stream,
         bytes: &mut Vec<u8>,
-    ) -> Result<Connection, (Stream, std::io::Error)> {
+    ) -> Result<Connection, (Stream, io::Error)> {
         let socket = stream.stream();
         let left = self.taker.deafness.deafen(socket).and_then(|()| {
             let left = super::read_rest(socket, bytes).and_then(|()| handoff::extract(socket));
@@ -335,3 +336,47 @@ impl Taken {
         }
     }
 }
+
+/// Ends this side and returns when the client has all of it and has ended its own. As long as it has not,
+/// its acknowledgements must find their way here: the front-end steers them until it is told of the end,
+/// and would answer them by a reset from then on.
+async fn part(stream: &Stream, limits: &Limits) {
+    let socket = stream.stream();
+    let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
+    let latest = after(limits.send_timeout);
+    let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_PAUSE, None);
+    loop {
+        let ended = loop {
+            match socket.try_read(&mut scratch) {
+                Ok(0) => break true,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
+                // A reset.
+                Err(_) => return,
+            }
+        };
+        let Ok(info) = TcpInfo::of(socket) else { return };
+        let has_all = info.unacked == 0 && info.unsent == 0;
+        if has_all && waits.is_none() {
+            waits = Some(after(LINGER));
+        }
+        let until = waits.unwrap_or(latest);
+        if (has_all && ended) || Instant::now() >= until {
+            return;
+        }
+        // Nothing tells when the last byte is acknowledged.
+        let look = Instant::now() + pause;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        match ended {
+            true => tokio::time::sleep_until(look).await,
+            false => drop(
+                tokio::time::timeout_at(until.min(after(LONGEST_PAUSE)), socket.readable()).await,
+            ),
+        }
+    }
+}
+
+/// How long a client that has everything may take to end its side.
+const LINGER: Duration = Duration::from_secs(2);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);

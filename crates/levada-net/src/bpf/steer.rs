@@ -22,6 +22,9 @@ use crate::{
 /// goes on steering until the next start takes its place.
 pub struct Steering {
     flows: Arc<Flows>,
+    /// Attached, it would live without this; so operators find what it costs among the process's
+    /// descriptors (`run_time_ns` in /proc/PID/fdinfo).
+    _steer: Program,
     deaf: Program,
     _filters: Vec<Filter>,
 }
@@ -66,7 +69,12 @@ impl Steering {
         let deaf = deaf.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
-        Ok(Self { flows: Arc::new(Flows { table, count: Mutex::new(0) }), deaf, _filters: filters })
+        Ok(Self {
+            flows: Arc::new(Flows { table, count: Mutex::new(0) }),
+            _steer: steer,
+            deaf,
+            _filters: filters,
+        })
     }
 
     /// The neighbour that has this address.
