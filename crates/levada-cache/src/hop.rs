@@ -34,8 +34,11 @@ pub fn strip_response(headers: &mut HeaderMap) {
 
 /// Takes out named fields, such as those of [`crate::Storable::strip`].
 pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
-    // A walk over what is there, instead of a search for each name: most messages have none of them.
-    if !headers.keys().any(|name| names.contains(name)) {
+    // A walk over what is there, instead of a search for each name: most messages have none of them,
+    // and most of their names not even the length of one.
+    let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() % 64);
+    let lengths = names.iter().fold(0, |lengths, name| lengths | bit(name));
+    if !headers.keys().any(|name| lengths & bit(name) != 0 && names.contains(name)) {
         return;
     }
     for name in names {

@@ -50,7 +50,9 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     headers.reserve(8);
     static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
     strip_fields(&mut headers, &ENDS_HERE);
-    join_crumbs(&mut headers);
+    if parts.version == Version::HTTP_2 {
+        join_crumbs(&mut headers);
+    }
     let client = misses::client(visit, &headers);
     let subject = Subject::of(asked, parts, &headers);
     let interim = visit.interim();

@@ -65,6 +65,7 @@ mod stop;
 mod store;
 mod switch;
 mod tls;
+mod told;
 mod upstream;
 mod vigil;
 
