@@ -19,9 +19,9 @@ use crate::{
     blocks::{BlockReader, new_version},
     body::BodyError,
     fill::{End, Read, Reader},
-    guard::Parcels,
+    guard::{Goods, Parcels},
     large::PieceReader,
-    store::{Object, StoredHead, Stretch},
+    store::{Object, StoredHead},
 };
 
 /// What a request wants of a representation.
@@ -77,17 +77,17 @@ pub(crate) fn first_byte(request: &RequestParts) -> Option<u64> {
 /// Where the bytes come from.
 pub(crate) enum Cursor {
     Stored(Arc<Object>),
-    InFile(Arc<Stretch>, Arc<Parcels>),
+    Parcelled(Goods, Arc<Parcels>),
     Growing(Reader),
     Blocks(BlockReader),
     Pieces(Box<PieceReader>),
 }
 
 impl Cursor {
-    /// The body of a stored object for a client, by way of `parcels` if it is in a file.
+    /// The body of a stored object for a client, by way of `parcels` if that pays.
     pub(crate) fn of(object: &Arc<Object>, parcels: Option<&Arc<Parcels>>) -> Self {
-        match (object.in_file(), parcels) {
-            (Some(stretch), Some(parcels)) => Self::InFile(stretch.clone(), parcels.clone()),
+        match (object.goods(), parcels) {
+            (Some(goods), Some(parcels)) => Self::Parcelled(goods, parcels.clone()),
             _ => Self::Stored(object.clone()),
         }
     }
@@ -101,8 +101,8 @@ impl Cursor {
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         match self {
             Self::Stored(object) => Poll::Ready(object.at(position).map(Ok)),
-            Self::InFile(stretch, parcels) => {
-                Poll::Ready(parcels.hand_in(stretch, position, most).map(Ok))
+            Self::Parcelled(goods, parcels) => {
+                Poll::Ready(parcels.hand_in(goods, position, most).map(Ok))
             }
             Self::Blocks(reader) => reader.poll_at(cx, position, most),
             Self::Pieces(reader) => reader.poll_at(cx, position),

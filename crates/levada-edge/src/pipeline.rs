@@ -326,7 +326,7 @@ fn stored(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if object.in_file().is_some() => {
+        Wanted::Whole if object.goods().is_some() => {
             let cursor = Cursor::of(object, errand.parcels.as_ref());
             Script::from(0, Some(object.len()), cursor).into()
         }

@@ -24,12 +24,14 @@ const GATHERED: u64 = 320 << 10;
 pub(crate) const SMALL: usize = 64 << 10;
 
 /// All loans of a node.
+#[derive(Debug)]
 pub(crate) struct Loans {
     bytes: AtomicU64,
     bound: u64,
 }
 
 /// Bytes that may be held on to; given back when it drops.
+#[derive(Debug)]
 pub(crate) struct Loan {
     loans: Arc<Loans>,
     bytes: u64,

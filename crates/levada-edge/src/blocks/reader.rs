@@ -17,8 +17,8 @@ use super::{
 use crate::{
     body::BodyError,
     fill::{End, Read, Reader},
-    guard::Parcels,
-    store::{Block, Stretch},
+    guard::{Goods, Parcels},
+    store::Block,
 };
 
 type Obtaining = Pin<Box<dyn Future<Output = Result<Got, BodyError>> + Send>>;
@@ -47,7 +47,7 @@ enum Now {
     /// Under a loan, or to be found again for every piece.
     Stored(Arc<Block>, Option<Arc<Loan>>),
     /// To be sent from there.
-    InFile(Arc<Stretch>, Arc<Parcels>),
+    Parcelled(Goods, Arc<Parcels>),
 }
 
 impl BlockReader {
@@ -84,7 +84,7 @@ impl BlockReader {
                 Ok(true) => {}
             }
             let read = match &self.now {
-                Now::InFile(stretch, parcels) => match parcels.hand_in(stretch, within, most) {
+                Now::Parcelled(goods, parcels) => match parcels.hand_in(goods, within, most) {
                     Some(piece) => return Poll::Ready(Some(Ok(piece))),
                     None => Read::End(End::Whole),
                 },
@@ -136,13 +136,13 @@ impl BlockReader {
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         let Now::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
-            Ok(Got::Stored(block)) => match (block.in_file(), &self.blocked.parcels) {
-                (Some(stretch), Some(parcels)) => Now::InFile(stretch.clone(), parcels.clone()),
-                _ => {
-                    let loan = block.loan(&self.blocked.node.loans);
-                    Now::Stored(block, loan)
+            Ok(Got::Stored(block)) => {
+                let loan = block.loan(&self.blocked.node.loans);
+                match (block.goods(loan.as_ref()), &self.blocked.parcels) {
+                    (Some(goods), Some(parcels)) => Now::Parcelled(goods, parcels.clone()),
+                    _ => Now::Stored(block, loan),
                 }
-            },
+            }
             Ok(Got::Growing(reader)) => Now::Growing(reader),
             Ok(Got::End) => {
                 self.now = Now::Nowhere;

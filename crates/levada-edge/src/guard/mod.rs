@@ -42,7 +42,7 @@ pub(crate) use self::{
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
     outlet::{Outlet, SENDS_FILES},
-    parcel::Parcels,
+    parcel::{Goods, Parcels, Segments},
     syntax::names_host,
 };
 use crate::{
@@ -389,20 +389,41 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         progress
     }
 
-    /// Sends of the parcel that comes next what `stand_in` stands for.
-    fn poll_parcel(&mut self, cx: &mut Context<'_>, stand_in: &[u8]) -> Poll<io::Result<usize>> {
+    /// Sends of the parcel that comes next what `stand_in` stands for, after what goes before it.
+    fn poll_parcel(
+        &mut self,
+        cx: &mut Context<'_>,
+        before: &[u8],
+        stand_in: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let Some(parcels) = &self.parcels else {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         };
-        let (stretch, at) = parcels.due(stand_in)?;
-        let (file, at) = (stretch.file(), stretch.start() + at);
-        let sent = ready!(self.inner.poll_send_file(cx, file, at, stand_in.len()))?;
-        if sent == 0 {
-            tracing::warn!("a record of the disk cache became shorter while it was sent");
-            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-        }
-        parcels.sent(sent);
-        Poll::Ready(Ok(sent))
+        let (goods, at) = parcels.due(stand_in)?;
+        let written = match &goods {
+            Goods::Memory(body) => {
+                let mut slices = [IoSlice::new(before); AT_ONCE];
+                let mut count = usize::from(!before.is_empty());
+                for part in parcel::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count) {
+                    slices[count] = IoSlice::new(part);
+                    count += 1;
+                }
+                Pin::new(&mut self.inner).poll_write_vectored(cx, &slices[..count])
+            }
+            Goods::File(_) if !before.is_empty() => self.inner.poll_write_ahead(cx, before),
+            Goods::File(stretch) => {
+                let (file, at) = (stretch.file(), stretch.start() + at);
+                let sent = ready!(self.inner.poll_send_file(cx, file, at, stand_in.len()))?;
+                if sent == 0 {
+                    tracing::warn!("a record of the disk cache became shorter while it was sent");
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(sent))
+            }
+        };
+        let written = ready!(written)?;
+        parcels.sent(written.saturating_sub(before.len()));
+        Poll::Ready(Ok(written))
     }
 
     /// Writes the interim responses that wait, if this is the place for them: nothing of an earlier
@@ -489,6 +510,9 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
+/// Pieces of memory that are written at once: a parcel's segments, and what goes before them.
+const AT_ONCE: usize = 20;
+
 /// What is written in pieces is copied together up to this length: the system call for one piece costs
 /// less than the copy saves.
 const SHORT: usize = 4 << 10;
@@ -509,7 +533,7 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         ready!(this.poll_interim(cx))?;
         this.clean = false;
         let progress = if parcel::stands_in(bytes) {
-            this.poll_parcel(cx, bytes)
+            this.poll_parcel(cx, &[], bytes)
         } else {
             Pin::new(&mut this.inner).poll_write(cx, bytes)
         };
@@ -528,8 +552,8 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         let inner = Pin::new(&mut this.inner);
         let parcel = slices.iter().position(|slice| parcel::stands_in(slice));
         let progress = match parcel {
-            Some(0) => this.poll_parcel(cx, &slices[0]),
-            Some(1) => this.inner.poll_write_ahead(cx, &slices[0]),
+            Some(0) => this.poll_parcel(cx, &[], &slices[0]),
+            Some(1) => this.poll_parcel(cx, &slices[0], &slices[1]),
             Some(first) => inner.poll_write_vectored(cx, &slices[..first]),
             None if is_short(slices) => {
                 this.short.clear();

@@ -1,14 +1,16 @@
-//! Parts of files on their way to a client: from the system's memory to the socket, past this process.
+//! Large parts of bodies on their way to a client, each by as few calls of the system as there can be.
 //!
 //! ```text
 //!   body ──── parcel ────────────> Parcels ──┐
-//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile ──> socket
+//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev ──> socket
 //! ```
 //!
-//! hyper writes bytes that it is given. So a body that is in a file hands in a parcel, and gives hyper
-//! as many bytes of a region that nobody else uses: they are known by where they lie, and never read.
-//! For them the guard has the system send the parcel. Parcels leave in the order in which they came. What
-//! does not fit together ends the connection: the stand-in's own bytes must never reach a client.
+//! hyper writes bytes that it is given, a few pieces at a time. So a body that is in a file, or in
+//! memory in many segments, hands in a parcel, and gives hyper as many bytes of a region that nobody
+//! else uses: they are known by where they lie, and never read. For them the guard sends the parcel: the
+//! system takes it from the file by itself, or all segments at once. Parcels leave in the order in which
+//! they came. What does not fit together ends the connection: the stand-in's own bytes must never reach
+//! a client.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::store::Stretch;
+use crate::{blocks::Loan, store::Stretch};
 
 /// The longest parcel.
 const LONGEST: usize = 1 << 20;
@@ -31,38 +33,62 @@ static REGION: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; LONGEST].into_boxe
 #[derive(Debug, Default)]
 pub(crate) struct Parcels(Mutex<VecDeque<Parcel>>);
 
+/// What parcels are parts of.
+#[derive(Clone, Debug)]
+pub(crate) enum Goods {
+    File(Arc<Stretch>),
+    Memory(Segments),
+}
+
+/// The segments of a body in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    pub(crate) segments: Arc<[Bytes]>,
+    /// Held as long as they are, where they need one.
+    pub(crate) _loan: Option<Arc<Loan>>,
+}
+
 #[derive(Debug)]
 struct Parcel {
-    stretch: Arc<Stretch>,
-    /// The first byte of the stretch that is still to be sent.
+    goods: Goods,
+    /// The first byte of them that is still to be sent.
     at: u64,
     length: usize,
     sent: usize,
 }
 
+impl Goods {
+    fn length(&self) -> u64 {
+        match self {
+            Self::File(stretch) => stretch.length(),
+            Self::Memory(body) => body.segments.iter().map(|segment| segment.len() as u64).sum(),
+        }
+    }
+}
+
 impl Parcels {
-    /// Hands in what `stretch` has from `at` on, at most so much of it, and gives what stands in for it.
-    /// `None` at the end of the stretch.
-    pub(crate) fn hand_in(&self, stretch: &Arc<Stretch>, at: u64, most: u64) -> Option<Bytes> {
-        let left = stretch.length().saturating_sub(at).min(most);
+    /// Hands in what there is from `at` on, at most so much of it, and gives what stands in for it.
+    /// `None` at the end of the goods.
+    pub(crate) fn hand_in(&self, goods: &Goods, at: u64, most: u64) -> Option<Bytes> {
+        let left = goods.length().saturating_sub(at).min(most);
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(LONGEST);
         if length == 0 {
             return None;
         }
-        let parcel = Parcel { stretch: stretch.clone(), at, length, sent: 0 };
+        let parcel = Parcel { goods: goods.clone(), at, length, sent: 0 };
         self.0.lock().push_back(parcel);
         let region: &'static [u8] = &REGION;
         Some(Bytes::from_static(&region[..length]))
     }
 
-    /// What `stand_in` stands for.
-    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(Arc<Stretch>, u64)> {
+    /// What `stand_in` stands for, from where on.
+    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(Goods, u64)> {
         let parcels = self.0.lock();
         let first = parcels.front().filter(|parcel| {
             offset(stand_in) == Some(parcel.sent) && stand_in.len() <= parcel.length - parcel.sent
         });
         let first = first.ok_or_else(|| io::Error::other("a parcel is not where it should be"))?;
-        Ok((first.stretch.clone(), first.at))
+        Ok((first.goods.clone(), first.at))
     }
 
     /// So many bytes of the first parcel were sent.
@@ -76,6 +102,17 @@ impl Parcels {
             }
         }
     }
+}
+
+/// The bytes of segments from `at` on, so many of them.
+pub(super) fn parts(segments: &[Bytes], at: u64, length: usize) -> impl Iterator<Item = &[u8]> {
+    let (mut skipped, mut left) = (usize::try_from(at).unwrap_or(usize::MAX), length);
+    segments.iter().filter_map(move |segment| {
+        let from = skipped.min(segment.len());
+        let to = from + left.min(segment.len() - from);
+        (skipped, left) = (skipped - from, left - (to - from));
+        (from < to).then(|| &segment[from..to])
+    })
 }
 
 /// Whether these bytes stand in for others.
@@ -93,25 +130,36 @@ fn offset(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn stretch(length: u64) -> Arc<Stretch> {
-        Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length))
+    fn goods(length: u64) -> Goods {
+        Goods::File(Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length)))
     }
 
     #[test]
     fn stand_ins_are_known_by_where_they_lie() {
         let parcels = Parcels::default();
-        let stand_in = parcels.hand_in(&stretch(10), 3, u64::MAX).unwrap();
+        let stand_in = parcels.hand_in(&goods(10), 3, u64::MAX).unwrap();
         assert_eq!(stand_in.len(), 7);
         assert!(stands_in(&stand_in) && stands_in(&stand_in[6..]) && !stands_in(&[0; 7]));
         assert!(!stands_in(&stand_in[7..]), "nothing stands in for nothing");
-        assert_eq!(parcels.hand_in(&stretch(10), 10, 5), None);
+        assert_eq!(parcels.hand_in(&goods(10), 10, 5), None);
+    }
+
+    #[test]
+    fn segments_are_written_from_where_the_last_write_ended() {
+        let segments = [&b"abc"[..], b"defg", b"h"].map(Bytes::from_static);
+        let written = |at, length| parts(&segments, at, length).collect::<Vec<_>>();
+        assert_eq!(written(0, 8), [&b"abc"[..], b"defg", b"h"]);
+        assert_eq!(written(2, 4), [&b"c"[..], b"def"]);
+        assert_eq!(written(3, 1), [b"d"]);
+        assert_eq!(written(7, 9), [b"h"]);
+        assert!(written(8, 1).is_empty() && written(3, 0).is_empty());
     }
 
     #[test]
     fn parcels_leave_in_order_and_nothing_else_does() {
         let parcels = Parcels::default();
-        let first = parcels.hand_in(&stretch(10), 0, 6).unwrap();
-        let second = parcels.hand_in(&stretch(20), 5, u64::MAX).unwrap();
+        let first = parcels.hand_in(&goods(10), 0, 6).unwrap();
+        let second = parcels.hand_in(&goods(20), 5, u64::MAX).unwrap();
         assert!(parcels.due(&first[1..]).is_err());
         // In pieces, as a pace would have it.
         assert_eq!(parcels.due(&first[..2]).unwrap().1, 0);

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use levada_types::Key;
 
-use crate::blocks::{Loan, Loans, Shared};
+use crate::{
+    blocks::{Loan, Loans, Shared},
+    guard::Goods,
+};
 
 use super::{
-    disk::Stretch,
     object::Body,
     segments::{at, gather},
     weight::{ARC, segments},
@@ -53,9 +55,12 @@ impl Block {
         self.body.segments()
     }
 
-    /// Where the body is, if it is to be sent from its file.
-    pub(crate) fn in_file(&self) -> Option<&Arc<Stretch>> {
-        self.body.in_file()
+    /// The body as it leaves at once: from its file, or under the loan that [`Self::loan`] gave.
+    pub(crate) fn goods(&self, loan: Option<&Arc<Loan>>) -> Option<Goods> {
+        match (&self.body, loan) {
+            (Body::Here(_), None) => None,
+            _ => self.body.goods(loan),
+        }
     }
 
     /// The loan under which it may be read even when no tier keeps it any longer.

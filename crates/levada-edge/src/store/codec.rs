@@ -236,7 +236,7 @@ mod tests {
         let fields =
             [("etag", "\"x\""), ("vary", "accept-encoding"), ("set-x", "1"), ("set-x", "2")];
         let blocks = Blocks { version: 7, block: 65536, length: 1 << 40 };
-        let body = Box::from([Bytes::from_static(b"block")]);
+        let body = Arc::from([Bytes::from_static(b"block")]);
         vec![
             Entry::Object(Arc::new(object(&[], None))),
             Entry::Object(Arc::new(object(&fields, None))),
@@ -250,7 +250,7 @@ mod tests {
     fn entries_are_read_as_they_were_written() {
         let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
-            let read = entry(&head(&written), Body::Here(body(&written)), &via).unwrap();
+            let read = entry(&head(&written), Body::Here(body(&written).into()), &via).unwrap();
             // All that is kept of an entry shows; what was checked is checked anew.
             let written = format!("{written:?}").replace("checked: 4", "checked: 0");
             assert_eq!(format!("{read:?}"), written);
@@ -270,7 +270,7 @@ mod tests {
             assert_eq!((identity, found.born()), (object.identity(), 4));
             let bytes = relabelled(&bytes, &Label::new(3, 9)).unwrap();
             assert_eq!(label(&bytes).unwrap().1.born(), 9);
-            assert!(entry(&bytes, Body::Here(body(&written)), &via).is_some());
+            assert!(entry(&bytes, Body::Here(body(&written).into()), &via).is_some());
         }
     }
 
@@ -281,12 +281,12 @@ mod tests {
             let bytes = head(&written);
             for length in 0..bytes.len() {
                 assert!(
-                    entry(&bytes.slice(..length), Body::Here(body(&written)), &via).is_none(),
+                    entry(&bytes.slice(..length), Body::Here(body(&written).into()), &via).is_none(),
                     "{length}"
                 );
             }
             let longer = Bytes::from([&bytes[..], b"x"].concat());
-            assert!(entry(&longer, Body::Here(body(&written)), &via).is_none());
+            assert!(entry(&longer, Body::Here(body(&written).into()), &via).is_none());
         }
     }
 
@@ -294,13 +294,13 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..400, byte: u8) {
             let via = HeaderValue::from_static("1.1 n0");
-            let _ = entry(&bytes.into(), Body::Here(Box::default()), &via);
+            let _ = entry(&bytes.into(), Body::Here(Arc::default()), &via);
             for written in entries() {
                 let mut bytes = head(&written).to_vec();
                 let at = at % bytes.len();
                 bytes[at] = byte;
                 let _ = (label(&bytes), relabelled(&bytes, &Label::new(0, 0)));
-                let _ = entry(&bytes.into(), Body::Here(body(&written)), &via);
+                let _ = entry(&bytes.into(), Body::Here(body(&written).into()), &via);
             }
         }
     }

@@ -79,7 +79,7 @@ pub(crate) struct Sought {
 /// What the bytes of an entry are read as, written again; for fuzzing.
 #[doc(hidden)]
 pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
-    let entry = codec::entry(head, Body::Here(body), &HeaderValue::from_static("1.1 n"))?;
+    let entry = codec::entry(head, Body::Here(body.into()), &HeaderValue::from_static("1.1 n"))?;
     Some((codec::head(&entry), codec::body(&entry)))
 }
 
@@ -202,7 +202,7 @@ impl Store {
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
         let record = disk.get(key).await?;
-        let Some(entry) = codec::entry(&record.head, Body::Here(record.body), &self.via) else {
+        let Some(entry) = codec::entry(&record.head, Body::Here(record.body.into()), &self.via) else {
             tracing::warn!(
                 key = key.0,
                 "a record on disk is none of this version's; it is removed"

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_cache::{CACHE_STATUS, CacheStatus, Freshness, NodeName, Validators, Vary};
 use parking_lot::Mutex;
 
-use crate::purge::Label;
+use crate::{blocks::Loan, guard::{Goods, Segments}, purge::Label};
 
 use super::{
     disk::Stretch,
@@ -58,7 +58,7 @@ pub(crate) struct Object {
 /// A stored body.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    Here(Box<[Bytes]>),
+    Here(Arc<[Bytes]>),
     /// It stays in its file, for a client that can be sent it from there.
     InFile(Arc<Stretch>),
 }
@@ -82,10 +82,16 @@ impl Body {
         self.len() == 0
     }
 
-    pub(super) fn in_file(&self) -> Option<&Arc<Stretch>> {
+    /// The body as it leaves at once, which pays for one of several segments: under a loan if that is
+    /// needed to hold on to it.
+    pub(super) fn goods(&self, loan: Option<&Arc<Loan>>) -> Option<Goods> {
         match self {
+            Self::Here(segments) if segments.len() > 1 => {
+                let (segments, _loan) = (segments.clone(), loan.cloned());
+                Some(Goods::Memory(Segments { segments, _loan }))
+            }
             Self::Here(_) => None,
-            Self::InFile(stretch) => Some(stretch),
+            Self::InFile(stretch) => Some(Goods::File(stretch.clone())),
         }
     }
 }
@@ -141,7 +147,7 @@ impl Object {
         via: &HeaderValue,
         blocks: Blocks,
     ) -> Self {
-        let body = (Body::Here(Box::default()), blocks.length);
+        let body = (Body::Here(Arc::default()), blocks.length);
         Self::made(identity.into(), head, via, body, Some(blocks))
     }
 
@@ -205,9 +211,9 @@ impl Object {
         self.body.segments()
     }
 
-    /// Where the body is, if it is to be sent from its file.
-    pub(crate) fn in_file(&self) -> Option<&Arc<Stretch>> {
-        self.body.in_file()
+    /// The body as it leaves at once; `None` for one that is not here, or short.
+    pub(crate) fn goods(&self) -> Option<Goods> {
+        self.body.goods(None)
     }
 
     pub(crate) fn len(&self) -> u64 {

@@ -3,6 +3,8 @@
 //! Whole segments come from buffers that are used again. What a body was in goes back when its last
 //! reader lets go of it, so that bodies that come and go cost no fresh pages of the system.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -97,7 +99,7 @@ impl Gathering {
 }
 
 /// Copies the pieces of a body of about `len` bytes together.
-pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Box<[Bytes]> {
+pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Arc<[Bytes]> {
     let mut gathering = Gathering::of(usize::try_from(len).unwrap_or(usize::MAX));
     pieces.for_each(|piece| gathering.push(piece));
     gathering.finish().into()

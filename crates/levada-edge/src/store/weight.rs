@@ -29,5 +29,6 @@ pub(super) fn fields(map: &HeaderMap) -> usize {
 
 /// A stored body.
 pub(super) fn segments(body: &[Bytes]) -> usize {
-    body.iter().map(|segment| segment.len() + size_of::<Bytes>() + SHARED).sum()
+    let segment = |segment: &Bytes| segment.len() + size_of::<Bytes>() + SHARED;
+    ARC + body.iter().map(segment).sum::<usize>()
 }
