@@ -138,3 +138,16 @@ fn back_end_answers_like_the_machine_that_it_stands_for() {
     let disk = (28_000 + 2 * 14_000 + 25 * 410 + 20_000) * 1_000;
     assert_eq!(usage["disk"], disk, "{usage:#}");
 }
+
+#[test]
+fn connections_are_handed_over_where_that_can_be() {
+    if let Err(why) = levada_net::lab::possible() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let options = "lard --policy lard/r --nodes 2 --files 200 --warm-up 2s --duration 3s \
+                   --transport handoff --json";
+    let report = report(&options.split_whitespace().collect::<Vec<_>>());
+    let handed = row(&report, "lard/r")["quality"]["handed_over"].as_f64();
+    assert!(handed > Some(0.5), "{report:#}");
+}

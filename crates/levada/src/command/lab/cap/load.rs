@@ -24,7 +24,7 @@ pub(super) fn start(plan: &Plan, time_scale: f64, cluster: &Cluster) -> Clients 
     let failed = Arc::<AtomicU64>::default();
     let mut tasks = JoinSet::new();
     for mut visitor in plan.visitors() {
-        let (site, failed, server) = (plan.site.clone(), failed.clone(), cluster.address());
+        let (site, failed, server) = (plan.site.clone(), failed.clone(), cluster.address);
         tasks.spawn(async move {
             let mut client = Client::of(server);
             loop {

@@ -19,7 +19,7 @@ use levada_types::ServiceClass;
 use super::{
     cap_args::{CapArgs, MixName},
     emulation::{
-        cluster::Spec,
+        cluster::{Cluster, Spec},
         run::{self, Run, Window},
         strategy::Strategy,
     },
@@ -67,7 +67,8 @@ pub(super) fn run(args: &CapArgs) -> anyhow::Result<Verdict> {
                     seed: args.seed.into(),
                 };
                 let start = |cluster: &_| load::start(&plan, args.time_scale, cluster);
-                let running = run::run(&spec, setup.window.scaled(args.time_scale), start);
+                let window = setup.window.scaled(args.time_scale);
+                let running = run::run(Cluster::start(&spec), window, start);
                 let Some(run) = runtime.block_on(running)? else { return Ok(Verdict::FoundWrong) };
                 let row = Row { mix: *mix, clients, policy: strategy.policy.name, run, predicted };
                 report::row(&mut report, &row)?;
@@ -83,7 +84,7 @@ impl Setup {
         let (mixes, clients, policies, warm_up, measure) = match args.quick {
             true => {
                 let policies = vec!["cap".to_owned(), "lard".to_owned()];
-                let (warm_up, measure) = (Duration::from_secs(15), Duration::from_secs(45));
+                let (warm_up, measure) = (Duration::from_secs(10), Duration::from_secs(40));
                 (vec![MixName::Intensive], vec![240], policies, warm_up, measure)
             }
             false => {

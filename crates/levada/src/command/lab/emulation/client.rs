@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use http::{Request, StatusCode, header::HOST};
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{CONNECTION, HOST},
+};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -18,11 +21,17 @@ use crate::command::demo::content::Verifier;
 pub(crate) struct Client {
     server: SocketAddr,
     connection: Option<SendRequest<Empty<Bytes>>>,
+    once: bool,
 }
 
 impl Client {
     pub(crate) fn of(server: SocketAddr) -> Self {
-        Self { server, connection: None }
+        Self { server, connection: None, once: false }
+    }
+
+    /// With a connection for each request, as clients of HTTP/1.0 have.
+    pub(crate) fn asking_once(self) -> Self {
+        Self { once: true, ..self }
     }
 
     /// Asks for `target` and takes in all of its `size` bytes.
@@ -34,7 +43,10 @@ impl Client {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let request = Request::get(target).header(HOST, prototype::HOST).body(Empty::new())?;
+        let mut request = Request::get(target).header(HOST, prototype::HOST).body(Empty::new())?;
+        if self.once {
+            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let response = connection.send_request(request).await.context("no answer")?;
         ensure!(response.status() == StatusCode::OK, "status {}", response.status().as_u16());
         let mut body = response.into_body();
@@ -45,7 +57,7 @@ impl Client {
             }
         }
         ensure!(verifier.is_whole(size), "wrong body: {} of {size} bytes", verifier.bytes());
-        if connection.ready().await.is_ok() {
+        if !self.once && connection.ready().await.is_ok() {
             self.connection = Some(connection);
         }
         Ok(())

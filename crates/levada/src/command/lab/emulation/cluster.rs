@@ -1,6 +1,6 @@
 //! A front-end and its back-ends, each a process of this same executable.
 
-use std::{net::SocketAddr, process::Stdio, time::Duration};
+use std::{any::Any, net::SocketAddr, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, bail};
 use futures_util::future::try_join_all;
@@ -34,19 +34,27 @@ pub(crate) struct Spec {
     pub(crate) seed: u64,
 }
 
-/// The processes. They end when this is dropped, and also when this process is killed: each watches the
-/// pipe that is its standard input.
+/// The processes. They end when this is dropped, and also when this process is killed.
 pub(crate) struct Cluster {
-    front: Node,
-    backends: Vec<Backend>,
-    /// Configuration and log of the front-end.
-    _directory: TempDir,
+    /// Where clients ask.
+    pub(crate) address: SocketAddr,
+    /// Where the front-end answers operators.
+    pub(super) admin: SocketAddr,
+    /// The front-end's process.
+    pub(super) front: u32,
+    /// Where each back-end answers.
+    pub(super) backends: Vec<SocketAddr>,
+    /// Their processes, and those beside them.
+    pub(super) behind: Vec<u32>,
+    /// What ends with this.
+    pub(super) _processes: Box<dyn Any>,
 }
 
+/// One on loopback. Each watches the pipe that is its standard input, which the system closes when this
+/// process ends, however it ends.
 struct Backend {
     address: SocketAddr,
     child: Child,
-    /// Closed by the system when this process ends, however it ends.
     _leash: Option<ChildStdin>,
 }
 
@@ -60,31 +68,32 @@ pub(crate) struct Times {
 }
 
 impl Cluster {
-    /// Starts all and waits until each is ready.
+    /// Starts all on loopback and waits until each is ready.
     ///
     /// # Errors
     /// When one does not start, with what it said.
     pub(crate) async fn start(spec: &Spec) -> anyhow::Result<Self> {
         let backends =
             try_join_all((0..spec.backends).map(|_| Backend::start(&spec.options))).await?;
-        let directory = tempfile::Builder::new()
-            .prefix("levada-lab-")
-            .tempdir()
-            .context("cannot make a temporary directory (TMPDIR chooses where)")?;
+        let directory = directory()?;
         let mut tries = 1;
         loop {
             match front(spec, &backends, &directory).await {
-                Ok(front) => return Ok(Self { front, backends, _directory: directory }),
+                Ok(front) => {
+                    return Ok(Self {
+                        address: front.addresses.clients,
+                        admin: front.addresses.admin,
+                        front: front.pid().context("the front-end has ended")?,
+                        backends: backends.iter().map(|backend| backend.address).collect(),
+                        behind: backends.iter().filter_map(|backend| backend.child.id()).collect(),
+                        _processes: Box::new((front, backends, directory)),
+                    });
+                }
                 // Somebody took one of the ports between its release and its use.
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Where clients ask.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.front.addresses.clients
     }
 
     /// What each back-end has done.
@@ -93,10 +102,23 @@ impl Cluster {
     /// When one does not answer.
     pub(crate) async fn reports(&self) -> anyhow::Result<Vec<Report>> {
         let each = self.backends.iter().map(|backend| async {
-            let body = ask::get(backend.address, USAGE, ANSWER).await?;
+            let body = ask::get(*backend, USAGE, ANSWER).await?;
             anyhow::Ok(serde_json::from_slice(&body)?)
         });
         try_join_all(each).await
+    }
+
+    /// Connections that the front-end has handed over and that were answered elsewhere.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) async fn handed(&self) -> anyhow::Result<u64> {
+        let metrics = ask::get(self.admin, "/metrics", ANSWER).await?;
+        let metrics = String::from_utf8_lossy(&metrics);
+        let of = |name: &str| {
+            metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        };
+        Ok(of("levada_handoffs_total{result=\"ended\"}").unwrap_or(0))
     }
 
     /// What all processes have taken of the processor.
@@ -105,24 +127,100 @@ impl Cluster {
     /// When one is gone.
     pub(crate) fn times(&self) -> anyhow::Result<Times> {
         let mut backends = Duration::ZERO;
-        for backend in &self.backends {
-            backends += processor::time_of(backend.child.id().context("a back-end has ended")?)?;
+        for process in &self.behind {
+            backends += processor::time_of(*process)?;
         }
         Ok(Times {
-            front: processor::time_of(self.front.pid().context("the front-end has ended")?)?,
+            front: processor::time_of(self.front)?,
             backends,
             clients: processor::time_of(std::process::id())?,
         })
     }
+}
 
-    /// Ends all and waits for them.
-    pub(crate) async fn stop(mut self) {
-        self.front.kill().await;
-        for backend in &mut self.backends {
-            // An error says that it has ended already.
-            let _ = backend.child.kill().await;
+/// Where configuration and log of the front-end are.
+pub(super) fn directory() -> anyhow::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("levada-lab-")
+        .tempdir()
+        .context("cannot make a temporary directory (TMPDIR chooses where)")
+}
+
+/// A server as the front-end's configuration has it.
+pub(super) struct Listed {
+    pub(super) address: SocketAddr,
+    /// Where it takes connections over.
+    pub(super) handoff: Option<SocketAddr>,
+}
+
+/// The front-end's configuration, as an operator would write it.
+pub(super) fn configuration(
+    spec: &Spec,
+    clients: SocketAddr,
+    admin: SocketAddr,
+    besides: &str,
+    servers: &[Listed],
+) -> String {
+    let mut text = format!(
+        r#"name = "front"
+seed = {seed}
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[[listen]]
+address = "{clients}"
+
+[admin]
+listen = "{admin}"
+
+[limits]
+# What fails is to be seen.
+tries = 1
+response_timeout = "1h"
+response_body_timeout = "1h"
+
+[log]
+access = "off"
+{besides}
+
+[[site]]
+hosts = "*"
+policy = {policy}
+cache = false
+health_check = {{ interval = "0s" }}
+admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
+{site}
+"#,
+        seed = spec.seed,
+        policy = spec.policy,
+        at_once = spec.at_once,
+        site = spec.site,
+    );
+    for (number, Listed { address, handoff }) in servers.iter().enumerate() {
+        let name = server_name(number);
+        text += &format!(
+            "[[site.server]]\nname = \"{name}\"\nurl = \"http://{address}\"\nmax_conns = {MOST}\n"
+        );
+        if let Some(handoff) = handoff {
+            text += &format!("handoff = \"{handoff}\"\n");
         }
     }
+    text
+}
+
+async fn front(spec: &Spec, backends: &[Backend], directory: &TempDir) -> anyhow::Result<Node> {
+    let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
+    let servers = backends.iter().map(|b| Listed { address: b.address, handoff: None });
+    let servers: Vec<_> = servers.collect();
+    let text = configuration(spec, addresses.clients, addresses.admin, "", &servers);
+    let config = directory.path().join("front.toml");
+    std::fs::write(&config, text)?;
+    let mut front = Node::new("front".to_owned(), addresses, config, directory.path().join("log"));
+    front.spawn()?;
+    front.ready().await?;
+    Ok(front)
 }
 
 impl Backend {
@@ -150,61 +248,7 @@ impl Backend {
     }
 }
 
-async fn front(spec: &Spec, backends: &[Backend], directory: &TempDir) -> anyhow::Result<Node> {
-    let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
-    let config = directory.path().join("front.toml");
-    let mut text = format!(
-        r#"name = "front"
-seed = {seed}
-
-[runtime]
-mode = "shared"
-threads = 1
-
-[[listen]]
-address = "{clients}"
-
-[admin]
-listen = "{admin}"
-
-[limits]
-# What fails is to be seen.
-tries = 1
-response_timeout = "1h"
-response_body_timeout = "1h"
-
-[log]
-access = "off"
-
-[[site]]
-hosts = "*"
-policy = {policy}
-cache = false
-health_check = {{ interval = "0s" }}
-admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
-{site}
-"#,
-        seed = spec.seed,
-        clients = addresses.clients,
-        admin = addresses.admin,
-        policy = spec.policy,
-        at_once = spec.at_once,
-        site = spec.site,
-    );
-    for (number, backend) in backends.iter().enumerate() {
-        let (name, address) = (server_name(number), backend.address);
-        text += &format!(
-            "[[site.server]]\nname = \"{name}\"\nurl = \"http://{address}\"\nmax_conns = {MOST}\n"
-        );
-    }
-    std::fs::write(&config, text)?;
-    let mut front = Node::new("front".to_owned(), addresses, config, directory.path().join("log"));
-    front.spawn()?;
-    front.ready().await?;
-    Ok(front)
-}
-
 /// Connections that a back-end gets at most: more than there are clients.
 const MOST: usize = 10_000;
-const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const START: Duration = Duration::from_secs(20);

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     backend::Report,
-    cluster::{Cluster, Spec, Times},
+    cluster::{Cluster, Times},
     processor,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Run {
     pub(crate) measured: Measured,
     /// Requests that got no right answer.
     pub(crate) failed: u64,
+    /// The part of the answered ones whose connection was handed over.
+    pub(crate) handed: f64,
     /// Processor time of the front-end for a request, in microseconds.
     pub(crate) front_microseconds: f64,
     /// Parts of all cores that front-end, back-ends and clients took.
@@ -61,17 +63,16 @@ pub(crate) trait Clients {
 /// # Errors
 /// When a process does not start, or dies.
 pub(crate) async fn run<C: Clients>(
-    spec: &Spec,
+    starting: impl Future<Output = anyhow::Result<Cluster>>,
     window: Window,
     start: impl FnOnce(&Cluster) -> C,
 ) -> anyhow::Result<Option<Run>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let measuring = async {
-        let cluster = Cluster::start(spec).await?;
+        let cluster = starting.await?;
         let clients = start(&cluster);
         let looks = looks(&cluster, window).await?;
         let failed = clients.end();
-        cluster.stop().await;
         Run::of(&looks, failed)
     };
     tokio::select! {
@@ -84,6 +85,7 @@ pub(crate) async fn run<C: Clients>(
 struct Look {
     at: Instant,
     reports: Vec<Report>,
+    handed: u64,
     times: Times,
 }
 
@@ -94,7 +96,8 @@ async fn looks(cluster: &Cluster, window: Window) -> anyhow::Result<Vec<Look>> {
     loop {
         tokio::time::sleep_until(next).await;
         let reports = cluster.reports().await?;
-        looks.push(Look { at: Instant::now(), reports, times: cluster.times()? });
+        let handed = cluster.handed().await?;
+        looks.push(Look { at: Instant::now(), reports, handed, times: cluster.times()? });
         if next >= end {
             return Ok(looks);
         }
@@ -123,6 +126,7 @@ impl Run {
         Ok(Self {
             measured: Measured::of(&samples),
             failed,
+            handed: (last.handed - first.handed) as f64 / answered,
             front_microseconds: took(|times| times.front) * 1e6 / answered,
             shares: [
                 took(|times| times.front) / all,
@@ -142,6 +146,7 @@ impl Run {
     pub(crate) fn quality(&self) -> Value {
         json!({
             "failed": self.failed,
+            "handed_over": self.handed,
             "front_end_us_per_request": self.front_microseconds,
             "machine_share": {
                 "front_end": self.shares[0],

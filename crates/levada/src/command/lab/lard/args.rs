@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use levada::config::text::{Size, Time};
 
 use crate::command::lab::{
@@ -52,6 +52,13 @@ pub(crate) struct LardArgs {
     /// Seconds that an emulated second takes: more where the machine is the limit.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,
+    /// How requests get to back-ends: through the front-end, or by handing their connections over, on
+    /// an emulated network (as root).
+    #[arg(long, value_name = "HOW", default_value = "proxy")]
+    pub(crate) transport: Transport,
+    /// Clients make a connection for each request; when connections are handed over, they always do.
+    #[arg(long)]
+    pub(crate) connection_per_request: bool,
     /// Only WRR and LARD/R on 4 back-ends, for half a minute in all.
     #[arg(long, conflicts_with_all = ["nodes", "policy", "warm_up", "duration", "time_scale"])]
     pub(crate) quick: bool,
@@ -63,10 +70,20 @@ pub(crate) struct LardArgs {
     pub(crate) json: bool,
 }
 
+/// How requests get to back-ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// The front-end passes requests and answers on.
+    Proxy,
+    /// The front-end hands the connection over, and the back-end answers the client (Sec. 5).
+    Handoff,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   levada lab lard --quick
   levada lab lard --nodes 4,8 --policy wrr,lard/r
+  levada lab lard --nodes 4 --policy lard/r --transport handoff
   levada lab lard --trace access.log --memory 4MiB --time-scale 2 --json
 
 Exit codes:

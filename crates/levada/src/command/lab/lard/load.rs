@@ -80,9 +80,14 @@ impl Replay {
         (self.bytes() as f64 * f64::from(32 << 20) / RICE.bytes as f64) as u64
     }
 
-    /// Starts clients that go on until they are ended.
-    pub(super) fn start(self: &Arc<Self>, clients: usize, cluster: &Cluster) -> Clients {
-        let server = cluster.address();
+    /// Starts clients that go on until they are ended, with a connection for each request or one for all.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        clients: usize,
+        once: bool,
+        cluster: &Cluster,
+    ) -> Clients {
+        let server = cluster.address;
         self.place.store(0, Relaxed);
         let failed = Arc::<AtomicU64>::default();
         let mut tasks = JoinSet::new();
@@ -90,6 +95,9 @@ impl Replay {
             let (replay, failed) = (self.clone(), failed.clone());
             tasks.spawn(async move {
                 let mut client = Client::of(server);
+                if once {
+                    client = client.asking_once();
+                }
                 loop {
                     let Object { name, size } = replay.next();
                     let target = &name[ROOT..];

@@ -17,11 +17,12 @@ use levada_sim::prototype::Measured;
 use self::load::Replay;
 use super::{
     emulation::{
-        cluster::Spec,
+        cluster::{Cluster, Spec},
+        hosts::Hosts,
         run::{self, Run, Window},
         strategy::Strategy,
     },
-    lard_args::LardArgs,
+    lard_args::{LardArgs, Transport},
 };
 use crate::command::Verdict;
 
@@ -51,7 +52,6 @@ struct Row {
 /// When an option cannot be met, or processes cannot be started.
 pub(super) fn run(args: &LardArgs) -> anyhow::Result<Verdict> {
     let setup = Setup::new(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut report = report::begin(args, &setup)?;
     let mut rows = Vec::new();
     for nodes in setup.nodes.iter().copied() {
@@ -66,15 +66,30 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<Verdict> {
                 site: String::new(),
                 seed: args.seed.into(),
             };
-            let clients = |cluster: &_| setup.replay.start(outstanding, cluster);
-            let running = run::run(&spec, setup.window.scaled(args.time_scale), clients);
-            let Some(run) = runtime.block_on(running)? else { return Ok(Verdict::FoundWrong) };
+            let Some(run) = measure(args, &setup, &spec)? else { return Ok(Verdict::FoundWrong) };
             let row = Row { nodes, policy: strategy.policy.name, run, predicted };
             report::row(&mut report, &row)?;
             rows.push(row);
         }
     }
-    report::end(report, &rows)
+    report::end(args, report, &rows)
+}
+
+/// One cluster with one policy; `None` when it was interrupted.
+fn measure(args: &LardArgs, setup: &Setup, spec: &Spec) -> anyhow::Result<Option<Run>> {
+    let window = setup.window.scaled(args.time_scale);
+    let once = args.connection_per_request || args.transport == Transport::Handoff;
+    let clients = |cluster: &_| setup.replay.start(spec.at_once, once, cluster);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match args.transport {
+        Transport::Proxy => runtime.block_on(run::run(Cluster::start(spec), window, clients)),
+        Transport::Handoff => {
+            let hosts = Hosts::new(spec.backends)?;
+            // Whatever this thread connects to, it does on the clients' host.
+            let running = || runtime.block_on(run::run(hosts.start(spec), window, clients));
+            hosts.clients.namespace().run(running)?
+        }
+    }
 }
 
 impl Setup {

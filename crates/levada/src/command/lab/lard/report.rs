@@ -12,7 +12,7 @@ use crate::command::{
             Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction, nothing_failed,
             percent, quality,
         },
-        lard_args::LardArgs,
+        lard_args::{LardArgs, Transport},
     },
 };
 
@@ -39,6 +39,18 @@ pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
             "clients: {} on {} back-ends, each with one request at a time",
             outstanding.collect::<Vec<_>>().join(" and "),
             setup.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+        ),
+        format!(
+            "transport: {}",
+            match args.transport {
+                Transport::Handoff => {
+                    "connections are handed over, one for each request, on an emulated network"
+                }
+                Transport::Proxy if args.connection_per_request => {
+                    "the front-end passes on, with a connection for each request of a client"
+                }
+                Transport::Proxy => "the front-end passes on, over connections that are kept",
+            }
         ),
         format!(
             "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
@@ -100,7 +112,7 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
 }
 
 /// What the paper says, and whether it holds.
-pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
+pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
     let of = |nodes, policy| rows.iter().find(|row| row.nodes == nodes && row.policy == policy);
@@ -120,6 +132,10 @@ pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
         let what = format!("{} on {} back-ends", row.policy, row.nodes);
         claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
     }
-    let notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
+    let mut notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
+    let handed = runs().map(|run| run.handed).fold(f64::MAX, f64::min);
+    if args.transport == Transport::Handoff && handed < f64::MAX {
+        notes.push(format!("{} of the answers or more were handed over", percent(handed)));
+    }
     Ok(report.end(&claims, &notes)?)
 }
