@@ -36,6 +36,15 @@ fn row<'a>(report: &'a Value, policy: &str) -> &'a Value {
     rows.iter().find(|row| row["policy"] == policy).unwrap()
 }
 
+/// Whether a machine that is busy otherwise has left the lab time enough for what is measured to mean
+/// something; said where not.
+fn kept_up(report: &Value) -> bool {
+    let throughput = |row: &Value, of: &str| row[of]["throughput"].as_f64().unwrap();
+    let slow = |row: &&Value| throughput(row, "measured") < 0.7 * throughput(row, "simulated");
+    let slow = report["rows"].as_array().unwrap().iter().find(slow);
+    slow.inspect(|row| eprintln!("skipped: this machine is too busy: {row:#}")).is_none()
+}
+
 fn refused(options: &[&str], text: &str) {
     let Output { status, stderr, .. } = lab(options).output().unwrap();
     let error = String::from_utf8_lossy(&stderr);
@@ -49,7 +58,9 @@ fn locality_finds_more_in_memory_than_balance_does() {
                    --time-scale 0.5 --json";
     let report = report(&options.split_whitespace().collect::<Vec<_>>());
     let found = |policy| row(&report, policy)["measured"]["hit_ratio"].as_f64().unwrap();
-    assert!(found("lard/r") > found("wrr"), "{report:#}");
+    if kept_up(&report) {
+        assert!(found("lard/r") > found("wrr"), "{report:#}");
+    }
     assert!(row(&report, "wrr")["quality"]["front_end_us_per_request"].as_f64() > Some(0.0));
 }
 
@@ -58,11 +69,14 @@ fn servers_are_busy_more_alike_when_each_class_goes_round() {
     let options = "cap --policy cap,lard --mix intensive --clients 240 --warm-up 20s --duration 40s \
                    --time-scale 0.1 --files 200 --json";
     let report = report(&options.split_whitespace().collect::<Vec<_>>());
-    let spread = |policy| {
-        let measured = &row(&report, policy)["measured"];
-        measured["most_busy"].as_f64().unwrap() - measured["least_busy"].as_f64().unwrap()
+    let spread = |policy, of: &str| {
+        let servers = &row(&report, policy)[of];
+        servers["most_busy"].as_f64().unwrap() - servers["least_busy"].as_f64().unwrap()
     };
-    assert!(spread("cap") < spread("lard"), "{report:#}");
+    assert!(spread("cap", "simulated") < spread("lard", "simulated"), "{report:#}");
+    if kept_up(&report) {
+        assert!(spread("cap", "measured") < spread("lard", "measured"), "{report:#}");
+    }
 }
 
 #[test]
