@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, BufReader},
     net::TcpStream,
     time::timeout,
 };
@@ -401,6 +401,8 @@ where
         host: host.to_owned(),
         why: error.to_string(),
     })?;
+    // rustls asks for 4 KiB at a time: four system calls a record.
+    let stream = BufReader::with_capacity(ENCRYPTED, stream);
     let connecting = TlsConnector::from(config).connect(name, stream).await;
     let stream = connecting.map_err(|why| {
         let refused = why.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
@@ -461,6 +463,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// What a server may send ahead over HTTP/2: 16 MiB is 1 Gbit/s over 130 ms.
 const WINDOW: u32 = 16 << 20;
 const FRAME: u32 = 256 << 10;
+/// What is read at once of a TLS connection.
+const ENCRYPTED: usize = 128 << 10;
 
 #[cfg(test)]
 mod tests {
