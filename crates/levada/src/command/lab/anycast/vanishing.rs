@@ -1,9 +1,9 @@
 //! WWW'09 Sec. 5: what clients that vanish leave behind at a node, and for how long.
 //!
 //! Thousands of downloads stop to be acknowledged at one moment, as after a route has moved; another one,
-//! over a wire of its own, goes on. The thousands watch something that grows at its origin, a piece every
-//! half second: so each of them has something to acknowledge, and the machine that emulates all of it has
-//! not more to do than it can.
+//! over a wire of its own, goes on. The thousands watch objects that grow at their origin, a piece every
+//! second: so each of them has something to acknowledge, and the machine that emulates all of it has not
+//! more to do than it can.
 
 use std::{
     fs,
@@ -21,7 +21,10 @@ use levada_net::{
     wire::{Shape, Wire},
 };
 use serde_json::json;
-use tokio::{io::AsyncWriteExt as _, net::TcpListener};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use super::sender::{self, Sender};
 use crate::command::{Verdict, ask, lab::anycast_args::VanishingArgs};
@@ -81,10 +84,23 @@ fn measure(
     received: &AtomicU64,
 ) -> anyhow::Result<Measured> {
     let empty = memory(node)?;
-    let streams = world.vanishing(args.clients)?;
+    let mut streams = Vec::new();
+    while streams.len() < args.clients {
+        streams.extend(world.vanishing(AT_ONCE.min(args.clients - streams.len()))?);
+        let connecting = Instant::now();
+        loop {
+            let count = world.connections()?;
+            if count >= streams.len() as u64 {
+                break;
+            }
+            let (wanted, patient) = (streams.len(), connecting.elapsed() < PATIENCE);
+            ensure!(patient, "the node has {count} of {wanted} connections");
+            thread::sleep(LOOK);
+        }
+    }
+    // Each is asked for something, and gets it.
     thread::sleep(4 * PIECE_EVERY);
-    let (count, full) = (world.connections()?, memory(node)?);
-    ensure!(count > args.clients as u64, "only {count} of the connections came to be");
+    let full = memory(node)?;
     let rate = |since: (Instant, u64)| {
         (received.load(Relaxed) - since.1) as f64 / since.0.elapsed().as_secs_f64()
     };
@@ -98,10 +114,10 @@ fn measure(
     let mark = (began, received.load(Relaxed));
     let gone = loop {
         let now = received.load(Relaxed);
+        silence = silence.max(moved.0.elapsed());
         if now != moved.1 {
             moved = (Instant::now(), now);
         }
-        silence = silence.max(moved.0.elapsed());
         let left = world.connections()?;
         if half.is_none() && left <= args.clients as u64 / 2 {
             half = Some(began.elapsed());
@@ -197,7 +213,7 @@ impl World {
     /// Clients in the middle of their downloads. What comes waits in their buffers.
     fn vanishing(&self, count: usize) -> anyhow::Result<Vec<TcpStream>> {
         let streams = self.clients.namespace().run(|| {
-            let connect = |_| {
+            let connect = |number: usize| {
                 let socket = socket2::Socket::new(
                     socket2::Domain::IPV4,
                     socket2::Type::STREAM,
@@ -205,7 +221,8 @@ impl World {
                 )?;
                 socket.connect(&SocketAddr::from((NODE, 80)).into())?;
                 let mut stream: TcpStream = socket.into();
-                stream.write_all(b"GET / HTTP/1.1\r\nHost: live\r\n\r\n")?;
+                let object = number % OBJECTS;
+                write!(stream, "GET /{object} HTTP/1.1\r\nHost: live\r\n\r\n")?;
                 Ok(stream)
             };
             (0..count).map(connect).collect::<io::Result<Vec<_>>>()
@@ -266,11 +283,15 @@ async fn grow(listener: TcpListener) -> io::Result<()> {
         let (mut stream, _) = listener.accept().await?;
         tokio::spawn(async move {
             let pieces = 3600 * 1000 / PIECE_EVERY.as_millis() as usize;
-            let length = pieces * PIECE;
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-            // Whatever was asked for.
-            stream.readable().await?;
+            let whole = pieces * PIECE;
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {whole}\r\n\r\n");
+            let mut asked = [0; 256];
+            let length = stream.read(&mut asked).await?;
+            let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+            let number = asked.strip_prefix("GET /").and_then(|rest| rest.split(' ').next());
+            let number: u32 = number.and_then(|number| number.parse().ok()).unwrap_or_default();
             stream.write_all(head.as_bytes()).await?;
+            tokio::time::sleep(number * PIECE_EVERY / OBJECTS as u32).await;
             for _ in 0..pieces {
                 stream.write_all(&[7; PIECE]).await?;
                 tokio::time::sleep(PIECE_EVERY).await;
@@ -329,11 +350,15 @@ fn report(args: &VanishingArgs, measured: &Measured) -> anyhow::Result<Verdict> 
 /// What the paper's one retry takes, and as much again.
 const MOST: f64 = 2.0;
 const PATIENCE: Duration = Duration::from_secs(60);
-const PIECE_EVERY: Duration = Duration::from_millis(500);
+const PIECE_EVERY: Duration = Duration::from_secs(1);
+/// Objects that grow by turns.
+const OBJECTS: usize = 100;
 const PIECE: usize = 200;
 const LOOK: Duration = Duration::from_millis(10);
 /// How long the other transfer is measured.
 const WHILE: Duration = Duration::from_secs(3);
+/// Clients that come at once: fewer than the system lets wait.
+const AT_ONCE: usize = 1000;
 /// The other transfer's own.
 const STAYING: u64 = 2;
 /// Files that are open besides: two for each of the node's connections are in another process.
