@@ -126,7 +126,7 @@ pub enum StartError {
     Disk(#[from] DiskError),
     /// No connections can be taken over.
     #[error("connections cannot be taken over: {0}")]
-    Taker(#[from] BpfError),
+    Taker(BpfError),
     /// The access log cannot be opened.
     #[error("the access log cannot be opened: {0}; check the path and its rights")]
     Log(io::Error),
@@ -135,12 +135,17 @@ pub enum StartError {
     Runtime(io::Error),
 }
 
+/// Whether connections are to be handed to anybody.
+pub(crate) fn hands_over(settings: &Settings) -> bool {
+    let switches = settings.sites.iter().filter_map(|site| site.switch.as_ref());
+    let mut servers = switches.flat_map(|switch| &switch.servers);
+    servers.any(|server| server.handoff.is_some())
+}
+
 /// What hands connections over, where the settings want it and the system lets us; elsewhere they are
 /// proxied.
 fn front(settings: &Settings) -> Option<Front> {
-    let handoff = settings.handoff.as_ref()?;
-    let switches = settings.sites.iter().filter_map(|site| site.switch.as_ref());
-    switches.flat_map(|switch| &switch.servers).find(|server| server.handoff.is_some())?;
+    let handoff = settings.handoff.as_ref().filter(|_| hands_over(settings))?;
     match Front::start(handoff, settings.limits.connections) {
         Ok(front) => Some(front),
         Err(error) => {
@@ -194,7 +199,7 @@ impl Node {
             workers,
             peers,
             front: front(&settings),
-            taker: taker(&settings)?.map(Arc::new),
+            taker: taker(&settings).map_err(StartError::Taker)?.map(Arc::new),
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             loans: Loans::new(settings.cache.memory / 4),

@@ -9,7 +9,7 @@ use crate::{
     admin,
     connection::{Door, Entrance},
     handoff, listener,
-    node::{Node, StartError},
+    node::{Node, StartError, hands_over},
     reload::{self, Reader},
     route,
     settings::{Runtime, Settings, Trust},
@@ -188,10 +188,15 @@ impl Sockets {
         let clients = settings.listeners.iter().map(|l| l.address);
         let peers = settings.peering.as_ref().map(|p| p.listen);
         let mut wanted: Vec<SocketAddr> = clients.chain(peers).collect();
+        let hands_over = hands_over(settings);
         for _ in 0..workers {
             let mut opened = Vec::new();
             for address in &mut wanted {
                 let listener = listener::open(*address, workers > 1)?;
+                // What is handed over at once need not be waited for first. It is no more than cheaper.
+                if hands_over {
+                    let _ = levada_net::tcp::accept_with_data(&listener);
+                }
                 // Where port 0 took a free one, the other workers share it.
                 *address = local(&listener, *address)?;
                 opened.push(listener);

@@ -94,6 +94,30 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
+/// Has a listener's connections wait in the kernel until their clients have sent something, for some
+/// seconds at most.
+///
+/// # Errors
+/// When it is no listener.
+#[cfg(target_os = "linux")]
+pub fn accept_with_data(listener: &impl AsFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+
+    let seconds: libc::c_int = 3;
+    // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Has this connection avoid congestion by `algorithm`: `reno`, `cubic`, `bbr`.
 ///
 /// # Errors

@@ -1,7 +1,13 @@
 //! The head of the next request, read before anybody has decided who answers it.
 
+use std::io;
+
 use http::{HeaderName, HeaderValue, Method, Request, Version};
-use tokio::time::{Instant, timeout_at};
+use rustix::{buffer::spare_capacity, net::RecvFlags};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     alarm::after,
@@ -29,6 +35,8 @@ pub(super) async fn read(
     stop: &Stop,
 ) -> Came {
     let mut deadline: Option<Instant> = None;
+    // Mostly a request has come with the connection, before the runtime has been told.
+    let mut untold = bytes.is_empty();
     loop {
         if !bytes.is_empty() {
             match is_whole(bytes, limits) {
@@ -38,11 +46,15 @@ pub(super) async fn read(
             }
         }
         bytes.reserve(READ);
-        match stream.stream().try_read_buf(bytes) {
+        let read = match std::mem::take(&mut untold) {
+            true => recv_now(stream.stream(), bytes),
+            false => stream.stream().try_read_buf(bytes),
+        };
+        match read {
             Ok(0) if bytes.is_empty() => return Came::Over(Ending::Closed),
             Ok(0) => return Came::Other,
             Ok(_) => continue,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return Came::Over(Ending::Broken),
         }
         let until = deadline.unwrap_or_else(|| after(limits.idle_timeout));
@@ -56,6 +68,11 @@ pub(super) async fn read(
             Err(_) => return Came::Other,
         }
     }
+}
+
+fn recv_now(socket: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    let read = rustix::net::recv(socket, spare_capacity(bytes), RecvFlags::DONTWAIT);
+    read.map(|(_, length)| length).map_err(io::Error::from)
 }
 
 /// Whether a whole head is there; nothing when what is there is none.
