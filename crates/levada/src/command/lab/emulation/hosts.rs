@@ -2,7 +2,9 @@
 //! front-end, and back-ends that answer them directly (docs/operate/handoff.md).
 
 use std::{
+    fs::File,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -72,14 +74,15 @@ impl Hosts {
             &secret,
             format!("{:032x}\n", u64::from(std::process::id()) << 32 | spec.seed),
         )?;
+        let log = directory.path().join("log");
         let mut children: Vec<Child> = Vec::new();
         let (mut backends, mut servers) = (Vec::new(), Vec::new());
         for (at, back) in (0..).zip(&self.backs) {
             let [server, taker] = [8080, 7072].map(|port| SocketAddr::from((address(at), port)));
-            let mut command = levada()?;
+            let mut command = levada(&log)?;
             command.args(["lab", "backend", &format!("--listen={server}")]).args(&spec.options);
             children.push(back.start(command)?);
-            let mut command = levada()?;
+            let mut command = levada(&log)?;
             command.args(["handoff-backend", "--interface", DEVICE]);
             command.args([format!("--listen={taker}"), format!("--service={}", service())]);
             command.args([format!("--to=http://{server}"), format!("--name=back{at}")]);
@@ -96,7 +99,7 @@ impl Hosts {
         let text = configuration(spec, service(), admin, &besides, &servers);
         let config = directory.path().join("front.toml");
         std::fs::write(&config, text)?;
-        let mut command = levada()?;
+        let mut command = levada(&log)?;
         command.arg("run").arg("-c").arg(config);
         let front = self.front.start(command)?;
         let cluster = Cluster {
@@ -107,7 +110,10 @@ impl Hosts {
             behind: children.iter().map(|child| child.process.id()).collect(),
             _processes: Box::new((front, children, directory)),
         };
-        self.ready(&cluster).await?;
+        if let Err(error) = self.ready(&cluster).await {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            bail!("{error:#}; {}", said.trim_end());
+        }
         Ok(cluster)
     }
 
@@ -134,9 +140,12 @@ impl Hosts {
     }
 }
 
-fn levada() -> anyhow::Result<Command> {
+/// This executable, which says to a file what it has to say.
+fn levada(log: &Path) -> anyhow::Result<Command> {
+    let log = File::options().create(true).append(true).open(log)?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this executable")?);
-    command.args(["--log-level", "warn"]).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(["--log-level", "warn"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     Ok(command)
 }
 
