@@ -14,18 +14,22 @@ use crate::timeout::Average;
 
 /// Pieces in a row that must be late.
 const LATE: u32 = 2;
-/// For how long a source is left out at first; it doubles each time.
-const LEFT_OUT: Duration = Duration::from_secs(5);
+/// For how long a source is left out at first; it doubles each time. To try it again holds up a window.
+const LEFT_OUT: Duration = Duration::from_secs(20);
 /// So often it doubles at most.
-const DOUBLINGS: u32 = 4;
-/// A source is slow whose pieces take more than so many times what those of the middle one take.
+const DOUBLINGS: u32 = 2;
+/// A source is slow whose pieces take more than so many times what those of the middle one take,
 const SLOW: u32 = 3;
+/// and so much longer: less is what one retransmission costs, and may be anybody's.
+const MUCH: Duration = Duration::from_millis(200);
 /// Fewer sources have no middle to speak of.
 const ENOUGH: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     average: Average,
+    /// The same of the last few, for whom changes count: each time has a weight of a half.
+    recent: Duration,
     /// Late pieces since the last that came in time.
     late: u32,
     until: Timestamp,
@@ -44,20 +48,23 @@ impl Sources {
     /// A piece came from `source`, and took so long.
     pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) {
         let Some(known) = self.0.get_mut(source) else { return };
+        known.recent = if known.average.get().is_none() { took } else { (known.recent + took) / 2 };
         known.average.add(took);
         if self.is_slow(source) {
+            self.0[source].late = self.0[source].late.max(LATE - 1);
             return self.late(source, now);
         }
         self.0[source].late = 0;
     }
 
-    /// Whether pieces from a source take much longer than those from the others.
+    /// Whether pieces from a source take much longer of late than those from the others.
     fn is_slow(&self, source: usize) -> bool {
         let mut times: Vec<_> = self.averages().flatten().collect();
         times.sort_unstable();
         let middle = times.get((times.len().saturating_sub(1)) / 2).copied();
         let middle = middle.filter(|_| times.len() >= ENOUGH);
-        middle.zip(self.0[source].average.get()).is_some_and(|(middle, own)| own > SLOW * middle)
+        let own = self.0[source].recent;
+        middle.is_some_and(|middle| own > SLOW * middle && own > middle + MUCH)
     }
 
     /// A piece from `source` was late.
@@ -96,22 +103,27 @@ mod tests {
         assert_eq!(sources.left_out(Timestamp::from_secs(1)).collect::<Vec<_>>(), [1]);
         // What was under way when it was left out does not count again.
         sources.late(1, Timestamp::from_secs(2));
-        assert_eq!(out(&sources, 6), 0);
-        sources.late(1, Timestamp::from_secs(6));
-        assert_eq!((out(&sources, 15), out(&sources, 16)), (1, 0));
+        assert_eq!((out(&sources, 20), out(&sources, 21)), (1, 0));
+        sources.late(1, Timestamp::from_secs(21));
+        assert_eq!((out(&sources, 60), out(&sources, 61)), (1, 0));
     }
 
     #[test]
-    fn source_that_is_slow_all_the_time_is_left_out_though_its_pieces_come() {
+    fn source_that_has_become_slow_is_left_out_though_its_pieces_come() {
         let mut sources = Sources::new(4);
         let now = Timestamp::from_secs(1);
-        for _ in 0..3 {
-            for source in 0..3 {
-                sources.came(source, Duration::from_millis(100), now);
-            }
-            sources.came(3, Duration::from_millis(301), now);
+        for source in [0, 1, 2, 3, 0, 1, 2, 3] {
+            sources.came(source, Duration::from_millis(100), now);
         }
+        sources.came(3, Duration::from_millis(400), now);
+        assert_eq!(sources.left_out(now).count(), 0, "once is nothing");
+        sources.came(3, Duration::from_millis(400), now);
         assert_eq!(sources.left_out(now).collect::<Vec<_>>(), [3]);
+        let mut quick = Sources::new(4);
+        for source in [0, 1, 2, 3, 3, 3] {
+            quick.came(source, Duration::from_millis(if source == 3 { 200 } else { 1 }), now);
+        }
+        assert_eq!(quick.left_out(now).count(), 0, "a retransmission is nobody's fault");
         // Where two are known, nobody can say which is the odd one.
         let mut two = Sources::new(4);
         for _ in 0..9 {

@@ -40,7 +40,7 @@ pub(crate) fn killed(bench: &Bench) -> Result<Table> {
 const FETCHES: [&str; 4] = ["first", "first, disturbed", "cached", "cached, disturbed"];
 
 fn measure(bench: &Bench, fault: Fault, title: &str) -> Result<Table> {
-    let size = if bench.quick { 10_000_000 } else { 20_000_000 };
+    let size = if bench.quick { 10_000_000 } else { 50_000_000 };
     let title = format!("{title}: a file of {} MB, {} rounds", size / 1_000_000, bench.rounds);
     let mut table = Table::new(title, COLUMNS);
     let mut ratios = Vec::new();

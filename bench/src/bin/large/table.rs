@@ -62,7 +62,8 @@ impl Table {
         target: Target,
     ) {
         values.sort_by(f64::total_cmp);
-        let Some(&median) = values.get(values.len() / 2) else { return };
+        let Some(&above) = values.get(values.len() / 2) else { return };
+        let median = (values[(values.len() - 1) / 2] + above) / 2.0;
         let all: Vec<_> = values.iter().map(|value| short(*value)).collect();
         self.judge(format!("{} [{}]", what.into(), all.join(", ")), median, target);
     }

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
     process::{Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     thread,
@@ -65,6 +66,7 @@ pub(crate) struct World {
     _origin_host: Host,
     origin: Origin,
     pattern: Pattern,
+    logs: Vec<PathBuf>,
 }
 
 /// What a fetch, or many at once, came to.
@@ -128,6 +130,7 @@ impl World {
             _origin_host: origin_host,
             origin: Origin::behind(listener)?,
             pattern: Pattern::default(),
+            logs: (0..NODES).map(|node| bench.dir.join(format!("node-{node}/log"))).collect(),
         };
         for (node, host) in world.hosts.iter().enumerate() {
             let dir = bench.dir.join(format!("node-{node}"));
@@ -136,7 +139,7 @@ impl World {
             fs::write(&config, configuration(node, sites)?)?;
             let log = File::create(dir.join("log"))?;
             let mut command = Command::new(&bench.levada);
-            command.args(["--log-level", "warn", "run", "-c"]).arg(&config);
+            command.args(["--log-level", "info", "run", "-c"]).arg(&config);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
             world.nodes().push(Some(host.start(command)?));
         }
@@ -223,7 +226,18 @@ impl World {
 
     /// Fetches by one client for each URL, all at the same moment, and measures.
     pub(crate) fn fetch(&self, urls: &[Url], way: Way) -> Result<Outcome> {
-        self.measure(|| client::crowd(&self.clients, urls, way, &self.pattern), urls)
+        let fetched = self.measure(|| client::crowd(&self.clients, urls, way, &self.pattern), urls);
+        fetched.map_err(|why| format!("{why}\n{}", self.logs()).into())
+    }
+
+    /// What nodes have said last.
+    fn logs(&self) -> String {
+        let last = |log: &PathBuf| {
+            let text = fs::read_to_string(log).unwrap_or_default();
+            let lines: Vec<_> = text.lines().rev().take(20).map(str::to_owned).collect();
+            lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+        };
+        self.logs.iter().map(last).collect::<Vec<_>>().join("\n")
     }
 
     fn measure(
@@ -329,7 +343,7 @@ fn configuration(node: usize, sites: &[Site]) -> Result<String> {
             text,
             "[[site]]\nhosts = \"{host}\"\norigin = \"http://{ORIGIN}:{ORIGIN_PORT}\"\n\
              [site.health_check]\ninterval = \"0s\"\n\
-             [site.large]\nenabled = true\nthreshold = \"1MB\"\nreplicas = 1\n{large}"
+             [site.large]\nenabled = true\nthreshold = \"1100kB\"\nreplicas = 1\n{large}"
         )?;
     }
     Ok(text)
