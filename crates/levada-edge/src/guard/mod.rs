@@ -404,7 +404,8 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             Goods::Memory(body) => {
                 let mut slices = [IoSlice::new(before); AT_ONCE];
                 let mut count = usize::from(!before.is_empty());
-                for part in parcel::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count) {
+                for part in parcel::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count)
+                {
                     slices[count] = IoSlice::new(part);
                     count += 1;
                 }

@@ -281,7 +281,8 @@ mod tests {
             let bytes = head(&written);
             for length in 0..bytes.len() {
                 assert!(
-                    entry(&bytes.slice(..length), Body::Here(body(&written).into()), &via).is_none(),
+                    entry(&bytes.slice(..length), Body::Here(body(&written).into()), &via)
+                        .is_none(),
                     "{length}"
                 );
             }

@@ -202,7 +202,8 @@ impl Store {
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
         let record = disk.get(key).await?;
-        let Some(entry) = codec::entry(&record.head, Body::Here(record.body.into()), &self.via) else {
+        let Some(entry) = codec::entry(&record.head, Body::Here(record.body.into()), &self.via)
+        else {
             tracing::warn!(
                 key = key.0,
                 "a record on disk is none of this version's; it is removed"

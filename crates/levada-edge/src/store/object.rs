@@ -7,7 +7,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_cache::{CACHE_STATUS, CacheStatus, Freshness, NodeName, Validators, Vary};
 use parking_lot::Mutex;
 
-use crate::{blocks::Loan, guard::{Goods, Segments}, purge::Label};
+use crate::{
+    blocks::Loan,
+    guard::{Goods, Segments},
+    purge::Label,
+};
 
 use super::{
     disk::Stretch,
