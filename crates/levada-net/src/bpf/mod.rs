@@ -5,7 +5,7 @@
 //! guard   back-end    a packet that comes before its connection: dropped, not answered by a reset
 //! ```
 //!
-//! They are written here, instruction by instruction ([`assembler`]), and loaded by `bpf(2)`.
+//! They are written here, instruction by instruction (`assembler`), and loaded by `bpf(2)`.
 
 mod assembler;
 mod guard;
