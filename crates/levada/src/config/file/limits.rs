@@ -1,0 +1,129 @@
+//! `[limits]`: what a client, or all together, may cost.
+
+use levada_edge::settings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::count;
+use crate::config::text::{Rate, Size, Time};
+
+/// What a client, or all together, may cost.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. The policies' busy thresholds are derived from it.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub capacity: u32,
+    /// What this node serves as a server (its own hits and fills, not what it passes on from a peer). As fast as it can when not given.
+    #[schemars(extend("examples" = ["40Mbit/s"]))]
+    pub serve_rate: Option<Rate>,
+    /// Client connections at once.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub connections: u32,
+    /// From the first byte of a request's head to its last.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub head_timeout: Time,
+    /// How long a connection without a request stays open.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub idle_timeout: Time,
+    /// Between two pieces of a request's body.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub body_timeout: Time,
+    /// How long a client may take nothing of what is sent to it.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub send_timeout: Time,
+    /// Size of a request's head.
+    #[schemars(extend("x-minimum" = "8KiB", "x-maximum" = "1MiB"))]
+    pub head_size: Size,
+    /// Header fields of a request.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub header_count: u32,
+    /// To connect to an origin or peer.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub connect_timeout: Time,
+    /// From a request sent to an origin or peer to the head of its response.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub response_timeout: Time,
+    /// Between two pieces of a response's body from an origin or peer.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
+    pub response_body_timeout: Time,
+    /// Connections to one origin or peer.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub server_connections: u32,
+    /// Requests that may wait for one of them.
+    #[schemars(range(max = 1_000_000))]
+    pub queue: u32,
+    /// How long they may wait.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub queue_timeout: Time,
+    /// Tries of one request, the first included.
+    #[schemars(range(min = 1, max = 10))]
+    pub tries: u32,
+    /// Retries allowed, as a part of all requests (0.2 is one in five), besides ten a second.
+    #[schemars(range(min = 0, max = 1))]
+    pub retry_budget: f64,
+    /// Nodes of this network that a request may pass (RFC 8586, `CDN-Loop`).
+    #[schemars(range(min = 1, max = 16))]
+    pub max_hops: u32,
+    /// How long a stop waits for requests that are running.
+    #[schemars(extend("x-maximum" = "1d"))]
+    pub drain_timeout: Time,
+    /// How many running downloads a drain sends away per second: what the nodes can take to which their clients go. See docs/operate/anycast.md.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub drain_rate: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let edge = settings::Limits::default();
+        Self {
+            capacity: edge.capacity,
+            serve_rate: edge.serve_rate.map(Rate),
+            connections: count(edge.connections),
+            head_timeout: Time(edge.head_timeout),
+            idle_timeout: Time(edge.idle_timeout),
+            body_timeout: Time(edge.body_timeout),
+            send_timeout: Time(edge.send_timeout),
+            head_size: Size(edge.head_size as u64),
+            header_count: count(edge.header_count),
+            connect_timeout: Time(edge.connect_timeout),
+            response_timeout: Time(edge.response_timeout),
+            response_body_timeout: Time(edge.response_body_timeout),
+            server_connections: count(edge.server_connections),
+            queue: count(edge.queue),
+            queue_timeout: Time(edge.queue_timeout),
+            tries: edge.tries,
+            retry_budget: edge.retry_budget,
+            max_hops: count(edge.max_hops),
+            drain_timeout: Time(edge.drain_timeout),
+            drain_rate: edge.drain_rate,
+        }
+    }
+}
+
+impl From<&Limits> for settings::Limits {
+    fn from(file: &Limits) -> Self {
+        Self {
+            capacity: file.capacity,
+            serve_rate: file.serve_rate.map(|Rate(bytes)| bytes),
+            connections: file.connections as usize,
+            head_timeout: file.head_timeout.0,
+            idle_timeout: file.idle_timeout.0,
+            body_timeout: file.body_timeout.0,
+            send_timeout: file.send_timeout.0,
+            head_size: file.head_size.0 as usize,
+            header_count: file.header_count as usize,
+            connect_timeout: file.connect_timeout.0,
+            response_timeout: file.response_timeout.0,
+            response_body_timeout: file.response_body_timeout.0,
+            server_connections: file.server_connections as usize,
+            queue: file.queue as usize,
+            queue_timeout: file.queue_timeout.0,
+            tries: file.tries,
+            retry_budget: file.retry_budget,
+            max_hops: file.max_hops as usize,
+            drain_timeout: file.drain_timeout.0,
+            drain_rate: file.drain_rate,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration file: every table and key, declared once, each table in a file of its own.
+//!
+//! The comments here are what users read: the JSON Schema, the tables of
+//! docs/operate/configuration.md and the errors are made from these declarations. Defaults are those
+//! of [`levada_edge::settings`].
+//!
+//! Every field has a default, required or not, so that a file with mistakes can still be read without
+//! the wrong values and be checked for everything else. What is required is in the schema.
+
+mod cache;
+mod handoff;
+mod large;
+mod limits;
+mod listen;
+mod log;
+mod peering;
+mod policy;
+mod route;
+mod runtime;
+mod servers;
+mod site;
+
+use super::text::NodeName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cache::{Admission, Cache, DiskCache, Purge};
+pub use handoff::{After, Handoff};
+pub use large::{Large, LargeProfile, LargeRetry};
+pub use limits::Limits;
+pub use listen::{Admin, Certificate, DormantRetries, Listen, Off};
+pub use log::{Log, LogFormat};
+pub use peering::{Peer, PeerTls, Peering, Protocol};
+pub use policy::{Policy, Scalar};
+pub use route::{Bird, ExaBgp, Route, Unwell};
+pub use runtime::{Runtime, RuntimeMode};
+pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
+pub use site::{Cookies, Delivery, HealthCheck, Misses, Site};
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Levada configuration", extend("required" = ["name", "listen", "site"]))]
+pub struct File {
+    /// This node's name: in `Cache-Status`, `Via` and logs. In a cluster it is one of the `[[peer]]` names.
+    #[schemars(extend("examples" = ["a"]))]
+    pub name: Option<NodeName>,
+    /// Seeds every random choice, so that a run can be repeated. Taken from the system when not given.
+    #[schemars(range(min = 0), extend("examples" = [42]))]
+    pub seed: Option<i64>,
+    /// How the node uses its cores.
+    pub runtime: Runtime,
+    /// Where clients come in, one table per address.
+    #[schemars(length(min = 1))]
+    pub listen: Vec<Listen>,
+    /// Where operators come in.
+    pub admin: Admin,
+    /// What this node has in common with its cluster. Without it, the node stands alone.
+    pub peering: Option<Peering>,
+    /// The nodes of the cluster, this one included: the same list on every node.
+    pub peer: Vec<Peer>,
+    /// The cache in memory.
+    pub cache: Cache,
+    /// Who may purge what is stored.
+    pub purge: Purge,
+    /// Connections that are handed to back-ends, or taken from a front-end.
+    pub handoff: Option<Handoff>,
+    /// Which node serves a request, for sites without a policy of their own.
+    pub policy: Option<Policy>,
+    /// What is served, one table per group of hosts.
+    #[schemars(length(min = 1))]
+    pub site: Vec<Site>,
+    /// What a client, or all together, may cost.
+    pub limits: Limits,
+    /// The route by which clients reach this node, where it is anycast: docs/operate/anycast.md.
+    pub route: Option<Route>,
+    /// The access log. The log of events is chosen with `--log-level` and goes to standard error.
+    pub log: Log,
+}
+
+/// One or several values; one may be written without brackets.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum OneOrMany<T> {
+    /// One.
+    One(T),
+    /// Several.
+    Many(#[schemars(length(min = 1))] Vec<T>),
+}
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl<T> OneOrMany<T> {
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// The edge's own defaults are small numbers.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,87 @@
+//! `[peering]` and `[[peer]]`: the nodes of a cluster and what they have in common.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::HealthCheck;
+use crate::config::text::{Address, HostPort, NodeName, Root, Time};
+
+/// What the nodes of a cluster have in common.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["listen"]))]
+pub struct Peering {
+    /// Where peers come in, and nobody else may.
+    #[schemars(extend("examples" = ["10.0.0.1:7070"]))]
+    pub listen: Option<Address>,
+    /// What all peers know and nobody else does, at least 16 bytes. Better given by `${NAME}` or `secret_file`.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
+    pub secret: Option<String>,
+    /// A file that holds the secret; white space around it does not count.
+    #[schemars(extend("examples" = ["/etc/levada/secret"]))]
+    pub secret_file: Option<String>,
+    /// Certificates by which peers know each other, instead of a secret. Redirects are still signed with a secret.
+    pub tls: Option<PeerTls>,
+    /// What peers speak with each other.
+    pub protocol: Protocol,
+    /// How long a node that came up takes to reach its full share; `"0s"` is at once.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub slow_start: Time,
+    /// How peers are watched.
+    pub health_check: HealthCheck,
+}
+
+/// Certificates by which peers know each other.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["certificate", "key", "authority"]))]
+pub struct PeerTls {
+    /// A PEM file with this node's chain.
+    #[schemars(extend("examples" = ["/etc/levada/node.pem"]))]
+    pub certificate: Option<String>,
+    /// A PEM file with its private key.
+    #[schemars(extend("examples" = ["/etc/levada/node.key"]))]
+    pub key: Option<String>,
+    /// A PEM file with the authority that signed every node's certificate.
+    #[schemars(extend("examples" = ["/etc/levada/cluster-ca.pem"]))]
+    pub authority: Option<String>,
+}
+
+/// What peers speak with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1 over a pool of connections: the least work per byte.
+    #[default]
+    Http1,
+    /// HTTP/2 over one connection: the fewest connections.
+    H2,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "address"]))]
+pub struct Peer {
+    /// The `name` in that node's own configuration. It decides which objects are the node's: renaming a node empties its cache.
+    #[schemars(extend("examples" = ["b"]))]
+    pub name: Option<NodeName>,
+    /// Where it listens for peers.
+    #[schemars(extend("examples" = ["10.0.0.2:7070"]))]
+    pub address: Option<HostPort>,
+    /// Its capacity, relative to the other nodes.
+    #[schemars(range(min = 0.001, max = 1000))]
+    pub weight: f64,
+    /// The round-trip time from this node to it, for policies that prefer near nodes. Measured by `ping`, for example.
+    #[schemars(extend("examples" = ["12ms"], "x-maximum" = "1m"))]
+    pub rtt: Option<Time>,
+    /// Where clients reach it: where `delivery = "redirect"` sends them.
+    #[schemars(extend("examples" = ["https://b.cdn.example"]))]
+    pub client_url: Option<Root>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None }
+    }
+}

@@ -1,0 +1,160 @@
+//! `[[site.server]]`, `[site.key]`, `[site.admission]` and `[[site.class]]`: a site in front of servers that are not Levada.
+
+use std::time::Duration;
+
+use levada_edge::settings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{OneOrMany, count};
+use crate::config::text::{Address, NodeName, Root, Size, Time};
+
+/// A server that is not Levada.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["url"]))]
+pub struct Server {
+    /// Where it is.
+    #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
+    pub url: Option<Root>,
+    /// By which policies, logs and operators know it. Its host and port when not given. A server that is renamed is another one.
+    #[schemars(extend("examples" = ["web-1"]))]
+    pub name: Option<NodeName>,
+    /// Its capacity, relative to the other servers.
+    #[schemars(range(min = 0.001, max = 1000))]
+    pub weight: f64,
+    /// Requests that it gets at once. `limits.server_connections` when not given.
+    #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [200]))]
+    pub max_conns: Option<u32>,
+    /// Where connections can be handed to it: what `levada handoff-backend` listens on beside it, or a node's `handoff.listen`. Needs `[handoff]`.
+    #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
+    pub handoff: Option<Address>,
+}
+
+/// By what the policy tells requests apart.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyFrom {
+    /// What the key is made of. A request that does not have it goes by its URL.
+    pub from: KeyKind,
+    /// The name of the header, the cookie or the query argument.
+    #[schemars(length(min = 1, max = 256), extend("examples" = ["X-Session"]))]
+    pub name: Option<String>,
+    /// How much of the body counts.
+    #[schemars(extend("x-minimum" = "1B", "x-maximum" = "1MiB"))]
+    pub bytes: Size,
+    /// How long that much of the body may take to come; then the request goes by its URL.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub wait: Time,
+}
+
+/// What a key is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyKind {
+    /// The URL, query and all.
+    #[default]
+    Url,
+    /// The host that was asked for.
+    Host,
+    /// A header of the request.
+    Header,
+    /// A cookie.
+    Cookie,
+    /// An argument of the query, as it is written.
+    Query,
+    /// The beginning of the body, such as a prompt.
+    Body,
+}
+
+/// How many requests may be at the servers of a site at once; the rest waits in the order in which it came.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerAdmission {
+    /// Requests at all servers together. When not given: the sum of their `max_conns`, and with `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
+    #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [400]))]
+    pub at_once: Option<u32>,
+    /// Requests that may wait. Beyond it, clients get 503.
+    #[schemars(range(max = 1_000_000))]
+    pub queue: u32,
+    /// How long they may wait.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub wait: Time,
+}
+
+/// Which requests are of a service class: those for which everything holds that is given.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassRule {
+    /// The class. Learned from service times when not given.
+    pub class: Option<ServiceClass>,
+    /// What the path begins with.
+    #[schemars(regex(pattern = "^/"), extend("examples" = ["/search"]))]
+    pub prefix: Option<String>,
+    /// What the path ends with.
+    #[schemars(length(min = 1), extend("examples" = [".php"]))]
+    pub suffix: Option<String>,
+    /// A regular expression that is found in the path.
+    #[schemars(length(min = 1, max = 4096), extend("examples" = ["^/v[12]/"]))]
+    pub regex: Option<String>,
+    /// The method, or one of several.
+    #[schemars(extend("examples" = ["POST"]))]
+    pub method: Option<OneOrMany<String>>,
+    /// The type of the request's body, or one of several.
+    #[schemars(extend("examples" = ["application/json"]))]
+    pub content_type: Option<OneOrMany<String>>,
+    /// Whether the client came over TLS.
+    #[schemars(extend("examples" = [true]))]
+    pub tls: Option<bool>,
+}
+
+/// Which resources a request wears (WWW10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceClass {
+    /// Static or lightly dynamic: none to speak of.
+    Normal,
+    /// The disk.
+    Disk,
+    /// The processor.
+    Cpu,
+    /// Both.
+    DiskAndCpu,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { url: None, name: None, weight: 1.0, max_conns: None, handoff: None }
+    }
+}
+
+impl Default for KeyFrom {
+    fn default() -> Self {
+        let (from, bytes) = (KeyKind::default(), Size(4 << 10));
+        Self { from, name: None, bytes, wait: Time(Duration::from_secs(10)) }
+    }
+}
+
+impl Default for ServerAdmission {
+    fn default() -> Self {
+        let settings::Admission { at_once, queue, wait } = settings::Admission::default();
+        Self { at_once, queue: count(queue), wait: Time(wait) }
+    }
+}
+
+impl From<&ServerAdmission> for settings::Admission {
+    fn from(file: &ServerAdmission) -> Self {
+        Self { at_once: file.at_once, queue: file.queue as usize, wait: file.wait.0 }
+    }
+}
+
+impl From<ServiceClass> for levada_types::ServiceClass {
+    fn from(class: ServiceClass) -> Self {
+        match class {
+            ServiceClass::Normal => Self::Normal,
+            ServiceClass::Disk => Self::DiskBound,
+            ServiceClass::Cpu => Self::CpuBound,
+            ServiceClass::DiskAndCpu => Self::DiskAndCpuBound,
+        }
+    }
+}
