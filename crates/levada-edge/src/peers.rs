@@ -211,6 +211,11 @@ impl Watched for WatchedPeer {
             && purge::deliver(&self.peers, self.node).await
     }
 
+    /// A probe says no more than that a peer is there, unless there are purges to be delivered with it.
+    fn counts_answers(&self) -> bool {
+        !self.peers.pending.is_any_for(self.node)
+    }
+
     fn sweep(&self) {
         self.peers.server(self.node).sweep();
     }

@@ -268,6 +268,14 @@ impl<T> Chunked<T> {
         Request { id, range, retries }
     }
 
+    /// A request has been under way since `begun`, for another transfer: so long has the piece taken.
+    pub fn joined(&mut self, id: RequestId, begun: Timestamp) {
+        let mut tries = self.slots.iter_mut().flat_map(|slot| &mut slot.tries);
+        if let Some(joined) = tries.find(|t| t.id == id) {
+            joined.begun = joined.begun.min(begun);
+        }
+    }
+
     /// A request that is not wanted any more.
     pub fn poll_cancel(&mut self) -> Option<RequestId> {
         self.cancelled.pop()

@@ -5,6 +5,11 @@
 //! out for a while, as an origin that fails is; then one piece tries it again. So is a node whose pieces
 //! do come, but take several times as long as those of the others: never late, it would hold up every
 //! window that one of its pieces is in.
+//!
+//! A node that has many pieces of a file that many ask for takes long as well, and is not to be left out:
+//! the pieces would have to come from the origin, and whoever stands in for it would be as busy. What
+//! tells the two apart is how much they do: from the busy one pieces come as quickly one after another as
+//! from others, or more quickly, though each has taken long.
 
 use std::time::Duration;
 
@@ -30,6 +35,11 @@ struct Source {
     average: Average,
     /// The same of the last few, for whom changes count: each time has a weight of a half.
     recent: Duration,
+    /// For how long there was a piece under way from here and none came: from the last piece to the next,
+    /// or from when that was asked for.
+    apart: Average,
+    recently_apart: Duration,
+    last: Timestamp,
     /// Late pieces since the last that came in time.
     late: u32,
     until: Timestamp,
@@ -45,37 +55,52 @@ impl Sources {
         Self(vec![Source::default(); count])
     }
 
-    /// A piece came from `source`, and took so long.
-    pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) {
-        let Some(known) = self.0.get_mut(source) else { return };
-        known.recent = if known.average.get().is_none() { took } else { (known.recent + took) / 2 };
+    /// A piece came from `source`, and took so long. Says whether the source is left out from now on.
+    pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) -> bool {
+        let Some(known) = self.0.get_mut(source) else { return false };
+        let is_first = known.average.get().is_none();
+        let blend = |recent: Duration, time| if is_first { time } else { (recent + time) / 2 };
+        let apart = took.min(now.since(known.last));
+        known.last = now;
+        known.recent = blend(known.recent, took);
+        known.recently_apart = blend(known.recently_apart, apart);
         known.average.add(took);
+        known.apart.add(apart);
         if self.is_slow(source) {
             self.0[source].late = self.0[source].late.max(LATE - 1);
             return self.late(source, now);
         }
         self.0[source].late = 0;
+        false
     }
 
-    /// Whether pieces from a source take much longer of late than those from the others.
+    /// Whether pieces from a source take much longer of late than those from the others, and it does not
+    /// make up for that by their number.
     fn is_slow(&self, source: usize) -> bool {
-        let mut times: Vec<_> = self.averages().flatten().collect();
+        let Source { recent, recently_apart, .. } = self.0[source];
+        let times = self.middle(|source| source.average);
+        let apart = self.middle(|source| source.apart);
+        times.is_some_and(|time| recent > SLOW * time && recent > time + MUCH)
+            && apart.is_some_and(|apart| recently_apart > SLOW * apart)
+    }
+
+    /// An average of the source in the middle.
+    fn middle(&self, average: impl Fn(&Source) -> Average) -> Option<Duration> {
+        let mut times: Vec<_> = self.0.iter().filter_map(|source| average(source).get()).collect();
         times.sort_unstable();
         let middle = times.get((times.len().saturating_sub(1)) / 2).copied();
-        let middle = middle.filter(|_| times.len() >= ENOUGH);
-        let own = self.0[source].recent;
-        middle.is_some_and(|middle| own > SLOW * middle && own > middle + MUCH)
+        middle.filter(|_| times.len() >= ENOUGH)
     }
 
-    /// A piece from `source` was late.
-    pub fn late(&mut self, source: usize, now: Timestamp) {
+    /// A piece from `source` was late. Says whether the source is left out from now on.
+    pub fn late(&mut self, source: usize, now: Timestamp) -> bool {
         let Some(source) = self.0.get_mut(source).filter(|source| source.until <= now) else {
-            return;
+            return false;
         };
         source.late += 1;
-        if let Some(times) = source.late.checked_sub(LATE) {
-            source.until = now + LEFT_OUT * (1 << times.min(DOUBLINGS));
-        }
+        let Some(times) = source.late.checked_sub(LATE) else { return false };
+        source.until = now + LEFT_OUT * (1 << times.min(DOUBLINGS));
+        true
     }
 
     /// The sources that are left out now.
@@ -115,8 +140,10 @@ mod tests {
         for source in [0, 1, 2, 3, 0, 1, 2, 3] {
             sources.came(source, Duration::from_millis(100), now);
         }
+        let now = now + Duration::from_millis(400);
         sources.came(3, Duration::from_millis(400), now);
         assert_eq!(sources.left_out(now).count(), 0, "once is nothing");
+        let now = now + Duration::from_millis(400);
         sources.came(3, Duration::from_millis(400), now);
         assert_eq!(sources.left_out(now).collect::<Vec<_>>(), [3]);
         let mut quick = Sources::new(4);
@@ -131,6 +158,24 @@ mod tests {
             two.came(1, Duration::from_millis(100), now);
         }
         assert_eq!(two.left_out(now).count(), 0);
+    }
+
+    #[test]
+    fn busy_source_that_sends_as_much_as_others_is_not_slow() {
+        let ms = Duration::from_millis;
+        let mut sources = Sources::new(4);
+        let mut now = Timestamp::from_secs(1);
+        for _ in 0..4 {
+            now = now + ms(100);
+            (0..4).for_each(|source| _ = sources.came(source, ms(100), now));
+        }
+        // Nine pieces that were asked for at once, one every 100 ms.
+        for nth in 1..10 {
+            now = now + ms(100);
+            assert!(!sources.came(3, ms(100) * nth, now), "{nth}");
+        }
+        // One at a time is another matter.
+        assert!(sources.came(3, ms(900), now + ms(900)));
     }
 
     #[test]

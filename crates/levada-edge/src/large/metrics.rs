@@ -35,6 +35,7 @@ pub(crate) struct LargeMetrics {
     retries: Family<Why, Counter>,
     hedges: Counter,
     stalls: Counter,
+    left_out: Family<Server, Counter>,
     seconds: Family<Server, Gauge<f64, AtomicU64>>,
 }
 
@@ -56,7 +57,7 @@ impl LargeMetrics {
         );
         registry.register(
             "large_pieces",
-            "Pieces that came, from this node or a peer",
+            "Pieces that came, from this node or a peer, or shared with another transfer",
             all.pieces.clone(),
         );
         registry.register("large_piece_bytes", "Bytes of them", all.bytes.clone());
@@ -64,6 +65,11 @@ impl LargeMetrics {
             "large_retries",
             "Pieces that were asked for again, because they were late or failed",
             all.retries.clone(),
+        );
+        registry.register(
+            "large_left_out",
+            "How often no pieces were asked of a node for a while, because it was late or slow",
+            all.left_out.clone(),
         );
         registry.register(
             "large_source_seconds",
@@ -74,10 +80,15 @@ impl LargeMetrics {
     }
 
     /// A piece has come.
-    pub(crate) fn came(&self, from_here: bool, bytes: u64) {
-        let labels = Source { source: Word(if from_here { "here" } else { "peer" }) };
+    pub(crate) fn came(&self, source: &'static str, bytes: u64) {
+        let labels = Source { source: Word(source) };
         self.pieces.get_or_create_owned(&labels).inc();
         self.bytes.get_or_create_owned(&labels).inc_by(bytes);
+    }
+
+    /// A node is left out from now on.
+    pub(crate) fn left_out(&self, server: &str) {
+        self.left_out.get_or_create_owned(&Server { server: server.to_owned() }).inc();
     }
 
     /// A transfer has ended.

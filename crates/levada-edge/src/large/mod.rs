@@ -18,6 +18,7 @@
 //! the first byte has gone out, the transfer begins anew; later, the client's connection is cut.
 
 mod check;
+mod flight;
 mod head;
 mod metrics;
 mod piece;
@@ -47,6 +48,7 @@ use crate::{
     sites::Site,
 };
 
+use flight::Flights;
 pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{Piece, address, as_object, is_piece, tell};
@@ -69,6 +71,8 @@ pub(crate) const READ: usize = 32 << 10;
 pub(crate) struct Agency {
     /// Memory for windows.
     room: Arc<Room>,
+    /// Pieces that are on their way here.
+    flights: Flights,
     /// How nodes have done lately as sources of pieces.
     pub(crate) sources: Mutex<Sources>,
     /// Files that were served from here, for those who ask where their pieces are.
@@ -80,6 +84,7 @@ impl Agency {
     pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
         Self {
             room: Room::new(bytes),
+            flights: Flights::default(),
             sources: Mutex::new(Sources::new(nodes)),
             known: Known::default(),
         }

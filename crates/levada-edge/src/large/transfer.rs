@@ -12,8 +12,9 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body_util::BodyExt;
-use levada_fetch::{ChunkUrl, Chunked, Counts, MAX_RETRIES, Next, Plan, Request, RequestId};
+use levada_fetch::{
+    ChunkUrl, Chunked, Counts, MAX_RETRIES, Next, Plan, Request, RequestId, Sources,
+};
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 use parking_lot::Mutex;
@@ -22,19 +23,18 @@ use tokio::{
     task::{AbortHandle, Id, JoinSet},
 };
 
-use super::{File, check::Check, confirm, is_on, piece, room::Share};
-use crate::{
-    body::BodyError,
-    failure::Failure,
-    large::Piece,
-    node::Node,
-    passage::Passage,
-    pipeline::{Errand, directly},
-    store::Gathering,
+use super::{
+    File,
+    check::Check,
+    confirm,
+    flight::{Flight, Whole},
+    is_on,
+    room::Share,
 };
+use crate::{body::BodyError, failure::Failure, large::Piece, node::Node, pipeline::Errand};
 
-/// A piece in segments.
-type Segments = Vec<Bytes>;
+/// A piece that is held for the client, and with it the flight, so that others find it.
+type Held = (Whole, Arc<Flight>);
 
 /// A transfer that is about to begin.
 pub(crate) struct Transfer {
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
 }
 
 struct State {
-    pieces: Chunked<Segments>,
+    pieces: Chunked<Held>,
     /// The body, when it waits for a piece.
     waiting: Option<Waker>,
     /// What went wrong last.
@@ -138,18 +138,29 @@ struct Agent {
     client: Box<Errand>,
     /// Memory for as many pieces as the window may hold.
     share: Share,
-    under_way: HashMap<RequestId, (AbortHandle, Arc<Piece>)>,
+    under_way: HashMap<RequestId, Awaited>,
     /// The nodes that each piece was asked of in vain.
     tried: HashMap<u64, Vec<NodeIndex>>,
 }
 
 type Fetched = (RequestId, Result<Whole, Failure>);
 
-/// A piece that has come.
-struct Whole {
-    segments: Segments,
-    /// It was in this node's own memory: that it came at once says nothing of others.
+/// A piece that is waited for.
+struct Awaited {
+    waiter: AbortHandle,
+    flight: Arc<Flight>,
+    /// It was here before it was asked for.
     at_hand: bool,
+}
+
+impl Awaited {
+    fn source(&self) -> NodeIndex {
+        self.flight.piece.source()
+    }
+
+    fn start(&self) -> u64 {
+        self.flight.piece.url.range.start
+    }
 }
 
 impl Agent {
@@ -162,10 +173,15 @@ impl Agent {
             let (due, wake_at) = self.decide(now);
             for request in due {
                 let (id, piece) = (request.id, self.name(&request, now));
-                let fetch = fetch(self.node.clone(), self.template.clone(), piece.clone());
-                let handle = requests.spawn(async move { (id, fetch.await) });
-                ids.insert(handle.id(), id);
-                self.under_way.insert(id, (handle, piece));
+                let (flight, joined) = Flight::board(&self.node, &self.template, piece, now);
+                if joined {
+                    self.shared.state.lock().pieces.joined(id, flight.begun);
+                }
+                let at_hand = flight.is_over();
+                let awaited = flight.clone();
+                let waiter = requests.spawn(async move { (id, awaited.outcome().await) });
+                ids.insert(waiter.id(), id);
+                self.under_way.insert(id, Awaited { waiter, flight, at_hand });
             }
             let sleep = wake_at.map(|at| tokio::time::sleep(at.since(now)));
             let sleep = async {
@@ -198,18 +214,19 @@ impl Agent {
         let mut state = self.shared.state.lock();
         if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
             for id in state.pieces.late(now) {
-                if let Some((_, piece)) = self.under_way.get(&id) {
-                    let (source, start) = (piece.source(), piece.url.range.start);
-                    self.node.large.sources.lock().late(source.get(), now);
-                    self.tried.entry(start).or_default().push(source);
+                if let Some(awaited) = self.under_way.get(&id) {
+                    if awaited.flight.is_news() {
+                        self.judge(awaited.source(), "late", |all, source| all.late(source, now));
+                    }
+                    self.tried.entry(awaited.start()).or_default().push(awaited.source());
                 }
             }
             let site = &self.template.asked.site;
             state.pieces.handle_timeout(now, || site.may_retry(&self.node.clock));
         }
         while let Some(id) = state.pieces.poll_cancel() {
-            if let Some((request, _)) = self.under_way.remove(&id) {
-                request.abort();
+            if let Some(awaited) = self.under_way.remove(&id) {
+                awaited.waiter.abort();
             }
         }
         // An origin that does not say that it sends parts is asked for one first.
@@ -231,8 +248,8 @@ impl Agent {
         let start = request.range.start;
         let tried = self.tried.get(&start).into_iter().flatten().copied();
         // A request beside another goes elsewhere.
-        let busy = self.under_way.values().filter(|(_, piece)| piece.url.range.start == start);
-        let mut avoided: Vec<_> = tried.chain(busy.map(|(_, piece)| piece.source())).collect();
+        let busy = self.under_way.values().filter(|awaited| awaited.start() == start);
+        let mut avoided: Vec<_> = tried.chain(busy.map(Awaited::source)).collect();
         let peers = self.node.peers.as_ref();
         let nodes = peers.map_or(1, |peers| peers.cluster().up().len().max(1));
         let rounds = u8::try_from(avoided.len() / nodes).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
@@ -250,21 +267,33 @@ impl Agent {
 
     /// A request has ended by itself.
     fn ended(&mut self, id: RequestId, fetched: Result<Whole, Failure>) {
-        let Some((_, piece)) = self.under_way.remove(&id) else { return };
-        let (now, source, start) = (self.node.clock.now(), piece.source(), piece.url.range.start);
+        let Some(awaited) = self.under_way.remove(&id) else { return };
+        let (now, source, start) = (self.node.clock.now(), awaited.source(), awaited.start());
+        let Awaited { flight, at_hand, .. } = awaited;
+        let is_news = flight.is_news();
         let mut state = self.shared.state.lock();
         match fetched {
-            Ok(Whole { segments, at_hand }) => {
-                self.node.metrics.large.came(self.is_here(source), piece.len());
+            Ok(whole) => {
+                let from = match is_news {
+                    true if self.is_here(source) => "here",
+                    true => "peer",
+                    false => "shared",
+                };
+                self.node.metrics.large.came(from, flight.piece.len());
+                let at_hand = at_hand || whole.at_hand;
+                let held = (whole, flight);
                 if at_hand {
-                    state.pieces.on_chunk_at_hand(id, segments);
-                } else if let Some(took) = state.pieces.on_chunk(now, id, segments) {
-                    let mut sources = self.node.large.sources.lock();
-                    sources.came(source.get(), took, now);
+                    state.pieces.on_chunk_at_hand(id, held);
+                } else if let Some(took) = state.pieces.on_chunk(now, id, held) {
+                    if is_news {
+                        self.judge(source, "slow", |all, source| all.came(source, took, now));
+                    }
                     // A hedge that wins says the same of the first as a timeout would.
-                    for (other, (_, beside)) in &self.under_way {
-                        if other.0 < id.0 && beside.url.range.start == start {
-                            sources.late(beside.source().get(), now);
+                    for (other, beside) in &self.under_way {
+                        if other.0 < id.0 && beside.start() == start && beside.flight.is_news() {
+                            self.judge(beside.source(), "late", |all, source| {
+                                all.late(source, now)
+                            });
                         }
                     }
                 }
@@ -280,56 +309,38 @@ impl Agent {
                 }
             }
             Err(failure) => {
-                let uri = &self.client.asked.identity;
-                tracing::info!(uri, piece = %piece.url, reason = failure.as_str(), "piece failed");
+                let (uri, piece) = (&self.client.asked.identity, &flight.piece.url);
+                tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.on_failure(now, id);
-                self.node.large.sources.lock().late(source.get(), now);
+                if is_news {
+                    self.judge(source, "failed", |all, source| all.late(source, now));
+                }
                 self.tried.entry(start).or_default().push(source);
             }
         }
         state.wake();
     }
 
+    /// Takes in what is new of a source, and tells when it is left out from now on.
+    fn judge(
+        &self,
+        source: NodeIndex,
+        reason: &'static str,
+        take_in: impl FnOnce(&mut Sources, usize) -> bool,
+    ) {
+        if take_in(&mut self.node.large.sources.lock(), source.get())
+            && let Some(peers) = &self.node.peers
+        {
+            let server = &peers.server(source).name;
+            tracing::info!(%server, reason, "no pieces are asked of a node for a while");
+            self.node.metrics.large.left_out(server);
+        }
+    }
+
     fn is_here(&self, source: NodeIndex) -> bool {
         self.node.peers.as_ref().is_none_or(|peers| peers.me() == source)
     }
-}
-
-/// Fetches a piece, from wherever the policy says.
-async fn fetch(
-    node: Arc<Node>,
-    template: Arc<Errand>,
-    piece: Arc<Piece>,
-) -> Result<Whole, Failure> {
-    let mut passage = Passage::of_piece(&node);
-    let mut errand = template.again();
-    errand.asked = template.asked.of_piece(piece.clone());
-    let answer = Box::pin(directly(&node, errand, &mut passage)).await;
-    let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
-    piece::judge(&piece, &head)?;
-    let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
-    let at_hand = body.is_stored();
-    // What the store has is shared with it.
-    let kept = body.kept().await;
-    let (mut segments, mut came) = (Vec::new(), 0);
-    let mut gathering = (!kept).then(|| Gathering::of(due));
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Err(Failure::NoResponse) };
-        let Ok(data) = frame.into_data() else { continue };
-        came += data.len();
-        if came > due {
-            return Err(Failure::BadResponse);
-        }
-        match &mut gathering {
-            Some(gathering) => gathering.push(&data),
-            None => segments.push(data),
-        }
-    }
-    if let Some(gathering) = gathering {
-        segments = gathering.finish();
-    }
-    if came == due { Ok(Whole { segments, at_hand }) } else { Err(Failure::NoResponse) }
 }
 
 /// The body of a transfer: pieces in order.
@@ -385,7 +396,7 @@ impl PieceReader {
         match next {
             Next::Piece(piece, part) => {
                 drop(state);
-                self.current = cut(piece, part);
+                self.current = cut(&piece.0.segments, part);
                 Poll::Ready(self.verify())
             }
             Next::Done => Poll::Ready(Ok(())),
@@ -413,9 +424,9 @@ impl PieceReader {
 }
 
 /// The bytes `part` of a piece.
-fn cut(piece: Segments, part: Range<u64>) -> VecDeque<Bytes> {
+fn cut(piece: &[Bytes], part: Range<u64>) -> VecDeque<Bytes> {
     let mut start = 0;
-    let segments = piece.into_iter().filter_map(|segment| {
+    let segments = piece.iter().filter_map(|segment| {
         let length = segment.len() as u64;
         let from = part.start.saturating_sub(start).min(length);
         let to = part.end.saturating_sub(start).min(length);

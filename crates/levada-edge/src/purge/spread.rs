@@ -42,6 +42,11 @@ impl Pending {
         self.0.iter().map(|orders| orders.lock().len()).sum()
     }
 
+    /// Whether a peer has orders to confirm.
+    pub(crate) fn is_any_for(&self, peer: NodeIndex) -> bool {
+        !self.of(peer).lock().is_empty()
+    }
+
     fn of(&self, peer: NodeIndex) -> &Mutex<VecDeque<Bytes>> {
         &self.0[peer.get()]
     }

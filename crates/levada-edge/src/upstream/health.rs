@@ -20,6 +20,8 @@ const LONGEST_EJECTION: u32 = 32;
 /// The health of one server. Requests read and report it without a lock while all is well.
 pub(crate) struct Health {
     up: AtomicBool,
+    /// Whether it has answered anybody since this was last asked.
+    answered: AtomicBool,
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
     state: Mutex<State>,
@@ -47,6 +49,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             up: AtomicBool::new(true),
+            answered: AtomicBool::new(false),
             failed_in_a_row: AtomicU32::new(0),
             up_since: AtomicU64::new(0),
             state: Mutex::default(),
@@ -95,6 +98,9 @@ impl Health {
 
     /// A request was served: the run of failures is over.
     pub(crate) fn served(&self) {
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
+        }
         if self.failed_in_a_row.load(Relaxed) != 0 {
             self.failed_in_a_row.store(0, Relaxed);
         }
@@ -156,6 +162,10 @@ pub(crate) trait Watched: Send + Sync + 'static {
     fn probe(&self) -> impl Future<Output = bool> + Send;
     /// Its health changed.
     fn changed(&self, change: Change);
+    /// Whether a probe that has got no answer in time is outweighed by requests that have.
+    fn counts_answers(&self) -> bool {
+        false
+    }
     /// Closes its connections that have been idle for too long.
     fn sweep(&self);
 }
@@ -172,8 +182,21 @@ pub(crate) async fn watch(server: Arc<impl Watched>, check: HealthCheck, clock: 
         if check.interval.is_zero() {
             continue;
         }
-        let good = tokio::time::timeout(check.timeout, server.probe()).await.unwrap_or(false);
-        report(&*server, server.health().probed(good, &check, clock.now()));
+        if let Some(good) = probe(&*server, check.timeout).await {
+            report(&*server, server.health().probed(good, &check, clock.now()));
+        }
+    }
+}
+
+/// What a probe says of a server; nothing, when it has got no answer in time and others have: in a crowd
+/// it may well be the probe that is lost.
+async fn probe(server: &impl Watched, timeout: Duration) -> Option<bool> {
+    let health = server.health();
+    health.answered.store(false, Relaxed);
+    match tokio::time::timeout(timeout, server.probe()).await {
+        Ok(good) => Some(good),
+        Err(_) if server.counts_answers() && health.answered.load(Relaxed) => None,
+        Err(_) => Some(false),
     }
 }
 
@@ -229,6 +252,48 @@ mod tests {
             health.served();
         }
         assert!(health.is_up());
+    }
+
+    /// A server that answers no probe, but somebody else meanwhile.
+    struct Crowded {
+        health: Health,
+        counts: bool,
+        serves: bool,
+    }
+
+    impl Watched for Crowded {
+        fn name(&self) -> String {
+            "crowded".to_owned()
+        }
+
+        fn health(&self) -> &Health {
+            &self.health
+        }
+
+        async fn probe(&self) -> bool {
+            if self.serves {
+                self.health.served();
+            }
+            std::future::pending().await
+        }
+
+        fn changed(&self, _change: Change) {}
+
+        fn counts_answers(&self) -> bool {
+            self.counts
+        }
+
+        fn sweep(&self) {}
+    }
+
+    #[tokio::test]
+    async fn server_that_answers_others_is_not_taken_for_dead_because_a_probe_is_lost() {
+        for (counts, serves, said) in
+            [(true, true, None), (true, false, Some(false)), (false, true, Some(false))]
+        {
+            let server = Crowded { health: Health::default(), counts, serves };
+            assert_eq!(probe(&server, Duration::from_millis(5)).await, said);
+        }
     }
 
     #[test]

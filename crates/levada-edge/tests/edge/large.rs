@@ -248,6 +248,50 @@ async fn file_beyond_four_gibibytes_is_served_at_either_side_of_the_boundary() {
 }
 
 #[tokio::test]
+async fn crowd_at_a_node_has_each_piece_fetched_once() {
+    let (origin, node, at) = world().await;
+    let (whole, gate) = (body(4 * PIECE, 0), Gate::new());
+    stalling(&origin, &whole, 0, &gate);
+    let mut clients = tokio::task::JoinSet::new();
+    clients.spawn(async move { get(at, "/a").await });
+    let shared = async |count: usize| {
+        within(async {
+            while large_pieces(&node, "shared").await < count as f64 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    };
+    // The first client waits for the first piece, and holds the others.
+    within(async {
+        while large_pieces(&node, "here").await < 3.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    for others in 1..6 {
+        clients.spawn(async move { get(at, "/a").await });
+        shared(3 * others).await;
+    }
+    gate.open();
+    for answer in clients.join_all().await {
+        assert!(answer.whole && answer.body == whole, "{}", answer.status);
+    }
+    assert_eq!(large_pieces(&node, "here").await, 4.0);
+    let pieces = asked_ranges(&origin).iter().filter(|range| !range.is_empty()).count();
+    assert_eq!(pieces, 4, "{:?}", asked_ranges(&origin));
+    settled(&node).await;
+}
+
+/// How many pieces came from a kind of source.
+async fn large_pieces(node: &Running, source: &str) -> f64 {
+    let page = nodes::admin(node, "/metrics").await.text();
+    let series = format!("levada_large_pieces_total{{source=\"{source}\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&series));
+    value.map_or(0.0, |value| value.parse().unwrap())
+}
+
+#[tokio::test]
 async fn client_that_leaves_takes_its_requests_along() {
     let (origin, node, at) = world().await;
     serve(&origin, 100 * PIECE);

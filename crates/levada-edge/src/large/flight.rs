@@ -1,0 +1,163 @@
+//! A piece on its way to this node, for all transfers here that want it.
+//!
+//! ```text
+//!   transfer ──┐
+//!   transfer ──┼─ flight ── the node that the policy chooses for the piece
+//!   transfer ──┘
+//! ```
+//!
+//! A crowd that asks one node for one file wants the same pieces at about the same time. As the paper has
+//! it, each client's agent asks for each of them; the node that a piece belongs to then sends it as often
+//! as there are clients anywhere, and is slower the more pieces it has. Here it is asked for once, and who
+//! comes before all have passed it on finds it here. That takes no memory beside their windows.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use levada_policy::NodeIndex;
+use levada_types::{Key, Timestamp};
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::AbortHandle};
+
+use super::piece::{self, Piece};
+use crate::{
+    failure::Failure,
+    node::Node,
+    passage::Passage,
+    pipeline::{Errand, directly},
+    store::Gathering,
+};
+
+/// The latest flight of each piece, while anybody is interested in it.
+#[derive(Default)]
+pub(crate) struct Flights(Mutex<HashMap<Key, Weak<Flight>>>);
+
+/// A piece that has come.
+#[derive(Clone)]
+pub(super) struct Whole {
+    pub(super) segments: Arc<[Bytes]>,
+    /// It was in this node's own memory: that it came at once says nothing of others.
+    pub(super) at_hand: bool,
+}
+
+/// A request for a piece. It ends when nobody holds it any more.
+pub(super) struct Flight {
+    node: Arc<Node>,
+    key: Key,
+    identity: String,
+    pub(super) piece: Arc<Piece>,
+    pub(super) begun: Timestamp,
+    /// The newest purge at that time.
+    purges: u64,
+    outcome: watch::Receiver<Option<Result<Whole, Failure>>>,
+    task: AbortHandle,
+    reported: AtomicBool,
+}
+
+impl Flight {
+    /// The flight of a piece that is under way or has come, if it is of use for who asks now; else one that
+    /// begins with this. Says whether it is another's.
+    pub(super) fn board(
+        node: &Arc<Node>,
+        template: &Errand,
+        piece: Arc<Piece>,
+        now: Timestamp,
+    ) -> (Arc<Self>, bool) {
+        let asked = template.asked.of_piece(piece.clone());
+        let (key, identity, purges) = (asked.key, asked.identity.clone(), node.purges.latest());
+        let flights = &node.large.flights.0;
+        let latest = flights.lock().get(&key).and_then(Weak::upgrade);
+        if let Some(flight) = latest.filter(|flight| {
+            flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
+        }) {
+            return (flight, true);
+        }
+        let mut errand = template.again();
+        errand.asked = asked;
+        let (tell, outcome) = watch::channel(None);
+        let fetch = fetch(node.clone(), errand, piece.clone());
+        let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
+        let (node, reported) = (node.clone(), AtomicBool::new(false));
+        let flight =
+            Self { node, key, identity, piece, begun: now, purges, outcome, task, reported };
+        let flight = Arc::new(flight);
+        flights.lock().insert(key, Arc::downgrade(&flight));
+        (flight, false)
+    }
+
+    /// Whether who does not want these nodes to be asked may wait for this.
+    fn suits(&self, avoided: &[NodeIndex]) -> bool {
+        match &*self.outcome.borrow() {
+            None => !avoided.contains(&self.piece.source()),
+            Some(outcome) => outcome.is_ok(),
+        }
+    }
+
+    /// Whether it has come or failed.
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.borrow().is_some()
+    }
+
+    /// The piece, when it has come.
+    pub(super) async fn outcome(&self) -> Result<Whole, Failure> {
+        let mut outcome = self.outcome.clone();
+        let ended = outcome.wait_for(Option::is_some).await;
+        ended.ok().and_then(|ended| ended.clone()).unwrap_or(Err(Failure::NoResponse))
+    }
+
+    /// Whether nobody has said yet how its source did: what happened once is told once.
+    pub(super) fn is_news(&self) -> bool {
+        !self.reported.swap(true, Relaxed)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.task.abort();
+        let mut flights = self.node.large.flights.0.lock();
+        // Another may have taken its place.
+        if flights.get(&self.key).is_some_and(|latest| latest.strong_count() == 0) {
+            flights.remove(&self.key);
+        }
+    }
+}
+
+/// Fetches a piece, from wherever the policy says.
+async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Result<Whole, Failure> {
+    let mut passage = Passage::of_piece(&node);
+    let answer = Box::pin(directly(&node, errand, &mut passage)).await;
+    let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
+    piece::judge(&piece, &head)?;
+    let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
+    let at_hand = body.is_stored();
+    // What the store has is shared with it.
+    let kept = body.kept().await;
+    let (mut segments, mut came) = (Vec::new(), 0);
+    let mut gathering = (!kept).then(|| Gathering::of(due));
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Err(Failure::NoResponse) };
+        let Ok(data) = frame.into_data() else { continue };
+        came += data.len();
+        if came > due {
+            return Err(Failure::BadResponse);
+        }
+        match &mut gathering {
+            Some(gathering) => gathering.push(&data),
+            None => segments.push(data),
+        }
+    }
+    if let Some(gathering) = gathering {
+        segments = gathering.finish();
+    }
+    if came != due {
+        return Err(Failure::NoResponse);
+    }
+    Ok(Whole { segments: segments.into(), at_hand })
+}
