@@ -353,6 +353,10 @@ impl Relay {
                 self.stall.moved = true;
                 Poll::Ready(item)
             }
+            Poll::Pending if self.body.waits_for_client() => {
+                self.stall.moved = true;
+                Poll::Pending
+            }
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled))),
         }
     }

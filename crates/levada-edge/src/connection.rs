@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     dormant::Stream,
     failure::Failure,
-    guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels, SENDS_FILES},
+    guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels},
     handoff::{self, Arrived, Voice},
     node::Node,
     pipeline,
@@ -59,7 +59,7 @@ pub(crate) struct Visit {
     asked: AtomicU64,
     /// Where interim responses go, over HTTP/1.1.
     interims: Arc<Interims>,
-    /// Where what is in files goes, over HTTP/1 without TLS.
+    /// Where goes what the system is to send by itself, over HTTP/1 without TLS.
     pub(crate) parcels: Option<Arc<Parcels>>,
     /// Of a connection that a front-end has handed here.
     pub(crate) voice: Option<Arc<Voice>>,
@@ -73,7 +73,7 @@ impl Visit {
             address: OnceLock::new(),
             asked: AtomicU64::new(0),
             interims: Arc::default(),
-            parcels: (plain && SENDS_FILES).then(Arc::default),
+            parcels: plain.then(Arc::default),
             voice: None,
         })
     }
@@ -86,7 +86,7 @@ impl Visit {
             address: OnceLock::new(),
             asked: AtomicU64::new(0),
             interims: Arc::default(),
-            parcels: SENDS_FILES.then(Arc::default),
+            parcels: Some(Arc::default()),
             voice: Some(voice),
         })
     }

@@ -125,6 +125,8 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     handoffs: Family<HandoffLabels, Counter>,
     handed_over: Gauge,
+    /// Bodies that the system moves from servers to clients.
+    pub(crate) spliced: Counter,
     endings: Family<EndingLabels, Counter>,
     /// Clients that came back at once from a connection that was given up as dormant.
     pub(crate) dormant_returned: Counter,
@@ -225,6 +227,11 @@ impl Metrics {
                 "handed_over",
                 "Connections that back-ends have",
                 Gauge::default()
+            ),
+            spliced: register!(
+                "spliced",
+                "Bodies moved from servers to clients by the system",
+                Counter::default()
             ),
             endings: register!(
                 "connections_ended",

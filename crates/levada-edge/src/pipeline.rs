@@ -114,7 +114,7 @@ pub(crate) struct Errand {
     pub(crate) body: Option<Incoming>,
     /// Whether the head of a large file is enough, without its body.
     pub(crate) head_is_enough: bool,
-    /// Where bodies that are in files go, if what answers this request goes straight to its client.
+    /// Where bodies go that the system is to send, if what answers this request goes straight to its client.
     /// Whoever reads the answer here must have the bytes.
     pub(crate) parcels: Option<Arc<Parcels>>,
 }
@@ -205,7 +205,7 @@ pub(crate) async fn directly(
         passage.outstanding = Some(peers.loads().begin(peers.me()));
         return here(node, errand, passage).await;
     };
-    Ok(relay(node, asked, exchange, pick, passage))
+    Ok(relay(node, &errand, exchange, pick, passage))
 }
 
 /// The node that the policy chooses.
@@ -243,13 +243,14 @@ fn away(node: &Node, peers: &Peers, asked: &Asked, chosen: NodeIndex) -> Answer 
 /// A peer's answer, as it came.
 fn relay(
     node: &Node,
-    asked: &Asked,
+    errand: &Errand,
     exchange: Exchange,
     pick: Pick,
     passage: &mut Passage,
 ) -> Response<ResponseBody> {
+    let Errand { asked, parcels, .. } = errand;
     let peer = exchange.body().server().name.clone();
-    let mut response = passed_on(node, exchange);
+    let mut response = passed_on(node, exchange, parcels.as_ref());
     respond::next_hop(node, response.headers_mut(), &peer, asked, pick);
     node.sizes.learn(asked.key, response.status(), response.headers());
     passage.relayed_by(peer, pick);
@@ -696,7 +697,7 @@ async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static 
     let mut head = forward::onward(node, &errand, headers);
     let site = &errand.asked.site;
     let exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
-    Ok(from_origin(node, exchange, why, detail))
+    Ok(from_origin(node, exchange, errand.parcels.as_ref(), why, detail))
 }
 
 /// Past the cache, body and all.
@@ -738,7 +739,7 @@ async fn bypass(
             chosen.map(|chosen| response.extensions_mut().insert(chosen));
             Ok(response)
         }
-        None => Ok(from_origin(node, exchange, why, detail)),
+        None => Ok(from_origin(node, exchange, errand.parcels.as_ref(), why, detail)),
     }
 }
 
@@ -746,6 +747,7 @@ async fn bypass(
 fn from_origin(
     node: &Node,
     exchange: Exchange,
+    parcels: Option<&Arc<Parcels>>,
     why: Why,
     detail: &'static str,
 ) -> Response<ResponseBody> {
@@ -758,14 +760,24 @@ fn from_origin(
     if let Some(length) = exchange.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
-    let mut response = passed_on(node, exchange);
+    let mut response = passed_on(node, exchange, parcels);
     node.told.append_to(response.headers_mut(), &status, &node.cache_name);
     response
 }
 
 /// A server's answer on its way to the client: end-to-end fields only, and this node in `Via`.
-fn passed_on(node: &Node, exchange: Exchange) -> Response<ResponseBody> {
-    let (mut parts, body) = exchange.into_parts();
+/// A long body is moved by the system, where that can be.
+fn passed_on(
+    node: &Node,
+    exchange: Exchange,
+    parcels: Option<&Arc<Parcels>>,
+) -> Response<ResponseBody> {
+    let (mut parts, mut body) = exchange.into_parts();
+    if let Some(parcels) = parcels.filter(|_| node.settings.splice)
+        && body.convey(parcels)
+    {
+        node.metrics.spliced.inc();
+    }
     levada_cache::strip_response(&mut parts.headers);
     node.purges.strip(&mut parts.headers);
     respond::via(node, &mut parts.headers);

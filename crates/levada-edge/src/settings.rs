@@ -23,6 +23,8 @@ pub struct Settings {
     pub name: String,
     /// How the node uses its cores.
     pub runtime: Runtime,
+    /// Whether the system moves long bodies from servers to clients, instead of this process.
+    pub splice: bool,
     /// Where clients come in.
     pub listeners: Vec<Listener>,
     /// The cluster that this node belongs to; `None` when it stands alone.

@@ -6,6 +6,7 @@
 //! cached     what the system has of a file in memory
 //! dormant    which connections have lost their client
 //! handoff    a connection taken from its socket, and put into another, elsewhere
+//! pipe       bytes from socket to socket that this process does not see
 //! tcp        what the kernel knows of a connection; a close that tells the other side at once
 //! lab        hosts (network namespaces) and the wires between them, gone with the process
 //! wire       one wire: rate, delay, loss and a bounded queue in each direction
@@ -24,5 +25,7 @@ pub mod handoff;
 pub mod lab;
 #[cfg(target_os = "linux")]
 mod netlink;
+#[cfg(target_os = "linux")]
+pub mod pipe;
 pub mod tcp;
 pub mod wire;

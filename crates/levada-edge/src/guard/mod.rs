@@ -41,8 +41,8 @@ pub(crate) use self::{
     framing::{Bounds, Framing},
     interim::{Interim, Interims},
     ledger::{Ending, Exchange, Ledger},
-    outlet::{Outlet, SENDS_FILES},
-    parcel::{Goods, Parcels, Segments},
+    outlet::Outlet,
+    parcel::{Goods, LONGEST, Parcels, Segments},
     syntax::names_host,
 };
 use crate::{
@@ -411,13 +411,25 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 }
                 Pin::new(&mut self.inner).poll_write_vectored(cx, &slices[..count])
             }
-            Goods::File(_) if !before.is_empty() => self.inner.poll_write_ahead(cx, before),
+            Goods::File(_) | Goods::Pipe(_) if !before.is_empty() => {
+                outlet::poll_write_ahead(self.inner.socket()?, cx, before)
+            }
             Goods::File(stretch) => {
                 let (file, at) = (stretch.file(), stretch.start() + at);
-                let sent = ready!(self.inner.poll_send_file(cx, file, at, stand_in.len()))?;
+                let socket = self.inner.socket()?;
+                let sent = ready!(outlet::poll_send_file(socket, cx, file, at, stand_in.len()))?;
                 if sent == 0 {
                     tracing::warn!("a record of the disk cache became shorter while it was sent");
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(sent))
+            }
+            Goods::Pipe(pipe) => {
+                let socket = self.inner.socket()?;
+                let sent = ready!(outlet::poll_drain(socket, cx, pipe, stand_in.len()))?;
+                if pipe.held() == 0 {
+                    // The body waits for that, in this very task.
+                    cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(sent))
             }

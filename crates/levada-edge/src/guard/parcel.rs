@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   body ──── parcel ────────────> Parcels ──┐
-//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev ──> socket
+//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev, splice ──> socket
 //! ```
 //!
-//! hyper writes bytes that it is given, a few pieces at a time. So a body that is in a file, or in
-//! memory in many segments, hands in a parcel, and gives hyper as many bytes of a region that nobody
+//! hyper writes bytes that it is given, a few pieces at a time. So a body that is in a file, in memory in
+//! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as many bytes of a region that nobody
 //! else uses: they are known by where they lie, and never read. For them the guard sends the parcel: the
-//! system takes it from the file by itself, or all segments at once. Parcels leave in the order in which
+//! system takes it from the file or the pipe by itself, or all segments at once. Parcels leave in the order in which
 //! they came. What does not fit together ends the connection: the stand-in's own bytes must never reach
 //! a client.
 
@@ -19,12 +19,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use levada_net::pipe::Pipe;
 use parking_lot::Mutex;
 
 use crate::{blocks::Loan, store::Stretch};
 
 /// The longest parcel.
-const LONGEST: usize = 1 << 20;
+pub(crate) const LONGEST: usize = 1 << 20;
 
 /// What stands-in are cut from. The system gives it no memory as long as nobody reads it.
 static REGION: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; LONGEST].into_boxed_slice());
@@ -38,6 +39,8 @@ pub(crate) struct Parcels(Mutex<VecDeque<Parcel>>);
 pub(crate) enum Goods {
     File(Arc<Stretch>),
     Memory(Segments),
+    /// What is in it leaves in the order in which it came.
+    Pipe(Arc<Pipe>),
 }
 
 /// The segments of a body in memory.
@@ -62,6 +65,7 @@ impl Goods {
         match self {
             Self::File(stretch) => stretch.length(),
             Self::Memory(body) => body.segments.iter().map(|segment| segment.len() as u64).sum(),
+            Self::Pipe(pipe) => pipe.held() as u64,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! A client's connection with what was already read from it, and perhaps still silent.
 
 use std::{
-    fs::File,
     io::{self, IoSlice},
     pin::Pin,
     sync::{
@@ -182,17 +181,7 @@ impl AsyncWrite for Arrived {
 }
 
 impl Outlet for Arrived {
-    fn poll_write_ahead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.speaking()?.poll_write_ahead(cx, bytes)
-    }
-
-    fn poll_send_file(
-        &mut self,
-        cx: &mut Context<'_>,
-        file: &File,
-        at: u64,
-        count: usize,
-    ) -> Poll<io::Result<usize>> {
-        self.speaking()?.poll_send_file(cx, file, at, count)
+    fn socket(&mut self) -> io::Result<&Stream> {
+        Ok(self.speaking()?.into_ref().get_ref())
     }
 }

@@ -37,7 +37,7 @@ use pool::{Pool, Sender};
 use crate::{
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
-    guard::Interim,
+    guard::{Interim, Parcels},
     misses::Miss,
     settings::Limits,
     switch::{Subject, Turn},
@@ -165,6 +165,17 @@ impl Inbound {
         if let Source::Http1(Some(link)) = &mut self.source {
             link.read_at_most(bytes);
         }
+    }
+
+    /// Lets the system move the body to the client that parcels are for, if it is long; whether it is.
+    pub(crate) fn convey(&mut self, parcels: &Arc<Parcels>) -> bool {
+        let Source::Http1(Some(link)) = &mut self.source else { return false };
+        link.convey(parcels)
+    }
+
+    /// Whether nothing comes because the client has not taken what came before.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        matches!(&self.source, Source::Http1(Some(link)) if link.waits_for_client())
     }
 
     /// Holds a place at the origin until the body has ended.

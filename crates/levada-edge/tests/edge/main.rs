@@ -28,6 +28,7 @@ mod purge;
 mod ranges;
 mod reload;
 mod sharing;
+mod splice;
 mod stale;
 mod status;
 mod stopping;

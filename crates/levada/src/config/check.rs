@@ -44,6 +44,7 @@ pub(super) fn settings(
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
         runtime: runtime(&file.runtime),
+        splice: file.runtime.splice,
         listeners: listeners?,
         peering: peering?,
         admin: file.admin.listen.map(|listen| listen.0),

@@ -12,6 +12,7 @@
 //! understood in two ways is an error (RFC 9112 Sec. 6.3, 11.2).
 
 mod answer;
+mod conveyor;
 mod framing;
 mod io;
 pub(crate) mod judgement;
@@ -19,6 +20,7 @@ mod outgoing;
 
 use std::{
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
@@ -31,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 pub(super) use self::io::Io;
 use self::{
     answer::Heads,
+    conveyor::Conveyor,
     framing::Framing,
     outgoing::{Halt, Outgoing},
 };
@@ -39,6 +42,7 @@ use crate::{
     alarm::{Alarm, after},
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
+    guard::Parcels,
 };
 
 /// Room for what is read at once, at first.
@@ -59,6 +63,8 @@ pub(super) struct Link {
     outgoing: Outgoing,
     /// Of the response that is being read.
     framing: Framing,
+    /// By which the body may go to its client.
+    conveyor: Option<Conveyor>,
     /// Whether the server takes another request after this one.
     stays: bool,
     /// How many fields a response may have.
@@ -75,6 +81,7 @@ impl Link {
             most: LARGE_ROOM,
             outgoing: Outgoing::default(),
             framing: Framing::Done,
+            conveyor: None,
             stays: true,
             fields,
             alarm: Alarm::default(),
@@ -84,6 +91,21 @@ impl Link {
     /// Reads so much of the response at once at most, for those who count what they hold.
     pub(super) fn read_at_most(&mut self, bytes: usize) {
         self.most = bytes.max(ROOM);
+    }
+
+    /// Lets the system move the body to the client that parcels are for, if it is long; whether it is.
+    pub(super) fn convey(&mut self, parcels: &Arc<Parcels>) -> bool {
+        if let (Framing::Counted(left), Io::Plain(_)) = (&self.framing, &self.io)
+            && left.saturating_sub(self.read.len() as u64) >= conveyor::FROM
+        {
+            self.conveyor = Conveyor::new(parcels);
+        }
+        self.conveyor.is_some()
+    }
+
+    /// Whether nothing comes because the client has not taken what came before.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.conveyor.as_ref().is_some_and(Conveyor::is_full)
     }
 
     /// Whether an idle connection is still open, and the server has sent nothing unasked: bytes that
@@ -103,7 +125,7 @@ impl Link {
         if self.read.capacity() > 2 * ROOM {
             self.read = BytesMut::new();
         }
-        (self.room, self.most) = (ROOM, LARGE_ROOM);
+        (self.room, self.most, self.conveyor) = (ROOM, LARGE_ROOM, None);
         reusable
     }
 
@@ -197,6 +219,15 @@ impl Link {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
+            match ready!(self.poll_conveyed(cx)) {
+                Some(Ok(Some(piece))) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                Some(Ok(None)) => {
+                    return Poll::Ready(Some(Err(BodyError::Broken("the connection closed"))));
+                }
+                // What is wrong with the connection shows when it is read.
+                Some(Err(_)) => self.conveyor = None,
+                None => {}
+            }
             match ready!(self.poll_read(cx)) {
                 Ok(1..) => {}
                 Ok(0) if matches!(self.framing, Framing::UntilClose) => {
@@ -206,6 +237,26 @@ impl Link {
                 _ => return Poll::Ready(Some(Err(BodyError::Broken("the connection closed")))),
             }
         }
+    }
+
+    /// The next piece of a body that the system moves, if this is one.
+    fn poll_conveyed(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::io::Result<Option<Bytes>>>> {
+        let (Framing::Counted(left), Some(conveyor), Io::Plain(stream)) =
+            (&mut self.framing, &self.conveyor, &self.io)
+        else {
+            return Poll::Ready(None);
+        };
+        let piece = ready!(conveyor.poll(cx, stream, *left));
+        if let Ok(Some(piece)) = &piece {
+            *left -= piece.len() as u64;
+            if *left == 0 {
+                self.framing = Framing::Done;
+            }
+        }
+        Poll::Ready(Some(piece))
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {

@@ -25,6 +25,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
     Settings {
         name: "n0".to_owned(),
         runtime: Runtime::Shared(1),
+        splice: true,
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
         peering: None,
         admin: Some(ANY.parse().unwrap()),

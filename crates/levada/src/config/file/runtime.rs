@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the node uses its cores.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Runtime {
     /// Whether all threads share their work.
@@ -12,6 +12,14 @@ pub struct Runtime {
     /// Threads. One per core when not given.
     #[schemars(range(min = 1, max = 1024), extend("examples" = [4]))]
     pub threads: Option<u32>,
+    /// Whether the system moves long bodies from a server's connection to its client's (splice), where both are plain HTTP/1. They do not enter this process then.
+    pub splice: bool,
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self { mode: RuntimeMode::default(), threads: None, splice: true }
+    }
 }
 
 /// How the threads share their work.
