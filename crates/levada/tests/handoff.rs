@@ -16,26 +16,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_net::lab::{self, Child, Ethernet, Host, LabError, Network};
+use levada_net::lab::{self, Child, Host};
 
-const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-const FRONT: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
-const BACKS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 2, 11), Ipv4Addr::new(10, 0, 2, 12)];
+const SERVICE: Ipv4Addr = lab::Cluster::SERVICE;
+const BACKS: [Ipv4Addr; 2] = [lab::Cluster::back(0), lab::Cluster::back(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client behind a router, a front-end, and two back-ends with a server each.
 struct Cluster {
-    client: Host,
-    front: Host,
-    backs: [Host; 2],
     servers: [Arc<Server>; 2],
     running: Vec<Option<Child>>,
     directory: tempfile::TempDir,
-    _router: Host,
-    _wires: [Ethernet; 2],
-    _network: Network,
+    hosts: lab::Cluster,
+}
+
+impl std::ops::Deref for Cluster {
+    type Target = lab::Cluster;
+
+    fn deref(&self) -> &lab::Cluster {
+        &self.hosts
+    }
 }
 
 /// A server that knows nothing of handoff: `/N` is N bytes, and `/slow/N` too, after a while.
@@ -52,51 +53,12 @@ impl Cluster {
             eprintln!("skipped: there is no curl");
             return None;
         }
-        match lab::possible() {
-            Ok(()) => {}
-            Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
-                eprintln!("skipped: {why}");
-                return None;
-            }
-            Err(other) => panic!("{other}"),
-        }
-        let network = Network::new(1);
-        let [client, router, front, back1, back2] =
-            ["client", "router", "front", "back1", "back2"].map(|name| network.host(name).unwrap());
-        let backs = [back1, back2];
-        let (near, far) = (Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 254));
-        let outer = network.ethernet(&[(&client, "eth0", CLIENT), (&router, "eth0", near)]);
-        let inner = network.ethernet(&[
-            (&router, "eth1", far),
-            (&front, "eth0", FRONT),
-            (&backs[0], "eth0", BACKS[0]),
-            (&backs[1], "eth0", BACKS[1]),
-        ]);
-        let wires = [outer.unwrap(), inner.unwrap()];
-        client.ip(&[&format!("route add default via {near}")]).unwrap();
-        router.forward().unwrap();
-        router.ip(&[&format!("route add {SERVICE} via {FRONT}")]).unwrap();
-        for host in backs.iter().chain([&front]) {
-            let own = format!("addr add {SERVICE}/32 dev lo");
-            host.ip(&[&own, &format!("route add default via {far}")]).unwrap();
-        }
-        let servers = [0, 1].map(|at| {
-            backs[at].set("net.ipv4.tcp_max_tw_buckets", "0").unwrap();
-            Server::start(&backs[at], BACKS[at], at)
-        });
+        let hosts = lab::Cluster::for_test(2)?;
+        let servers = [0, 1].map(|at| Server::start(&hosts.backs[at], BACKS[at], at));
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
-        Some(Self {
-            client,
-            front,
-            backs,
-            servers,
-            running: (0..3).map(|_| None).collect(),
-            directory,
-            _router: router,
-            _wires: wires,
-            _network: network,
-        })
+        let running = (0..3).map(|_| None).collect();
+        Some(Self { servers, running, directory, hosts })
     }
 
     /// With a front-end that hands over and two back-ends that take.

@@ -6,12 +6,14 @@
 //! from that (grandchildren of a process that was killed itself) by the next network.
 
 mod child;
+mod cluster;
 mod leftovers;
 mod namespace;
 mod network;
 mod tun;
 
 pub use child::Child;
+pub use cluster::Cluster;
 pub use leftovers::clear as clear_leftovers;
 pub use namespace::Namespace;
 pub use network::{Access, Ethernet, Host, Network, possible};

@@ -3,14 +3,14 @@
 
 use std::{
     fs::File,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
-use levada_net::lab::{Child, Ethernet, Host, Network};
+use levada_net::lab::{self, Child, Host};
 
 use super::{
     client::Client,
@@ -19,14 +19,7 @@ use super::{
 use crate::command::ask;
 
 /// The hosts, without programs.
-pub(crate) struct Hosts {
-    pub(crate) clients: Host,
-    front: Host,
-    backs: Vec<Host>,
-    _router: Host,
-    _wires: [Ethernet; 2],
-    _network: Network,
-}
+pub(crate) struct Hosts(lab::Cluster);
 
 impl Hosts {
     /// So many back-ends.
@@ -34,33 +27,13 @@ impl Hosts {
     /// # Errors
     /// When there can be no network: not as root.
     pub(crate) fn new(backs: usize) -> anyhow::Result<Self> {
-        let network = Network::new(0);
-        let clients = network.host("clients")?;
-        let (router, front) = (network.host("router")?, network.host("front")?);
-        let backs = (0..backs).map(|back| network.host(&format!("back{back}")));
-        let backs = backs.collect::<Result<Vec<_>, _>>()?;
-        let outer = network.ethernet(&[(&clients, DEVICE, CLIENTS), (&router, DEVICE, NEAR)])?;
-        let mut ends = vec![(&router, "eth1", FAR), (&front, DEVICE, FRONT)];
-        ends.extend((0..).zip(&backs).map(|(at, back)| (back, DEVICE, address(at))));
-        let inner = network.ethernet(&ends)?;
-        clients.ip(&[&format!("route add default via {NEAR}")])?;
-        // A connection for each request needs as many ports as there can be.
-        clients.set("net.ipv4.ip_local_port_range", "1024 65535")?;
-        router.forward()?;
-        router.ip(&[&format!("route add {SERVICE} via {FRONT}")])?;
-        for host in backs.iter().chain([&front]) {
-            let own = format!("addr add {SERVICE}/32 dev lo");
-            host.ip(&[&own, &format!("route add default via {FAR}")])?;
-            host.set("net.ipv4.tcp_max_tw_buckets", "0")?;
-        }
-        Ok(Self {
-            clients,
-            front,
-            backs,
-            _router: router,
-            _wires: [outer, inner],
-            _network: network,
-        })
+        let backs = u8::try_from(backs).context("so many back-ends have no addresses")?;
+        Ok(Self(lab::Cluster::new(backs)?))
+    }
+
+    /// Where clients are.
+    pub(crate) fn clients(&self) -> &Host {
+        &self.0.client
     }
 
     /// Starts all and waits until connections are handed over. To be called on the clients' host.
@@ -77,8 +50,9 @@ impl Hosts {
         let log = directory.path().join("log");
         let mut children: Vec<Child> = Vec::new();
         let (mut backends, mut servers) = (Vec::new(), Vec::new());
-        for (at, back) in (0..).zip(&self.backs) {
-            let [server, taker] = [8080, 7072].map(|port| SocketAddr::from((address(at), port)));
+        for (at, back) in (0..).zip(&self.0.backs) {
+            let [server, taker] =
+                [8080, 7072].map(|port| SocketAddr::from((lab::Cluster::back(at), port)));
             let mut command = levada(&log)?;
             command.args(["lab", "backend", &format!("--listen={server}")]).args(&spec.options);
             children.push(back.start(command)?);
@@ -91,7 +65,7 @@ impl Hosts {
             backends.push(server);
             servers.push(Listed { address: server, handoff: Some(taker) });
         }
-        let admin = SocketAddr::from((FRONT, 9180));
+        let admin = SocketAddr::from((lab::Cluster::FRONT, 9180));
         let besides = format!(
             "[handoff]\ninterfaces = \"{DEVICE}\"\nsecret_file = \"{}\"\nafter = \"stay\"",
             secret.display()
@@ -101,7 +75,7 @@ impl Hosts {
         std::fs::write(&config, text)?;
         let mut command = levada(&log)?;
         command.arg("run").arg("-c").arg(config);
-        let front = self.front.start(command)?;
+        let front = self.0.front.start(command)?;
         let cluster = Cluster {
             address: service(),
             admin,
@@ -128,7 +102,7 @@ impl Hosts {
         }
         for file in 0.. {
             let _ = client.get(&format!("/file/first-{file}/1"), 1).await;
-            if cluster.handed().await? >= 2 * self.backs.len() as u64 {
+            if cluster.handed().await? >= 2 * self.0.backs.len() as u64 {
                 return Ok(());
             }
             if begun.elapsed() > START {
@@ -151,17 +125,8 @@ fn levada(log: &Path) -> anyhow::Result<Command> {
 
 /// What clients connect to.
 fn service() -> SocketAddr {
-    SocketAddr::from((SERVICE, 80))
+    SocketAddr::from((lab::Cluster::SERVICE, 80))
 }
 
-fn address(back: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 2, 11 + back)
-}
-
-const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
-const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
-const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 254);
-const FRONT: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
-const DEVICE: &str = "eth0";
+const DEVICE: &str = lab::Cluster::DEVICE;
 const START: Duration = Duration::from_secs(30);

@@ -87,7 +87,7 @@ fn measure(args: &LardArgs, setup: &Setup, spec: &Spec) -> anyhow::Result<Option
             let hosts = Hosts::new(spec.backends)?;
             // Whatever this thread connects to, it does on the clients' host.
             let running = || runtime.block_on(run::run(hosts.start(spec), window, clients));
-            hosts.clients.namespace().run(running)?
+            hosts.clients().namespace().run(running)?
         }
     }
 }
