@@ -11,66 +11,24 @@ use std::{
 use levada_net::{
     bpf::{Guard, Hop, Steering, undeafen},
     handoff::{self, Connection},
-    lab::{self, Ethernet, Host, LabError, Network},
+    lab::{Cluster, Host},
 };
 
-const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80);
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-const FRONT: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
-const BACKS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 2, 11), Ipv4Addr::new(10, 0, 2, 12)];
+const SERVICE: SocketAddrV4 = SocketAddrV4::new(Cluster::SERVICE, 80);
+const BACKS: [Ipv4Addr; 2] = [Cluster::back(0), Cluster::back(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client behind a router; a front-end and two back-ends, which all have the service's address.
-struct Cluster {
-    client: Host,
-    front: Host,
-    backs: [Host; 2],
-    _router: Host,
-    _wires: [Ethernet; 2],
-    _network: Network,
+/// `None` where there can be none.
+fn cluster() -> Option<Cluster> {
+    Cluster::for_test(2)
 }
 
-impl Cluster {
-    /// `None` where there can be none, which is said.
-    fn new() -> Option<Self> {
-        match lab::possible() {
-            Ok(()) => {}
-            Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
-                eprintln!("skipped: {why}");
-                return None;
-            }
-            Err(other) => panic!("{other}"),
-        }
-        let network = Network::new(1);
-        let [client, router, front, back1, back2] =
-            ["client", "router", "front", "back1", "back2"].map(|name| network.host(name).unwrap());
-        let backs = [back1, back2];
-        let (near, far) = (Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 254));
-        let outer = network.ethernet(&[(&client, "eth0", CLIENT), (&router, "eth0", near)]);
-        let inner = network.ethernet(&[
-            (&router, "eth1", far),
-            (&front, "eth0", FRONT),
-            (&backs[0], "eth0", BACKS[0]),
-            (&backs[1], "eth0", BACKS[1]),
-        ]);
-        client.ip(&[&format!("route add default via {near}")]).unwrap();
-        router.forward().unwrap();
-        router.ip(&[&format!("route add {} via {FRONT}", SERVICE.ip())]).unwrap();
-        for host in backs.iter().chain([&front]) {
-            let own = format!("addr add {}/32 dev lo", SERVICE.ip());
-            host.ip(&[&own, &format!("route add default via {far}")]).unwrap();
-        }
-        let wires = [outer.unwrap(), inner.unwrap()];
-        Some(Self { client, front, backs, _router: router, _wires: wires, _network: network })
-    }
-
-    /// A connection, as the client and the front-end have it.
-    fn connect(&self, listener: &TcpListener) -> (TcpStream, TcpStream) {
-        let client = on(&self.client, || TcpStream::connect(SERVICE).unwrap());
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
-        (client, listener.accept().unwrap().0)
-    }
+/// A connection, as the client and the front-end have it.
+fn connect(cluster: &Cluster, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    (client, listener.accept().unwrap().0)
 }
 
 fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
@@ -96,7 +54,7 @@ fn hop(front: &Host, to: Ipv4Addr) -> Hop {
 /// Takes a connection from its socket, as a front-end does once its packets are steered.
 fn take(steering: &Steering, stream: TcpStream) -> Connection {
     steering.deafen(&stream).unwrap();
-    let connection = handoff::extract(&stream).unwrap();
+    let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap()).unwrap();
     drop(stream);
     Connection::from_bytes(&connection.to_bytes()).unwrap()
 }
@@ -110,10 +68,11 @@ fn restore(host: &Host, connection: &Connection) -> TcpStream {
 
 #[test]
 fn a_connection_goes_on_at_a_back_end_and_at_another() {
-    let Some(cluster) = Cluster::new() else { return };
-    let (steering, guards) = (steering(&cluster.front), cluster.backs.each_ref().map(guard));
+    let Some(cluster) = cluster() else { return };
+    let steering = steering(&cluster.front);
+    let guards: Vec<Guard> = cluster.backs.iter().map(guard).collect();
     let listener = listen(&cluster.front);
-    let (mut client, mut front) = cluster.connect(&listener);
+    let (mut client, mut front) = connect(&cluster, &listener);
     client.write_all(b"first").unwrap();
     front.read_exact(&mut [0; 5]).unwrap();
 
@@ -152,12 +111,12 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
 
 #[test]
 fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let (steering, _guard) = (steering(&cluster.front), guard(&cluster.backs[0]));
     let listener = listen(&cluster.front);
     // At the back-end, some other server listens on all addresses.
     let _other = on(&cluster.backs[0], || TcpListener::bind("0.0.0.0:80").unwrap());
-    let (mut client, front) = cluster.connect(&listener);
+    let (mut client, front) = connect(&cluster, &listener);
     let to = hop(&cluster.front, BACKS[0]);
     let _steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
@@ -174,10 +133,10 @@ fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
 
 #[test]
 fn a_handoff_is_undone_by_whoever_kept_the_state() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let (mut client, front) = cluster.connect(&listener);
+    let (mut client, front) = connect(&cluster, &listener);
     let to = hop(&cluster.front, BACKS[0]);
     let steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
@@ -195,14 +154,14 @@ fn a_handoff_is_undone_by_whoever_kept_the_state() {
 
 #[test]
 fn a_connection_that_cannot_be_moved_stays() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let (mut client, mut front) = cluster.connect(&listener);
+    let (mut client, mut front) = connect(&cluster, &listener);
     client.write_all(b"unread").unwrap();
     front.peek(&mut [0; 6]).unwrap();
     steering.deafen(&front).unwrap();
-    let error = handoff::extract(&front).unwrap_err();
+    let error = handoff::extract(&front, handoff::ends(&front).unwrap()).unwrap_err();
     assert!(error.to_string().contains("not read"), "{error}");
     undeafen(&front).unwrap();
     front.read_exact(&mut [0; 6]).unwrap();
@@ -210,17 +169,20 @@ fn a_connection_that_cannot_be_moved_stays() {
     client.read_exact(&mut [0; 6]).unwrap();
     client.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(front.read(&mut [0]).unwrap(), 0);
-    assert!(handoff::extract(&front).is_err(), "half of it has ended");
+    assert!(
+        handoff::extract(&front, handoff::ends(&front).unwrap()).is_err(),
+        "half of it has ended"
+    );
     front.write_all(b"more").unwrap();
     client.read_exact(&mut [0; 4]).unwrap();
 }
 
 #[test]
 fn a_client_that_begins_anew_is_steered_no_more() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let from = SocketAddrV4::new(CLIENT, 40_000);
+    let from = SocketAddrV4::new(Cluster::CLIENT, 40_000);
     let steered = steering.steer(SERVICE, from, hop(&cluster.front, BACKS[0])).unwrap();
     let mut client = on(&cluster.client, || {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -237,10 +199,10 @@ fn a_client_that_begins_anew_is_steered_no_more() {
 
 #[test]
 fn the_end_of_an_old_connection_does_not_end_the_steering_of_a_new_one() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let (client, front) = cluster.connect(&listener);
+    let (client, front) = connect(&cluster, &listener);
     let to = hop(&cluster.front, BACKS[0]);
     let old = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let new = steering.steer(SERVICE, address_of(&client), to).unwrap();
@@ -254,7 +216,7 @@ fn the_end_of_an_old_connection_does_not_end_the_steering_of_a_new_one() {
 
 #[test]
 fn one_front_end_steers_at_a_device() {
-    let Some(cluster) = Cluster::new() else { return };
+    let Some(cluster) = cluster() else { return };
     let first = steering(&cluster.front);
     let start = || on(&cluster.front, || Steering::start(&["eth0".to_owned()], 10).map(drop));
     assert!(start().unwrap_err().to_string().contains("another Levada"));
@@ -264,8 +226,8 @@ fn one_front_end_steers_at_a_device() {
 
 #[test]
 fn only_neighbours_are_hops() {
-    let Some(cluster) = Cluster::new() else { return };
-    let far = on(&cluster.front, || Steering::hop(CLIENT).unwrap_err());
+    let Some(cluster) = cluster() else { return };
+    let far = on(&cluster.front, || Steering::hop(Cluster::CLIENT).unwrap_err());
     assert!(far.to_string().contains("behind the router 10.0.2.254"), "{far}");
 }
 

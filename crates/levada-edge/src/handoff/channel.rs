@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use ring::{
     hmac,
     rand::{SecureRandom as _, SystemRandom},
@@ -30,6 +30,7 @@ use tokio::{
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::Notify,
+    time::Instant,
 };
 
 use super::frame::Frame;
@@ -64,6 +65,10 @@ pub(super) struct Receiver {
     stream: OwnedReadHalf,
     marks: Marks,
     buffer: Vec<u8>,
+    /// Whether frames may wait for others.
+    gathers: bool,
+    /// When it was last read, and the time before.
+    read: [Option<Instant>; 2],
 }
 
 /// Marks frames, or checks marks, in the order in which they go.
@@ -135,7 +140,10 @@ async fn shake(
         more: Notify::new(),
         ended: Notify::new(),
     });
-    Ok((sender, Receiver { stream: read, marks: Marks::new(heard), buffer: Vec::new() }))
+    let marks = Marks::new(heard);
+    let receiver =
+        Receiver { stream: read, marks, buffer: Vec::new(), gathers: false, read: [None; 2] };
+    Ok((sender, receiver))
 }
 
 fn greeting(nonce: &[u8; NONCE]) -> Vec<u8> {
@@ -168,10 +176,23 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Resu
 }
 
 impl Sender {
-    /// Says a frame; false when the channel is over.
+    /// Says a frame, and all that waits before it; false when the channel is over.
     pub(super) fn say(&self, frame: &Frame) -> bool {
+        let Some(mut outgoing) = self.add(frame) else { return false };
+        self.flush(&mut outgoing);
+        !self.is_closed()
+    }
+
+    /// Says a frame that nobody waits for: with the next one, or soon.
+    pub(super) fn say_soon(&self, frame: &Frame) {
+        if self.add(frame).is_some() {
+            self.more.notify_one();
+        }
+    }
+
+    fn add(&self, frame: &Frame) -> Option<MutexGuard<'_, Outgoing>> {
         if self.is_closed() {
-            return false;
+            return None;
         }
         let mut outgoing = self.outgoing.lock();
         let Outgoing { marks, pending, scratch } = &mut *outgoing;
@@ -183,10 +204,9 @@ impl Sender {
         if pending.len() > MOST_PENDING {
             drop(outgoing);
             self.close();
-            return false;
+            return None;
         }
-        self.flush(&mut outgoing);
-        !self.is_closed()
+        Some(outgoing)
     }
 
     fn flush(&self, outgoing: &mut Outgoing) {
@@ -208,6 +228,8 @@ impl Sender {
                 () = self.more.notified() => {}
                 () = self.over() => return,
             }
+            // What comes meanwhile leaves with it, or takes it along.
+            tokio::time::sleep(PAUSE).await;
             if self.stream.writable().await.is_err() {
                 return self.close();
             }
@@ -234,7 +256,32 @@ impl Sender {
     }
 }
 
+impl Drop for Sender {
+    /// What waits leaves, as far as the network takes it at once.
+    fn drop(&mut self) {
+        if !self.is_closed() {
+            let _ = self.stream.try_write(&self.outgoing.get_mut().pending);
+        }
+    }
+}
+
 impl Receiver {
+    /// For one to whom nothing is urgent: when much is said, it is heard every so often, all together.
+    /// To be woken for each frame costs more than to act upon it.
+    pub(super) fn gather(&mut self) {
+        self.gathers = true;
+    }
+
+    /// Waits for others to join what has come, if it was only just read, twice.
+    async fn pause(&mut self) {
+        if let [Some(last), Some(before)] = self.read
+            && self.gathers
+            && last - before < 2 * PAUSE
+        {
+            tokio::time::sleep_until(last + PAUSE).await;
+        }
+    }
+
     /// The next frame.
     ///
     /// # Errors
@@ -244,9 +291,13 @@ impl Receiver {
             if let Some(frame) = self.take()? {
                 return Ok(frame);
             }
+            self.pause().await;
             self.buffer.reserve(READ);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if self.gathers {
+                self.read = [Some(Instant::now()), self.read[0]];
             }
         }
     }
@@ -299,6 +350,8 @@ pub(super) const MOST_FRAME: usize = 1 << 20;
 /// What may wait for a network that takes nothing.
 const MOST_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
+/// The shortest that the runtime's timer measures.
+const PAUSE: Duration = Duration::from_millis(1);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long nothing may be heard until it is asked whether there is somebody. Three times this long
 /// without an answer, and the channel is over.

@@ -220,13 +220,12 @@ fn leave(
     hop: Hop,
 ) -> Result<(Connection, Steered), (Stream, std::io::Error)> {
     let socket = stream.stream();
-    let left = ends(socket).and_then(|(service, client)| {
+    let left = handoff::ends(socket).and_then(|(service, client)| {
         // First of all: what the client sends from here on is for the back-end, which drops it until
         // it has the connection. Dropped here, it would cost a timeout as well, and more of it would be.
         let steered = front.steering.steer(service, client, hop)?;
         front.steering.deafen(socket)?;
-        let left = super::read_rest(socket, bytes).and_then(|()| handoff::extract(socket));
-        match left {
+        match super::take_out(socket, (service, client), bytes) {
             Ok(connection) => Ok((connection, steered)),
             Err(error) => {
                 drop(steered);
@@ -303,13 +302,4 @@ fn come_back(connection: &Connection, steered: Steered) -> std::io::Result<TcpSt
     handoff::speak(&socket)?;
     drop(steered);
     TcpStream::from_std(socket)
-}
-
-/// The two ends of a connection over IPv4.
-fn ends(socket: &TcpStream) -> std::io::Result<(SocketAddrV4, SocketAddrV4)> {
-    let v4 = |address: std::net::SocketAddr| match address.ip().to_canonical() {
-        std::net::IpAddr::V4(ip) => Ok(SocketAddrV4::new(ip, address.port())),
-        std::net::IpAddr::V6(_) => Err(std::io::Error::other("connections over IPv6 stay")),
-    };
-    Ok((v4(socket.local_addr()?)?, v4(socket.peer_addr()?)?))
 }

@@ -117,6 +117,10 @@ impl Link {
             self.wanted.notified().await;
             match self.reach(&secret).await {
                 Ok((sender, mut receiver)) => {
+                    // Elsewhere, a client waits for what is said.
+                    if self.after == After::Stay {
+                        receiver.gather();
+                    }
                     tracing::info!(back_end = %self.to, "connections can be handed off");
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,

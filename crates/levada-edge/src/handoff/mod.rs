@@ -20,8 +20,9 @@ mod head;
 mod link;
 mod taker;
 
-use std::{io, time::Duration};
+use std::{io, net::SocketAddrV4, time::Duration};
 
+use levada_net::handoff::{self, Connection, Unfit};
 use rustix::{
     buffer::spare_capacity,
     io::Errno,
@@ -37,6 +38,25 @@ pub(crate) use taker::{Taker, accept};
 const RETRY: Duration = Duration::from_secs(1);
 /// What goes along with a connection at most.
 const MOST_BYTES: usize = 256 << 10;
+
+/// Takes a connection between these ends out of its socket, which is deaf, with what has come before.
+fn take_out(
+    socket: &TcpStream,
+    ends: (SocketAddrV4, SocketAddrV4),
+    bytes: &mut Vec<u8>,
+) -> io::Result<Connection> {
+    let taken = match handoff::extract(socket, ends) {
+        Err(Unfit::Unread) => {
+            read_rest(socket, bytes)?;
+            handoff::extract(socket, ends)
+        }
+        taken => taken,
+    };
+    taken.map_err(|unfit| match unfit {
+        Unfit::Io(error) => error,
+        Unfit::Unread => io::Error::other(unfit),
+    })
+}
 
 /// Reads what came before a socket was deaf. Whether there is something is asked of the socket itself:
 /// the runtime may not have been told yet.

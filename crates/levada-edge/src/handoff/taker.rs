@@ -247,7 +247,7 @@ impl Taken {
                 part(&stream, &self.node.settings.limits).await;
                 break;
             }
-            self.sender.say(&Frame::Rests(self.id));
+            self.sender.say_soon(&Frame::Rests(self.id));
             let mut bytes = Vec::new();
             let came = head::read(&stream, &mut bytes, &self.node.settings.limits, &stop).await;
             if matches!(came, Came::Over(_)) || bytes.is_empty() {
@@ -257,7 +257,7 @@ impl Taken {
             let next = match came {
                 Came::Head => self.next(stream, &mut bytes).await,
                 _ => {
-                    self.sender.say(&Frame::Begins(self.id));
+                    self.sender.say_soon(&Frame::Begins(self.id));
                     Next::Here(stream)
                 }
             };
@@ -266,7 +266,7 @@ impl Taken {
                 Next::Here(stream) => (arrived, nest) = Arrived::new(stream, bytes, None),
             }
         }
-        self.sender.say(&Frame::Ended(self.id));
+        self.sender.say_soon(&Frame::Ended(self.id));
     }
 
     /// Finds out who answers the next request; gives the connection back if that is not us.
@@ -289,12 +289,12 @@ impl Taken {
                 }
                 Err((stream, error)) => {
                     tracing::debug!(%error, "a connection stays: it cannot be given back");
-                    self.sender.say(&Frame::Begins(self.id));
+                    self.sender.say_soon(&Frame::Begins(self.id));
                     return Next::Here(stream);
                 }
             }
         }
-        self.sender.say(&Frame::Begins(self.id));
+        self.sender.say_soon(&Frame::Begins(self.id));
         Next::Here(stream)
     }
 
@@ -316,7 +316,7 @@ impl Taken {
     ) -> Result<Connection, (Stream, io::Error)> {
         let socket = stream.stream();
         let left = self.taker.deafness.deafen(socket).and_then(|()| {
-            let left = super::read_rest(socket, bytes).and_then(|()| handoff::extract(socket));
+            let left = super::take_out(socket, handoff::ends(socket)?, bytes);
             if left.is_err() {
                 undeafen(socket)?;
             }

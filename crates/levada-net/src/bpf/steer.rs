@@ -1,6 +1,7 @@
 //! The front-end's side: packets of connections that were handed off go on to where those are now.
 
 use std::{
+    collections::HashMap,
     io,
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsFd, BorrowedFd},
@@ -32,10 +33,17 @@ pub struct Steering {
 /// Where the packets of which connections go.
 struct Flows {
     table: Table<FLOW_LENGTH, ENTRY_LENGTH>,
-    /// How often something was steered. Held while the table is changed: a client may begin anew with
-    /// the same addresses before the end of its old connection is known here, which then must not end
-    /// the steering of the new one.
-    count: Mutex<u64>,
+    /// Held while the table is changed.
+    steered: Mutex<Numbers>,
+}
+
+/// Which steering is a flow's last: a client may begin anew with the same addresses before the end of its
+/// old connection is known here, which then must not end the steering of the new one.
+#[derive(Default)]
+struct Numbers {
+    /// How often something was steered.
+    count: u64,
+    last: HashMap<[u8; FLOW_LENGTH], u64>,
 }
 
 /// The hop's address and device, and which steering it was.
@@ -70,7 +78,7 @@ impl Steering {
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
         Ok(Self {
-            flows: Arc::new(Flows { table, count: Mutex::new(0) }),
+            flows: Arc::new(Flows { table, steered: Mutex::default() }),
             _steer: steer,
             deaf,
             _filters: filters,
@@ -102,10 +110,12 @@ impl Steering {
     ) -> io::Result<Steered> {
         let flow = flow(service, client);
         let number = {
-            let mut count = self.flows.count();
-            *count += 1;
-            self.flows.table.put(&flow, &hop.entry(*count))?;
-            *count
+            let mut steered = self.flows.steered();
+            steered.count += 1;
+            self.flows.table.put(&flow, &hop.entry(steered.count))?;
+            let number = steered.count;
+            steered.last.insert(flow, number);
+            number
         };
         Ok(Steered { flows: self.flows.clone(), flow, number })
     }
@@ -162,25 +172,22 @@ impl Steered {
     /// # Errors
     /// When the kernel refuses.
     pub fn turn(&self, hop: Hop) -> io::Result<()> {
-        let _count = self.flows.count();
-        match self.is_last()? {
+        let _steered = self.flows.steered();
+        // The program forgets it on the client's next SYN.
+        let entry = self.flows.table.get(&self.flow)?;
+        match entry.is_some_and(|entry| entry[8..] == self.number.to_ne_bytes()) {
             true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
             false => Err(io::ErrorKind::NotFound.into()),
         }
-    }
-
-    /// Whether the table's entry is this one's, and not of a later connection of the same addresses.
-    fn is_last(&self) -> io::Result<bool> {
-        let entry = self.flows.table.get(&self.flow)?;
-        Ok(entry.is_some_and(|entry| entry[8..] == self.number.to_ne_bytes()))
     }
 }
 
 impl Drop for Steered {
     fn drop(&mut self) {
-        let _count = self.flows.count();
-        if self.is_last().unwrap_or(false) {
-            // The program may have been first, on the client's next SYN.
+        let mut steered = self.flows.steered();
+        if steered.last.get(&self.flow) == Some(&self.number) {
+            steered.last.remove(&self.flow);
+            // The program may have been first.
             let _ = self.flows.table.remove(&self.flow);
         }
     }
@@ -197,9 +204,9 @@ impl Hop {
 }
 
 impl Flows {
-    fn count(&self) -> std::sync::MutexGuard<'_, u64> {
+    fn steered(&self) -> std::sync::MutexGuard<'_, Numbers> {
         // Nothing that is done under the lock can panic half way.
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -19,16 +19,40 @@ pub fn is_possible() -> io::Result<()> {
     set(&socket, REPAIR, ON)
 }
 
-/// Reads off a connection, and has its close say nothing to the client. [`keep`] takes that back.
+/// Why a connection cannot be moved as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// Something has come that was not read.
+    #[error("something was not read")]
+    Unread,
+    /// Something else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The two ends of a connection, ours first.
+///
+/// # Errors
+/// When it is none, or over IPv6.
+pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddrV4, SocketAddrV4)> {
+    let socket = SockRef::from(socket);
+    Ok((v4(socket.local_addr()?)?, v4(socket.peer_addr()?)?))
+}
+
+/// Reads off a connection between these [`ends`], and has its close say nothing to the client. [`keep`]
+/// takes that back.
 ///
 /// Nothing may reach the socket any more (`bpf::Steering::deafen`), or what comes in between is lost.
 ///
 /// # Errors
-/// When it cannot be moved as it is: unread bytes, something in flight, an end that was said already,
-/// IPv6. The socket then is what it was.
-pub fn extract(socket: &impl AsFd) -> io::Result<Connection> {
+/// When it cannot be moved as it is: unread bytes, something in flight, an end that was said already.
+/// The socket then is what it was.
+pub fn extract(
+    socket: &impl AsFd,
+    (service, client): (SocketAddrV4, SocketAddrV4),
+) -> Result<Connection, Unfit> {
     set(socket, REPAIR, ON)?;
-    let read = read_off(socket);
+    let read = read_off(socket, service, client);
     if read.is_err() {
         keep(socket)?;
     }
@@ -43,19 +67,21 @@ pub fn keep(socket: &impl AsFd) -> io::Result<()> {
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
 
-fn read_off(socket: &impl AsFd) -> io::Result<Connection> {
-    let ends = SockRef::from(socket);
-    let (service, client) = (v4(ends.local_addr()?)?, v4(ends.peer_addr()?)?);
+fn read_off(
+    socket: &impl AsFd,
+    service: SocketAddrV4,
+    client: SocketAddrV4,
+) -> Result<Connection, Unfit> {
     let mut info = [0; 232];
     get(socket, libc::TCP_INFO, &mut info)?;
     if info[STATE] != ESTABLISHED {
-        return Err(refuse("one side has ended it"));
+        return Err(refuse("one side has ended it").into());
     }
     if word(&info, UNACKED) != 0 || word(&info, UNSENT) != 0 {
-        return Err(refuse("something is in flight"));
+        return Err(refuse("something is in flight").into());
     }
-    if rustix::io::ioctl_fionread(socket)? != 0 {
-        return Err(refuse("something was not read"));
+    if rustix::io::ioctl_fionread(socket).map_err(io::Error::from)? != 0 {
+        return Err(Unfit::Unread);
     }
     let segment = get_word(socket, libc::TCP_MAXSEG)?;
     set(socket, REPAIR_QUEUE, SEND_QUEUE)?;
@@ -129,7 +155,6 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
     }
     let Window { updated_at, send, largest, receive, told_at } = connection.window;
     put(&socket, REPAIR_WINDOW, &bytes_of(&[updated_at, send, largest, receive, told_at]))?;
-    set(&socket, REPAIR_QUEUE, NO_QUEUE)?;
     socket.set_tcp_nodelay(true)?;
     Ok(socket.into())
 }
@@ -153,7 +178,6 @@ const REPAIR_WINDOW: i32 = 29;
 const ON: u32 = 1;
 /// Off, without a probe of the client's window.
 const OFF_WITHOUT_PROBE: u32 = u32::MAX;
-const NO_QUEUE: u32 = 0;
 const RECEIVE_QUEUE: u32 = 1;
 const SEND_QUEUE: u32 = 2;
 
@@ -183,7 +207,7 @@ fn v4(address: socket2::SockAddr) -> io::Result<SocketAddrV4> {
     let address = address.as_socket().ok_or_else(|| refuse("not of IP"))?;
     match SocketAddr::new(address.ip().to_canonical(), address.port()) {
         SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(_) => Err(refuse("connections over IPv6 are not moved")),
+        SocketAddr::V6(_) => Err(refuse("connections over IPv6 stay")),
     }
 }
 
