@@ -65,7 +65,6 @@ mod stop;
 mod store;
 mod switch;
 mod tls;
-mod told;
 mod upstream;
 mod vigil;
 

@@ -42,7 +42,6 @@ use crate::{
     store::{Object, Store, disk::DiskError},
     switch::{self, Switch},
     tls::{self, TlsError},
-    told::Told,
     upstream::{self, Address, Server, Wire},
 };
 
@@ -94,7 +93,6 @@ pub(crate) struct Node {
     pub(crate) via: HeaderValue,
     /// This node as `Cache-Status` names it.
     pub(crate) cache_name: NodeName,
-    pub(crate) told: Told,
     /// This node as `Proxy-Status` names it.
     pub(crate) token: String,
 }
@@ -217,7 +215,6 @@ impl Node {
             pacer: settings.limits.serve_rate.map(Pacer::new),
             via,
             cache_name: NodeName::new(&settings.name),
-            told: Told::default(),
             token: token(&settings.name),
             settings,
         }))

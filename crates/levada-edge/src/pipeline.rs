@@ -761,7 +761,7 @@ fn from_origin(
         node.metrics.origin_bytes.inc_by(length);
     }
     let mut response = passed_on(node, exchange, parcels);
-    node.told.append_to(response.headers_mut(), &status, &node.cache_name);
+    status.append_to(response.headers_mut(), &node.cache_name);
     response
 }
 
