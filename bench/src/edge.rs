@@ -50,6 +50,8 @@ struct Options {
     connections: u32,
     /// Parts of the names of cases that are wanted; all cases without any.
     only: Vec<String>,
+    /// Without the others.
+    alone: bool,
     json: bool,
 }
 
@@ -67,8 +69,14 @@ fn main() -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let mut options =
-        Options { rounds: 5, seconds: 2, connections: 32, only: Vec::new(), json: false };
+    let mut options = Options {
+        rounds: 5,
+        seconds: 2,
+        connections: 32,
+        only: Vec::new(),
+        alone: false,
+        json: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
@@ -77,6 +85,7 @@ fn options() -> Result<Options> {
             "--seconds" => options.seconds = value()?.parse()?,
             "--connections" => options.connections = value()?.parse()?,
             "--only" => options.only.push(value()?),
+            "--alone" => options.alone = true,
             "--json" => options.json = true,
             _ => return Err(format!("no option {word}; see bench/README.md").into()),
         }
@@ -126,7 +135,11 @@ impl Bench {
     fn new(options: Options, dir: &Path) -> Result<Self> {
         let programs = PEERS
             .iter()
-            .map(|peer| {
+            .enumerate()
+            .map(|(at, peer)| {
+                if options.alone && at > 0 {
+                    return None;
+                }
                 (peer.find)().inspect_err(|why| eprintln!("without {}: {why}", peer.name)).ok()
             })
             .collect();

@@ -1,6 +1,7 @@
-//! The project's own chores: `cargo xtask ci`, `cargo xtask docs`, `cargo xtask tidy`.
+//! The project's own chores: `cargo xtask ci`, `docs`, `tidy`, `dist`.
 
 mod ci;
+mod dist;
 mod docs;
 mod pages;
 mod tidy;
@@ -14,11 +15,12 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci | docs | tidy>
+usage: cargo xtask <ci | docs | tidy | dist>
 
   ci    all checks that a change must pass: format, lints, tidy, documentation, tests
   docs  writes the generated parts of docs/ anew
-  tidy  what the compiler does not check: purity, registries, generated documents";
+  tidy  what the compiler does not check: purity, registries, generated documents
+  dist  builds target/dist/levada as packages ship it, optimised by a run under load";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),
+        ["dist"] => dist::build(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -19,7 +19,7 @@ fn find() -> std::result::Result<PathBuf, String> {
     }
     let path = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("levada");
     if !path.exists() {
-        return Err("build the binary first: cargo build --profile dist --workspace".into());
+        return Err("build the binary first: cargo xtask dist".into());
     }
     Ok(path)
 }

@@ -1,0 +1,111 @@
+//! The build that packages ship: optimised by a profile of how the program runs under load.
+//!
+//! ```text
+//!   instrumented build ──> its load, measured ──> merged profile ──> target/dist/levada
+//! ```
+//!
+//! Which branches are taken and which functions are hot is counted, not guessed. What the load never
+//! runs is taken for cold, so it has a part for everything that is to be quick: requests by `edge` of
+//! bench/, a simulation by the program itself.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::{cargo, root, succeed};
+
+/// Builds `target/dist/levada`, and the measurements of bench/ beside it.
+///
+/// # Errors
+/// When a build or the load fails, or the toolchain lacks `llvm-profdata`.
+pub(crate) fn build() -> anyhow::Result<()> {
+    let host = ask_rustc(&["-vV"])?
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("rustc -vV names no host")?;
+    let merge = profile_tool(&host)?;
+    let target = target_directory();
+    let profiles = target.join("profiles");
+    match fs::remove_dir_all(&profiles) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("{}: {error}", profiles.display())
+        }
+        _ => fs::create_dir_all(&profiles)?,
+    }
+
+    eprintln!("xtask: the load");
+    succeed(&mut cargo(&["build", "--profile", "dist", "-p", "levada-bench"]))?;
+    eprintln!("xtask: a build that counts");
+    let counting = levada(&host, &format!("-Cprofile-generate={}", profiles.display()))?;
+    eprintln!("xtask: under load");
+    load(&target, &counting, &profiles)?;
+    let merged = profiles.join("merged.profdata");
+    succeed(Command::new(merge).arg("merge").arg("--output").arg(&merged).args(raw(&profiles)?))?;
+    eprintln!("xtask: the build that ships");
+    let built = levada(&host, &format!("-Cprofile-use={}", merged.display()))?;
+    let shipped = target.join("dist/levada");
+    fs::copy(&built, &shipped).with_context(|| format!("cannot write {}", shipped.display()))?;
+    eprintln!("xtask: {}", shipped.display());
+    Ok(())
+}
+
+/// Builds the program under `flags`. Naming the target keeps them from build scripts and macros.
+fn levada(host: &str, flags: &str) -> anyhow::Result<PathBuf> {
+    let mut build = cargo(&["build", "--profile", "dist", "-p", "levada", "--target", host]);
+    succeed(build.env("RUSTFLAGS", flags))?;
+    Ok(target_directory().join(host).join("dist/levada"))
+}
+
+/// What is to be quick, run once.
+fn load(target: &Path, counting: &Path, profiles: &Path) -> anyhow::Result<()> {
+    let raw = profiles.join("%p-%m.profraw");
+    let mut requests = Command::new(target.join("dist/edge"));
+    requests.args(["--alone", "--rounds", "1", "--seconds", "2"]);
+    succeed(requests.env("LEVADA", counting).env("LLVM_PROFILE_FILE", &raw))?;
+    let results = profiles.join("results");
+    let mut simulation = Command::new(counting);
+    simulation.args(["sim", "paper", "lard", "--quick", "--results"]).arg(&results);
+    // Its exit code tells whether the paper's numbers came out, which is not asked here.
+    simulation.env("LLVM_PROFILE_FILE", &raw).status().context("cannot run the simulation")?;
+    Ok(())
+}
+
+fn raw(profiles: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(profiles)?.collect::<Result<Vec<_>, _>>()?;
+    let raw: Vec<PathBuf> = entries
+        .iter()
+        .map(fs::DirEntry::path)
+        .filter(|path| path.extension().is_some_and(|extension| extension == "profraw"))
+        .collect();
+    ensure!(!raw.is_empty(), "the load left no profile in {}", profiles.display());
+    Ok(raw)
+}
+
+/// The `llvm-profdata` of this toolchain: another release's may not read what it writes.
+fn profile_tool(host: &str) -> anyhow::Result<PathBuf> {
+    let sysroot = ask_rustc(&["--print", "sysroot"])?;
+    let tool = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+    ensure!(
+        tool.exists(),
+        "{} is missing: `rustup component add llvm-tools` brings it",
+        tool.display()
+    );
+    Ok(tool)
+}
+
+fn ask_rustc(arguments: &[&str]) -> anyhow::Result<String> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(&rustc).args(arguments).current_dir(root()).output();
+    let output = output.with_context(|| format!("cannot run {}", rustc.display()))?;
+    ensure!(output.status.success(), "{} {arguments:?} failed", rustc.display());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Where cargo puts what it builds.
+fn target_directory() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
