@@ -63,6 +63,7 @@ mod sites;
 mod sizes;
 mod stop;
 mod store;
+mod stored;
 mod switch;
 mod tls;
 mod upstream;

@@ -5,20 +5,20 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT_RANGES, AGE, CONTENT_LENGTH, ETAG},
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{ACCEPT_RANGES, ETAG},
     request::Parts,
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
-    Asked as Wants, CacheStatus, Condition, Forwarded as Why, RequestDirectives, Serve, Trouble,
-    not_modified_fields, serve_instead_of_error, strip_request,
+    Asked as Wants, CacheStatus, Forwarded as Why, RequestDirectives, Serve, Trouble,
+    serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 
 use crate::{
-    blocks::{BlockReader, Blocked},
+    blocks::Blocked,
     body::{BodyError, Relay, RequestBody, ResponseBody, Source},
     clock,
     connection::{Door, Visit},
@@ -33,13 +33,14 @@ use crate::{
     lead::Lead,
     lookup::{Found, Order, lookup, recall},
     node::Node,
-    partial::{self, Cursor, Script, Wanted},
+    partial,
     passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     posted::Posted,
     purge::{self, Label},
     respond,
     store::{Object, StoredHead},
+    stored,
     switch::{self, Chosen},
     upstream::Exchange,
 };
@@ -274,7 +275,7 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
-                None => stored(node, &errand, &object, Some(age), &status),
+                None => stored::answer(node, &errand, &object, Some(age), &status),
                 Some(_) if large::head_is_enough(node, &errand, &object) => {
                     large::head(node, &errand, &object, Some(age), status)
                 }
@@ -302,46 +303,6 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
     Ok(response)
 }
 
-/// A stored response: whole, in part, its head alone, or 304 when the client has it already.
-fn stored(
-    node: &Node,
-    errand: &Errand,
-    object: &Arc<Object>,
-    age: Option<u32>,
-    status: &CacheStatus<'static>,
-) -> Response<ResponseBody> {
-    let Errand { wants, parts, .. } = errand;
-    let head = &object.head;
-    if wants.conditional && has_already(head, parts) {
-        return not_modified(node, head, age, status);
-    }
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = head.status;
-    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &node.cache_name);
-    if age.is_none() {
-        response.headers_mut().remove(AGE);
-    }
-    let wanted = match wants.range {
-        true => partial::wanted(parts, head, object.len()),
-        false => Wanted::Whole,
-    };
-    let source = match wanted {
-        _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if object.goods().is_some() => {
-            let cursor = Cursor::of(object, errand.parcels.as_ref());
-            Script::from(0, Some(object.len()), cursor).into()
-        }
-        Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
-        Wanted::Nothing => return unsatisfied(node, object.len(), status),
-        Wanted::Some(ranges) => {
-            let cursor = Cursor::of(object, errand.parcels.as_ref());
-            partial::answer(&mut response, &ranges, object.len(), cursor).into()
-        }
-    };
-    response.body_mut().replace(source);
-    response
-}
-
 /// A stored response in blocks, of which some may have to be fetched. When one of them cannot be had,
 /// the object is fetched anew.
 async fn in_blocks(
@@ -353,7 +314,7 @@ async fn in_blocks(
     passage: &mut Passage,
 ) -> Answer {
     let blocked = Arc::new(Blocked::stored(node, &errand, &object));
-    match from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await {
+    match stored::from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
                 passage.cache = CacheResult::Miss;
@@ -369,106 +330,6 @@ async fn in_blocks(
     let part = part.filter(|_| blocked.request.is_some());
     let order = Order { key: errand.asked.key, stored: None, why, directives, part, alone: false };
     filled(node, errand, order, passage).await
-}
-
-/// A stored response, wherever its body is, unless that cannot be had.
-async fn from_object(
-    node: &Arc<Node>,
-    errand: &Errand,
-    object: &Arc<Object>,
-    age: Option<u32>,
-    mut status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, BodyError> {
-    if object.blocks().is_none() {
-        return Ok(stored(node, errand, object, age, &status));
-    }
-    let blocked = Arc::new(Blocked::stored(node, errand, object));
-    from_blocks(node, &errand.parts, &blocked, age, &mut status).await
-}
-
-/// A response that is read block by block, unless it cannot be had.
-async fn from_blocks(
-    node: &Node,
-    parts: &Parts,
-    blocked: &Arc<Blocked>,
-    age: Option<u32>,
-    status: &mut CacheStatus<'_>,
-) -> Result<Response<ResponseBody>, BodyError> {
-    let head = &blocked.head;
-    if has_already(head, parts) {
-        return Ok(not_modified(node, head, age, status));
-    }
-    let length = blocked.length.ok_or(BodyError::Gone)?;
-    let wanted = partial::wanted(parts, head, length);
-    let (first, end) = match &wanted {
-        Wanted::Whole => (0, length),
-        Wanted::Nothing => return Ok(unsatisfied(node, length, status)),
-        Wanted::Some(ranges) => ranges.span(),
-    };
-    let mut reader = BlockReader::new(blocked.clone(), end);
-    if parts.method != Method::HEAD {
-        let whole = blocked.running.is_some() || blocked.holds_all(first, end);
-        if !whole && blocked.request.is_none() {
-            return Err(BodyError::Gone);
-        }
-        if status.forwarded.is_none() && !whole {
-            // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
-            status.forwarded = Some(Why::Partial);
-            status.stored = true;
-        }
-        reader.begin(first).await?;
-    }
-    let mut response = Response::new(());
-    *response.status_mut() = head.status;
-    let headers = response.headers_mut();
-    headers.clone_from(&head.headers);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-    let cursor = Cursor::Blocks(reader);
-    let source = match wanted {
-        _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor).into(),
-        _ => Script::from(0, Some(length), cursor).into(),
-    };
-    Ok(response.map(|()| ResponseBody::new(source)))
-}
-
-/// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
-pub(crate) fn unsatisfied(
-    node: &Node,
-    length: u64,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-    let headers = response.headers_mut();
-    *headers = partial::unsatisfied(length);
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-    response
-}
-
-/// The client has it already.
-pub(crate) fn not_modified(
-    node: &Node,
-    head: &StoredHead,
-    age: Option<u32>,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    let headers = response.headers_mut();
-    *headers = not_modified_fields(&head.headers);
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-    response
 }
 
 /// Joins the fetch of an object, or begins it and leads it. `None` when another URI is being fetched
@@ -532,7 +393,7 @@ async fn filled(
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     match verdict {
         Verdict::Share { .. } | Verdict::Blocked(_) if verdict.head().is_some_and(mine) => {
-            match arriving(node, parts, verdict, reader, status).await {
+            match stored::arriving(node, parts, verdict, reader, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
@@ -543,7 +404,7 @@ async fn filled(
             if large::head_is_enough(node, &errand, &object) {
                 return Ok(large::head(node, &errand, &object, None, status));
             }
-            match from_object(node, &errand, &object, None, status).await {
+            match stored::from_object(node, &errand, &object, None, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
@@ -554,7 +415,7 @@ async fn filled(
             if large::head_is_enough(node, &errand, &object) {
                 return Ok(large::head(node, &errand, &object, None, status));
             }
-            match from_object(node, &errand, &object, None, status).await {
+            match stored::from_object(node, &errand, &object, None, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
             }
@@ -565,7 +426,7 @@ async fn filled(
             else {
                 return Err(failed);
             };
-            from_object(node, &errand, object, Some(age), status).await.map_err(|_| failed)
+            stored::from_object(node, &errand, object, Some(age), status).await.map_err(|_| failed)
         }
         Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
@@ -618,79 +479,6 @@ fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
     head.answers(request) && matches!(stored, Serve::Fresh { .. } | Serve::Stale { .. })
 }
 
-/// What a client reads of a response that is on its way into the store. The one for whom it was fetched
-/// also gets the fields that are not stored.
-async fn arriving(
-    node: &Node,
-    parts: &Parts,
-    verdict: Verdict,
-    reader: Reader,
-    mut status: CacheStatus<'_>,
-) -> Result<Response<ResponseBody>, BodyError> {
-    let (head, kept) = match &verdict {
-        Verdict::Share { head, kept, .. } => (head, *kept),
-        Verdict::Blocked(blocked) => (&blocked.head, blocked.kept),
-        _ => return Err(BodyError::Gone),
-    };
-    let mut own = HeaderMap::new();
-    if !status.collapsed {
-        status.forwarded_status = Some(head.status.as_u16());
-        status.stored = kept;
-        own = reader.fill().take_own();
-    }
-    let mut response = match &verdict {
-        Verdict::Blocked(blocked) => {
-            let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
-            from_blocks(node, parts, blocked, age, &mut status).await?
-        }
-        Verdict::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
-        _ => return Err(BodyError::Gone),
-    };
-    response.headers_mut().extend(own);
-    Ok(response)
-}
-
-/// A response whose body is still arriving.
-fn growing(
-    node: &Node,
-    parts: &Parts,
-    head: &StoredHead,
-    reader: Reader,
-    length: Option<u64>,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
-    if has_already(head, parts) {
-        return not_modified(node, head, age, status);
-    }
-    let mut response = Response::new(());
-    *response.status_mut() = head.status;
-    let headers = response.headers_mut();
-    headers.clone_from(&head.headers);
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-    // While the length is not known the whole is sent: a server may ignore a range.
-    let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
-    let source = match (wanted, length) {
-        _ if parts.method == Method::HEAD => Source::Empty,
-        (Wanted::Nothing, Some(length)) => return unsatisfied(node, length, status),
-        (Wanted::Some(ranges), Some(length)) => {
-            partial::answer(&mut response, &ranges, length, Cursor::Growing(reader)).into()
-        }
-        _ => Source::Filling(reader.of_length(length)),
-    };
-    response.map(|()| ResponseBody::new(source))
-}
-
-/// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
-pub(crate) fn has_already(head: &StoredHead, parts: &Parts) -> bool {
-    head.status == StatusCode::OK
-        && head.validators.evaluate(&parts.headers) == Condition::NotModified
-}
-
 /// From the origin for this request alone, which has no body.
 async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
     let headers = std::mem::take(&mut errand.parts.headers);
@@ -734,7 +522,8 @@ async fn bypass(
             let chosen = reader.fill().take_chosen();
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
-            let response = Box::pin(arriving(node, &errand.parts, verdict, reader, status)).await;
+            let response =
+                Box::pin(stored::arriving(node, &errand.parts, verdict, reader, status)).await;
             let mut response = response.map_err(|_| Failure::NoResponse)?;
             chosen.map(|chosen| response.extensions_mut().insert(chosen));
             Ok(response)

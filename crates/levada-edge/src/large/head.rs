@@ -13,9 +13,10 @@ use crate::{
     clock,
     connection::Door,
     node::Node,
-    pipeline::{Errand, has_already, not_modified},
+    pipeline::Errand,
     sites::Site,
     store::Object,
+    stored,
 };
 
 /// The number by which versions of a file are told apart; `None` where they cannot be.
@@ -75,8 +76,8 @@ pub(crate) fn head(
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Response<ResponseBody> {
-    if has_already(&object.head, &errand.parts) {
-        return not_modified(node, &object.head, age, &status);
+    if stored::has_already(&object.head, &errand.parts) {
+        return stored::not_modified(node, &object.head, age, &status);
     }
     // Without a strong validator a version is no more than likely to be one (RFC 9110 Sec. 15.3.7.3).
     status.detail = Some(if object.head.validators.is_strong() { "pieces" } else { "pieces-weak" });

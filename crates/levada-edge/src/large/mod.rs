@@ -43,9 +43,10 @@ use crate::{
     node::Node,
     partial::{self, Cursor, Script, Wanted},
     passage::{CacheResult, Passage},
-    pipeline::{Errand, directly, unsatisfied},
+    pipeline::{Errand, directly},
     settings::Large,
     sites::Site,
+    stored,
 };
 
 use flight::Flights;
@@ -185,7 +186,7 @@ async fn in_pieces(
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {
         Wanted::Whole => 0..length,
-        Wanted::Nothing => return Ok(unsatisfied(node, length, &CacheStatus::default())),
+        Wanted::Nothing => return Ok(stored::unsatisfied(node, length, &CacheStatus::default())),
         Wanted::Some(ranges) => {
             let (first, end) = ranges.span();
             first..end

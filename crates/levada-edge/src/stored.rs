@@ -1,0 +1,236 @@
+//! Answers from what is stored, and from what is on its way into the store: the head that this client
+//! gets, and where its body comes from.
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{AGE, CONTENT_LENGTH},
+    request::Parts,
+};
+use levada_cache::{CacheStatus, Condition, Forwarded as Why, not_modified_fields};
+
+use crate::{
+    blocks::{BlockReader, Blocked},
+    body::{BodyError, ResponseBody, Source},
+    clock,
+    fill::{Reader, Verdict},
+    node::Node,
+    partial::{self, Cursor, Script, Wanted},
+    pipeline::Errand,
+    respond,
+    store::{Object, StoredHead},
+};
+
+/// A stored response: whole, in part, its head alone, or 304 when the client has it already.
+pub(crate) fn answer(
+    node: &Node,
+    errand: &Errand,
+    object: &Arc<Object>,
+    age: Option<u32>,
+    status: &CacheStatus<'static>,
+) -> Response<ResponseBody> {
+    let Errand { wants, parts, .. } = errand;
+    let head = &object.head;
+    if wants.conditional && has_already(head, parts) {
+        return not_modified(node, head, age, status);
+    }
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &node.cache_name);
+    if age.is_none() {
+        response.headers_mut().remove(AGE);
+    }
+    let wanted = match wants.range {
+        true => partial::wanted(parts, head, object.len()),
+        false => Wanted::Whole,
+    };
+    let source = match wanted {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        Wanted::Whole if object.goods().is_some() => {
+            let cursor = Cursor::of(object, errand.parcels.as_ref());
+            Script::from(0, Some(object.len()), cursor).into()
+        }
+        Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
+        Wanted::Nothing => return unsatisfied(node, object.len(), status),
+        Wanted::Some(ranges) => {
+            let cursor = Cursor::of(object, errand.parcels.as_ref());
+            partial::answer(&mut response, &ranges, object.len(), cursor).into()
+        }
+    };
+    response.body_mut().replace(source);
+    response
+}
+
+/// A stored response, wherever its body is, unless that cannot be had.
+pub(crate) async fn from_object(
+    node: &Arc<Node>,
+    errand: &Errand,
+    object: &Arc<Object>,
+    age: Option<u32>,
+    mut status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, BodyError> {
+    if object.blocks().is_none() {
+        return Ok(answer(node, errand, object, age, &status));
+    }
+    let blocked = Arc::new(Blocked::stored(node, errand, object));
+    from_blocks(node, &errand.parts, &blocked, age, &mut status).await
+}
+
+/// A response that is read block by block, unless it cannot be had.
+pub(crate) async fn from_blocks(
+    node: &Node,
+    parts: &Parts,
+    blocked: &Arc<Blocked>,
+    age: Option<u32>,
+    status: &mut CacheStatus<'_>,
+) -> Result<Response<ResponseBody>, BodyError> {
+    let head = &blocked.head;
+    if has_already(head, parts) {
+        return Ok(not_modified(node, head, age, status));
+    }
+    let length = blocked.length.ok_or(BodyError::Gone)?;
+    let wanted = partial::wanted(parts, head, length);
+    let (first, end) = match &wanted {
+        Wanted::Whole => (0, length),
+        Wanted::Nothing => return Ok(unsatisfied(node, length, status)),
+        Wanted::Some(ranges) => ranges.span(),
+    };
+    let mut reader = BlockReader::new(blocked.clone(), end);
+    if parts.method != Method::HEAD {
+        let whole = blocked.running.is_some() || blocked.holds_all(first, end);
+        if !whole && blocked.request.is_none() {
+            return Err(BodyError::Gone);
+        }
+        if status.forwarded.is_none() && !whole {
+            // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
+            status.forwarded = Some(Why::Partial);
+            status.stored = true;
+        }
+        reader.begin(first).await?;
+    }
+    let mut response = Response::new(());
+    *response.status_mut() = head.status;
+    let headers = response.headers_mut();
+    headers.clone_from(&head.headers);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
+    let cursor = Cursor::Blocks(reader);
+    let source = match wanted {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor).into(),
+        _ => Script::from(0, Some(length), cursor).into(),
+    };
+    Ok(response.map(|()| ResponseBody::new(source)))
+}
+
+/// What a client reads of a response that is on its way into the store. The one for whom it was fetched
+/// also gets the fields that are not stored.
+pub(crate) async fn arriving(
+    node: &Node,
+    parts: &Parts,
+    verdict: Verdict,
+    reader: Reader,
+    mut status: CacheStatus<'_>,
+) -> Result<Response<ResponseBody>, BodyError> {
+    let (head, kept) = match &verdict {
+        Verdict::Share { head, kept, .. } => (head, *kept),
+        Verdict::Blocked(blocked) => (&blocked.head, blocked.kept),
+        _ => return Err(BodyError::Gone),
+    };
+    let mut own = HeaderMap::new();
+    if !status.collapsed {
+        status.forwarded_status = Some(head.status.as_u16());
+        status.stored = kept;
+        own = reader.fill().take_own();
+    }
+    let mut response = match &verdict {
+        Verdict::Blocked(blocked) => {
+            let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
+            from_blocks(node, parts, blocked, age, &mut status).await?
+        }
+        Verdict::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
+        _ => return Err(BodyError::Gone),
+    };
+    response.headers_mut().extend(own);
+    Ok(response)
+}
+
+/// A response whose body is still arriving.
+fn growing(
+    node: &Node,
+    parts: &Parts,
+    head: &StoredHead,
+    reader: Reader,
+    length: Option<u64>,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
+    if has_already(head, parts) {
+        return not_modified(node, head, age, status);
+    }
+    let mut response = Response::new(());
+    *response.status_mut() = head.status;
+    let headers = response.headers_mut();
+    headers.clone_from(&head.headers);
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
+    // While the length is not known the whole is sent: a server may ignore a range.
+    let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
+    let source = match (wanted, length) {
+        _ if parts.method == Method::HEAD => Source::Empty,
+        (Wanted::Nothing, Some(length)) => return unsatisfied(node, length, status),
+        (Wanted::Some(ranges), Some(length)) => {
+            partial::answer(&mut response, &ranges, length, Cursor::Growing(reader)).into()
+        }
+        _ => Source::Filling(reader.of_length(length)),
+    };
+    response.map(|()| ResponseBody::new(source))
+}
+
+/// The client has it already.
+pub(crate) fn not_modified(
+    node: &Node,
+    head: &StoredHead,
+    age: Option<u32>,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    *headers = not_modified_fields(&head.headers);
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
+    response
+}
+
+/// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
+pub(crate) fn unsatisfied(
+    node: &Node,
+    length: u64,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+    let headers = response.headers_mut();
+    *headers = partial::unsatisfied(length);
+    status.append_to(headers, &node.cache_name);
+    respond::via(node, headers);
+    response
+}
+
+/// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
+pub(crate) fn has_already(head: &StoredHead, parts: &Parts) -> bool {
+    head.status == StatusCode::OK
+        && head.validators.evaluate(&parts.headers) == Condition::NotModified
+}
