@@ -5,7 +5,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use levada_net::{
@@ -92,6 +92,13 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
         client.read_exact(&mut received).unwrap();
     });
     assert!(received == body);
+    // Whoever steers knows by the client how far it was answered.
+    let answered =
+        || steered.acknowledged().unwrap().map(|to| to.wrapping_sub(connection.send_next));
+    let begun = Instant::now();
+    while answered() != Some(body.len() as u32) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", answered());
+    }
 
     // The next word comes to where the connection is, and takes it to the other one.
     client.write_all(b"second").unwrap();

@@ -239,6 +239,8 @@ impl Server {
             let target = target?;
             if target.starts_with("/slow/") {
                 thread::sleep(Duration::from_secs(2));
+            } else if target.starts_with("/slower/") {
+                thread::sleep(Duration::from_millis(2600));
             }
             let size = target.rsplit('/').next()?.parse().unwrap_or(length);
             let sent = if target == "/echo" { body } else { content(size) };
@@ -480,6 +482,69 @@ fn a_back_end_that_dies_within_an_answer_cuts_it_and_is_forgotten() {
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(cluster.metric("levada_handoffs_total{result=\"lost\"}"), 1);
+}
+
+impl Cluster {
+    /// Whatever a back-end says to the front-end is lost from now on, and not what it says to clients.
+    fn cut_channel(&self, at: usize) {
+        let order = format!("route add blackhole {}/32", lab::Cluster::FRONT);
+        self.backs[at].ip(&[&order]).unwrap();
+    }
+
+    /// Waits until a server has got one more request than this.
+    fn wait_until_asked(&self, at: usize, before: u64) {
+        let start = Instant::now();
+        while self.servers[at].requests.load(Relaxed) == before {
+            assert!(start.elapsed() < PATIENCE, "server {at} is not asked");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_the_front_end_did_not_hear_of_is_not_given_twice() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let mut writer = cluster.connect();
+    let mut reader = BufReader::new(writer.try_clone().unwrap());
+    let before = cluster.servers[0].requests.load(Relaxed);
+    writer.write_all(b"GET /slow/1000 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    cluster.wait_until_asked(0, before);
+    // So late that the back-end still answers.
+    thread::sleep(Duration::from_secs(1));
+    cluster.cut_channel(0);
+    assert_eq!(response(&mut reader).1, content(1000));
+    let start = Instant::now();
+    while cluster.metric("levada_handoffs_total{result=\"lost\"}") == 0 {
+        assert!(start.elapsed() < PATIENCE, "it is not missed");
+        assert_eq!(cluster.metric("levada_handoffs_total{result=\"refused\"}"), 0);
+        thread::sleep(Duration::from_millis(20));
+    }
+    // The connection is where it was.
+    writer.write_all(b"GET /20 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    assert_eq!(response(&mut reader).1, content(20));
+}
+
+#[test]
+fn a_back_end_that_has_not_heard_its_front_end_for_long_does_not_begin_to_answer() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let asked = || [0, 1].map(|at| cluster.servers[at].requests.load(Relaxed));
+    let before = asked();
+    let mut writer = cluster.connect();
+    writer.write_all(b"GET /slower/1000 HTTP/1.1\r\nHost: both.test\r\n\r\n").unwrap();
+    let start = Instant::now();
+    let at = loop {
+        assert!(start.elapsed() < PATIENCE);
+        if let Some(at) = (0..2).find(|at| asked()[*at] > before[*at]) {
+            break at;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    cluster.cut_channel(at);
+    // Else the front-end's last words, again and again, are heard until it has given up.
+    cluster.front.ip(&[&format!("route add blackhole {}/32", BACKS[at])]).unwrap();
+    let (head, body) = response(&mut BufReader::new(writer));
+    assert_eq!(server_of(&head), format!("back{}", 1 - at), "the front-end has taken it back");
+    assert_eq!(body, content(1000));
 }
 
 #[test]

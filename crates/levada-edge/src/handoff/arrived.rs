@@ -16,9 +16,13 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::Notify,
+    time::Instant,
 };
 
-use super::{channel::Sender, frame::Frame};
+use super::{
+    channel::{LEASE, Sender},
+    frame::Frame,
+};
 use crate::{dormant::Stream, guard::Outlet};
 
 /// What is served. When whoever serves it lets go of it, its stream can be had again.
@@ -71,6 +75,8 @@ impl Drop for Arrived {
 /// learns nothing of it.
 pub(crate) struct Voice {
     id: u32,
+    /// When the connection came.
+    since: Instant,
     sender: Arc<Sender>,
     spoke: AtomicBool,
     refused: AtomicBool,
@@ -86,13 +92,25 @@ impl std::fmt::Debug for Voice {
 impl Voice {
     pub(super) fn new(id: u32, sender: Arc<Sender>) -> Arc<Self> {
         let (spoke, refused) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { id, sender, spoke, refused, refusing: Notify::new() })
+        Arc::new(Self {
+            id,
+            since: Instant::now(),
+            sender,
+            spoke,
+            refused,
+            refusing: Notify::new(),
+        })
     }
 
-    /// Tells the front-end first: what it is told before this process dies, it knows.
+    /// Tells the front-end first: what it is told before this process dies, it knows. Says nothing when the
+    /// front-end has not been heard for so long that it may be about to take the connection back.
     fn speak(&self, stream: &TcpStream) -> io::Result<()> {
         if self.spoke() {
             return Ok(());
+        }
+        let heard = self.since.elapsed() < LEASE || self.sender.was_heard(LEASE);
+        if !heard {
+            self.refuse();
         }
         if self.refused.load(Relaxed) || !self.sender.say(&Frame::Speaks(self.id)) {
             return Err(io::ErrorKind::ConnectionAborted.into());

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use levada_net::tcp::TcpInfo;
 use parking_lot::{Mutex, MutexGuard};
 use ring::{
     hmac,
@@ -237,6 +238,13 @@ impl Sender {
         }
     }
 
+    /// Whether the other side's kernel has acknowledged something within so long: when nothing else is to
+    /// be said, it is asked once a second.
+    pub(super) fn was_heard(&self, within: Duration) -> bool {
+        let stream: &TcpStream = self.stream.as_ref();
+        TcpInfo::of(stream).is_ok_and(|info| info.last_ack < within)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
@@ -356,6 +364,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long nothing may be heard until it is asked whether there is somebody. Three times this long
 /// without an answer, and the channel is over.
 const SILENCE: Duration = Duration::from_secs(1);
+/// For how long a back-end that hears nothing of the front-end may begin answers: longer than [`SILENCE`].
+/// A front-end that hears nothing of the back-end waits for longer than that.
+pub(super) const LEASE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 
 use super::{
     arrived::Arrived,
+    channel::LEASE,
     head::{self, Came},
     link::{Lease, Link, News},
 };
@@ -70,6 +71,9 @@ enum Handed {
 /// How long packets are still steered to a back-end that cannot be heard any more: if only its channel
 /// is gone, its answers go on.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long after it was heard last by a back-end, at the latest, the front-end knows by the clients'
+/// acknowledgements what that has begun to answer.
+const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_millis(500));
 
 impl Front {
     /// Begins to steer.
@@ -257,12 +261,20 @@ async fn follow(
             // Idle connections are not waited for, wherever they are.
             () = stop.begun(), if turn.is_none() => return Handed::Over(Ending::Finished),
         };
+        let news = match news {
+            News::Vanished => {
+                tokio::time::sleep(AFTER_LEASE).await;
+                News::Refused
+            }
+            news => news,
+        };
         match news {
-            News::Refused => {
+            // A back-end whose channel has broken off may have spoken, and not have been heard.
+            News::Refused if !was_answered(&connection, &steered) => {
                 node.metrics.handoff("refused");
                 return Handed::Failed(Place::Between(connection, steered), bytes);
             }
-            News::Lost => {
+            News::Refused | News::Vanished | News::Lost => {
                 node.metrics.handoff("lost");
                 drop(turn);
                 tokio::time::sleep(GRACE).await;
@@ -294,6 +306,13 @@ async fn follow(
             }
         }
     }
+}
+
+/// Whether the client has acknowledged anything of an answer since the connection left.
+fn was_answered(connection: &Connection, steered: &Steered) -> bool {
+    let acknowledged = steered.acknowledged().ok().flatten();
+    let further = |to: u32| to.wrapping_sub(connection.send_next) as i32 > 0;
+    acknowledged.is_some_and(further)
 }
 
 /// Puts a connection into a socket of this machine.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    io::ErrorKind,
     net::SocketAddrV4,
     sync::{
         Arc,
@@ -60,6 +61,8 @@ struct Told {
 pub(super) enum News {
     /// It was not taken, or nothing was said and the back-end is gone: it is still ours.
     Refused,
+    /// Nothing was heard of it, and the back-end cannot be heard any more; what it does is not known.
+    Vanished,
     /// The back-end is gone.
     Lost,
     /// All requests are answered.
@@ -124,10 +127,10 @@ impl Link {
                     tracing::info!(back_end = %self.to, "connections can be handed off");
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,
-                        () = sender.pump() => std::io::ErrorKind::BrokenPipe.into(),
+                        () = sender.pump() => ErrorKind::BrokenPipe.into(),
                     };
                     tracing::warn!(back_end = %self.to, %error, "proxying: the back-end is gone");
-                    self.lose(&sender);
+                    self.lose(&sender, &error);
                 }
                 Err(error) => {
                     tracing::warn!(
@@ -179,14 +182,16 @@ impl Link {
         told.map_or(Ok(()), |told| told.note(news))
     }
 
-    fn lose(&self, sender: &Arc<Sender>) {
+    fn lose(&self, sender: &Arc<Sender>, error: &std::io::Error) {
         sender.close();
+        // Its process has ended, or has let go of whatever was silent.
+        let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
         let leases = {
             let mut state = self.state.lock();
             state.open = None;
             std::mem::take(&mut state.leases)
         };
-        leases.values().for_each(|told| told.lose());
+        leases.values().for_each(|told| told.lose(known));
     }
 }
 
@@ -227,10 +232,14 @@ impl Told {
         Ok(())
     }
 
-    fn lose(&self) {
-        let silent = self.silent.load(Relaxed);
+    fn lose(&self, known: bool) {
+        let news = match self.silent.load(Relaxed) {
+            true if known => News::Refused,
+            true => News::Vanished,
+            false => News::Lost,
+        };
         let mut waiting = self.news.lock();
-        waiting.push_back(if silent { News::Refused } else { News::Lost });
+        waiting.push_back(news);
         drop(waiting);
         self.heard.notify_one();
     }

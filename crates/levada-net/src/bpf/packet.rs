@@ -61,6 +61,11 @@ pub(super) fn load_flags(asm: &mut Assembler, flags: i32) {
     asm.and(R1, flags);
 }
 
+/// Puts the segment's acknowledgement number into `R1`, as it is in the packet.
+pub(super) fn load_acknowledgement(asm: &mut Assembler) {
+    asm.load(Word, R1, R10, TCP + 8);
+}
+
 /// `R1` is where the flow is written.
 pub(super) fn address_of_flow(asm: &mut Assembler, to: super::assembler::Register) {
     asm.copy(to, R10);

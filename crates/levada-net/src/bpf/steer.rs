@@ -46,8 +46,11 @@ struct Numbers {
     last: HashMap<[u8; FLOW_LENGTH], u64>,
 }
 
-/// The hop's address and device, and which steering it was.
-const ENTRY_LENGTH: usize = 16;
+/// The hop's address and device, which steering it was, the last acknowledgement that was sent on, as it is
+/// in the packet, and whether there was one.
+const ENTRY_LENGTH: usize = 24;
+const ACKNOWLEDGED: i16 = 16;
+const HAS_ACKNOWLEDGED: i16 = 20;
 
 /// A neighbour that packets are sent on to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,10 +178,27 @@ impl Steered {
         let _steered = self.flows.steered();
         // The program forgets it on the client's next SYN.
         let entry = self.flows.table.get(&self.flow)?;
-        match entry.is_some_and(|entry| entry[8..] == self.number.to_ne_bytes()) {
+        match entry.is_some_and(|entry| entry[8..16] == self.number.to_ne_bytes()) {
             true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
             false => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+}
+
+impl Steered {
+    /// Up to which sequence number the client has acknowledged what it got since it was steered here, or
+    /// turned; nothing when nothing of it came by. What nobody else tells, the client does: whether it
+    /// was answered.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn acknowledged(&self) -> io::Result<Option<u32>> {
+        let entry = self.flows.table.get(&self.flow)?;
+        let at = |from: i16| from as usize;
+        Ok(entry.filter(|entry| entry[at(HAS_ACKNOWLEDGED)] != 0).and_then(|entry| {
+            let number = entry[at(ACKNOWLEDGED)..].first_chunk()?;
+            Some(u32::from_be_bytes(*number))
+        }))
     }
 }
 
@@ -198,7 +218,7 @@ impl Hop {
         let mut bytes = [0; ENTRY_LENGTH];
         bytes[..4].copy_from_slice(&self.address.octets());
         bytes[4..8].copy_from_slice(&self.device.to_ne_bytes());
-        bytes[8..].copy_from_slice(&number.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&number.to_ne_bytes());
         bytes
     }
 }
@@ -230,6 +250,7 @@ const REDIRECT: i32 = 152;
 /// struct hop *hop = lookup(&flows, &flow);
 /// if (!hop) return NO_OPINION;
 /// if ((flags & (SYN | ACK)) == SYN) { delete(&flows, &flow); return NO_OPINION; }
+/// hop->acknowledged = tcp->ack_seq; hop->has_acknowledged = 1;
 /// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = hop->address };
 /// return bpf_redirect_neigh(hop->device, &to, sizeof(to), 0);
 /// ```
@@ -247,6 +268,9 @@ fn program(table: BorrowedFd<'_>) -> Vec<u64> {
     // The client begins anew: its old connection is gone, wherever that was.
     packet::load_flags(&mut asm, SYN | ACK);
     asm.jump_if_equal(R1, SYN, FORGET);
+    packet::load_acknowledgement(&mut asm);
+    asm.store(Word, R0, ACKNOWLEDGED, R1);
+    asm.store_value(Byte, R0, HAS_ACKNOWLEDGED, 1);
     asm.store_value(Word, R10, TO, libc::AF_INET);
     asm.load(Word, R1, R0, 0);
     asm.store(Word, R10, TO + 4, R1);
