@@ -66,7 +66,7 @@ fn locality_finds_more_in_memory_than_balance_does() {
 
 #[test]
 fn servers_are_busy_more_alike_when_each_class_goes_round() {
-    let options = "cap --policy cap,lard --mix intensive --clients 240 --warm-up 20s --duration 40s \
+    let options = "cap --seeds 1 --policy cap,lard --mix intensive --clients 240 --warm-up 20s --duration 40s \
                    --time-scale 0.1 --files 200 --json";
     let report = report(&options.split_whitespace().collect::<Vec<_>>());
     let spread = |policy, of: &str| {

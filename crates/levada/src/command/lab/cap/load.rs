@@ -19,14 +19,15 @@ pub(super) struct Clients {
     failed: Arc<AtomicU64>,
 }
 
-/// Starts clients that go on until they are ended.
-pub(super) fn start(plan: &Plan, time_scale: f64, cluster: &Cluster) -> Clients {
+/// Starts clients that go on until they are ended; `once` with a connection for each request.
+pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster) -> Clients {
     let failed = Arc::<AtomicU64>::default();
     let mut tasks = JoinSet::new();
     for mut visitor in plan.visitors() {
         let (site, failed, server) = (plan.site.clone(), failed.clone(), cluster.address);
         tasks.spawn(async move {
-            let mut client = Client::of(server);
+            let client = Client::of(server);
+            let mut client = if once { client.asking_once() } else { client };
             loop {
                 let (think, ask) = visitor.next(&site);
                 if !think.is_zero() {

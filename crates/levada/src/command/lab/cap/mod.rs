@@ -19,25 +19,29 @@ use levada_types::ServiceClass;
 use super::{
     cap_args::{CapArgs, MixName},
     emulation::{
-        cluster::{Cluster, Spec},
+        cluster::Spec,
         run::{self, Run, Window},
         strategy::Strategy,
     },
 };
 use crate::command::Verdict;
 
-/// One measurement and its prediction.
+/// Measurements and their predictions.
 struct Row {
     mix: MixName,
     clients: usize,
     policy: &'static str,
+    /// The mean of all.
     run: Run,
     predicted: Measured,
+    /// For each seed, the throughput measured and simulated.
+    each: Vec<[f64; 2]>,
 }
 
 /// What is asked for, checked.
 struct Setup {
-    mixes: Vec<(MixName, Arc<Site>)>,
+    mixes: Vec<MixName>,
+    seeds: Vec<u64>,
     clients: Vec<usize>,
     strategies: Vec<Strategy>,
     /// In emulated time.
@@ -50,27 +54,19 @@ struct Setup {
 /// When an option cannot be met, or processes cannot be started.
 pub(super) fn run(args: &CapArgs) -> anyhow::Result<Verdict> {
     let setup = Setup::new(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut report = report::begin(args, &setup)?;
     let mut rows = Vec::new();
-    for (mix, site) in &setup.mixes {
+    for mix in setup.mixes.iter().copied() {
         for clients in setup.clients.iter().copied() {
-            let plan = setup.plan(args, site, clients);
             for strategy in &setup.strategies {
-                let predicted = play(&plan, strategy.build()?);
-                let spec = Spec {
-                    backends: plan.servers,
-                    options: options(args, site),
-                    policy: strategy.table(args.time_scale),
-                    at_once: clients,
-                    site: classes(site),
-                    seed: args.seed.into(),
-                };
-                let start = |cluster: &_| load::start(&plan, args.time_scale, cluster);
-                let window = setup.window.scaled(args.time_scale);
-                let running = run::run(Cluster::start(&spec), window, start);
-                let Some(run) = runtime.block_on(running)? else { return Ok(Verdict::FoundWrong) };
-                let row = Row { mix: *mix, clients, policy: strategy.policy.name, run, predicted };
+                let mut all = Vec::new();
+                for seed in setup.seeds.iter().copied() {
+                    match one(args, &setup, (mix, clients, seed), strategy)? {
+                        Some(one) => all.push(one),
+                        None => return Ok(Verdict::FoundWrong),
+                    }
+                }
+                let row = Row::of(mix, clients, strategy, all);
                 report::row(&mut report, &row)?;
                 rows.push(row);
             }
@@ -79,52 +75,95 @@ pub(super) fn run(args: &CapArgs) -> anyhow::Result<Verdict> {
     report::end(report, &rows)
 }
 
+/// One measurement and its prediction; `None` when it was interrupted.
+fn one(
+    args: &CapArgs,
+    setup: &Setup,
+    (mix, clients, seed): (MixName, usize, u64),
+    strategy: &Strategy,
+) -> anyhow::Result<Option<(Run, Measured)>> {
+    let common = &args.prototype;
+    let site = Arc::new(site(args, mix, seed));
+    let plan = setup.plan(args, &site, clients, seed);
+    let predicted = play(&plan, strategy.build()?);
+    let spec = Spec {
+        backends: plan.servers,
+        options: options(args, &site),
+        policy: strategy.table(common.time_scale),
+        at_once: clients,
+        site: classes(&site),
+        seed,
+    };
+    let start = |cluster: &_| load::start(&plan, common.time_scale, common.asks_once(), cluster);
+    let window = setup.window.scaled(common.time_scale);
+    let run = run::measure(common.transport, &spec, window, start)?;
+    Ok(run.map(|run| (run, predicted)))
+}
+
+impl Row {
+    fn of(mix: MixName, clients: usize, strategy: &Strategy, all: Vec<(Run, Measured)>) -> Self {
+        let each =
+            |(run, predicted): &(Run, Measured)| [run.measured.throughput, predicted.throughput];
+        let each = all.iter().map(each).collect();
+        let (runs, predicted): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let (run, predicted) = (Run::mean(&runs), run::mean_of(predicted.iter()));
+        Self { mix, clients, policy: strategy.policy.name, run, predicted, each }
+    }
+}
+
+/// What is asked for.
+fn site(args: &CapArgs, mix: MixName, seed: u64) -> Site {
+    let files = args.files as usize;
+    match mix {
+        MixName::Static => Site::files(files, seed),
+        MixName::Light => Site::light(files, seed),
+        MixName::Intensive => Site::intensive(files, seed),
+    }
+}
+
 impl Setup {
     fn new(args: &CapArgs) -> anyhow::Result<Self> {
-        let (mixes, clients, policies, warm_up, measure) = match args.quick {
+        let common = &args.prototype;
+        let (mixes, clients, policies, warm_up, measure, seeds) = match args.quick {
             true => {
                 let policies = vec!["cap".to_owned(), "lard".to_owned()];
                 let (warm_up, measure) = (Duration::from_secs(10), Duration::from_secs(40));
-                (vec![MixName::Intensive], vec![240], policies, warm_up, measure)
+                (vec![MixName::Intensive], vec![240], policies, warm_up, measure, 1)
             }
             false => {
-                let (warm_up, measure) = (args.warm_up.0, args.duration.0);
-                let policies = args.policy.clone();
-                (args.mix.clone(), args.clients.clone(), policies, warm_up, measure)
+                let (warm_up, measure) = (common.warm_up.0, common.duration.0);
+                let policies = common.policy.clone();
+                (args.mix.clone(), args.clients.clone(), policies, warm_up, measure, args.seeds)
             }
         };
         ensure!(measure >= SHORTEST, "--duration: at least {SHORTEST:?} must be measured");
         let strategies = policies.iter().map(|name| strategy(name));
         let strategies = strategies.collect::<anyhow::Result<Vec<_>>>()?;
-        let (files, seed) = (args.files as usize, args.seed.into());
-        let site = |mix: MixName| match mix {
-            MixName::Static => Site::files(files, seed),
-            MixName::Light => Site::light(files, seed),
-            MixName::Intensive => Site::intensive(files, seed),
-        };
         Ok(Self {
-            mixes: mixes.into_iter().map(|mix| (mix, Arc::new(site(mix)))).collect(),
+            mixes,
+            seeds: (args.prototype.seed.into()..).take(seeds.into()).collect(),
             clients: clients.into_iter().map(usize::from).collect(),
             strategies,
             window: Window { warm_up, measure, sample: GATHER },
         })
     }
 
-    fn plan(&self, args: &CapArgs, site: &Arc<Site>, clients: usize) -> Plan {
+    fn plan(&self, args: &CapArgs, site: &Arc<Site>, clients: usize, seed: u64) -> Plan {
+        let machine = &args.prototype.machine;
         let Window { warm_up, measure, sample } = self.window;
-        let (cpu, disk) = (args.machine.cpu, args.machine.disk);
+        let (cpu, disk) = (machine.cpu, machine.disk);
         Plan {
             servers: args.servers.into(),
             hardware: Hardware { cpu, disk, ..Hardware::default() },
             memory: args.memory.0,
-            eviction: args.machine.eviction,
+            eviction: machine.eviction,
             clients,
             habits: Habits::default(),
             site: site.clone(),
             warm_up,
             measure,
             sample,
-            seed: args.seed.into(),
+            seed,
         }
     }
 }
@@ -142,8 +181,8 @@ fn strategy(name: &str) -> anyhow::Result<Strategy> {
 
 fn options(args: &CapArgs, site: &Site) -> Vec<String> {
     let mut options = vec![format!("--memory={}B", args.memory.0)];
-    options.push(format!("--time-scale={}", args.time_scale));
-    options.extend(args.machine.options());
+    options.push(format!("--time-scale={}", args.prototype.time_scale));
+    options.extend(args.prototype.machine.options());
     let service = |service: &levada_sim::prototype::Service| {
         let (cpu, disk) = (service.cpu.as_millis(), service.disk.as_millis());
         format!("--service={}={cpu}ms+{disk}ms", service.name)

@@ -4,14 +4,17 @@ use levada_sim::prototype::{Habits, Measured, Service};
 use levada_types::{ByteSize, format_duration};
 use serde_json::json;
 
-use super::{Row, Setup};
+use super::{Row, Setup, site};
 use crate::command::{
     Verdict,
     lab::{
         cap_args::{CapArgs, MixName},
-        emulation::report::{
-            Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction, nothing_failed,
-            percent, quality,
+        emulation::{
+            report::{
+                Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction,
+                nothing_failed, percent, quality,
+            },
+            run::mean,
         },
     },
 };
@@ -23,11 +26,12 @@ pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
          CPU shared in slices of 10 ms",
         args.servers,
         ByteSize(args.memory.0),
-        args.machine.eviction.name,
-        args.machine.cpu,
-        args.machine.disk
+        args.prototype.machine.eviction.name,
+        args.prototype.machine.cpu,
+        args.prototype.machine.disk
     )];
-    for (mix, site) in &setup.mixes {
+    for mix in setup.mixes.iter().copied() {
+        let site = site(args, mix, args.prototype.seed.into());
         let service = |service: &Service| {
             format!(
                 ", {:.0} % {} ({} CPU, {} disk)",
@@ -40,7 +44,7 @@ pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
         let services: String = site.services().iter().map(service).collect();
         let files = 1.0 - site.services().iter().map(|service| service.share).sum::<f64>();
         emulated.push(format!(
-            "{} mix: {:.0} % of the requests for {} files of {}{services}",
+            "{} mix: {:.0} % of the requests for {} files, of {} with the first seed{services}",
             mix.as_str(),
             files * 100.0,
             site.file_count(),
@@ -62,10 +66,16 @@ pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
         "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
         format_duration(setup.window.measure),
         format_duration(setup.window.warm_up),
-        args.time_scale
+        args.prototype.time_scale
+    ));
+    emulated.push(args.prototype.transport().to_owned());
+    let seeds: Vec<_> = setup.seeds.iter().map(ToString::to_string).collect();
+    emulated.push(format!(
+        "seeds: {}; lines are means, ± half of what lies between the extremes",
+        seeds.join(", ")
     ));
     let head = format!(
-        "{:<39} {:^24}  {:^15}  {:^15}  {:^7} {QUALITY_1}\n{:<9}  {:>7}  {:<20} {:>8} {:>9} {:>5}  {:>15}  {:>15}  {:>7} {QUALITY_2}",
+        "{:<39} {:^31}  {:^15}  {:^15}  {:^7} {QUALITY_1}\n{:<9}  {:>7}  {:<20} {:>8} {:>6} {:>9} {:>5}  {:>15}  {:>15}  {:>7} {QUALITY_2}",
         "",
         "requests/s",
         "least-most busy",
@@ -75,13 +85,14 @@ pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
         "clients",
         "policy",
         "measured",
+        "",
         "simulated",
         "",
         "of the servers",
         "",
         "ratio"
     );
-    Ok(Report::begin(args.json, emulated, &head)?)
+    Ok(Report::begin(args.prototype.json, emulated, &head)?)
 }
 
 /// One measurement.
@@ -91,11 +102,12 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
         format!("{} - {}", percent(measured.least_busy), percent(measured.most_busy))
     };
     let line = format!(
-        "{:<9}  {:>7}  {:<20} {:>8.1} {:>9.1} {:>5.2}  {:>15}  {:>15}  {:>7} {}",
+        "{:<9}  {:>7}  {:<20} {:>8.1} {:>6} {:>9.1} {:>5.2}  {:>15}  {:>15}  {:>7} {}",
         row.mix.as_str(),
         row.clients,
         row.policy,
         measured.throughput,
+        format!("±{:.1}", spread(row.each.iter().map(|[measured, _]| *measured)) / 2.0),
         predicted.throughput,
         measured.throughput / predicted.throughput,
         span(measured),
@@ -117,6 +129,9 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
         "policy": row.policy,
         "measured": of(measured),
         "simulated": of(predicted),
+        "each": row.each.iter().map(|[measured, simulated]| {
+            json!({"measured": measured, "simulated": simulated})
+        }).collect::<Vec<_>>(),
         "quality": row.run.quality(),
     });
     Ok(report.row(&line, row)?)
@@ -141,11 +156,26 @@ pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
     Ok(report.end(&claims, &notes)?)
 }
 
+fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
+}
+
 /// Sec. 5.2, Figures 7, 9 and 10. Of Figure 8 the text gives no numbers.
 fn beside_lard(cap: &Row, lard: &Row) -> Vec<Claim> {
-    let ratio = |of: fn(&Row) -> &Measured| of(cap).throughput / of(lard).throughput;
-    let (measured, simulated) = (ratio(|row| &row.run.measured), ratio(|row| &row.predicted));
-    let numbers = format!("measured {measured:.2}, simulated {simulated:.2}");
+    // Seed by seed: with the same site and the same wishes.
+    let ratios = |which: usize| {
+        let pairs = cap.each.iter().zip(&lard.each);
+        pairs.map(move |(cap, lard)| cap[which] / lard[which])
+    };
+    let listed = |which| {
+        let each: Vec<_> = ratios(which).map(|ratio| format!("{ratio:.2}")).collect();
+        match each.len() {
+            1 => each.concat(),
+            _ => format!("{:.2} ({})", mean(ratios(which)), each.join(", ")),
+        }
+    };
+    let measured = mean(ratios(0));
+    let numbers = format!("measured {}, simulated {}", listed(0), listed(1));
     let with = format!("with {} clients, {} mix", cap.clients, cap.mix.as_str());
     let mut claims = Vec::new();
     match cap.mix {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
-use levada::config::text::Size;
+use clap::{Args, ValueEnum};
+use levada::config::text::{Size, Time};
 use levada_cache::eviction::{self, EVICTIONS, find_eviction};
 
 use crate::command::lab::args::{size, time};
@@ -32,6 +32,70 @@ pub(crate) struct BackendArgs {
     /// Ends when standard input does, for a program that must not leave any behind.
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
+}
+
+/// What the labs of both prototypes are told; what most of it is by default, each says itself.
+#[derive(Args, Debug)]
+pub(crate) struct PrototypeArgs {
+    /// Policies of the front-end.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) policy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// What happens before is not measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) warm_up: Time,
+    /// How long is measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Time,
+    /// Seconds that an emulated second takes: more where the machine is the limit.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(crate) time_scale: f64,
+    /// How requests get to servers: through the front-end, or by handing their connections over, on an
+    /// emulated network (as root).
+    #[arg(long, value_name = "HOW", default_value = "proxy")]
+    pub(crate) transport: Transport,
+    /// Clients make a connection for each request; when connections are handed over, they always do.
+    #[arg(long)]
+    pub(crate) connection_per_request: bool,
+    /// What all chance follows from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u32,
+    /// Prints JSON; what happens meanwhile goes to standard error.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How requests get to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// The front-end passes requests and answers on.
+    Proxy,
+    /// The front-end hands the connection over, and the server's machine answers the client
+    /// (ASPLOS'98, Sec. 5).
+    Handoff,
+}
+
+impl PrototypeArgs {
+    /// Whether clients make a connection for each request.
+    pub(crate) fn asks_once(&self) -> bool {
+        self.connection_per_request || self.transport == Transport::Handoff
+    }
+
+    /// As reports say it.
+    pub(crate) fn transport(&self) -> &'static str {
+        match self.transport {
+            Transport::Handoff => {
+                "transport: connections are handed over, one for each request, on an emulated network"
+            }
+            Transport::Proxy if self.connection_per_request => {
+                "transport: the front-end passes on, with a connection for each request of a client"
+            }
+            Transport::Proxy => {
+                "transport: the front-end passes on, over connections that are kept"
+            }
+        }
+    }
 }
 
 /// What emulated servers are made of.

@@ -12,9 +12,11 @@ use tokio::{
 
 use super::{
     backend::Report,
-    cluster::{Cluster, Times},
+    cluster::{Cluster, Spec, Times},
+    hosts::Hosts,
     processor,
 };
+use crate::command::lab::emulation_args::Transport;
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -61,8 +63,26 @@ pub(crate) trait Clients {
 /// Starts a cluster and clients, and measures; `None` when ctrl-c came before the end.
 ///
 /// # Errors
-/// When a process does not start, or dies.
-pub(crate) async fn run<C: Clients>(
+/// When a process does not start, or dies; as root only where connections are handed over.
+pub(crate) fn measure<C: Clients>(
+    transport: Transport,
+    spec: &Spec,
+    window: Window,
+    start: impl FnOnce(&Cluster) -> C + Send,
+) -> anyhow::Result<Option<Run>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match transport {
+        Transport::Proxy => runtime.block_on(run(Cluster::start(spec), window, start)),
+        Transport::Handoff => {
+            let hosts = Hosts::new(spec.backends)?;
+            // Whatever this thread connects to, it does on the clients' host.
+            let running = || runtime.block_on(run(hosts.start(spec), window, start));
+            hosts.clients().namespace().run(running)?
+        }
+    }
+}
+
+async fn run<C: Clients>(
     starting: impl Future<Output = anyhow::Result<Cluster>>,
     window: Window,
     start: impl FnOnce(&Cluster) -> C,
@@ -137,6 +157,23 @@ impl Run {
         })
     }
 
+    /// The mean of some; what failed in any, and the latest of all.
+    pub(crate) fn mean(runs: &[Self]) -> Self {
+        let mean = |of: &dyn Fn(&Self) -> f64| mean(runs.iter().map(of));
+        let [front, back, clients] = [0, 1, 2].map(|at| mean(&|run| run.shares[at]));
+        Self {
+            measured: mean_of(runs.iter().map(|run| &run.measured)),
+            failed: runs.iter().map(|run| run.failed).sum(),
+            handed: mean(&|run| run.handed),
+            front_microseconds: mean(&|run| run.front_microseconds),
+            shares: [front, back, clients],
+            late: [
+                mean(&|run| run.late[0]),
+                runs.iter().map(|run| run.late[1]).fold(0.0, f64::max),
+            ],
+        }
+    }
+
     /// The part of all cores that the lab took.
     pub(crate) fn share(&self) -> f64 {
         self.shares.iter().sum()
@@ -156,4 +193,20 @@ impl Run {
             "late_ms": {"mean": self.late[0], "most": self.late[1]},
         })
     }
+}
+
+/// The mean of what was measured, or simulated, with different seeds.
+pub(crate) fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Measured {
+    let mean = |of: fn(&Measured) -> f64| mean(all.clone().map(of));
+    Measured {
+        throughput: mean(|measured| measured.throughput),
+        hit_ratio: mean(|measured| measured.hit_ratio),
+        idle: mean(|measured| measured.idle),
+        least_busy: mean(|measured| measured.least_busy),
+        most_busy: mean(|measured| measured.most_busy),
+    }
+}
+
+pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().sum::<f64>() / values.count().max(1) as f64
 }

@@ -44,8 +44,14 @@ impl Replay {
             None => {
                 let files = if args.quick { 1_000 } else { args.files as usize };
                 let requests = files as u64 * REQUESTS_PER_FILE;
-                let trace = RICE.scaled(files, requests).generate(args.seed.into());
-                (trace, format!("a generated trace like Rice University's, seed {}", args.seed))
+                let trace = RICE.scaled(files, requests).generate(args.prototype.seed.into());
+                (
+                    trace,
+                    format!(
+                        "a generated trace like Rice University's, seed {}",
+                        args.prototype.seed
+                    ),
+                )
             }
             Some(path) => {
                 let reader = levada_trace::open(path).context("--trace")?;

@@ -17,12 +17,11 @@ use levada_sim::prototype::Measured;
 use self::load::Replay;
 use super::{
     emulation::{
-        cluster::{Cluster, Spec},
-        hosts::Hosts,
+        cluster::Spec,
         run::{self, Run, Window},
         strategy::Strategy,
     },
-    lard_args::{LardArgs, Transport},
+    lard_args::LardArgs,
 };
 use crate::command::Verdict;
 
@@ -51,7 +50,7 @@ struct Row {
 /// # Errors
 /// When an option cannot be met, or processes cannot be started.
 pub(super) fn run(args: &LardArgs) -> anyhow::Result<Verdict> {
-    let setup = Setup::new(args)?;
+    let (setup, common) = (Setup::new(args)?, &args.prototype);
     let mut report = report::begin(args, &setup)?;
     let mut rows = Vec::new();
     for nodes in setup.nodes.iter().copied() {
@@ -61,12 +60,17 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<Verdict> {
             let spec = Spec {
                 backends: nodes,
                 options: options(args, &setup),
-                policy: strategy.table(args.time_scale),
+                policy: strategy.table(common.time_scale),
                 at_once: outstanding,
                 site: String::new(),
-                seed: args.seed.into(),
+                seed: common.seed.into(),
             };
-            let Some(run) = measure(args, &setup, &spec)? else { return Ok(Verdict::FoundWrong) };
+            let window = setup.window.scaled(common.time_scale);
+            let clients =
+                |cluster: &_| setup.replay.start(spec.at_once, common.asks_once(), cluster);
+            let Some(run) = run::measure(common.transport, &spec, window, clients)? else {
+                return Ok(Verdict::FoundWrong);
+            };
             let row = Row { nodes, policy: strategy.policy.name, run, predicted };
             report::row(&mut report, &row)?;
             rows.push(row);
@@ -75,34 +79,17 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<Verdict> {
     report::end(args, report, &rows)
 }
 
-/// One cluster with one policy; `None` when it was interrupted.
-fn measure(args: &LardArgs, setup: &Setup, spec: &Spec) -> anyhow::Result<Option<Run>> {
-    let window = setup.window.scaled(args.time_scale);
-    let once = args.connection_per_request || args.transport == Transport::Handoff;
-    let clients = |cluster: &_| setup.replay.start(spec.at_once, once, cluster);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match args.transport {
-        Transport::Proxy => runtime.block_on(run::run(Cluster::start(spec), window, clients)),
-        Transport::Handoff => {
-            let hosts = Hosts::new(spec.backends)?;
-            // Whatever this thread connects to, it does on the clients' host.
-            let running = || runtime.block_on(run::run(hosts.start(spec), window, clients));
-            hosts.clients().namespace().run(running)?
-        }
-    }
-}
-
 impl Setup {
     fn new(args: &LardArgs) -> anyhow::Result<Self> {
         let policies = match args.quick {
             true => vec!["wrr".to_owned(), "lard/r".to_owned()],
-            false => args.policy.clone(),
+            false => args.prototype.policy.clone(),
         };
         let strategies = policies.iter().map(|name| Strategy::named(name));
         let strategies = strategies.collect::<anyhow::Result<Vec<_>>>()?;
         let (warm_up, measure) = match args.quick {
             true => (Duration::from_secs(4), Duration::from_secs(8)),
-            false => (args.warm_up.0, args.duration.0),
+            false => (args.prototype.warm_up.0, args.prototype.duration.0),
         };
         ensure!(measure >= SHORTEST, "--duration: at least {SHORTEST:?} must be measured");
         let replay = Replay::new(args)?;
@@ -129,8 +116,8 @@ impl Setup {
 
 fn options(args: &LardArgs, setup: &Setup) -> Vec<String> {
     let mut options = vec![format!("--memory={}B", setup.memory)];
-    options.push(format!("--time-scale={}", args.time_scale));
-    options.extend(args.machine.options());
+    options.push(format!("--time-scale={}", args.prototype.time_scale));
+    options.extend(args.prototype.machine.options());
     options
 }
 

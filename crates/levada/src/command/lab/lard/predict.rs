@@ -45,7 +45,7 @@ fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -
         ("client_mbps", fast()),
     ];
     Scenario {
-        seed: args.seed.into(),
+        seed: args.prototype.seed.into(),
         topology: TopologyChoice {
             name: "lan_cluster".to_owned(),
             file: None,
@@ -53,8 +53,8 @@ fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -
         },
         servers: Servers {
             count: nodes,
-            cpu: args.machine.cpu,
-            disk: args.machine.disk,
+            cpu: args.prototype.machine.cpu,
+            disk: args.prototype.machine.disk,
             // As many as clients could send.
             active: 10_000,
             ..Servers::default()
@@ -68,7 +68,7 @@ fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -
         policy: Policy { name: strategy.policy.name.to_owned(), parameters: BTreeMap::new() },
         cache: Cache {
             memory: Size(setup.memory),
-            eviction: args.machine.eviction.name.to_owned(),
+            eviction: args.prototype.machine.eviction.name.to_owned(),
             max_object: None,
         },
         network: NetworkModel {

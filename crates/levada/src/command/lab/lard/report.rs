@@ -12,7 +12,8 @@ use crate::command::{
             Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction, nothing_failed,
             percent, quality,
         },
-        lard_args::{LardArgs, Transport},
+        emulation_args::Transport,
+        lard_args::LardArgs,
     },
 };
 
@@ -31,32 +32,21 @@ pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
         format!(
             "back-ends: a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's",
             ByteSize(setup.memory),
-            args.machine.eviction.name,
-            args.machine.cpu,
-            args.machine.disk
+            args.prototype.machine.eviction.name,
+            args.prototype.machine.cpu,
+            args.prototype.machine.disk
         ),
         format!(
             "clients: {} on {} back-ends, each with one request at a time",
             outstanding.collect::<Vec<_>>().join(" and "),
             setup.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
         ),
-        format!(
-            "transport: {}",
-            match args.transport {
-                Transport::Handoff => {
-                    "connections are handed over, one for each request, on an emulated network"
-                }
-                Transport::Proxy if args.connection_per_request => {
-                    "the front-end passes on, with a connection for each request of a client"
-                }
-                Transport::Proxy => "the front-end passes on, over connections that are kept",
-            }
-        ),
+        args.prototype.transport().to_owned(),
         format!(
             "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
             format_duration(setup.window.measure),
             format_duration(setup.window.warm_up),
-            args.time_scale
+            args.prototype.time_scale
         ),
     ];
     let head = format!(
@@ -75,7 +65,7 @@ pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
         "meas.",
         "sim."
     );
-    Ok(Report::begin(args.json, emulated, &head)?)
+    Ok(Report::begin(args.prototype.json, emulated, &head)?)
 }
 
 /// One measurement.
@@ -134,7 +124,7 @@ pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Resu
     }
     let mut notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
     let handed = runs().map(|run| run.handed).fold(f64::MAX, f64::min);
-    if args.transport == Transport::Handoff && handed < f64::MAX {
+    if args.prototype.transport == Transport::Handoff && handed < f64::MAX {
         notes.push(format!("{} of the answers or more were handed over", percent(handed)));
     }
     Ok(report.end(&claims, &notes)?)
