@@ -13,10 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use options::Options;
 use table::Table;
 
 mod client;
 mod faults;
+mod options;
 #[path = "../../origin.rs"]
 mod origin;
 #[path = "../../pattern.rs"]
@@ -27,20 +29,10 @@ mod shapes;
 mod slice;
 mod sweep;
 mod table;
+mod threshold;
 mod world;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-struct Options {
-    /// Smaller files, fewer clients and a coarse grid: to see that everything works.
-    quick: bool,
-    json: bool,
-    /// Parts of the names of cases that are wanted; all without any.
-    only: Vec<String>,
-    rounds: usize,
-    /// Which parts of a case are wanted; all without any.
-    parts: Vec<String>,
-}
 
 /// What every case needs.
 struct Bench {
@@ -48,6 +40,8 @@ struct Bench {
     rounds: usize,
     parts: Vec<String>,
     levada: PathBuf,
+    /// Where the nodes' logs are kept.
+    logs: Option<PathBuf>,
     /// Everything that is written goes here, and away at the end.
     dir: PathBuf,
 }
@@ -67,11 +61,12 @@ const CASES: &[(&str, Measure)] = &[
     ("slow node", faults::slow),
     ("killed node", faults::killed),
     ("window sweep", sweep::sweep),
+    ("threshold", threshold::threshold),
     ("slice", slice::slice),
 ];
 
 fn main() -> Result<()> {
-    let options = options()?;
+    let Some(options) = options::read(std::env::args().skip(1))? else { return Ok(()) };
     levada_net::lab::possible()?;
     let dir = std::env::temp_dir().join(format!("levada-large-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
@@ -83,34 +78,19 @@ fn main() -> Result<()> {
     }
 }
 
-fn options() -> Result<Options> {
-    let mut options =
-        Options { quick: false, json: false, only: Vec::new(), rounds: 3, parts: Vec::new() };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--quick" => options.quick = true,
-            "--json" => options.json = true,
-            "--only" => options.only.push(words.next().ok_or("--only wants a part of a name")?),
-            "--rounds" => {
-                options.rounds = words.next().ok_or("--rounds wants a number")?.parse()?
-            }
-            "--part" => options.parts.push(words.next().ok_or("--part wants a name")?),
-            _ => return Err(format!("no option {word}; see bench/README.md").into()),
-        }
-    }
-    let unknown = |wanted: &&String| !CASES.iter().any(|(name, _)| name.contains(wanted.as_str()));
-    if let Some(unknown) = options.only.iter().find(unknown) {
-        let names: Vec<_> = CASES.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no case {unknown:?}; there are: {}", names.join(", ")).into());
-    }
-    Ok(options)
-}
-
 /// Measures the wanted cases one after another, and returns how many failed.
 fn run(options: &Options, levada: PathBuf, dir: &Path) -> Result<u32> {
-    let (quick, rounds, parts) = (options.quick, options.rounds.max(1), options.parts.clone());
-    let bench = Bench { quick, rounds, parts, levada, dir: dir.to_owned() };
+    let bench = Bench {
+        quick: options.quick,
+        rounds: options.rounds,
+        parts: options.parts.clone(),
+        logs: options.logs.clone(),
+        levada,
+        dir: dir.to_owned(),
+    };
+    if let Some(logs) = &bench.logs {
+        fs::create_dir_all(logs).map_err(|why| format!("--logs {}: {why}", logs.display()))?;
+    }
     let mut failures = 0;
     let mut tables = Vec::new();
     let wanted = |name: &str| {
@@ -135,7 +115,8 @@ fn run(options: &Options, levada: PathBuf, dir: &Path) -> Result<u32> {
 /// The build beside this program, or what LEVADA names.
 fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("LEVADA") {
-        return Ok(fs::canonicalize(path)?);
+        let wrong = |why| format!("LEVADA={}: {why}", path.display());
+        return Ok(fs::canonicalize(&path).map_err(wrong)?);
     }
     let path = std::env::current_exe()?.with_file_name("levada");
     if !path.exists() {

@@ -4,7 +4,7 @@ use crate::{
     Bench, Result,
     client::Way,
     table::Table,
-    world::{Site, World},
+    world::{Site, THRESHOLD, World},
 };
 
 const WINDOWS: &[u64] = &[1, 2, 5, 10, 20];
@@ -21,6 +21,7 @@ pub(crate) fn sweep(bench: &Bench) -> Result<Table> {
         .iter()
         .map(|(window, kb)| Site {
             host: host((*window, *kb)),
+            threshold: THRESHOLD,
             large: format!("window = {window}\nchunk_size = \"{kb}kB\"\n"),
         })
         .collect();

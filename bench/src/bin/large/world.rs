@@ -43,9 +43,14 @@ const DELAY: Duration = Duration::from_millis(5);
 /// Packets: more than what is under way at 50 Mbit/s in 40 ms.
 const QUEUE: usize = 250;
 
+/// Of sites that do not say otherwise: above the largest piece of the sweep.
+pub(crate) const THRESHOLD: u64 = 1_100_000;
+
 /// A site: how large files are fetched that are asked for by this host name.
 pub(crate) struct Site {
     pub(crate) host: String,
+    /// From how many bytes on files are fetched in pieces.
+    pub(crate) threshold: u64,
     /// Further keys of its `large` table.
     pub(crate) large: String,
 }
@@ -53,7 +58,7 @@ pub(crate) struct Site {
 /// The site with everything as it is unless told otherwise, but for a threshold that lets smaller
 /// files do, and one copy of each piece.
 pub(crate) fn default_site() -> Site {
-    Site { host: "default.test".to_owned(), large: String::new() }
+    Site { host: "default.test".to_owned(), threshold: THRESHOLD, large: String::new() }
 }
 
 pub(crate) struct World {
@@ -121,6 +126,7 @@ impl World {
         let wire = network.join(&ends)?;
         let listener =
             origin_host.namespace().run(|| TcpListener::bind((ORIGIN, ORIGIN_PORT)))??;
+        let logs = bench.logs.as_ref().unwrap_or(&bench.dir);
         let world = Self {
             nodes: Mutex::default(),
             hosts,
@@ -130,25 +136,26 @@ impl World {
             _origin_host: origin_host,
             origin: Origin::behind(listener)?,
             pattern: Pattern::default(),
-            logs: (0..NODES).map(|node| bench.dir.join(format!("node-{node}/log"))).collect(),
+            logs: (0..NODES).map(|node| logs.join(format!("node-{node}.log"))).collect(),
         };
         for (node, host) in world.hosts.iter().enumerate() {
             let dir = bench.dir.join(format!("node-{node}"));
             fs::create_dir_all(&dir)?;
             let config = dir.join("levada.toml");
             fs::write(&config, configuration(node, sites)?)?;
-            let log = File::create(dir.join("log"))?;
+            let log = File::options().create(true).append(true).open(&world.logs[node])?;
             let mut command = Command::new(&bench.levada);
-            command.args(["--log-level", "info", "run", "-c"]).arg(&config);
+            let level = if bench.logs.is_some() { "debug" } else { "info" };
+            command.args(["--log-level", level, "run", "-c"]).arg(&config);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
             world.nodes().push(Some(host.start(command)?));
         }
-        world.wait(bench)?;
+        world.wait()?;
         Ok(world)
     }
 
     /// Until every node takes every other for healthy.
-    fn wait(&self, bench: &Bench) -> Result<()> {
+    fn wait(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(30);
         for node in 0..NODES {
             loop {
@@ -157,8 +164,7 @@ impl World {
                     break;
                 }
                 if Instant::now() > deadline {
-                    let log = bench.dir.join(format!("node-{node}")).join("log");
-                    let log = fs::read_to_string(log)?;
+                    let log = fs::read_to_string(&self.logs[node])?;
                     return Err(format!("node {node} has healthy peers: {found:?}\n{log}").into());
                 }
                 thread::sleep(Duration::from_millis(50));
@@ -328,22 +334,25 @@ fn address(node: usize) -> IpAddr {
 
 fn configuration(node: usize, sites: &[Site]) -> Result<String> {
     let me = address(node);
+    // In a crowd many packets are lost, and now and then a connection is given up as dormant that is not:
+    // these clients do not resume.
     let mut text = format!(
         "name = \"n{node}\"\n[runtime]\nthreads = 1\n[log]\naccess = \"off\"\n\
          [admin]\nlisten = \"{ADMIN}\"\n[[listen]]\naddress = \"{me}:{CLIENT_PORT}\"\n\
+         dormant_retries = \"off\"\n\
          [peering]\nlisten = \"{me}:{PEER_PORT}\"\nsecret = \"no secret in this network\"\n"
     );
     for peer in 0..NODES {
         let address = address(peer);
         write!(text, "[[peer]]\nname = \"n{peer}\"\naddress = \"{address}:{PEER_PORT}\"\n")?;
     }
-    for Site { host, large } in sites {
+    for Site { host, threshold, large } in sites {
         // So many sites would have the origin answer probes all the time.
         write!(
             text,
             "[[site]]\nhosts = \"{host}\"\norigin = \"http://{ORIGIN}:{ORIGIN_PORT}\"\n\
              [site.health_check]\ninterval = \"0s\"\n\
-             [site.large]\nenabled = true\nthreshold = \"1100kB\"\nreplicas = 1\n{large}"
+             [site.large]\nenabled = true\nthreshold = \"{threshold}B\"\nreplicas = 1\n{large}"
         )?;
     }
     Ok(text)
