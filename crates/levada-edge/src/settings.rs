@@ -267,7 +267,7 @@ impl Default for Large {
     fn default() -> Self {
         let plan = Plan {
             chunk: 512 << 10,
-            window: 8,
+            window: 16,
             mode: Mode::Timeout,
             patience: Patience::default(),
             tries: 8,

@@ -36,8 +36,8 @@ pub enum Mode {
     /// Nothing: the paper's way.
     #[default]
     Timeout,
-    /// A piece that takes longer than 95 of 100, or that all others of a window wait for, is asked for a
-    /// second time; the first answer wins.
+    /// A piece that the client and all others of a window wait for is asked for a second time when it has
+    /// taken twice the average; the first answer wins.
     Hedge,
     /// Requests just in time: no more of the window is used than what keeps the client's link full
     /// (the paper's outlook, Sec. 4).
@@ -141,7 +141,6 @@ pub struct Chunked<T> {
     timeout: Timeout,
     /// When the youngest of the pieces that came was begun.
     overtaken: Option<Timestamp>,
-    recent: Recent,
     drain: Drain,
     counts: Counts,
 }
@@ -168,6 +167,8 @@ struct Try {
     id: RequestId,
     begun: Timestamp,
     late: Timestamp,
+    /// Its source was found to be slow meanwhile.
+    doubted: bool,
 }
 
 impl<T> Chunked<T> {
@@ -191,7 +192,6 @@ impl<T> Chunked<T> {
             cancelled: Vec::new(),
             timeout: Timeout::new(plan.patience),
             overtaken: None,
-            recent: Recent::default(),
             drain: Drain::default(),
             counts: Counts::default(),
             plan,
@@ -256,7 +256,7 @@ impl<T> Chunked<T> {
         let range = self.range(number);
         let slot = &mut self.slots[at];
         let late = now + self.timeout.limit_after(slot.failures);
-        slot.tries.push(Try { id, begun: now, late });
+        slot.tries.push(Try { id, begun: now, late, doubted: false });
         // A URL has so many letters at most; beyond it tries share one.
         let retries = u8::try_from(slot.made).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
         if std::mem::take(&mut slot.hedge) {
@@ -276,6 +276,15 @@ impl<T> Chunked<T> {
         }
     }
 
+    /// The source of a request was found to be slow: the piece is late as of now, as others of the same
+    /// source would be.
+    pub fn doubt(&mut self, id: RequestId) {
+        let mut tries = self.slots.iter_mut().flat_map(|slot| &mut slot.tries);
+        if let Some(doubted) = tries.find(|t| t.id == id) {
+            doubted.doubted = true;
+        }
+    }
+
     /// A request that is not wanted any more.
     pub fn poll_cancel(&mut self) -> Option<RequestId> {
         self.cancelled.pop()
@@ -287,7 +296,6 @@ impl<T> Chunked<T> {
         let took = now.since(begun);
         self.overtaken = self.overtaken.max(Some(begun));
         self.timeout.succeeded(took);
-        self.recent.add(took);
         Some(took)
     }
 
@@ -367,7 +375,9 @@ impl<T> Chunked<T> {
                     self.counts.late += 1;
                     self.failed |= last && slot.tries.is_empty();
                 } else {
-                    slot.tries.iter_mut().for_each(|t| t.late = t.late.max(now + limit));
+                    slot.tries.iter_mut().for_each(|t| {
+                        (t.late, t.doubted) = (t.late.max(now + limit), false);
+                    });
                 }
             } else if free > 0 && hedge.is_some_and(|at| at <= now) && may_retry() {
                 slot.hedge = true;
@@ -448,6 +458,9 @@ impl<T> Chunked<T> {
 
     /// When a request is late, as far as is known now.
     fn late_at(&self, slot: &Slot<T>, tried: &Try) -> Timestamp {
+        if tried.doubted {
+            return tried.begun;
+        }
         let limit = self.timeout.limit_after(slot.failures);
         let sure = self.overtaken.is_some_and(|begun| begun >= tried.begun);
         let times = if sure { 1.0 } else { self.timeout.unsure() };
@@ -460,8 +473,7 @@ impl<T> Chunked<T> {
         if self.plan.mode != Mode::Hedge || !alone {
             return None;
         }
-        let awaited = self.timeout.average().filter(|_| self.is_awaited(slot)).map(|time| 2 * time);
-        let slow = self.recent.p95.into_iter().chain(awaited).min()?;
+        let slow = self.timeout.average().filter(|_| self.is_awaited(slot)).map(|time| 2 * time)?;
         Some(first.begun + slow.max(self.plan.patience.least / 10))
     }
 
@@ -478,32 +490,6 @@ fn pause(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
         more => Duration::from_millis(100) * (1 << (more - 2).min(6)),
-    }
-}
-
-/// How long the last pieces took.
-#[derive(Default)]
-struct Recent {
-    times: VecDeque<Duration>,
-    p95: Option<Duration>,
-}
-
-/// So many of them.
-const RECENT: usize = 64;
-/// Fewer say nothing about one in twenty.
-const ENOUGH: usize = 16;
-
-impl Recent {
-    fn add(&mut self, took: Duration) {
-        if self.times.len() == RECENT {
-            self.times.pop_front();
-        }
-        self.times.push_back(took);
-        if self.times.len() >= ENOUGH {
-            let mut sorted: Vec<_> = self.times.iter().copied().collect();
-            sorted.sort_unstable();
-            self.p95 = sorted.get(sorted.len() * 95 / 100).copied();
-        }
     }
 }
 

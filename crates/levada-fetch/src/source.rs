@@ -24,9 +24,16 @@ const LEFT_OUT: Duration = Duration::from_secs(20);
 /// So often it doubles at most.
 const DOUBLINGS: u32 = 2;
 /// A source is slow whose pieces take more than so many times what those of the middle one take,
-const SLOW: u32 = 3;
+const SLOW: u32 = 2;
 /// and so much longer: less is what one retransmission costs, and may be anybody's.
 const MUCH: Duration = Duration::from_millis(200);
+/// and whose pieces come so many times as far apart, the last few of them without exception: one may be
+/// anybody's retransmission.
+const SLOWER: f64 = 1.5;
+/// The last few.
+const FEW: usize = 2;
+/// A source is not asked for more of which one more piece would take so many times as long as others.
+const BEHIND: u32 = 2;
 /// Fewer sources have no middle to speak of.
 const ENOUGH: usize = 3;
 
@@ -35,14 +42,35 @@ struct Source {
     average: Average,
     /// The same of the last few, for whom changes count: each time has a weight of a half.
     recent: Duration,
-    /// For how long there was a piece under way from here and none came: from the last piece to the next,
-    /// or from when that was asked for.
-    apart: Average,
-    recently_apart: Duration,
-    last: Timestamp,
+    pace: Pace,
+    /// How long the last few took, the latest at any place.
+    last: [Duration; FEW],
+    came: usize,
     /// Late pieces since the last that came in time.
     late: u32,
     until: Timestamp,
+}
+
+/// How long a source takes for one piece after another while it has any to send: from the last to the next,
+/// or from when that was asked for. Of the last few, by sums that forget an eighth with each piece.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    last: Timestamp,
+    busy: Duration,
+    pieces: f64,
+}
+
+impl Pace {
+    fn add(&mut self, took: Duration, now: Timestamp) {
+        let apart = took.min(now.since(self.last));
+        self.last = now;
+        self.busy = self.busy * 7 / 8 + apart;
+        self.pieces = self.pieces * 7.0 / 8.0 + 1.0;
+    }
+
+    fn get(&self) -> Option<Duration> {
+        (self.pieces > 0.0).then(|| self.busy.div_f64(self.pieces))
+    }
 }
 
 /// The sources by number.
@@ -58,14 +86,11 @@ impl Sources {
     /// A piece came from `source`, and took so long. Says whether the source is left out from now on.
     pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) -> bool {
         let Some(known) = self.0.get_mut(source) else { return false };
-        let is_first = known.average.get().is_none();
-        let blend = |recent: Duration, time| if is_first { time } else { (recent + time) / 2 };
-        let apart = took.min(now.since(known.last));
-        known.last = now;
-        known.recent = blend(known.recent, took);
-        known.recently_apart = blend(known.recently_apart, apart);
+        known.recent = if known.average.get().is_none() { took } else { (known.recent + took) / 2 };
         known.average.add(took);
-        known.apart.add(apart);
+        known.pace.add(took, now);
+        known.last[known.came % FEW] = took;
+        known.came += 1;
         if self.is_slow(source) {
             self.0[source].late = self.0[source].late.max(LATE - 1);
             return self.late(source, now);
@@ -77,19 +102,38 @@ impl Sources {
     /// Whether pieces from a source take much longer of late than those from the others, and it does not
     /// make up for that by their number.
     fn is_slow(&self, source: usize) -> bool {
-        let Source { recent, recently_apart, .. } = self.0[source];
-        let times = self.middle(|source| source.average);
-        let apart = self.middle(|source| source.apart);
-        times.is_some_and(|time| recent > SLOW * time && recent > time + MUCH)
-            && apart.is_some_and(|apart| recently_apart > SLOW * apart)
+        let recent = self.0[source].recent;
+        let time = self.middle(|source| source.average.get());
+        time.is_some_and(|time| recent > SLOW * time && recent > time + MUCH)
+            && self.is_slower(source)
     }
 
-    /// An average of the source in the middle.
-    fn middle(&self, average: impl Fn(&Source) -> Average) -> Option<Duration> {
-        let mut times: Vec<_> = self.0.iter().filter_map(|source| average(source).get()).collect();
-        times.sort_unstable();
-        let middle = times.get((times.len().saturating_sub(1)) / 2).copied();
-        middle.filter(|_| times.len() >= ENOUGH)
+    /// Whether a source that has so many pieces to send would send one more much later than others do.
+    pub fn is_behind(&self, source: usize, under_way: usize) -> bool {
+        let time = self.middle(|source| source.average.get());
+        let pace = self.0.get(source).and_then(|source| source.pace.get());
+        let (Some(time), Some(pace)) = (time, pace) else { return false };
+        let due =
+            pace.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX).saturating_add(1));
+        due > BEHIND * time && self.is_slower(source)
+    }
+
+    /// Whether pieces from a source come further apart than those from the others, and none of the last few
+    /// was as quick.
+    fn is_slower(&self, source: usize) -> bool {
+        let own = &self.0[source];
+        let (pace, time) = (self.middle(|s| s.pace.get()), self.middle(|s| s.average.get()));
+        let least = own.last.iter().min().copied();
+        own.pace.get().zip(pace).is_some_and(|(own, middle)| own > middle.mul_f64(SLOWER))
+            && least.zip(time).is_some_and(|(least, middle)| least > middle.mul_f64(SLOWER))
+    }
+
+    /// The value of the source in the middle.
+    fn middle(&self, value: impl Fn(&Source) -> Option<Duration>) -> Option<Duration> {
+        let mut values: Vec<_> = self.0.iter().filter_map(value).collect();
+        values.sort_unstable();
+        let middle = values.get((values.len().saturating_sub(1)) / 2).copied();
+        middle.filter(|_| values.len() >= ENOUGH)
     }
 
     /// A piece from `source` was late. Says whether the source is left out from now on.
@@ -176,6 +220,26 @@ mod tests {
         }
         // One at a time is another matter.
         assert!(sources.came(3, ms(900), now + ms(900)));
+    }
+
+    #[test]
+    fn slower_source_is_asked_for_no_more_than_it_can_send_meanwhile() {
+        let ms = Duration::from_millis;
+        let mut sources = Sources::new(4);
+        let mut now = Timestamp::from_secs(1);
+        for _ in 0..4 {
+            now = now + ms(100);
+            (0..3).for_each(|source| _ = sources.came(source, ms(100), now));
+            sources.came(3, ms(180), now + ms(80));
+            now = now + ms(80);
+        }
+        assert!(!sources.is_behind(3, 0), "one piece takes 180 ms");
+        assert!(sources.is_behind(3, 1), "the next is here in 360 ms");
+        assert!(!sources.is_behind(0, 9), "who is as quick as the others may have many");
+        assert!(!sources.is_behind(9, 9));
+        // As quick as the others once: that was not the node.
+        sources.came(3, ms(100), now + ms(100));
+        assert!(!sources.is_behind(3, 1));
     }
 
     #[test]

@@ -131,10 +131,12 @@ impl Drop for Flight {
 
 /// Fetches a piece, from wherever the policy says.
 async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Result<Whole, Failure> {
+    let begun = node.clock.now();
     let mut passage = Passage::of_piece(&node);
     let answer = Box::pin(directly(&node, errand, &mut passage)).await;
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
+    let answered = node.clock.now();
     let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
     let at_hand = body.is_stored();
     // What the store has is shared with it.
@@ -159,5 +161,8 @@ async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Resul
     if came != due {
         return Err(Failure::NoResponse);
     }
+    let (head, whole) = (answered.since(begun), node.clock.now().since(begun));
+    let node = piece.source().get();
+    tracing::debug!(piece = %piece.url, node, at_hand, ?head, ?whole, "piece came");
     Ok(Whole { segments: segments.into(), at_hand })
 }

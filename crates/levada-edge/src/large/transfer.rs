@@ -255,6 +255,10 @@ impl Agent {
         let rounds = u8::try_from(avoided.len() / nodes).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
         let sources = self.node.large.sources.lock();
         avoided.extend(sources.left_out(now).map(|n| NodeIndex(n as u32)));
+        avoided.extend((0..nodes).map(|n| NodeIndex(n as u32)).filter(|node| {
+            let under_way = self.under_way.values().filter(|awaited| awaited.source() == *node);
+            sources.is_behind(node.get(), under_way.count())
+        }));
         drop(sources);
         let url = ChunkUrl {
             range: request.range.clone(),
@@ -285,8 +289,12 @@ impl Agent {
                 if at_hand {
                     state.pieces.on_chunk_at_hand(id, held);
                 } else if let Some(took) = state.pieces.on_chunk(now, id, held) {
-                    if is_news {
-                        self.judge(source, "slow", |all, source| all.came(source, took, now));
+                    if is_news
+                        && self.judge(source, "slow", |all, source| all.came(source, took, now))
+                    {
+                        // What else is under way from there would hold up the window as long again.
+                        let beside = self.under_way.iter().filter(|(_, b)| b.source() == source);
+                        beside.for_each(|(id, _)| state.pieces.doubt(*id));
                     }
                     // A hedge that wins says the same of the first as a timeout would.
                     for (other, beside) in &self.under_way {
@@ -322,20 +330,20 @@ impl Agent {
         state.wake();
     }
 
-    /// Takes in what is new of a source, and tells when it is left out from now on.
+    /// Takes in what is new of a source. Tells, and logs, when it is left out from now on.
     fn judge(
         &self,
         source: NodeIndex,
         reason: &'static str,
         take_in: impl FnOnce(&mut Sources, usize) -> bool,
-    ) {
-        if take_in(&mut self.node.large.sources.lock(), source.get())
-            && let Some(peers) = &self.node.peers
-        {
+    ) -> bool {
+        let is_left_out = take_in(&mut self.node.large.sources.lock(), source.get());
+        if is_left_out && let Some(peers) = &self.node.peers {
             let server = &peers.server(source).name;
             tracing::info!(%server, reason, "no pieces are asked of a node for a while");
             self.node.metrics.large.left_out(server);
         }
+        is_left_out
     }
 
     fn is_here(&self, source: NodeIndex) -> bool {

@@ -224,7 +224,7 @@ fn failed_piece_is_tried_again_until_the_tries_are_used_up() {
     assert_eq!(now, ms(100 + 200 + 400 + 800 + 1600 + 3200), "less and less often");
 }
 
-/// Twenty pieces that take 10 ms each, so that one in twenty is known.
+/// Twenty pieces that took 10 ms each.
 fn seasoned(mode: Mode) -> (Chunked<Range<u64>>, Timestamp) {
     let mut transfer = wide(mode, 1000, 0..1000);
     let mut now = ms(0);
@@ -239,46 +239,55 @@ fn seasoned(mode: Mode) -> (Chunked<Range<u64>>, Timestamp) {
     (transfer, now)
 }
 
-#[test]
-fn hedge_is_sent_beside_the_slow_one_and_the_first_answer_wins() {
-    let (mut transfer, now) = seasoned(Mode::Hedge);
-    let asked = ask_all(&mut transfer, now);
-    let due = transfer.poll_timeout().unwrap();
-    assert_eq!(due, now + Duration::from_millis(20), "not within a tenth of the least timeout");
-    transfer.handle_timeout(due, || true);
-    let hedges = ask_all(&mut transfer, due);
-    assert_eq!(hedges.len(), 1, "one at a time: the window holds no more");
-    assert_eq!((&hedges[0].range, hedges[0].retries), (&asked[0].range, 1));
-    transfer.on_chunk(due, hedges[0].id, hedges[0].range.clone());
-    assert_eq!(transfer.poll_cancel(), Some(asked[0].id));
-    assert_eq!((transfer.counts().hedges, transfer.counts().retries), (1, 0));
-    assert_eq!(deliver(&mut transfer, due), [asked[0].range.clone()]);
-}
-
-#[test]
-fn piece_that_all_others_wait_for_is_hedged() {
+/// A transfer for whose first piece the client and all others wait at 60 ms.
+fn awaiting() -> (Chunked<Range<u64>>, Vec<Request>) {
     let mut transfer = wide(Mode::Hedge, 1000, 0..1000);
     let asked = ask_all(&mut transfer, ms(0));
     for request in &asked[1..] {
+        assert_eq!(transfer.poll_timeout(), Some(ms(10_000)), "others may come yet");
         transfer.on_chunk(ms(50), request.id, request.range.clone());
     }
     assert_eq!(transfer.poll_timeout(), Some(ms(10_000)), "the client does not wait for it yet");
     assert_eq!(transfer.poll_chunk(ms(60)), Next::Wait);
     assert_eq!(transfer.poll_timeout(), Some(ms(100)), "twice the average");
     transfer.handle_timeout(ms(100), || true);
-    assert_eq!(transfer.poll_request(ms(100)).unwrap().range, asked[0].range);
+    (transfer, asked)
+}
+
+#[test]
+fn piece_that_all_others_wait_for_is_hedged_and_the_first_answer_wins() {
+    let (mut transfer, asked) = awaiting();
+    let hedges = ask_all(&mut transfer, ms(100));
+    assert_eq!(hedges.len(), 1);
+    assert_eq!((&hedges[0].range, hedges[0].retries), (&asked[0].range, 1));
+    transfer.on_chunk(ms(110), hedges[0].id, hedges[0].range.clone());
+    assert_eq!(transfer.poll_cancel(), Some(asked[0].id));
+    assert_eq!((transfer.counts().hedges, transfer.counts().retries), (1, 0));
+    assert_eq!(deliver(&mut transfer, ms(110))[0], asked[0].range);
 }
 
 #[test]
 fn hedge_that_fails_leaves_the_first_to_come() {
-    let (mut transfer, now) = seasoned(Mode::Hedge);
-    let asked = ask_all(&mut transfer, now);
-    let due = transfer.poll_timeout().unwrap();
-    transfer.handle_timeout(due, || true);
-    let hedge = transfer.poll_request(due).unwrap();
-    transfer.on_failure(due, hedge.id);
-    assert!(transfer.on_chunk(due, asked[0].id, asked[0].range.clone()).is_some());
+    let (mut transfer, asked) = awaiting();
+    let hedge = transfer.poll_request(ms(100)).unwrap();
+    transfer.on_failure(ms(110), hedge.id);
+    assert!(transfer.on_chunk(ms(110), asked[0].id, asked[0].range.clone()).is_some());
     assert_eq!(transfer.poll_cancel(), None);
+}
+
+#[test]
+fn piece_of_a_source_that_was_found_slow_is_late_at_once_if_it_may_be_asked_for_again() {
+    for allowed in [true, false] {
+        let mut transfer = wide(Mode::Timeout, 1000, 0..1000);
+        let asked = ask_all(&mut transfer, ms(0));
+        transfer.doubt(asked[2].id);
+        assert!(transfer.poll_timeout().unwrap() <= ms(10));
+        transfer.handle_timeout(ms(10), || allowed);
+        let again: Vec<_> = ask_all(&mut transfer, ms(10)).into_iter().map(|r| r.range).collect();
+        let wanted = if allowed { vec![asked[2].range.clone()] } else { Vec::new() };
+        assert_eq!(again, wanted);
+        assert!(transfer.poll_timeout().unwrap() > ms(10), "once");
+    }
 }
 
 #[test]

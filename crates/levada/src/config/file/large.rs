@@ -46,7 +46,7 @@ pub struct Large {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LargeProfile {
-    /// 8 pieces of 512 KiB.
+    /// 16 pieces of 512 KiB.
     #[default]
     Default,
     /// As CoDeploy was published: 10 pieces of 60 kB; what takes five times the average is asked for again under another name.
@@ -60,7 +60,7 @@ pub enum LargeRetry {
     /// Nothing more: a late piece is given up and asked of another node.
     #[default]
     Timeout,
-    /// A piece that takes longer than 95 of 100 is asked of a second node; the first answer wins.
+    /// A piece that the client and all others of a window wait for is asked of a second node; the first answer wins.
     Hedge,
     /// Requests just in time: of the window no more is used than fills the client's link.
     Deadline,
