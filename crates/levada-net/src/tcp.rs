@@ -7,6 +7,10 @@ use socket2::SockRef;
 /// What the kernel knows of a connection: a part of Linux' `struct tcp_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Whether it is over, by a reset or by the ends of both sides.
+    pub closed: bool,
+    /// Bytes in a full segment.
+    pub segment: u32,
     /// Timeouts in a row after which data was sent again, without progress since.
     pub retransmits: u8,
     /// Probes of a closed window, in a row, that nobody has answered yet.
@@ -71,7 +75,10 @@ impl TcpInfo {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
+        const CLOSE: u8 = 7;
         Self {
+            closed: bytes[0] == CLOSE,
+            segment: word(16),
             retransmits: bytes[2],
             probes: bytes[3],
             backoff: bytes[4],

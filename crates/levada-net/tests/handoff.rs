@@ -12,6 +12,7 @@ use levada_net::{
     bpf::{Guard, Hop, Steering, undeafen},
     handoff::{self, Connection},
     lab::{Cluster, Host},
+    tcp::TcpInfo,
 };
 
 const SERVICE: SocketAddrV4 = SocketAddrV4::new(Cluster::SERVICE, 80);
@@ -79,10 +80,12 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
     let [first, second] = BACKS.map(|back| hop(&cluster.front, back));
     let from = address_of(&client);
     let steered = steering.steer(SERVICE, from, first).unwrap();
+    let segment = TcpInfo::of(&front).unwrap().segment;
     let connection = take(&steering, front);
     assert_eq!((connection.service, connection.client), (SERVICE, from));
     assert!(steering.steers(&connection).unwrap());
     let mut back = restore(&cluster.backs[0], &connection);
+    assert_eq!(TcpInfo::of(&back).unwrap().segment, segment);
 
     // More than any window, so that acknowledgements must find their way.
     let body: Vec<u8> = (0..5_000_000u32).map(|n| (n % 251) as u8).collect();

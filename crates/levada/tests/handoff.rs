@@ -548,6 +548,22 @@ fn a_back_end_that_has_not_heard_its_front_end_for_long_does_not_begin_to_answer
 }
 
 #[test]
+fn a_client_that_resets_within_an_answer_is_forgotten_at_once() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    for _ in 0..5 {
+        let mut stream = cluster.connect();
+        stream.write_all(b"GET /20000000 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+        // Dropped with much unread, it resets.
+        stream.read_exact(&mut [0; 1000]).unwrap();
+    }
+    let start = Instant::now();
+    while cluster.metric("levada_handed_over") > 0 {
+        assert!(start.elapsed() < PATIENCE, "it is still counted");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn who_does_not_know_the_secret_gets_no_connections() {
     let Some(mut cluster) = Cluster::bare() else { return };
     cluster.start_back(0, 8080);

@@ -356,6 +356,10 @@ async fn part(stream: &Stream, limits: &Limits) {
             }
         };
         let Ok(info) = TcpInfo::of(socket) else { return };
+        // What a reset left unsent will never be sent.
+        if info.closed {
+            return;
+        }
         let has_all = info.unacked == 0 && info.unsent == 0;
         if has_all && waits.is_none() {
             waits = Some(after(LINGER));

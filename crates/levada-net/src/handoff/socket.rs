@@ -137,6 +137,11 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
         set(&socket, REPAIR_QUEUE, queue)?;
         set(&socket, QUEUE_SEQ, next)?;
     }
+    // What the option says below is not looked at before the path changes: until then, segments would be
+    // of the size that suits everybody.
+    if connection.segment >= LEAST_SEGMENT {
+        set(&socket, libc::TCP_MAXSEG, connection.segment.into())?;
+    }
     socket.connect(&SocketAddr::V4(connection.client).into())?;
     let mut options = Vec::with_capacity(4);
     options.push([SEGMENT_OPTION, connection.segment.into()]);
@@ -178,6 +183,8 @@ const REPAIR_WINDOW: i32 = 29;
 const ON: u32 = 1;
 /// Off, without a probe of the client's window.
 const OFF_WITHOUT_PROBE: u32 = u32::MAX;
+/// The smallest segment that can be asked for.
+const LEAST_SEGMENT: u16 = 88;
 const RECEIVE_QUEUE: u32 = 1;
 const SEND_QUEUE: u32 = 2;
 
