@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    io,
     net::IpAddr,
     sync::{
         Arc, OnceLock,
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Version};
+use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_types::Key;
@@ -261,6 +262,7 @@ where
         if request.version() == Version::HTTP_11 {
             visit.interims.begin();
         }
+        let is_safe = request.method().is_safe();
         let response = pipeline::serve(node, visit, request);
         async move {
             let mut response = response.await;
@@ -269,14 +271,21 @@ where
                     .extensions()
                     .get()
                     .is_some_and(|failure: &Failure| failure.worth_retrying())
-                && voice.refuse()
             {
-                // The front-end goes on with the request, and this connection is dropped.
-                std::future::pending::<()>().await;
+                if voice.refuse() {
+                    // The front-end goes on with the request, and this connection is dropped.
+                    std::future::pending::<()>().await;
+                }
+                // Of a connection that was answered before. Its client asks again where it ends without
+                // an answer (RFC 9112 Sec. 9.3.1), and the front-end then asks another.
+                if is_safe {
+                    return Err(io::Error::other("left to another back-end"));
+                }
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             visit.interims.end();
             response.body_mut().hold(exchange);
-            Ok::<_, Infallible>(response)
+            Ok(response)
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();

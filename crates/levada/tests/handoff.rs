@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -43,6 +43,8 @@ impl std::ops::Deref for Cluster {
 #[derive(Default)]
 struct Server {
     requests: AtomicU64,
+    /// It closes what comes, unanswered.
+    has_gone: AtomicBool,
 }
 
 impl Cluster {
@@ -236,6 +238,9 @@ impl Server {
             let mut body = vec![0; length];
             reader.read_exact(&mut body).ok()?;
             self.requests.fetch_add(1, Relaxed);
+            if self.has_gone.load(Relaxed) {
+                return None;
+            }
             let target = target?;
             if target.starts_with("/slow/") {
                 thread::sleep(Duration::from_secs(2));
@@ -460,6 +465,30 @@ fn a_back_end_whose_server_is_down_leaves_requests_to_the_front_end() {
         let (good, _) = cluster.curl(&[&ONCE_IT_IS_THERE[..], &get].concat());
         assert!(good && is_same(&file, 1000));
     }
+}
+
+#[test]
+fn a_kept_connection_ends_with_its_server_so_that_the_client_asks_another() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let [mut kept, mut posting] = [cluster.connect(), cluster.connect()];
+    let mut readers = [&kept, &posting].map(|stream| BufReader::new(stream.try_clone().unwrap()));
+    for (stream, reader) in [&mut kept, &mut posting].into_iter().zip(&mut readers) {
+        stream.write_all(b"GET /10 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+        assert_eq!(response(reader).1, content(10));
+    }
+    cluster.servers[0].has_gone.store(true, Relaxed);
+    let [reader, posted] = &mut readers;
+    kept.write_all(b"GET /11 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    // What may have had an effect is not to be asked twice.
+    posting
+        .write_all(b"POST /echo HTTP/1.1\r\nHost: back0.test\r\nContent-Length: 2\r\n\r\nhi")
+        .unwrap();
+    let (head, _) = response(posted);
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+    assert!(head.to_lowercase().contains("\r\nconnection: close\r\n"), "{head}");
 }
 
 #[test]
