@@ -107,5 +107,5 @@ fn ask_rustc(arguments: &[&str]) -> anyhow::Result<String> {
 
 /// Where cargo puts what it builds.
 fn target_directory() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }

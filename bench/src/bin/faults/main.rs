@@ -68,6 +68,11 @@ fn main() -> Result<ExitCode> {
             _ => return Err(format!("no option {word}; --help lists them").into()),
         }
     }
+    let unknown = |part: &&String| !FAULTS.iter().any(|fault| fault.name.contains(part.as_str()));
+    if let Some(part) = only.iter().find(unknown) {
+        let names = FAULTS.iter().map(|fault| fault.name).collect::<Vec<_>>();
+        return Err(format!("no fault {part:?}; there are: {}", names.join("; ")).into());
+    }
     possible()?;
     let directory = env::temp_dir().join(format!("levada-faults-{}", std::process::id()));
     fs::create_dir(&directory)?;

@@ -7,7 +7,7 @@
 //!                            └── back-end: nginx, handoff-backend (core 1)
 //! ```
 
-use std::{env, error::Error, fs, process::ExitCode};
+use std::{env, error::Error, fs, path::Path, process::ExitCode};
 
 use levada_net::lab::possible;
 
@@ -68,14 +68,21 @@ fn main() -> Result<ExitCode> {
     possible()?;
     let directory = env::temp_dir().join(format!("levada-handoff-{}", std::process::id()));
     fs::create_dir(&directory)?;
-    let stats = BpfStats::on();
+    let outcome = run(&options, &directory);
+    fs::remove_dir_all(&directory)?;
+    Ok(if outcome? { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures what is wanted, and says whether a target was missed.
+fn run(options: &Options, directory: &Path) -> Result<bool> {
+    let _stats = BpfStats::on();
     let mut missed = false;
     let has = |wanted: &[String], name: &str| {
         wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))
     };
     let fronts: Vec<usize> =
         (0..FRONTS.len()).filter(|at| has(&options.fronts, FRONTS[*at].name)).collect();
-    let world = World::new(&directory, &fronts)?;
+    let world = World::new(directory, &fronts)?;
     for case in CASES.iter().filter(|case| has(&options.only, case.name)) {
         let mut costs: [Vec<Cost>; FRONTS.len()] = Default::default();
         for round in 0..options.rounds {
@@ -86,9 +93,7 @@ fn main() -> Result<ExitCode> {
         }
         missed |= report(case, &mut costs);
     }
-    drop((world, stats));
-    fs::remove_dir_all(&directory)?;
-    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(missed)
 }
 
 /// What is wanted; nothing when that is help.
@@ -98,15 +103,30 @@ fn options() -> Result<Option<Options>> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         match word.as_str() {
-            "--rounds" => options.rounds = value()?.parse()?,
-            "--seconds" => options.seconds = value()?.parse()?,
+            "--rounds" => options.rounds = number(&word, &value()?)?,
+            "--seconds" => options.seconds = number(&word, &value()?)?,
             "--only" => options.only.push(value()?),
             "--front" => options.fronts.push(value()?),
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("no option {word}; --help lists them").into()),
         }
     }
+    known("case", &options.only, &CASES.each_ref().map(|case| case.name))?;
+    known("front-end", &options.fronts, &FRONTS.each_ref().map(|front| front.name))?;
     Ok(Some(options))
+}
+
+fn number<N: std::str::FromStr + Default + PartialEq>(option: &str, value: &str) -> Result<N> {
+    let number = value.parse().ok().filter(|number| *number != N::default());
+    Ok(number.ok_or_else(|| format!("{option} {value}: not a whole number above 0"))?)
+}
+
+/// Whether each of the parts is of some name.
+fn known(what: &str, parts: &[String], names: &[&str]) -> Result<()> {
+    match parts.iter().find(|part| !names.iter().any(|name| name.contains(part.as_str()))) {
+        Some(part) => Err(format!("no {what} {part:?}; there are: {}", names.join("; ")).into()),
+        None => Ok(()),
+    }
 }
 
 /// Of one round: microseconds of the front-end per request.

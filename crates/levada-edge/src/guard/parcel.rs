@@ -6,11 +6,11 @@
 //! ```
 //!
 //! hyper writes bytes that it is given, a few pieces at a time. So a body that is in a file, in memory in
-//! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as many bytes of a region that nobody
-//! else uses: they are known by where they lie, and never read. For them the guard sends the parcel: the
-//! system takes it from the file or the pipe by itself, or all segments at once. Parcels leave in the order in which
-//! they came. What does not fit together ends the connection: the stand-in's own bytes must never reach
-//! a client.
+//! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as
+//! many bytes of a region that nobody else uses: they are known by where they lie, and never read. For them
+//! the guard sends the parcel: the system takes it from the file or the pipe by itself, or all segments at
+//! once. Parcels leave in the order in which they came. What does not fit together ends the connection: the
+//! stand-in's own bytes must never reach a client.
 
 use std::{
     collections::VecDeque,
