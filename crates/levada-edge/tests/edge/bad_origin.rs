@@ -19,13 +19,11 @@ use crate::support::{nodes::metric, origin::Asked, *};
 const BLOCK: usize = 4 << 10;
 
 async fn world_with(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    settings.cache.block = BLOCK as u64;
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
+    alone(|settings| {
+        settings.cache.block = BLOCK as u64;
+        tweak(settings);
+    })
+    .await
 }
 
 async fn world() -> (Origin, Running, SocketAddr) {

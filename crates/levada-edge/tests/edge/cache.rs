@@ -1,27 +1,10 @@
 //! What one node stores, serves again and passes by.
 
-use levada_edge::settings::Settings;
-
 use crate::support::*;
-
-async fn world() -> (Origin, levada_edge::Running, std::net::SocketAddr) {
-    world_with(|_| {}).await
-}
-
-async fn world_with(
-    tweak: impl FnOnce(&mut Settings),
-) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let address = node.addresses.clients[0];
-    (origin, node, address)
-}
 
 #[tokio::test]
 async fn second_request_is_a_hit() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let miss = get(at, "/a").await;
     assert_eq!((miss.status, miss.text()), (200, "/a".to_owned()));
     assert_eq!(miss.field("cache-status"), "n0; fwd=uri-miss; fwd-status=200; stored");
@@ -39,7 +22,7 @@ async fn second_request_is_a_hit() {
 
 #[tokio::test]
 async fn what_is_admitted_on_its_second_fetch_is_a_hit_from_the_third_on() {
-    let (origin, node, at) = world_with(|settings| settings.cache.second_hit = true).await;
+    let (origin, node, at) = alone(|settings| settings.cache.second_hit = true).await;
     for (asked, fetched) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
         let answer = get(at, "/a").await;
         assert_eq!(answer.text(), "/a");
@@ -51,7 +34,7 @@ async fn what_is_admitted_on_its_second_fetch_is_a_hit_from_the_third_on() {
 
 #[tokio::test]
 async fn origin_learns_who_asked_and_through_whom() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let claims = [
         ("X-Forwarded-For", "192.0.2.1"),
         ("X-Forwarded-Proto", "https"),
@@ -73,7 +56,7 @@ async fn origin_learns_who_asked_and_through_whom() {
 
 #[tokio::test]
 async fn age_counts_on_from_what_the_origin_says() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.on("/old", Reply::cached("x").with("age", "30"));
     assert_eq!(get(at, "/old").await.field("age"), "30");
     settled(&node).await;
@@ -85,7 +68,7 @@ async fn age_counts_on_from_what_the_origin_says() {
 
 #[tokio::test]
 async fn responses_that_reach_their_ends_count_as_complete() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.on("/none", Reply::ok("").status("204 No Content"));
     origin.on("/tag", Reply::cached("x").with("etag", "\"1\""));
     origin.on("/chunks", Reply::chunked(vec![Piece::Bytes(b"x".to_vec())]));
@@ -109,7 +92,7 @@ async fn responses_that_reach_their_ends_count_as_complete() {
 
 #[tokio::test]
 async fn stored_204_has_no_length() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.on("/none", Reply::cached("").status("204 No Content"));
     for _ in 0..2 {
         let answer = get(at, "/none").await;
@@ -121,7 +104,7 @@ async fn stored_204_has_no_length() {
 
 #[tokio::test]
 async fn stale_object_is_revalidated() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/a", |asked| match asked.header("if-none-match") {
         Some(tag) if tag == "\"1\"" => Reply::ok("")
             .status("304 Not Modified")
@@ -144,7 +127,7 @@ async fn stale_object_is_revalidated() {
 
 #[tokio::test]
 async fn known_tag_gets_304_whether_stored_or_not() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.on("/a", Reply::cached("body").with("etag", "\"1\""));
     for _ in 0..2 {
         let answer = get_with(at, "/a", &[("If-None-Match", "\"1\"")]).await;
@@ -159,7 +142,7 @@ async fn known_tag_gets_304_whether_stored_or_not() {
 
 #[tokio::test]
 async fn head_is_answered_from_the_store_or_passed() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let head = head_of("HEAD", "/a", &[]);
     let passed = Wire::saying(at, &head).await.answer_to("HEAD").await;
     assert_eq!((passed.status, passed.field("content-length")), (200, "2".to_owned()));
@@ -178,7 +161,7 @@ async fn head_is_answered_from_the_store_or_passed() {
 
 #[tokio::test]
 async fn post_invalidates() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     get(at, "/a").await;
     settled(&node).await;
     assert!(get(at, "/a").await.is_hit());
@@ -191,7 +174,7 @@ async fn post_invalidates() {
 
 #[tokio::test]
 async fn answer_to_post_that_is_what_its_target_gives_answers_later_gets() {
-    let (origin, node, at) = world_with(|settings| settings.cache.block = 64 << 10).await;
+    let (origin, node, at) = alone(|settings| settings.cache.block = 64 << 10).await;
     for (target, length) in [("/short", 5), ("/long", 300_000)] {
         origin.script(target, move |asked| match asked.method.as_str() {
             "POST" => Reply::cached(vec![b'p'; length]).with("content-location", target),
@@ -219,7 +202,7 @@ async fn answer_to_post_that_is_what_its_target_gives_answers_later_gets() {
 
 #[tokio::test]
 async fn answer_to_post_that_another_change_overtakes_is_not_kept() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let gate = Gate::new();
     let closed = gate.clone();
     origin.script("/p", move |asked| match asked.method.as_str() {
@@ -240,7 +223,7 @@ async fn answer_to_post_that_another_change_overtakes_is_not_kept() {
 
 #[tokio::test]
 async fn failed_post_leaves_the_store_alone() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/a", |asked| match asked.method.as_str() {
         "POST" => Reply::ok("no").status("403 Forbidden"),
         _ => Reply::cached("a"),
@@ -255,7 +238,7 @@ async fn failed_post_leaves_the_store_alone() {
 
 #[tokio::test]
 async fn invalidated_variants_do_not_come_back() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/v", |asked| {
         let language = asked.header("accept-language").unwrap_or_default();
         Reply::cached(language).with("vary", "accept-language")
@@ -276,7 +259,7 @@ async fn invalidated_variants_do_not_come_back() {
 
 #[tokio::test]
 async fn variants_are_stored_side_by_side() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/v", |asked| {
         Reply::cached(asked.header("accept-encoding").unwrap_or_default())
             .with("vary", "accept-encoding")
@@ -291,7 +274,7 @@ async fn variants_are_stored_side_by_side() {
 
 #[tokio::test]
 async fn field_that_connection_takes_away_selects_no_variant() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/v", |asked| {
         Reply::cached(asked.header("x-user").unwrap_or_else(|| "nobody".to_owned()))
             .with("vary", "x-user")
@@ -305,7 +288,7 @@ async fn field_that_connection_takes_away_selects_no_variant() {
 
 #[tokio::test]
 async fn only_if_cached_gets_504_or_a_hit() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let only = [("Cache-Control", "only-if-cached")];
     assert_eq!(get_with(at, "/a", &only).await.status, 504);
     assert_eq!(origin.total(), 0);
@@ -317,7 +300,7 @@ async fn only_if_cached_gets_504_or_a_hit() {
 
 #[tokio::test]
 async fn largest_object_allowed_is_stored() {
-    let (origin, node, at) = world_with(|settings| {
+    let (origin, node, at) = alone(|settings| {
         settings.cache.memory = 16 << 20;
         settings.cache.max_object = 3 << 20;
     })
@@ -333,7 +316,7 @@ async fn largest_object_allowed_is_stored() {
 
 #[tokio::test]
 async fn object_known_to_be_too_large_is_passed() {
-    let (origin, node, at) = world_with(|settings| settings.cache.max_object = 1000).await;
+    let (origin, node, at) = alone(|settings| settings.cache.max_object = 1000).await;
     origin.on("/big", Reply::cached(vec![b'x'; 1001]));
     for _ in 0..2 {
         let answer = get(at, "/big").await;
@@ -345,7 +328,7 @@ async fn object_known_to_be_too_large_is_passed() {
 
 #[tokio::test]
 async fn site_without_a_cache_asks_the_origin_every_time() {
-    let (origin, node, at) = world_with(|settings| settings.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|settings| settings.sites[0].cache = false).await;
     for _ in 0..2 {
         assert!(get(at, "/a").await.field("cache-status").contains("fwd=bypass"));
     }
@@ -355,7 +338,7 @@ async fn site_without_a_cache_asks_the_origin_every_time() {
 
 #[tokio::test]
 async fn error_of_the_origin_does_not_throw_away_what_is_stored() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let broken = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let now = broken.clone();
     origin.script("/a", move |asked| match now.load(std::sync::atomic::Ordering::Relaxed) {

@@ -14,13 +14,11 @@ use crate::support::{client::Io, *};
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
 async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, levada_edge::Running, SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    settings.listeners[0].h2c = true;
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
+    alone(|settings| {
+        settings.listeners[0].h2c = true;
+        tweak(settings);
+    })
+    .await
 }
 
 async fn speak(io: impl Io + 'static) -> SendRequest<Body> {

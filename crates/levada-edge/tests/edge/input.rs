@@ -2,24 +2,11 @@
 
 use std::time::Duration;
 
-use levada_edge::settings::Settings;
-
 use crate::support::*;
-
-async fn world(
-    tweak: impl FnOnce(&mut Settings),
-) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
-}
 
 #[tokio::test]
 async fn each_fault_gets_its_status_and_reaches_nobody() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let many: String = (0..120).map(|n| format!("x-{n}: v\r\n")).collect();
     let cookie = format!("Cookie: {}\r\n", "c".repeat(40 << 10));
     let get = |fields: &str| format!("GET /a HTTP/1.1\r\n{fields}\r\n");
@@ -68,7 +55,7 @@ async fn each_fault_gets_its_status_and_reaches_nobody() {
 
 #[tokio::test]
 async fn absolute_form_is_what_counts() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let request = "GET http://A.TEST/x?y HTTP/1.1\r\nHost: b.test\r\n\r\n";
     assert_eq!(Wire::saying(at, request).await.answer().await.text(), "/x?y");
     assert_eq!(origin.asked("/x")[0].header("host").unwrap(), HOST);
@@ -79,7 +66,7 @@ async fn absolute_form_is_what_counts() {
 
 #[tokio::test]
 async fn options_of_the_server_are_the_nodes_own() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let answer = Wire::saying(at, head_of("OPTIONS", "*", &[])).await.answer().await;
     assert_eq!(answer.status, 204, "{answer:?}");
     assert!(answer.field("allow").contains("GET"), "{answer:?}");
@@ -92,7 +79,7 @@ async fn options_of_the_server_are_the_nodes_own() {
 
 #[tokio::test]
 async fn old_clients_get_one_answer_and_an_end() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.on("/chunks", Reply::chunked(vec![Piece::Bytes(b"abc".to_vec())]));
     for (path, body) in [("/a", "/a"), ("/a", "/a"), ("/chunks", "abc")] {
         let request = format!("GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
@@ -107,7 +94,7 @@ async fn old_clients_get_one_answer_and_an_end() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let (_origin, node, at) = world(|_| {}).await;
+    let (_origin, node, at) = alone(|_| {}).await;
     let requests: String = (0..20).map(|n| head_of("GET", &format!("/{}", n % 7), &[])).collect();
     let mut wire = Wire::saying(at, requests).await;
     for n in 0..20 {
@@ -118,7 +105,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn request_smuggled_in_a_body_stays_a_body() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let inner = head_of("GET", "/secret", &[]);
     let post = head_of("POST", "/a", &[("Content-Length", &inner.len().to_string())]) + &inner;
     let mut wire = Wire::saying(at, post + &head_of("GET", "/b", &[])).await;
@@ -130,7 +117,7 @@ async fn request_smuggled_in_a_body_stays_a_body() {
 
 #[tokio::test]
 async fn upgrade_is_not_passed_and_does_not_hang() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let fields = [
         ("Connection", "Upgrade"),
         ("Upgrade", "websocket"),
@@ -148,7 +135,7 @@ async fn upgrade_is_not_passed_and_does_not_hang() {
 
 #[tokio::test]
 async fn slow_head_gets_408() {
-    let (_origin, node, at) = world(|s| s.limits.head_timeout = Duration::from_millis(300)).await;
+    let (_origin, node, at) = alone(|s| s.limits.head_timeout = Duration::from_millis(300)).await;
     let mut wire = Wire::saying(at, "GET /a HTTP/1.1\r\nHost: a").await;
     assert_eq!(wire.answer().await.status, 408);
     assert!(wire.rest().await.is_empty());
@@ -165,7 +152,7 @@ async fn slow_head_gets_408() {
 
 #[tokio::test]
 async fn slow_body_gets_408() {
-    let (_origin, node, at) = world(|s| s.limits.body_timeout = Duration::from_millis(300)).await;
+    let (_origin, node, at) = alone(|s| s.limits.body_timeout = Duration::from_millis(300)).await;
     let post = head_of("POST", "/a", &[("Content-Length", "10")]) + "half";
     let mut wire = Wire::saying(at, post).await;
     assert_eq!(wire.answer().await.status, 408);
@@ -175,7 +162,7 @@ async fn slow_body_gets_408() {
 
 #[tokio::test]
 async fn idle_connection_is_closed() {
-    let (_origin, node, at) = world(|s| s.limits.idle_timeout = Duration::from_millis(300)).await;
+    let (_origin, node, at) = alone(|s| s.limits.idle_timeout = Duration::from_millis(300)).await;
     let mut silent = Wire::to(at).await;
     let mut spoken = Wire::saying(at, head_of("GET", "/a", &[])).await;
     assert_eq!(spoken.answer().await.status, 200);
@@ -186,7 +173,7 @@ async fn idle_connection_is_closed() {
 
 #[tokio::test]
 async fn client_that_takes_nothing_is_dropped() {
-    let (origin, node, at) = world(|s| s.limits.send_timeout = Duration::from_millis(400)).await;
+    let (origin, node, at) = alone(|s| s.limits.send_timeout = Duration::from_millis(400)).await;
     let big = vec![b'x'; 16 << 20];
     origin.on("/stored", Reply::cached(big.clone()));
     origin.on("/passed", Reply::ok(big).with("cache-control", "no-store"));
@@ -202,7 +189,7 @@ async fn client_that_takes_nothing_is_dropped() {
 
 #[tokio::test]
 async fn client_that_vanishes_in_an_answer_leaves_nothing() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let big = vec![b'x'; 16 << 20];
     origin.on("/stored", Reply::cached(big.clone()));
     origin.on("/passed", Reply::ok(big.clone()).with("cache-control", "no-store"));
@@ -219,7 +206,7 @@ async fn client_that_vanishes_in_an_answer_leaves_nothing() {
 
 #[tokio::test]
 async fn client_that_vanishes_in_its_head_leaves_nothing() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     for part in ["", "G", "GET /a HTTP/1.1\r\n", "GET /a HTTP/1.1\r\nHost: a.test\r\n"] {
         drop(Wire::saying(at, part).await);
     }
@@ -232,7 +219,7 @@ async fn client_that_vanishes_in_its_head_leaves_nothing() {
 #[tokio::test]
 async fn client_that_half_closes_gets_its_answer() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (_origin, node, at) = world(|_| {}).await;
+    let (_origin, node, at) = alone(|_| {}).await;
     let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
     stream.write_all(head_of("GET", "/half", &[]).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -244,7 +231,7 @@ async fn client_that_half_closes_gets_its_answer() {
 
 #[tokio::test]
 async fn clients_that_reset_at_random_leave_nothing() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let gate = Gate::new();
     origin.on("/slow", Reply::cached(vec![b'x'; 1 << 20]).after(&gate));
     for n in 0..60 {

@@ -4,13 +4,6 @@ use std::net::SocketAddr;
 
 use crate::support::*;
 
-async fn world() -> (Origin, levada_edge::Running, SocketAddr) {
-    let origin = Origin::start().await;
-    let node = start(single(&[origin.address])).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
-}
-
 async fn ask(at: SocketAddr, method: &str, target: &str) -> Answer {
     let fields = if method == "HEAD" { &[][..] } else { &[("Content-Length", "0")][..] };
     Wire::saying(at, head_of(method, target, fields)).await.answer_to(method).await
@@ -19,7 +12,7 @@ async fn ask(at: SocketAddr, method: &str, target: &str) -> Answer {
 #[tokio::test]
 async fn what_a_successful_change_names_is_fetched_anew() {
     for method in ["POST", "PUT", "DELETE", "M-SEARCH"] {
-        let (origin, node, at) = world().await;
+        let (origin, node, at) = alone(|_| {}).await;
         origin.script("/change", |asked| match asked.method.as_str() {
             "GET" => Reply::cached("x"),
             _ => Reply::ok("done")
@@ -70,7 +63,7 @@ fn aged(asked: &origin::Asked, tag: &str) -> Reply {
 
 #[tokio::test]
 async fn head_that_confirms_makes_fresh_again() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/a", |asked| aged(asked, "\"1\""));
     get(at, "/a").await;
     settled(&node).await;
@@ -85,7 +78,7 @@ async fn head_that_confirms_makes_fresh_again() {
 
 #[tokio::test]
 async fn head_that_contradicts_makes_stale() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/a", |asked| match asked.method.as_str() {
         "HEAD" => Reply::cached("other").with("etag", "\"2\""),
         _ => Reply::cached("body").with("etag", "\"1\""),
@@ -101,7 +94,7 @@ async fn head_that_contradicts_makes_stale() {
 
 #[tokio::test]
 async fn precondition_is_for_the_origin_to_judge() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     origin.script("/a", |asked| match asked.header("if-match") {
         Some(_) => Reply::ok("").status("412 Precondition Failed"),
         None => Reply::cached("body").with("etag", "\"1\""),
@@ -122,7 +115,7 @@ async fn precondition_is_for_the_origin_to_judge() {
 #[tokio::test]
 async fn field_that_is_not_to_be_stored_reaches_who_asked_first() {
     for directive in ["no-cache=\"set-cookie, x-a\"", "private=\"set-cookie, x-a\""] {
-        let (origin, node, at) = world().await;
+        let (origin, node, at) = alone(|_| {}).await;
         let reply = Reply::ok("body")
             .with("cache-control", &format!("max-age=60, {directive}"))
             .with("set-cookie", "a=1")
@@ -142,7 +135,7 @@ async fn field_that_is_not_to_be_stored_reaches_who_asked_first() {
 
 #[tokio::test]
 async fn what_the_origin_tells_this_cache_alone_goes_no_further() {
-    let (origin, node, at) = world().await;
+    let (origin, node, at) = alone(|_| {}).await;
     let reply = Reply::ok("body")
         .with("levada-cache-control", "max-age=60")
         .with("cdn-cache-control", "max-age=0")

@@ -10,12 +10,7 @@ use crate::support::{origin::Asked, *};
 const BLOCK: usize = 64 << 10;
 
 async fn world() -> (Origin, Running, SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    settings.cache.block = BLOCK as u64;
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
+    alone(|settings| settings.cache.block = BLOCK as u64).await
 }
 
 /// A body of which no two bytes at a distance of a block are alike for long.

@@ -14,13 +14,11 @@ fn body(seed: usize) -> Vec<u8> {
 }
 
 async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    settings.sites[0].cache = false;
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
+    alone(|settings| {
+        settings.sites[0].cache = false;
+        tweak(settings);
+    })
+    .await
 }
 
 async fn spliced(node: &Running) -> f64 {

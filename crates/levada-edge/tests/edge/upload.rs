@@ -2,24 +2,11 @@
 
 use std::time::Duration;
 
-use levada_edge::settings::Settings;
-
 use crate::support::*;
-
-async fn world(
-    tweak: impl FnOnce(&mut Settings),
-) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
-}
 
 #[tokio::test]
 async fn body_of_a_post_is_streamed() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let head = head_of("POST", "/a", &[("Transfer-Encoding", "chunked")]);
     let mut wire = Wire::saying(at, head).await;
     // The origin hears of it before the body is complete.
@@ -37,7 +24,7 @@ async fn body_of_a_post_is_streamed() {
 
 #[tokio::test]
 async fn known_length_stays_known() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let post = head_of("PUT", "/a", &[("Content-Length", "5")]) + "hello";
     assert_eq!(Wire::saying(at, post).await.answer().await.status, 200);
     let asked = &origin.asked("/a")[0];
@@ -48,7 +35,7 @@ async fn known_length_stays_known() {
 
 #[tokio::test]
 async fn continue_is_asked_for_by_the_node_itself() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let fields = [("Content-Length", "2"), ("Expect", "100-continue")];
     let mut wire = Wire::saying(at, head_of("POST", "/a", &fields)).await;
     assert_eq!(wire.head().await.status, 100);
@@ -60,7 +47,7 @@ async fn continue_is_asked_for_by_the_node_itself() {
 
 #[tokio::test]
 async fn long_upload_that_moves_is_not_the_origins_silence() {
-    let (origin, node, at) = world(|s| {
+    let (origin, node, at) = alone(|s| {
         s.limits.response_timeout = Duration::from_millis(400);
     })
     .await;
@@ -78,7 +65,7 @@ async fn long_upload_that_moves_is_not_the_origins_silence() {
 
 #[tokio::test]
 async fn client_that_stops_sending_is_to_blame_and_not_the_origin() {
-    let (origin, node, at) = world(|s| {
+    let (origin, node, at) = alone(|s| {
         s.limits.response_timeout = Duration::from_millis(200);
         s.limits.body_timeout = Duration::from_millis(600);
         s.sites[0].health.eject_after = 1;
@@ -95,7 +82,7 @@ async fn client_that_stops_sending_is_to_blame_and_not_the_origin() {
 
 #[tokio::test]
 async fn client_that_vanishes_in_its_body_leaves_nothing() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     for head in [
         head_of("POST", "/a", &[("Content-Length", "12")]) + "half",
         head_of("POST", "/a", &[("Transfer-Encoding", "chunked")]) + "4\r\nhalf\r\n",
@@ -111,7 +98,7 @@ async fn client_that_vanishes_in_its_body_leaves_nothing() {
 
 #[tokio::test]
 async fn connection_with_an_upload_under_way_is_not_lent_out() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     // Answers at the head, and reads on.
     let address = early_answerer().await;
     let _ = &origin;

@@ -2,20 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use levada_edge::settings::Settings;
-
 use crate::support::{nodes::metric, *};
-
-async fn world(
-    tweak: impl FnOnce(&mut Settings),
-) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
-    let origin = Origin::start().await;
-    let mut settings = single(&[origin.address]);
-    tweak(&mut settings);
-    let node = start(settings).await;
-    let at = node.addresses.clients[0];
-    (origin, node, at)
-}
 
 #[tokio::test]
 async fn dead_origin_is_a_bad_gateway() {
@@ -34,7 +21,7 @@ async fn dead_origin_is_a_bad_gateway() {
 #[tokio::test]
 async fn silent_origin_is_a_gateway_timeout() {
     let (origin, node, at) =
-        world(|s| s.limits.response_timeout = Duration::from_millis(300)).await;
+        alone(|s| s.limits.response_timeout = Duration::from_millis(300)).await;
     origin.on("/a", Reply::ok("late").after(&Gate::new()));
     for method in ["GET", "POST"] {
         let head = head_of(method, "/a", &[("Content-Length", "0")]);
@@ -48,7 +35,7 @@ async fn silent_origin_is_a_gateway_timeout() {
 #[tokio::test]
 async fn body_that_stalls_is_cut() {
     let (origin, node, at) =
-        world(|s| s.limits.response_body_timeout = Duration::from_millis(300)).await;
+        alone(|s| s.limits.response_body_timeout = Duration::from_millis(300)).await;
     for caching in ["max-age=60", "no-store"] {
         let pieces = vec![Piece::Bytes(b"half".to_vec()), Piece::Gate(Gate::new())];
         let reply = Reply::ok("").with("content-length", "8").pieces(pieces);
@@ -111,7 +98,7 @@ async fn post_is_never_sent_twice() {
 
 #[tokio::test]
 async fn connection_that_the_origin_closed_costs_no_request() {
-    let (origin, node, at) = world(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
     origin.on("/closes", Reply::ok("bye").closing());
     let mut wire = Wire::to(at).await;
     for n in 0..50 {
@@ -124,7 +111,7 @@ async fn connection_that_the_origin_closed_costs_no_request() {
 
 #[tokio::test]
 async fn connection_closed_while_a_request_is_on_its_way_is_made_anew() {
-    let (origin, node, at) = world(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
     // Closes when the second request on a connection has been read: a keep-alive race, every time.
     let odd = std::sync::atomic::AtomicUsize::new(0);
     origin.script("/a", move |_| {
@@ -143,7 +130,7 @@ async fn connection_closed_while_a_request_is_on_its_way_is_made_anew() {
 
 #[tokio::test]
 async fn connections_to_the_origin_are_used_again() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let mut wire = Wire::to(at).await;
     for n in 0..30 {
         wire.send(head_of("GET", &format!("/{n}"), &[])).await;
@@ -155,7 +142,7 @@ async fn connections_to_the_origin_are_used_again() {
 
 #[tokio::test]
 async fn requests_queue_for_the_connections_of_a_server() {
-    let (origin, node, at) = world(|s| {
+    let (origin, node, at) = alone(|s| {
         s.limits.server_connections = 1;
         s.limits.queue = 1;
     })
@@ -179,7 +166,7 @@ async fn requests_queue_for_the_connections_of_a_server() {
 
 #[tokio::test]
 async fn queue_is_left_when_it_takes_too_long() {
-    let (origin, node, at) = world(|s| {
+    let (origin, node, at) = alone(|s| {
         s.limits.server_connections = 1;
         s.limits.queue_timeout = Duration::from_millis(200);
     })
@@ -197,7 +184,7 @@ async fn queue_is_left_when_it_takes_too_long() {
 
 #[tokio::test]
 async fn answers_that_are_not_http_are_a_bad_gateway() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let many: String = (0..400).map(|n| format!("x-{n}: v\r\n")).collect();
     let long = "v".repeat(1 << 20);
     for (what, raw) in [
@@ -232,7 +219,7 @@ async fn answers_that_are_not_http_are_a_bad_gateway() {
 
 #[tokio::test]
 async fn lengths_that_agree_become_one() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     for (path, lines) in [
         ("/twice", "content-length: 5\r\ncontent-length: 5\r\n"),
         ("/list", "content-length: 5, 5\r\n"),
@@ -257,7 +244,7 @@ async fn lengths_that_agree_become_one() {
 
 #[tokio::test]
 async fn interim_responses_are_not_the_answer() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let raw = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n\
                HTTP/1.1 100 Continue\r\n\r\n\
                HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 2\r\n\r\nok";
@@ -269,7 +256,7 @@ async fn interim_responses_are_not_the_answer() {
 
 #[tokio::test]
 async fn bytes_after_an_answer_are_nobodys() {
-    let (origin, node, at) = world(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
     let raw = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     let reply = Reply::raw(raw).pieces(vec![Piece::Bytes(raw.into()), Piece::Gate(Gate::new())]);
     origin.on("/a", reply);
@@ -285,7 +272,7 @@ async fn bytes_after_an_answer_are_nobodys() {
 
 #[tokio::test]
 async fn hop_by_hop_fields_end_at_the_node() {
-    let (origin, node, at) = world(|_| {}).await;
+    let (origin, node, at) = alone(|_| {}).await;
     let reply = Reply::cached("x")
         .with("connection", "x-hop")
         .with("x-hop", "1")

@@ -11,7 +11,7 @@ use std::{future::Future, time::Duration};
 use levada_edge::{Counts, Running};
 
 pub(crate) use client::{Answer, Wire, get, get_with, head_of};
-pub(crate) use nodes::{single, start};
+pub(crate) use nodes::{alone, single, start};
 pub(crate) use origin::{Gate, Origin, Piece, Reply};
 
 /// The host of the site that every test node serves.

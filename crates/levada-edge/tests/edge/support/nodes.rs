@@ -15,7 +15,7 @@ use levada_edge::{
     },
 };
 
-use super::{HOST, get, settled};
+use super::{HOST, Origin, get, settled};
 
 pub(crate) const SECRET: &str = "sixteen bytes or more";
 const ANY: &str = "127.0.0.1:0";
@@ -87,6 +87,16 @@ pub(crate) fn watched() -> HealthCheck {
 
 pub(crate) async fn start(settings: Settings) -> Running {
     Running::start(settings).await.unwrap()
+}
+
+/// A node that is not told of others, before an origin; and where its clients come in.
+pub(crate) async fn alone(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    tweak(&mut settings);
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    (origin, node, at)
 }
 
 /// Addresses that are free now; peers have to know them beforehand.
