@@ -1,5 +1,7 @@
 //! `levada get`: one file, whole, of one version, under its name only when it is.
 
+mod head;
+mod lane;
 mod name;
 mod pace;
 mod report;

@@ -1,0 +1,350 @@
+//! One of the connections that fetch a file at the same time: it asks what `levada_fetch::resume` tells it
+//! to ask, and reports what came of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, header};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use levada_fetch::{
+    Algorithm,
+    resume::{After, Ask, Next, Place, Trouble, Verdict},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Connection, Ended, GetError, content_disposition,
+    head::{answer, fields},
+    transfer::Work,
+};
+use crate::{
+    connect::{ConnectError, Link},
+    redirect,
+};
+
+/// One of the connections that fetch at the same time.
+pub(super) struct Lane<'a> {
+    work: &'a Work<'a>,
+    id: u32,
+    link: Option<Link>,
+    /// The place in the history of the last connection, and when it fell silent.
+    before: Option<(Option<usize>, Instant)>,
+}
+
+impl<'a> Lane<'a> {
+    pub(super) fn new(work: &'a Work<'a>, id: u32) -> Self {
+        Self { work, id, link: None, before: None }
+    }
+
+    /// Works until there is nothing left to do for this lane.
+    pub(super) async fn run(mut self) -> Result<(), GetError> {
+        loop {
+            let next = self.work.state.lock().resume.ask(self.id);
+            let Next::Ask(ask) = next else { break };
+            match self.exchange(&ask).await? {
+                After::Again(pause) if pause.is_zero() => {}
+                After::Again(pause) => sleep(pause).await,
+                After::Retire => break,
+                After::Failed(trouble) => return Err(trouble.into()),
+            }
+        }
+        if let Some(link) = self.link {
+            self.work.client.keep(link);
+        }
+        Ok(())
+    }
+
+    /// One request, and what comes of it.
+    async fn exchange(&mut self, ask: &Ask) -> Result<After, GetError> {
+        let begun = Instant::now();
+        let (response, mut link) = match self.answer(ask).await? {
+            Heard::Response(response, link) => (response, link),
+            Heard::Silence(link, ended) => {
+                self.record(&link, begun, begun, 0, ended, Progressed::default());
+                return Ok(self.work.state.lock().resume.on_end(self.id, false));
+            }
+            Heard::Outage(error) => {
+                let after = self.work.state.lock().resume.on_outage(self.id, None);
+                return match after {
+                    After::Failed(Trouble::Outage) => Err(error.into()),
+                    after => Ok(after),
+                };
+            }
+        };
+        let status = response.status().as_u16();
+        let verdict = self.judge(&response);
+        match verdict {
+            Verdict::Read => {}
+            verdict => {
+                let now = Instant::now();
+                self.record(&link, begun, now, status, Ended::Refused, Progressed::default());
+                return match verdict {
+                    Verdict::Retire => Ok(After::Retire),
+                    Verdict::Failed(trouble) => Err(trouble.into()),
+                    Verdict::Unavailable => self.unavailable(&response),
+                    _ => Ok(After::Again(Duration::ZERO)),
+                };
+            }
+        }
+        if self.work.is_long() {
+            self.work.save()?;
+        }
+        if self.work.request.connections > 1 && self.work.state.lock().resume.takes_more_lanes() {
+            self.work.more.notify_one();
+        }
+        let mut progressed = Progressed::default();
+        let read = self.read(response.into_body(), &mut progressed).await;
+        let ended = *read.as_ref().unwrap_or(&Ended::Refused);
+        let last = progressed.last.unwrap_or(begun);
+        self.record(&link, begun, last, status, ended, progressed);
+        read?;
+        if ended == Ended::Complete {
+            link.used = true;
+            self.link = Some(link);
+        }
+        Ok(self.work.state.lock().resume.on_end(self.id, ended == Ended::Complete))
+    }
+
+    /// The response to `ask`, wherever redirects lead.
+    async fn answer(&mut self, ask: &Ask) -> Result<Heard, GetError> {
+        let request = self.work.request;
+        let mut uri = self.work.state.lock().location.clone();
+        let mut hops = 0;
+        let mut fresh = false;
+        loop {
+            let mut link = match self.link.take().filter(|link| link.is_to(&uri) && !fresh) {
+                Some(link) => link,
+                None => match self.work.client.link(&uri, fresh).await {
+                    Ok(link) => link,
+                    Err(error) if error.is_outage() => return Ok(Heard::Outage(error)),
+                    Err(error) => return Err(error.into()),
+                },
+            };
+            let fields = fields(request, &uri, ask);
+            let proxy = self.work.client.settings.proxy.as_ref();
+            let limit = request.stall.unwrap_or(HEAD_LIMIT);
+            let mut response = match timeout(limit, link.get(&uri, &fields, proxy)).await {
+                Ok(Ok(response)) => response,
+                // A connection that was kept may be gone by now: that is nobody's fault.
+                Ok(Err(_)) if link.used => {
+                    fresh = true;
+                    continue;
+                }
+                Ok(Err(error)) => return Ok(Heard::Silence(link, Ended::of(&error))),
+                Err(_) => return Ok(Heard::Silence(link, Ended::Stall)),
+            };
+            match response.status().as_u16() {
+                301 | 302 | 303 | 307 | 308 => {
+                    let known = request.digest.is_some();
+                    let to = redirect::target(&uri, response.headers(), known);
+                    let to = to.map_err(|stop| match stop {
+                        redirect::Stop::Nowhere => GetError::Nowhere(uri.clone()),
+                        redirect::Stop::Insecure(to) => GetError::Insecure(to),
+                    })?;
+                    hops += 1;
+                    if hops > request.redirects {
+                        return Err(GetError::Redirects(request.redirects, to));
+                    }
+                    if drained(response.body_mut()).await {
+                        link.used = true;
+                        if link.is_to(&to) {
+                            self.link = Some(link);
+                        } else {
+                            self.work.client.keep(link);
+                        }
+                    }
+                    uri = to;
+                    fresh = false;
+                }
+                // Places that redirects lead to may hold for a while only.
+                401 | 403 | 404 | 410 if hops == 0 && uri != request.url => {
+                    uri = request.url.clone();
+                    // Not more often than once: from here on `uri` is the URL, or a new place.
+                    hops = 1;
+                }
+                _ => {
+                    self.work.state.lock().location = uri;
+                    return Ok(Heard::Response(response, link));
+                }
+            }
+        }
+    }
+
+    /// Tells the state machine of the head.
+    fn judge(&self, response: &Response<Incoming>) -> Verdict {
+        let answer = answer(response);
+        let state = &mut *self.work.state.lock();
+        let verdict = state.resume.on_answer(self.id, &answer);
+        if verdict == Verdict::Read {
+            if answer.version.digest.is_some() {
+                state.hasher.add(Algorithm::Sha256);
+            }
+            if self.work.request.server_names && state.name.is_none() {
+                let value = response.headers().get(header::CONTENT_DISPOSITION);
+                let value = value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+                state.name = value.and_then(content_disposition);
+            }
+        }
+        verdict
+    }
+
+    fn unavailable(&self, response: &Response<Incoming>) -> Result<After, GetError> {
+        let pause = response.headers().get(header::RETRY_AFTER);
+        let pause = pause.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let pause = pause.map(Duration::from_secs);
+        match self.work.state.lock().resume.on_outage(self.id, pause) {
+            After::Failed(Trouble::Outage) => {
+                Err(GetError::Unavailable { status: response.status().as_u16() })
+            }
+            after => Ok(after),
+        }
+    }
+
+    /// Reads a body, as far as it is wanted.
+    async fn read(
+        &mut self,
+        mut body: Incoming,
+        progressed: &mut Progressed,
+    ) -> Result<Ended, GetError> {
+        loop {
+            let asked = Instant::now();
+            let limit = self.work.state.lock().stall.limit();
+            let data = match timeout(limit, body.frame()).await {
+                Ok(None) => return Ok(Ended::Complete),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => data,
+                    Err(_trailers) => continue,
+                },
+                Ok(Some(Err(error))) => return Ok(Ended::of(&error)),
+                Err(_) => {
+                    self.work.state.lock().stall.failed();
+                    return Ok(Ended::Stall);
+                }
+            };
+            let now = Instant::now();
+            if progressed.last.is_none() {
+                self.resumed(now);
+            }
+            progressed.last = Some(now);
+            let length = data.len();
+            let wanted = self.take(data, now.duration_since(asked), progressed)?;
+            if !wanted {
+                return Ok(if ends_here(&mut body).await { Ended::Complete } else { Ended::Cut });
+            }
+            self.work.client.pace.spent(length).await;
+        }
+    }
+
+    /// Puts bytes where they belong; tells whether more are wanted.
+    fn take(
+        &self,
+        mut data: Bytes,
+        waited: Duration,
+        progressed: &mut Progressed,
+    ) -> Result<bool, GetError> {
+        let state = &mut *self.work.state.lock();
+        state.stall.succeeded(waited);
+        while !data.is_empty() {
+            match state.resume.place(self.id, data.len()) {
+                Place::Cut => return Ok(false),
+                Place::Write(offset, length) => {
+                    let bytes = data.split_to(length);
+                    progressed.from.get_or_insert(offset);
+                    state.target.write(offset, &bytes)?;
+                    state.hasher.rewind(offset);
+                    state.hasher.offer(offset, &bytes);
+                    state.resume.on_written(self.id, length);
+                    progressed.bytes += length as u64;
+                }
+                Place::Compare(offset, length) => {
+                    progressed.from.get_or_insert(offset);
+                    let equal = state.target.equal(offset, &data[..length])?;
+                    state.hasher.offer(offset, &data[..equal]);
+                    state.resume.on_equal(self.id, equal);
+                    data = data.split_off(equal);
+                    if equal < length {
+                        match state.resume.on_different(self.id) {
+                            Verdict::Read => {}
+                            Verdict::Failed(trouble) => return Err(trouble.into()),
+                            _ => return Ok(false),
+                        }
+                    }
+                }
+            }
+        }
+        let known = state.resume.known();
+        self.work.progress.set(known.total, known.held.bytes());
+        Ok(!state.resume.has_all(self.id))
+    }
+
+    /// The first byte after a silence.
+    fn resumed(&mut self, now: Instant) {
+        if let Some((place, silent)) = self.before.take() {
+            self.work.state.lock().history.lost(place, now.duration_since(silent));
+        }
+    }
+
+    fn record(
+        &mut self,
+        link: &Link,
+        begun: Instant,
+        last: Instant,
+        status: u16,
+        ended: Ended,
+        progressed: Progressed,
+    ) {
+        let connection = Connection {
+            lane: self.id,
+            address: link.address.to_string(),
+            protocol: link.protocol(),
+            reused: link.used,
+            begun: begun.duration_since(self.work.begun).as_secs_f64(),
+            from: progressed.from.unwrap_or(0),
+            status,
+            bytes: progressed.bytes,
+            ended,
+            lost: 0.0,
+        };
+        let place = self.work.state.lock().history.add(connection);
+        // Silence lasts from the last byte, however many connections bring none.
+        if progressed.last.is_some() || self.before.is_none() {
+            self.before = Some((place, last));
+        }
+    }
+}
+
+/// What came back for a request.
+enum Heard {
+    Response(Response<Incoming>, Link),
+    /// The connection ended before an answer.
+    Silence(Link, Ended),
+    Outage(ConnectError),
+}
+
+/// What a connection brought.
+#[derive(Default)]
+struct Progressed {
+    from: Option<u64>,
+    bytes: u64,
+    last: Option<Instant>,
+}
+
+/// Whether nothing is left of a body; HTTP/2 may say so in a frame of its own.
+async fn ends_here(body: &mut Incoming) -> bool {
+    if body.is_end_stream() {
+        return true;
+    }
+    body.size_hint().exact() == Some(0) && drained(body).await
+}
+
+/// Reads a short body that nobody wants, so that its connection can be used again.
+async fn drained(body: &mut Incoming) -> bool {
+    matches!(timeout(DRAIN, Limited::new(body, MOST_DRAINED).collect()).await, Ok(Ok(_)))
+}
+
+/// How long an answer may take to begin.
+const HEAD_LIMIT: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_secs(1);
+const MOST_DRAINED: usize = 64 << 10;
