@@ -63,7 +63,8 @@ impl Fetch {
         let asked = &errand.asked;
         let mut head = forward::onward(node, errand, errand.parts.headers.clone());
         let none = HeaderMap::new();
-        let validators = stored.as_ref().map_or(&none, |object| &object.head.headers);
+        let validators =
+            stored.as_ref().filter(|_| !errand.anew).map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
         if let Some(number) = part {
             let block = node.settings.cache.block;

@@ -115,6 +115,8 @@ pub(crate) struct Errand {
     pub(crate) body: Option<Incoming>,
     /// Whether the head of a large file is enough, without its body.
     pub(crate) head_is_enough: bool,
+    /// Whether what is stored is known to be wrong, so that the origin is not to be asked whether it still holds.
+    pub(crate) anew: bool,
     /// Where bodies go that the system is to send, if what answers this request goes straight to its client.
     /// Whoever reads the answer here must have the bytes.
     pub(crate) parcels: Option<Arc<Parcels>>,
@@ -158,9 +160,10 @@ fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admissi
         node.metrics.dormant_returned.inc();
     }
     let head_is_enough = large::asks_for_head(visit.door, &parts.headers);
+    let anew = head_is_enough && large::asks_anew(&parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
     let (visit, parcels) = (visit.clone(), visit.parcels.clone());
-    let errand = Errand { visit, asked, wants, parts, body, head_is_enough, parcels };
+    let errand = Errand { visit, asked, wants, parts, body, head_is_enough, anew, parcels };
     Admission::Errand(Box::new(errand))
 }
 

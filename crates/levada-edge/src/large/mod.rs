@@ -98,6 +98,11 @@ pub(crate) fn asks_for_head(door: Door, headers: &HeaderMap) -> bool {
     door == Door::Peer && headers.contains_key(LARGE)
 }
 
+/// Whether that peer knows that what is stored here is wrong.
+pub(crate) fn asks_anew(headers: &HeaderMap) -> bool {
+    headers.get(LARGE).is_some_and(|wanted| wanted == piece::ANEW)
+}
+
 /// The digest that the file is to have, where the site serves large files.
 pub(crate) fn wanted_digest<B>(
     site: &Site,
@@ -147,8 +152,8 @@ pub(crate) async fn serve(
         let Some(file) = File::of(&mut response) else { break };
         match in_pieces(node, &client, file, response, passage).await {
             Ok(response) => return Ok(response),
-            // What is stored of it is out of date: the head is fetched anew.
-            Err(Failure::Changed) => errand = confirming(&client),
+            // What is stored of it is out of date.
+            Err(Failure::Changed) => errand = afresh(&client),
             Err(Failure::NoPieces) => break,
             Err(failure) => return Err(failure.into()),
         }
@@ -157,20 +162,21 @@ pub(crate) async fn serve(
     directly(node, client.again(), passage).await
 }
 
-/// The same request for the head, which is to be confirmed by the origin.
-fn confirming(client: &Errand) -> Box<Errand> {
+/// The same request for the head, which is to be fetched anew. Whether the one that is stored still holds is
+/// no question: a careless origin has another file under the same tag, and would say yes.
+fn afresh(client: &Errand) -> Box<Errand> {
     let mut errand = client.again();
-    errand.head_is_enough = true;
+    (errand.head_is_enough, errand.anew) = (true, true);
     errand.parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     errand.wants = Wants::of(&errand.parts.headers);
     errand
 }
 
-/// Lets the node that has the head of a file confirm it, so that those who come later get the version
+/// Lets the node that has the head of a file fetch it anew, so that those who come later get the version
 /// that there is now.
-async fn confirm(node: &Arc<Node>, client: &Errand) {
+async fn refetch(node: &Arc<Node>, client: &Errand) {
     let mut passage = Passage::of_piece(node);
-    drop(Box::pin(directly(node, confirming(client), &mut passage)).await);
+    drop(Box::pin(directly(node, afresh(client), &mut passage)).await);
 }
 
 /// The answer to a request for a large file, whose head is in `response`.
@@ -221,6 +227,7 @@ impl Errand {
             parts: self.parts.clone(),
             body: None,
             head_is_enough: false,
+            anew: false,
             // Pieces are read here.
             parcels: None,
         })

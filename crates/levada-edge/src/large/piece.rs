@@ -60,10 +60,14 @@ pub(crate) fn is_piece(headers: &HeaderMap) -> bool {
     headers.contains_key(PIECE)
 }
 
+/// To a peer: the head is to be fetched, whatever is stored.
+pub(super) const ANEW: &str = "anew";
+
 /// Says to a peer what is wanted: a piece, or no more than the head of a large file.
 pub(crate) fn address(head: &mut Head, errand: &Errand) {
     if errand.head_is_enough {
-        head.headers.insert(LARGE, HeaderValue::from_static("head"));
+        let wanted = if errand.anew { ANEW } else { "head" };
+        head.headers.insert(LARGE, HeaderValue::from_static(wanted));
     }
     if let Some(piece) = &errand.asked.piece {
         head.headers.insert(PIECE, HeaderValue::from_static("wanted"));

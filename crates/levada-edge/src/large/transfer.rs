@@ -26,9 +26,8 @@ use tokio::{
 use super::{
     File,
     check::Check,
-    confirm,
     flight::{Flight, Whole},
-    is_on,
+    is_on, refetch,
     room::Share,
 };
 use crate::{body::BodyError, failure::Failure, large::Piece, node::Node, pipeline::Errand};
@@ -313,7 +312,7 @@ impl Agent {
                 // Those who come later are not to meet the same.
                 if failure == Failure::Changed {
                     let (node, client) = (self.node.clone(), self.client.again());
-                    tokio::spawn(async move { confirm(&node, &client).await });
+                    tokio::spawn(async move { refetch(&node, &client).await });
                 }
             }
             Err(failure) => {

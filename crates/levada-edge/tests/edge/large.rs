@@ -448,7 +448,12 @@ async fn unknown_length_is_fetched_whole() {
 async fn with_wrong_parts(
     wrong: impl Fn(std::ops::Range<u64>, &[u8]) -> Reply + Send + Sync + 'static,
 ) -> Answer {
-    let (origin, node, at) = world().await;
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    large(&mut settings);
+    settings.sites[0].large.as_mut().unwrap().plan.tries = 2;
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
     let whole = body(9 * PIECE, 0);
     origin.script("/a", move |asked| match range_of(asked, whole.len() as u64) {
         None => ranged(asked, &whole, "\"v1\""),
@@ -483,6 +488,63 @@ async fn parts_that_are_not_what_was_asked_for_are_not_used() {
         // Never a byte that is wrong; the whole is fetched instead.
         assert!(whole.starts_with(&answer.body), "{}", answer.status);
         assert!((answer.whole && answer.body == whole) || answer.status >= 500, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn parts_that_are_longer_or_shorter_than_they_say_are_not_used() {
+    let whole = body(9 * PIECE, 0);
+    let told = |range: &std::ops::Range<u64>, reply: Reply| {
+        let told = format!("bytes {}-{}/{}", range.start, range.end - 1, 9 * PIECE);
+        reply.status("206 Partial Content").with("content-range", &told)
+    };
+    let bytes = |range: &std::ops::Range<u64>, body: &[u8]| {
+        body[range.start as usize..range.end as usize].to_vec()
+    };
+    let short =
+        with_wrong_parts(move |range, body| told(&range, Reply::cached(&bytes(&range, body)[5..])));
+    let long = with_wrong_parts(move |range, body| {
+        told(&range, Reply::cached([&bytes(&range, body)[..], b"more"].concat()))
+    });
+    // Without a length, which shows only when all of it is there.
+    let chunked = |pieces: Vec<u8>| Reply::chunked(vec![Piece::Bytes(pieces)]);
+    let short_in_chunks = with_wrong_parts(move |range, body| {
+        told(&range, chunked(bytes(&range, body)[5..].to_vec()))
+    });
+    let long_in_chunks = with_wrong_parts(move |range, body| {
+        told(&range, chunked([&bytes(&range, body)[..], b"more"].concat()))
+    });
+    let cut = with_wrong_parts(move |range, body| {
+        let length = (range.end - range.start).to_string();
+        told(&range, Reply::ok(&bytes(&range, body)[5..]).with("content-length", &length).closing())
+    });
+    let all = [short.await, long.await, short_in_chunks.await, long_in_chunks.await, cut.await];
+    for (nth, answer) in all.into_iter().enumerate() {
+        let wrong = answer.whole && answer.status == 200 && answer.body != whole;
+        let begins = answer.status >= 500 || whole.starts_with(&answer.body);
+        assert!(!wrong && begins, "{nth}: {} {}", answer.status, answer.body.len());
+    }
+}
+
+#[tokio::test]
+async fn file_that_shrinks_or_grows_in_the_middle_cuts_the_connection() {
+    for length in [5 * PIECE, 12 * PIECE] {
+        let (origin, node, at) = world().await;
+        // The careless origin keeps its tag.
+        let (old, new) = (body(8 * PIECE, 0), body(length, 9));
+        let (before, after, asked_for) = (old.clone(), new.clone(), AtomicUsize::new(0));
+        origin.script("/a", move |asked| match asked_for.fetch_add(1, Relaxed) {
+            // The head and three pieces.
+            0..=3 => ranged(asked, &before, "\"v1\""),
+            _ => ranged(asked, &after, "\"v1\""),
+        });
+        let answer = get(at, "/a").await;
+        assert!(!answer.whole && answer.body.len() <= 7 * PIECE, "{}", answer.body.len());
+        assert!(old.starts_with(&answer.body), "nothing of the new file");
+        settled(&node).await;
+        let answer = get(at, "/a").await;
+        assert!(answer.whole && answer.body == new, "{}", answer.body.len());
+        settled(&node).await;
     }
 }
 
@@ -669,6 +731,41 @@ async fn peer_that_answers_garbage_is_passed_by() {
     }
     assert!(garbage.total() > 0);
     cluster.settled().await;
+}
+
+/// In the place of a node: something that knows what the answer to a request for a piece looks like.
+#[tokio::test]
+async fn peer_whose_pieces_are_none_is_passed_by() {
+    let garbage = |length: usize| Reply::cached(vec![b'x'; length]);
+    let length = PIECE.to_string();
+    let lies = [
+        garbage(PIECE - 1),
+        garbage(PIECE + 1),
+        garbage(PIECE - 1).with("content-length", &length).closing(),
+        Reply::chunked(vec![Piece::Bytes(vec![b'x'; PIECE])]),
+        garbage(PIECE).status("206 Partial Content"),
+        garbage(PIECE).with("levada-piece", "0000000000000000"),
+        Reply::raw("\0\x16\x03\x01 another protocol\r\n\r\n"),
+        Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"),
+    ];
+    for (nth, lie) in lies.into_iter().enumerate() {
+        let (origin, liar) = (Origin::start().await, Origin::start().await);
+        let cluster = Cluster::start(3, origin.address, |settings| {
+            large(settings);
+            settings.peering.as_mut().unwrap().peers[2].address = liar.address.to_string();
+        })
+        .await;
+        let whole = serve(&origin, 12 * PIECE);
+        liar.otherwise(move |asked| match asked.target.rsplit_once('~') {
+            Some((_, version)) => lie.clone().with("levada-piece", version),
+            // The head is for others to give.
+            None => Reply::hang_up(),
+        });
+        let answer = get(cluster.client(0), "/a").await;
+        assert!(answer.whole && answer.body == whole, "{nth}: {}", answer.body.len());
+        assert!(liar.total() > 1, "{nth}: it was asked for pieces");
+        cluster.settled().await;
+    }
 }
 
 #[tokio::test]

@@ -201,6 +201,7 @@ type Script = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
 #[derive(Default)]
 struct Memory {
     scripts: HashMap<String, Script>,
+    otherwise: Option<Script>,
     asked: Vec<Asked>,
     forgetful: bool,
     connections: usize,
@@ -242,6 +243,11 @@ impl Origin {
         script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
     ) {
         self.memory.lock().unwrap().scripts.insert(path.to_owned(), Arc::new(script));
+    }
+
+    /// The same for every path that nothing else was said of.
+    pub(crate) fn otherwise(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
+        self.memory.lock().unwrap().otherwise = Some(Arc::new(script));
     }
 
     /// Everything that was asked for a path, as far as it has been read to the end.
@@ -305,7 +311,7 @@ async fn serve(mut stream: TcpStream, memory: Arc<Mutex<Memory>>) -> Option<()> 
             if !memory.forgetful {
                 memory.asked.push(asked.clone());
             }
-            memory.scripts.get(path_of(&asked.target)).cloned()
+            memory.scripts.get(path_of(&asked.target)).or(memory.otherwise.as_ref()).cloned()
         };
         let reply =
             script.map_or_else(|| Reply::cached(asked.target.clone()), |script| script(&asked));
