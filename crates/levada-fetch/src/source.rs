@@ -32,7 +32,8 @@ const MUCH: Duration = Duration::from_millis(200);
 const SLOWER: f64 = 1.5;
 /// The last few.
 const FEW: usize = 2;
-/// A source is not asked for more of which one more piece would take so many times as long as others.
+/// A source is not asked for more of which one more piece would take so many times as long as others, and
+/// as much longer: among pieces of a millisecond one is soon twice as late as another.
 const BEHIND: u32 = 2;
 /// Fewer sources have no middle to speak of.
 const ENOUGH: usize = 3;
@@ -115,7 +116,7 @@ impl Sources {
         let (Some(time), Some(pace)) = (time, pace) else { return false };
         let due =
             pace.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX).saturating_add(1));
-        due > BEHIND * time && self.is_slower(source)
+        due > (BEHIND * time).max(time + MUCH) && self.is_slower(source)
     }
 
     /// Whether pieces from a source come further apart than those from the others, and none of the last few
@@ -240,6 +241,19 @@ mod tests {
         // As quick as the others once: that was not the node.
         sources.came(3, ms(100), now + ms(100));
         assert!(!sources.is_behind(3, 1));
+    }
+
+    #[test]
+    fn among_pieces_of_a_millisecond_nobody_is_behind() {
+        let ms = Duration::from_millis;
+        let mut sources = Sources::new(4);
+        let mut now = Timestamp::from_secs(1);
+        for _ in 0..4 {
+            now = now + ms(5);
+            (0..3).for_each(|source| _ = sources.came(source, ms(1), now));
+            sources.came(3, ms(4), now);
+        }
+        assert!(!sources.is_behind(3, 9), "40 ms are nothing to fetch a piece from elsewhere for");
     }
 
     #[test]
