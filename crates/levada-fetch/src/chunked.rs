@@ -14,19 +14,28 @@
 //! is twice as long until a piece that was begun no earlier has come (as RACK has a packet lost only when
 //! one sent later has arrived, RFC 8985 Sec. 3). A piece that was at hand says nothing of either.
 //!
+//! A piece that comes, but so slowly that the others are long here, is not waited for that long
+//! ([`look`](Chunked::look)): the client would wait for it with the whole window behind it.
+//!
 //! A driver calls [`poll_cancel`](Chunked::poll_cancel) and then
 //! [`poll_request`](Chunked::poll_request) until they are empty, whenever anything has happened; tells of each request exactly once how it
 //! ended ([`on_chunk`](Chunked::on_chunk), [`on_failure`](Chunked::on_failure)), unless it was
-//! cancelled; and wakes up at [`poll_timeout`](Chunked::poll_timeout) to call
-//! [`handle_timeout`](Chunked::handle_timeout). Whoever takes the body calls
+//! cancelled; wakes up at [`poll_timeout`](Chunked::poll_timeout) to call
+//! [`handle_timeout`](Chunked::handle_timeout), and before that at [`poll_look`](Chunked::poll_look) to
+//! call [`look`](Chunked::look). Whoever takes the body calls
 //! [`poll_chunk`](Chunked::poll_chunk) each time it has taken all of the piece before.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+    time::Duration,
+};
 
 use levada_types::Timestamp;
 
 use crate::{
     chunk_url::MAX_RETRIES,
+    progress::Progress,
     timeout::{Average, Patience, Timeout},
 };
 
@@ -141,6 +150,9 @@ pub struct Chunked<T> {
     timeout: Timeout,
     /// When the youngest of the pieces that came was begun.
     overtaken: Option<Timestamp>,
+    /// Those of which pieces were under way.
+    sources: BTreeSet<usize>,
+    looked: Timestamp,
     drain: Drain,
     counts: Counts,
 }
@@ -167,6 +179,7 @@ struct Try {
     id: RequestId,
     begun: Timestamp,
     late: Timestamp,
+    progress: Progress,
     /// Its source was found to be slow meanwhile.
     doubted: bool,
 }
@@ -192,6 +205,8 @@ impl<T> Chunked<T> {
             cancelled: Vec::new(),
             timeout: Timeout::new(plan.patience),
             overtaken: None,
+            sources: BTreeSet::new(),
+            looked: Timestamp::ZERO,
             drain: Drain::default(),
             counts: Counts::default(),
             plan,
@@ -256,7 +271,7 @@ impl<T> Chunked<T> {
         let range = self.range(number);
         let slot = &mut self.slots[at];
         let late = now + self.timeout.limit_after(slot.failures);
-        slot.tries.push(Try { id, begun: now, late, doubted: false });
+        slot.tries.push(Try { id, begun: now, late, progress: Progress::new(now), doubted: false });
         // A URL has so many letters at most; beyond it tries share one.
         let retries = u8::try_from(slot.made).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
         if std::mem::take(&mut slot.hedge) {
@@ -274,6 +289,65 @@ impl<T> Chunked<T> {
         if let Some(joined) = tries.find(|t| t.id == id) {
             joined.begun = joined.begun.min(begun);
         }
+    }
+
+    /// When [`look`](Self::look) is of use again; `None` while nothing is under way.
+    pub fn poll_look(&self) -> Option<Timestamp> {
+        let waits = self.slots.iter().any(|slot| !slot.tries.is_empty());
+        let looks = self.plan.patience.rest.is_finite() && !self.failed;
+        (waits && looks).then(|| self.looked + LOOK)
+    }
+
+    /// Looks at how far the pieces under way are: `so_far` tells the source of a request, and how many
+    /// bytes have come of it. The source of which two pieces [crawl](Self::crawls) is slow, and both are late
+    /// as of now. One may be a connection that has lost packets; and where pieces of several sources crawl
+    /// it is the link.
+    ///
+    /// Each piece is given up so once: the next source may be no better.
+    pub fn look(&mut self, now: Timestamp, so_far: impl Fn(RequestId) -> Option<(usize, u64)>) {
+        if self.poll_look().is_none_or(|at| now < at) {
+            return;
+        }
+        self.looked = now;
+        let mut speeds: BTreeMap<usize, f64> = BTreeMap::new();
+        for tried in self.slots.iter_mut().flat_map(|slot| &mut slot.tries) {
+            let Some((source, came)) = so_far(tried.id) else { continue };
+            tried.progress.look(now, came);
+            *speeds.entry(source).or_default() += tried.progress.speed();
+            self.sources.insert(source);
+        }
+        let tries = self.slots.iter().flat_map(|slot| slot.tries.iter().map(move |t| (slot, t)));
+        let crawling = tries.filter_map(|(slot, tried)| {
+            let source = so_far(tried.id)?.0;
+            self.crawls(slot, tried, speeds[&source], now).then_some((source, tried.id))
+        });
+        let crawling: Vec<_> = crawling.collect();
+        let (Some((source, _)), true) = (crawling.first(), self.sources.len() >= ENOUGH) else {
+            return;
+        };
+        if crawling.len() >= CRAWLING && crawling.iter().all(|(other, _)| other == source) {
+            crawling.iter().for_each(|(_, id)| self.doubt(*id));
+        }
+    }
+
+    /// Whether a piece would need several times as long for its rest as other pieces do in all. It must
+    /// have taken as long as these, one that was begun no earlier must be here, and its source must send
+    /// less, with all its pieces of this transfer, than others do with one. What does not
+    /// move at all has lost packets, and when they have come it may be as quick as any: that is for the timeout.
+    fn crawls(&self, slot: &Slot<T>, tried: &Try, speed: f64, now: Timestamp) -> bool {
+        let Some(average) = self.timeout.average().map(|time| time.as_secs_f64()) else {
+            return false;
+        };
+        let range = self.range(slot.number);
+        let overtaken = self.overtaken.is_some_and(|begun| begun >= tried.begun);
+        let Patience { rest, least, .. } = self.plan.patience;
+        slot.failures == 0
+            && overtaken
+            && tried.progress.moves()
+            && now.since(tried.begun).as_secs_f64() > average
+            && tried.progress.left(range.end - range.start)
+                > (rest * average).max(least.as_secs_f64())
+            && self.plan.chunk as f64 > SLOWER * average * speed
     }
 
     /// The source of a request was found to be slow: the piece is late as of now, as others of the same
@@ -484,6 +558,15 @@ impl<T> Chunked<T> {
         self.stalled && full && rest
     }
 }
+
+/// So often is looked at what is under way.
+const LOOK: Duration = Duration::from_millis(100);
+/// Among fewer sources nobody can say which is the odd one.
+const ENOUGH: usize = 3;
+/// Pieces of a source that crawl, when it is slow.
+const CRAWLING: usize = 2;
+/// A source is slower than others that takes so many times the average for a piece, if it sent one at a time.
+const SLOWER: f64 = 1.5;
 
 /// How long after so many failures a piece is asked for again: at once, then 100 ms, 200 ms, ...
 fn pause(failures: u32) -> Duration {

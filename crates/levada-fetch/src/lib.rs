@@ -9,6 +9,7 @@ mod chunked;
 mod digest;
 mod held;
 pub mod manifest;
+mod progress;
 pub mod resume;
 mod source;
 mod timeout;

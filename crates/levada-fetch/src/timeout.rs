@@ -55,6 +55,9 @@ pub struct Patience {
     /// How many times as long is waited for a piece that none begun later has overtaken: it may be the
     /// link that is slow, and not the piece. Once as published.
     pub unsure: f64,
+    /// A piece that comes, and needs more than so many times the average for its rest, is not waited for.
+    /// Infinite as published: it always is.
+    pub rest: f64,
     /// How long it may take while there is no average.
     pub first: Duration,
     /// Less than this is never a reason to ask again: on a quick link five times the average is
@@ -70,6 +73,7 @@ impl Patience {
         factor: 5.0,
         variance: 0.0,
         unsure: 1.0,
+        rest: f64::INFINITY,
         first: Duration::from_secs(10),
         least: Duration::ZERO,
         most: Duration::from_secs(60),
@@ -78,9 +82,16 @@ impl Patience {
 
 impl Default for Patience {
     /// The paper's factor, TCP's for the deviation (RFC 6298 Sec. 2.3), and no less than TCP waits before
-    /// it sends again on Linux.
+    /// it sends again on Linux. To get a piece from elsewhere takes as long as others took, or twice as long when
+    /// it is not there yet.
     fn default() -> Self {
-        Self { variance: 4.0, unsure: 2.0, least: Duration::from_millis(200), ..Self::PAPER }
+        Self {
+            variance: 4.0,
+            unsure: 2.0,
+            rest: 2.0,
+            least: Duration::from_millis(200),
+            ..Self::PAPER
+        }
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) struct Flight {
     outcome: watch::Receiver<Option<Result<Whole, Failure>>>,
     task: AbortHandle,
     reported: AtomicBool,
+    shared: AtomicBool,
 }
 
 impl Flight {
@@ -77,6 +78,7 @@ impl Flight {
         if let Some(flight) = latest.filter(|flight| {
             flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
         }) {
+            flight.shared.store(true, Relaxed);
             return (flight, true);
         }
         let mut errand = template.again();
@@ -84,10 +86,18 @@ impl Flight {
         let (tell, outcome) = watch::channel(None);
         let fetch = fetch(node.clone(), errand, piece.clone());
         let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
-        let (node, reported) = (node.clone(), AtomicBool::new(false));
-        let flight =
-            Self { node, key, identity, piece, begun: now, purges, outcome, task, reported };
-        let flight = Arc::new(flight);
+        let flight = Arc::new(Self {
+            node: node.clone(),
+            key,
+            identity,
+            piece,
+            begun: now,
+            purges,
+            outcome,
+            task,
+            reported: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
+        });
         flights.lock().insert(key, Arc::downgrade(&flight));
         (flight, false)
     }
@@ -110,6 +120,14 @@ impl Flight {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         ended.ok().and_then(|ended| ended.clone()).unwrap_or(Err(Failure::NoResponse))
+    }
+
+    /// How far it is, for who wants to know whether its source is slow: the source, and how many bytes have
+    /// come. Nothing is said of what several transfers wait for. There is a crowd then, at other
+    /// nodes as well, and the source is as slow as it is busy; whoever stood in for it would ask the origin.
+    pub(super) fn so_far(&self) -> Option<(usize, u64)> {
+        let is_alone = !self.shared.load(Relaxed);
+        is_alone.then(|| (self.piece.source().get(), self.piece.came()))
     }
 
     /// Whether nobody has said yet how its source did: what happened once is told once.
@@ -147,6 +165,7 @@ async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Resul
         let Ok(frame) = frame else { return Err(Failure::NoResponse) };
         let Ok(data) = frame.into_data() else { continue };
         came += data.len();
+        piece.has_come(came as u64);
         if came > due {
             return Err(Failure::BadResponse);
         }

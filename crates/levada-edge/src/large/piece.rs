@@ -9,7 +9,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
@@ -28,11 +28,13 @@ pub(crate) struct Piece {
     pub(crate) avoided: Vec<NodeIndex>,
     /// The node that was asked.
     source: AtomicU32,
+    /// Bytes that have come of it.
+    came: AtomicU64,
 }
 
 impl Piece {
     pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
-        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0) })
+        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), came: AtomicU64::new(0) })
     }
 
     /// Divides the target of a peer's request for a piece.
@@ -47,6 +49,14 @@ impl Piece {
 
     pub(crate) fn source(&self) -> NodeIndex {
         NodeIndex(self.source.load(Relaxed))
+    }
+
+    pub(super) fn has_come(&self, bytes: u64) {
+        self.came.store(bytes, Relaxed);
+    }
+
+    pub(super) fn came(&self) -> u64 {
+        self.came.load(Relaxed)
     }
 
     /// Bytes in it.

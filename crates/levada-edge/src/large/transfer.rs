@@ -211,9 +211,12 @@ impl Agent {
     /// Looks after what is late, and says what to ask for now and when to look again.
     fn decide(&mut self, now: Timestamp) -> (Vec<Request>, Option<Timestamp>) {
         let mut state = self.shared.state.lock();
+        state.pieces.look(now, |id| self.under_way.get(&id)?.flight.so_far());
         if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
             for id in state.pieces.late(now) {
                 if let Some(awaited) = self.under_way.get(&id) {
+                    let (piece, node) = (&awaited.flight.piece, awaited.source().get());
+                    tracing::debug!(piece = %piece.url, node, came = piece.came(), "piece is late");
                     if awaited.flight.is_news() {
                         self.judge(awaited.source(), "late", |all, source| all.late(source, now));
                     }
@@ -235,7 +238,8 @@ impl Agent {
         state.pieces.set_width(width);
         let due = std::iter::from_fn(|| state.pieces.poll_request(now)).collect();
         state.wake();
-        (due, state.pieces.poll_timeout())
+        let looks = state.pieces.poll_look().into_iter();
+        (due, looks.chain(state.pieces.poll_timeout()).min())
     }
 
     /// The piece of a request, with the nodes that are not to be asked for it.

@@ -290,6 +290,128 @@ fn piece_of_a_source_that_was_found_slow_is_late_at_once_if_it_may_be_asked_for_
     }
 }
 
+/// Eight pieces of 1000 bytes that were asked for at once, and how many bytes of each come in 100 ms.
+struct Crawl {
+    transfer: Chunked<Range<u64>>,
+    asked: Vec<Request>,
+    now: Timestamp,
+    sources: [usize; 8],
+    came: [u64; 8],
+}
+
+impl Crawl {
+    fn of(patience: Patience, sources: [usize; 8]) -> Self {
+        let plan = Plan { chunk: 1000, window: 8, patience, ..plan(Mode::Timeout) };
+        let mut transfer = Chunked::new(plan, 1_000_000, 0..1_000_000);
+        transfer.set_width(usize::MAX);
+        let asked = ask_all(&mut transfer, ms(0));
+        Self { transfer, asked, now: ms(0), sources, came: [0; 8] }
+    }
+
+    /// The next 100 ms, in which so much comes of each.
+    fn on(&mut self, bytes: [u64; 8]) -> Vec<RequestId> {
+        self.now = self.now + Duration::from_millis(100);
+        for (at, bytes) in bytes.into_iter().enumerate() {
+            let before = self.came[at];
+            self.came[at] += bytes;
+            if before < 1000 && self.came[at] >= 1000 {
+                let Request { id, range, .. } = self.asked[at].clone();
+                self.transfer.on_chunk(self.now, id, range);
+            }
+        }
+        let (asked, sources, came) = (&self.asked, self.sources, self.came);
+        self.transfer.look(self.now, |id| {
+            let at = asked.iter().position(|request| request.id == id)?;
+            Some((sources[at], came[at]))
+        });
+        self.transfer.late(self.now).collect()
+    }
+}
+
+const QUICK: [u64; 8] = [500; 8];
+
+#[test]
+fn pieces_of_a_source_that_crawls_are_asked_of_another_and_only_once() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 4, 5, 7, 7]);
+    let slow = [500, 500, 500, 500, 500, 500, 50, 50];
+    assert!(crawl.on(slow).is_empty());
+    assert!(crawl.on(slow).is_empty(), "as long as the others");
+    let late = crawl.on(slow);
+    assert_eq!(late, [crawl.asked[6].id, crawl.asked[7].id]);
+    let now = crawl.now;
+    assert_eq!(crawl.transfer.poll_timeout().filter(|at| *at <= now), Some(ms(0)));
+    crawl.transfer.handle_timeout(now, || true);
+    let again = ask_all(&mut crawl.transfer, now);
+    assert_eq!(again.len(), 2);
+    crawl.asked.splice(6.., again);
+    crawl.came[6..].fill(0);
+    for _ in 0..4 {
+        assert!(crawl.on(slow).is_empty(), "the next may be no better");
+    }
+}
+
+#[test]
+fn crawling_pieces_are_waited_for_when_no_retry_is_allowed() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 4, 5, 7, 7]);
+    let late = (0..3).flat_map(|_| crawl.on([500, 500, 500, 500, 500, 500, 50, 50])).count();
+    assert_eq!(late, 2);
+    crawl.transfer.handle_timeout(crawl.now, || false);
+    assert_eq!(crawl.transfer.poll_request(crawl.now), None);
+    assert!(crawl.transfer.poll_timeout().unwrap() > crawl.now);
+}
+
+#[test]
+fn one_piece_that_crawls_is_not_its_source() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 4, 5, 7, 7]);
+    for _ in 0..8 {
+        assert!(crawl.on([500, 500, 500, 500, 500, 500, 500, 50]).is_empty(), "{:?}", crawl.now);
+    }
+}
+
+#[test]
+fn where_pieces_of_several_sources_crawl_it_is_the_link() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 6, 6, 7, 7]);
+    for _ in 0..8 {
+        assert!(crawl.on([500, 500, 500, 500, 50, 50, 50, 50]).is_empty(), "{:?}", crawl.now);
+    }
+}
+
+#[test]
+fn source_that_is_busy_with_many_pieces_does_not_crawl() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 7, 7, 7, 7, 7]);
+    for _ in 0..10 {
+        assert!(crawl.on([500, 500, 500, 80, 80, 80, 80, 80]).is_empty(), "{:?}", crawl.now);
+    }
+}
+
+#[test]
+fn connection_that_has_lost_packets_does_not_crawl() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 4, 5, 7, 7]);
+    // It stands still, and begins with one packet, which is the end of a span.
+    for bytes in [300, 0, 0, 0, 10, 200] {
+        let mut all = QUICK;
+        all[6..].fill(bytes);
+        assert!(crawl.on(all).is_empty(), "{:?}", crawl.now);
+    }
+}
+
+#[test]
+fn nobody_crawls_where_all_are_as_slow() {
+    let mut crawl = Crawl::of(Patience::default(), [0, 1, 2, 3, 4, 5, 7, 7]);
+    for _ in 0..25 {
+        assert!(crawl.on([50, 50, 50, 45, 45, 40, 40, 40]).is_empty(), "{:?}", crawl.now);
+    }
+}
+
+#[test]
+fn as_published_nobody_looks_at_what_is_under_way() {
+    let mut crawl = Crawl::of(Patience::PAPER, [0, 1, 2, 3, 4, 5, 7, 7]);
+    assert_eq!(crawl.transfer.poll_look(), None);
+    for _ in 0..4 {
+        assert!(crawl.on([500, 500, 500, 500, 500, 500, 50, 50]).is_empty());
+    }
+}
+
 #[test]
 fn with_deadlines_a_slow_client_is_not_run_away_from() {
     let (mut transfer, mut now) = seasoned(Mode::Deadline);
