@@ -32,6 +32,10 @@ pub(crate) enum Failure {
     Dns,
     /// It refuses connections, or cannot be reached.
     Connect,
+    /// There is no socket where it should listen.
+    NoSocket,
+    /// This process may not connect to its socket.
+    SocketForbidden,
     /// It did not accept a connection in time.
     ConnectTimeout,
     /// TLS with it failed.
@@ -78,6 +82,8 @@ impl Failure {
             }
             Self::Dns
             | Self::Connect
+            | Self::NoSocket
+            | Self::SocketForbidden
             | Self::Tls
             | Self::NoResponse
             | Self::BadResponse
@@ -107,6 +113,10 @@ impl Failure {
             Self::BadPiece => "this is no piece of a file",
             Self::Dns => "the server's name does not resolve",
             Self::Connect => "the server refuses connections",
+            Self::NoSocket => "the server's socket is not there: is the server running?",
+            Self::SocketForbidden => {
+                "the server's socket may not be used: give this process write permission to it"
+            }
             Self::ConnectTimeout => "the server did not accept a connection in time",
             Self::Tls => "the server's TLS failed",
             Self::NoResponse => "the server closed without a response",
@@ -137,7 +147,7 @@ impl Failure {
             Self::Loop => "proxy_loop_detected",
             Self::OnlyIfCached => "destination_unavailable",
             Self::Dns => "dns_error",
-            Self::Connect => "connection_refused",
+            Self::Connect | Self::NoSocket | Self::SocketForbidden => "connection_refused",
             Self::ConnectTimeout => "connection_timeout",
             Self::Tls => "tls_protocol_error",
             Self::NoResponse => "connection_terminated",
@@ -154,6 +164,8 @@ impl Failure {
             self,
             Self::Dns
                 | Self::Connect
+                | Self::NoSocket
+                | Self::SocketForbidden
                 | Self::ConnectTimeout
                 | Self::Tls
                 | Self::NoResponse

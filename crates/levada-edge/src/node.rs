@@ -41,8 +41,8 @@ use crate::{
     stop::Stop,
     store::{Object, Store, disk::DiskError},
     switch::{self, Switch},
-    tls::{self, TlsError},
-    upstream::{self, Address, Server, Wire},
+    tls::TlsError,
+    upstream::{self, Server},
 };
 
 /// How often a peer in slow start gets more of its keys.
@@ -523,10 +523,9 @@ fn make_site(
 }
 
 fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {
-    let address = Address { host: origin.host.clone(), port: origin.port };
+    let (address, wire) = upstream::way_to(origin);
     let name = address.to_string().into();
-    let tls = origin.tls.then(tls::origin_client);
-    Server::new(name, address, Wire { tls, h2: false, peer: false }, &settings.limits, workers)
+    Server::new(name, address, wire, &settings.limits, workers)
 }
 
 /// A name as a structured field's token or string (RFC 8941).

@@ -249,7 +249,7 @@ pub(crate) fn nodes(peering: &Peering) -> Vec<ClusterNode> {
 pub(crate) fn split_address(address: &str) -> Address {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Address { host: host.to_owned(), port: port.parse().unwrap_or(0) }
+    Address::Tcp { host: host.to_owned(), port: port.parse().unwrap_or(0) }
 }
 
 fn credential(name: &str, secret: &str) -> HeaderValue {

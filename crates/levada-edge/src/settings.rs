@@ -420,15 +420,20 @@ pub struct PolicyChoice {
     pub parameters: BTreeMap<String, Value>,
 }
 
-/// An origin server.
+/// Where an origin server is, or a server of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// `https` rather than `http`.
-    pub tls: bool,
-    /// Host name or address.
-    pub host: String,
-    /// Port.
-    pub port: u16,
+pub enum Origin {
+    /// In the network.
+    Tcp {
+        /// `https` rather than `http`.
+        tls: bool,
+        /// Host name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// On this machine, at a Unix socket: `http` without TLS.
+    Unix(PathBuf),
 }
 
 /// How a chosen peer's answer reaches the client.

@@ -37,8 +37,7 @@ use crate::{
     metrics::Metrics,
     redirect::{Decider, SharedDecider},
     settings::{HealthCheck, Limits, PolicyChoice, Switch as Settings, SwitchServer},
-    tls,
-    upstream::{Address, Change, Health, Server, Watched, Wire, report, watch},
+    upstream::{Change, Health, Server, Watched, report, watch, way_to},
 };
 
 /// A site's servers at work.
@@ -320,9 +319,7 @@ pub(crate) fn capacity(settings: &Settings) -> u32 {
 const CONNECTIONS: usize = 1_000_000;
 
 fn make(server: &SwitchServer, plan: &Plan<'_>) -> Arc<Member> {
-    let origin = &server.origin;
-    let address = Address { host: origin.host.clone(), port: origin.port };
-    let wire = Wire { tls: origin.tls.then(tls::origin_client), h2: false, peer: false };
+    let (address, wire) = way_to(&server.origin);
     let limits = Limits { server_connections: CONNECTIONS, ..plan.limits.clone() };
     let name = server.name.as_str().into();
     Member::new(Server::new(name, address, wire, &limits, plan.workers))

@@ -1,32 +1,50 @@
 //! Opening a connection to a server: resolve, connect, TLS, HTTP handshake.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::{
     http1::{Io, Link},
     pool::Sender,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, settings::Origin, tls};
 
-/// Where a server is. The name is resolved anew for every connection, so that a changed record is
-/// followed without a restart.
+/// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+pub(crate) enum Address {
+    /// The name is resolved anew for every connection, so that a changed record is followed without a
+    /// restart.
+    Tcp { host: String, port: u16 },
+    /// At a socket of this machine, which is looked up anew as well.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// What a request's `Host` says when nobody else has said it.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Self::Tcp { .. } => self.to_string(),
+            Self::Unix(_) => "localhost".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -47,14 +65,34 @@ pub(crate) struct Wire {
 const HEADERS: usize = 100;
 /// Those of a peer's: as many, and what the peer adds.
 const PEER_HEADERS: usize = 116;
+/// Between two attempts at a Unix socket with a full queue.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
+
+/// Where a server is and how it is spoken to, as a configuration says it.
+pub(crate) fn way_to(origin: &Origin) -> (Address, Wire) {
+    match origin {
+        Origin::Tcp { tls, host, port } => {
+            let address = Address::Tcp { host: host.clone(), port: *port };
+            let tls = tls.then(tls::origin_client);
+            (address, Wire { tls, ..Wire::default() })
+        }
+        Origin::Unix(path) => (Address::Unix(path.clone()), Wire::default()),
+    }
+}
+
+/// Whether the server accepts a connection, which is then closed.
+pub(super) async fn is_possible(address: &Address, within: Duration) -> bool {
+    match address {
+        Address::Tcp { host, port } => tcp(host, *port, within).await.is_ok(),
+        Address::Unix(path) => unix(path, within).await.is_ok(),
+    }
+}
 
 /// Connects a TCP socket, tuned as every connection of a node is.
-pub(crate) async fn tcp(address: &Address, within: Duration) -> Result<TcpStream, Failure> {
+async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Failure> {
     let connecting = async {
         let mut last = Failure::Dns;
-        let found = tokio::net::lookup_host((address.host.as_str(), address.port))
-            .await
-            .map_err(|_| Failure::Dns)?;
+        let found = tokio::net::lookup_host((host, port)).await.map_err(|_| Failure::Dns)?;
         for candidate in found {
             match TcpStream::connect(candidate).await {
                 Ok(stream) => return Ok(stream),
@@ -71,17 +109,41 @@ pub(crate) async fn tcp(address: &Address, within: Duration) -> Result<TcpStream
     Ok(stream)
 }
 
+/// Connects a Unix socket. Where a server has not accepted as many as may wait, the system refuses more
+/// at once; here they wait as they do over TCP.
+async fn unix(path: &Path, within: Duration) -> Result<UnixStream, Failure> {
+    let connecting = async {
+        loop {
+            match UnixStream::connect(path).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_PAUSE).await,
+                    ErrorKind::NotFound => return Err(Failure::NoSocket),
+                    ErrorKind::PermissionDenied => return Err(Failure::SocketForbidden),
+                    _ => return Err(Failure::Connect),
+                },
+            }
+        }
+    };
+    let connected = tokio::time::timeout(within, connecting).await;
+    connected.unwrap_or(Err(Failure::ConnectTimeout))
+}
+
 /// Opens a connection that is ready for requests.
 pub(super) async fn open(
     address: &Address,
     wire: &Wire,
     within: Duration,
 ) -> Result<Sender, Failure> {
-    let stream = tcp(address, within).await?;
+    let (host, port) = match address {
+        Address::Tcp { host, port } => (host, *port),
+        Address::Unix(path) => return handshake(Io::Unix(unix(path, within).await?), wire).await,
+    };
+    let stream = tcp(host, port, within).await?;
     let Some(tls) = &wire.tls else {
         return handshake(Io::Plain(stream), wire).await;
     };
-    let name = ServerName::try_from(address.host.clone()).map_err(|_| Failure::Tls)?;
+    let name = ServerName::try_from(host.clone()).map_err(|_| Failure::Tls)?;
     let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
         Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,
@@ -104,4 +166,56 @@ async fn handshake(io: Io, wire: &Wire) -> Result<Sender, Failure> {
         .map_err(|_| Failure::NoResponse)?;
     tokio::spawn(async { drop(connection.await) });
     Ok(Sender::Http2(sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt as _,
+    };
+
+    use tokio::net::UnixSocket;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn full_queue_of_a_socket_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let socket = UnixSocket::new_stream().unwrap();
+        socket.bind(&path).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = UnixStream::connect(&path).await {
+            waiting.push(stream);
+        }
+        let short = Duration::from_millis(20);
+        assert_eq!(unix(&path, short).await.unwrap_err(), Failure::ConnectTimeout);
+        let (connected, accepted) = tokio::join!(unix(&path, PATIENCE), listener.accept());
+        assert!(connected.is_ok() && accepted.is_ok());
+    }
+
+    #[test]
+    fn socket_that_this_process_may_not_use_is_told_from_one_that_refuses() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        // Somebody else: of this thread alone, and for good.
+        let asking = std::thread::spawn(move || {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_uid(nobody).unwrap();
+            } else {
+                fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(unix(&path, PATIENCE)).unwrap_err()
+        });
+        assert_eq!(asking.join().unwrap(), Failure::SocketForbidden);
+    }
 }

@@ -27,7 +27,7 @@ use hyper::{body::Incoming, client::conn::http2};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use budget::RetryBudget;
-pub(crate) use connect::{Address, Wire};
+pub(crate) use connect::{Address, Wire, way_to};
 pub(crate) use health::{Change, Health, Watched, report, watch};
 use http1::Link;
 pub(crate) use http1::judgement;
@@ -409,13 +409,13 @@ fn blame(error: &hyper::Error) -> Failure {
 
 /// Connects and hangs up: whether the server can be reached at all.
 pub(crate) async fn reachable(server: &Server, within: Duration) -> bool {
-    connect::tcp(&server.address, within).await.is_ok()
+    connect::is_possible(&server.address, within).await
 }
 
 /// Whether the server answers `path` with a status below 400.
 pub(crate) async fn answers(server: &Arc<Server>, path: &str, host: Option<&HeaderValue>) -> bool {
     let mut head = Head::get(path);
-    let own = HeaderValue::from_str(&server.address.to_string()).ok();
+    let own = HeaderValue::from_str(&server.address.host()).ok();
     if let Some(host) = host.or(own.as_ref()) {
         head.headers.insert(http::header::HOST, host.clone());
     }

@@ -33,6 +33,7 @@ mod stale;
 mod status;
 mod stopping;
 mod switch;
+mod unix;
 mod unstorable;
 mod upload;
 mod upstream;

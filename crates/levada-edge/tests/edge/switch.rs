@@ -10,8 +10,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        AccessLog, Admission, ClassRules, Classes, HealthCheck, KeyFrom, LogFormat,
-        Origin as OriginSetting, PolicyChoice, Rule, Settings, Switch, SwitchServer,
+        AccessLog, Admission, ClassRules, Classes, HealthCheck, KeyFrom, LogFormat, PolicyChoice,
+        Rule, Settings, Switch, SwitchServer,
     },
 };
 use levada_types::ServiceClass;
@@ -21,7 +21,7 @@ use crate::support::{nodes::*, *};
 pub(crate) fn server(name: &str, address: SocketAddr) -> SwitchServer {
     SwitchServer {
         name: name.to_owned(),
-        origin: OriginSetting { tls: false, host: address.ip().to_string(), port: address.port() },
+        origin: at(&address),
         weight: 1.0,
         max_conns: 1000,
         handoff: None,

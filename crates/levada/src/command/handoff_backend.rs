@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada::config::{self, Source, Surroundings};
+use levada::config::{self, Source, Surroundings, text::Upstream};
 use levada_edge::{
     Reader,
     settings::{After, Handoff, Settings, Taking},
@@ -26,9 +26,10 @@ pub(crate) struct HandoffBackendArgs {
     /// Where the front-end comes in: an address on the network that this machine has in common with it.
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddrV4,
-    /// The server that answers, such as http://127.0.0.1:8080.
-    #[arg(long, value_name = "URL")]
-    to: String,
+    /// The server that answers: a URL such as http://127.0.0.1:8080, or unix:/run/app.sock for a Unix
+    /// socket.
+    #[arg(long, value_name = "SERVER", value_parser = server)]
+    to: Upstream,
     /// A service's address, to which clients connect: this machine has it, too. May be given several
     /// times.
     #[arg(long = "service", value_name = "ADDRESS", required = true)]
@@ -51,6 +52,8 @@ const EXAMPLES: &str = "\
 Examples:
   levada handoff-backend --listen 10.0.1.1:7072 --interface eth0 --service 192.0.2.10:80 \\
       --secret-file /etc/levada/handoff-secret --to http://127.0.0.1:8080
+  levada handoff-backend --listen 10.0.1.1:7072 --interface eth0 --service 192.0.2.10:80 \\
+      --secret-file /etc/levada/handoff-secret --to unix:/run/app.sock
 
 Exit codes:
   0  it was told to stop
@@ -94,7 +97,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
         "name = {}\n[[listen]]\naddress = '127.0.0.1:0'\n\
          [[site]]\nhosts = '*'\ncache = false\norigin = {}\n",
         quoted(&args.name),
-        quoted(&args.to)
+        quoted(&args.to.to_string())
     );
     let source = Source { name: "the command line".to_owned(), text };
     let surroundings = Surroundings { directory: Path::new(""), variable: &|_| None };
@@ -102,6 +105,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
     let Some(settings) = checked.settings else {
         bail!("{}", checked.report.to_string().trim_end());
     };
+    eprint!("{}", checked.report);
     Ok(Settings {
         listeners: Vec::new(),
         admin: args.admin,
@@ -114,6 +118,10 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
         }),
         ..settings
     })
+}
+
+fn server(text: &str) -> Result<Upstream, String> {
+    text.parse().map_err(|_| format!("it must be {}", Upstream::EXPECTED))
 }
 
 /// Whether an address is this machine's.

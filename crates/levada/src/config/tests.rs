@@ -367,6 +367,35 @@ fn connections_are_handed_to_servers_that_take_them() {
     assert_error(&text("cache = false\n", "", &wide), "handoff.listen", "IPv4");
 }
 
+#[test]
+fn servers_may_be_at_unix_sockets() {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, file) = (directory.path().join("s"), directory.path().join("f"));
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::fs::write(&file, "").unwrap();
+    let site = |rest: &str| format!("{LEAST}[[site]]\nhosts = 'example.com'\n{rest}\n");
+    let at = format!("unix:{}", socket.display());
+    let same = levada_edge::settings::Origin::Unix(socket);
+
+    let checked = check_text(&site(&format!("origin = '{at}'")));
+    assert!(checked.report.problems.is_empty(), "{}", checked.report);
+    assert_eq!(checked.settings.unwrap().sites[0].origins, std::slice::from_ref(&same));
+    let mixed = settings(&site(&format!("servers = ['{at}', 'http://a:1']")));
+    let server = &mixed.sites[0].switch.as_ref().unwrap().servers[0];
+    assert_eq!((&server.name, &server.origin), (&at, &same));
+    let twice = site(&format!("servers = ['{at}', '{at}']"));
+    assert_error(&twice, "site[0].servers[1]", "address of site[0].servers[0] already");
+
+    let missing = site("origin = ['http://a', 'unix:/nowhere/app.sock']");
+    assert_warning(&missing, "site[0].origin[1]", "no socket /nowhere/app.sock now");
+    let no_socket = site(&format!("[[site.server]]\nurl = 'unix:{}'", file.display()));
+    assert_error(&no_socket, "site[0].server[0].url", "is not a socket");
+    for wrong in ["unix:app.sock", "http://unix:/app.sock", &format!("unix:/{}", "a".repeat(107))] {
+        let text = site(&format!("origin = '{wrong}'"));
+        assert_error(&text, "site[0].origin", "absolute path of at most 107 bytes");
+    }
+}
+
 const SWITCH: &str = "[[site]]\nhosts = 'example.com'\n";
 
 #[test]

@@ -3,7 +3,7 @@
 //! Each is a type of its own that cannot be wrong, and one line of [`FORMATS`], by which the schema
 //! names it and the shape check reads it.
 
-use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use levada_types::{ByteSize, format_duration, parse_duration};
 
@@ -36,6 +36,15 @@ pub struct Root {
     pub host: String,
     /// Port, the scheme's own when the URL has none.
     pub port: u16,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// In the network.
+    Root(Root),
+    /// At a Unix socket: an absolute path.
+    Unix(PathBuf),
 }
 
 /// A node's name: it stands in header fields as it is.
@@ -111,6 +120,12 @@ pub const FORMATS: &[Format] = &[
         expected: "a URL with http or https and a host, without a path",
         example: "http://127.0.0.1:9000",
         measure: |text| Root::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-upstream",
+        expected: Upstream::EXPECTED,
+        example: "http://127.0.0.1:9000",
+        measure: |text| Upstream::from_str(text).ok().map(|_| None),
     },
     Format {
         name: "levada-host",
@@ -286,6 +301,38 @@ impl fmt::Display for Root {
     }
 }
 
+/// What the kernel's `struct sockaddr_un` takes, which ends with a zero.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+impl Upstream {
+    /// What to write, as an error says it.
+    pub const EXPECTED: &str = "a URL with http or https and a host, without a path, or `unix:` and a \
+                                socket's absolute path of at most 107 bytes";
+}
+
+impl FromStr for Upstream {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let Some(path) = text.strip_prefix("unix:") else { return text.parse().map(Self::Root) };
+        // It stands between quotes in header fields.
+        let plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
+        let fits = path.len() <= LONGEST_SOCKET_PATH
+            && path.starts_with('/')
+            && !path.ends_with('/')
+            && path.bytes().all(plain);
+        if fits { Ok(Self::Unix(path.into())) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(root) => root.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 impl FromStr for HostPattern {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
@@ -356,6 +403,7 @@ text! {
     Address = "levada-address",
     HostPort = "levada-host-port",
     Root = "levada-root",
+    Upstream = "levada-upstream",
     HostPattern = "levada-host",
 }
 
@@ -409,6 +457,26 @@ mod tests {
             "",
         ] {
             assert_eq!(text.parse::<Root>(), Err(Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_at_a_url_or_at_a_socket() {
+        let longest = format!("unix:/{}", "a".repeat(LONGEST_SOCKET_PATH - 1));
+        for text in ["http://example.com", "unix:/run/app.sock", &longest] {
+            assert_eq!(text.parse::<Upstream>().unwrap().to_string(), text);
+        }
+        for text in [
+            "unix:",
+            "unix:run/app.sock",
+            "unix:/run/",
+            "unix:/a\"b",
+            "unix:/a\\b",
+            "unix:/a\nb",
+            "http://unix:/run/app.sock",
+            &format!("{longest}b"),
+        ] {
+            assert_eq!(text.parse::<Upstream>(), Err(Malformed), "{text}");
         }
     }
 

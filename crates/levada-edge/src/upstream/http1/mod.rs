@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Head, RequestBody ──> Outgoing ──┐
-//!                                    ├── Io (TCP or TLS)
+//!                                    ├── Io (TCP, TLS, Unix)
 //!   head, frames <── Framing <───────┘
 //! ```
 //!

@@ -41,14 +41,9 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
 }
 
 pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
-    let origin = |address: &SocketAddr| OriginSetting {
-        tls: false,
-        host: address.ip().to_string(),
-        port: address.port(),
-    };
     Site {
         hosts: vec![host.to_owned()],
-        origins: origins.iter().map(origin).collect(),
+        origins: origins.iter().map(at).collect(),
         origin_host: None,
         delivery: Delivery::Proxy,
         policy: policy("fdr"),
@@ -61,6 +56,11 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
         switch: None,
         classes: Classes::default(),
     }
+}
+
+/// A server at an address, without TLS.
+pub(crate) fn at(address: &SocketAddr) -> OriginSetting {
+    OriginSetting::Tcp { tls: false, host: address.ip().to_string(), port: address.port() }
 }
 
 pub(crate) fn policy(name: &str) -> PolicyChoice {

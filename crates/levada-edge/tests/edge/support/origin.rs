@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
@@ -115,7 +116,7 @@ impl Reply {
         self
     }
 
-    async fn carry_out(&self, stream: &mut TcpStream, asked: &Asked) -> std::io::Result<bool> {
+    async fn carry_out(&self, stream: &mut impl Socket, asked: &Asked) -> std::io::Result<bool> {
         if let Some(gate) = &self.before {
             gate.passed().await;
         }
@@ -232,6 +233,16 @@ impl Origin {
         Self { address, memory, task }
     }
 
+    /// At a Unix socket, whose file is made anew and stays.
+    pub(crate) fn at_socket(path: &Path) -> Self {
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).unwrap();
+        let memory = Arc::<Mutex<Memory>>::default();
+        let address = SocketAddr::from(([0; 4], 0));
+        let task = tokio::spawn(accept(listener, memory.clone())).abort_handle();
+        Self { address, memory, task }
+    }
+
     /// What is replied to a path; everything else gets its own target as a body, fresh for a minute.
     pub(crate) fn on(&self, path: &str, reply: Reply) {
         self.script(path, move |_| reply.clone());
@@ -285,19 +296,39 @@ impl Drop for Origin {
     }
 }
 
-async fn accept(listener: TcpListener, memory: Arc<Mutex<Memory>>) {
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl Socket for TcpStream {}
+impl Socket for UnixStream {}
+
+trait Listener: Send + Sync + 'static {
+    fn next(&self) -> impl Future<Output = std::io::Result<impl Socket>> + Send;
+}
+
+impl Listener for TcpListener {
+    async fn next(&self) -> std::io::Result<impl Socket> {
+        let (stream, _) = self.accept().await?;
+        stream.set_nodelay(true).map(|()| stream)
+    }
+}
+
+impl Listener for UnixListener {
+    async fn next(&self) -> std::io::Result<impl Socket> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+async fn accept(listener: impl Listener, memory: Arc<Mutex<Memory>>) {
     // Dropped with this task, and the connections with it.
     let mut connections = JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
+        let Ok(stream) = listener.next().await else { return };
         memory.lock().unwrap().connections += 1;
         connections.spawn(serve(stream, memory.clone()));
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(mut stream: TcpStream, memory: Arc<Mutex<Memory>>) -> Option<()> {
-    let _ = stream.set_nodelay(true);
+async fn serve(mut stream: impl Socket, memory: Arc<Mutex<Memory>>) -> Option<()> {
     let mut buffer = Vec::new();
     loop {
         let head = read_head(&mut stream, &mut buffer).await?;
@@ -325,11 +356,11 @@ fn path_of(target: &str) -> &str {
     target.split('?').next().unwrap_or_default()
 }
 
-async fn more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
+async fn more(stream: &mut impl Socket, buffer: &mut Vec<u8>) -> Option<()> {
     (stream.read_buf(buffer).await.ok()? > 0).then_some(())
 }
 
-async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<String> {
+async fn read_head(stream: &mut impl Socket, buffer: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(at) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
             let head: Vec<u8> = buffer.drain(..at + 4).collect();
@@ -339,7 +370,11 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Strin
     }
 }
 
-async fn read_body(stream: &mut TcpStream, buffer: &mut Vec<u8>, asked: &Asked) -> Option<Vec<u8>> {
+async fn read_body(
+    stream: &mut impl Socket,
+    buffer: &mut Vec<u8>,
+    asked: &Asked,
+) -> Option<Vec<u8>> {
     if asked.header("transfer-encoding").is_none() {
         let length = asked.header("content-length").map_or(0, |l| l.parse().unwrap());
         return take(stream, buffer, length).await;
@@ -361,7 +396,7 @@ async fn read_body(stream: &mut TcpStream, buffer: &mut Vec<u8>, asked: &Asked) 
     }
 }
 
-async fn take(stream: &mut TcpStream, buffer: &mut Vec<u8>, length: usize) -> Option<Vec<u8>> {
+async fn take(stream: &mut impl Socket, buffer: &mut Vec<u8>, length: usize) -> Option<Vec<u8>> {
     while buffer.len() < length {
         more(stream, buffer).await?;
     }

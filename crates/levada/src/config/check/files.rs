@@ -1,9 +1,14 @@
 //! Files that a configuration names: whether they are there and hold what they should.
 
-use std::{fs::File, io::Read, path::PathBuf};
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    os::unix::fs::FileTypeExt as _,
+    path::PathBuf,
+};
 
 use super::Check;
-use crate::config::tree::Path;
+use crate::config::{text::Upstream, tree::Path};
 
 /// Certificates and secrets are smaller.
 const LARGEST: u64 = 4 << 20;
@@ -42,6 +47,28 @@ impl Check<'_, '_> {
                     .then(|| help.to_owned());
                 self.findings.error(path, message, help);
                 None
+            }
+        }
+    }
+
+    /// Whether a server's socket is one, if it has one.
+    pub(super) fn socket(&mut self, server: &Upstream, path: &Path) {
+        let Upstream::Unix(file) = server else { return };
+        match std::fs::metadata(file) {
+            Ok(found) if found.file_type().is_socket() => {}
+            Ok(_) => {
+                let message = format!("{} is not a socket", file.display());
+                self.findings.error(path, message, None);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("there is no socket {} now", file.display());
+                let help = "is the server running? it may also be started later".to_owned();
+                self.findings.warning(path, message, Some(help));
+            }
+            Err(error) => {
+                let message = format!("cannot look at {}: {error}", file.display());
+                let help = "this process must be able to enter its directories".to_owned();
+                self.findings.warning(path, message, Some(help));
             }
         }
     }

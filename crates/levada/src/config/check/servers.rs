@@ -7,7 +7,7 @@ use levada_edge::settings::{KeyFrom, Switch, SwitchServer};
 use super::{Check, site::origin};
 use crate::config::{
     file::{self, KeyKind, OneOrMany},
-    text::Root,
+    text::{Root, Upstream},
     tree::Path,
 };
 
@@ -100,6 +100,8 @@ impl Check<'_, '_> {
         let mut server = |(place, server): &(Path, file::Server)| {
             let handoff = self.control(server, place);
             let url = server.url.as_ref()?;
+            let long = place.key("url");
+            self.socket(url, if self.findings.has(&long) { &long } else { place });
             Some(SwitchServer {
                 name: name_of(server, url),
                 origin: origin(url),
@@ -156,15 +158,15 @@ impl Check<'_, '_> {
 }
 
 /// Its own name, or its address without the scheme.
-fn name_of(server: &file::Server, url: &Root) -> String {
-    server.name.as_ref().map_or_else(
-        || {
-            let bracketed = url.host.contains(':');
-            match bracketed {
-                true => format!("[{}]:{}", url.host, url.port),
-                false => format!("{}:{}", url.host, url.port),
+fn name_of(server: &file::Server, url: &Upstream) -> String {
+    let Some(name) = &server.name else {
+        return match url {
+            Upstream::Root(Root { host, port, .. }) if host.contains(':') => {
+                format!("[{host}]:{port}")
             }
-        },
-        ToString::to_string,
-    )
+            Upstream::Root(Root { host, port, .. }) => format!("{host}:{port}"),
+            Upstream::Unix(_) => url.to_string(),
+        };
+    };
+    name.to_string()
 }

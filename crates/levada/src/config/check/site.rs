@@ -10,7 +10,7 @@ use super::Check;
 use crate::config::{
     errors::did_you_mean,
     file::{self, OneOrMany, Scalar},
-    text::Root,
+    text::{Root, Upstream},
     tree::Path,
 };
 
@@ -76,6 +76,10 @@ impl Check<'_, '_> {
         let classes = self.classes(site, path);
         self.classes_are_there(policy.as_ref(), site, path);
         let origins = site.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        for (at, origin) in origins.iter().enumerate() {
+            let list = path.key("origin");
+            self.socket(origin, &if origins.len() == 1 { list } else { list.index(at) });
+        }
         Some(Site {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             origins: origins.iter().map(origin).collect(),
@@ -256,8 +260,13 @@ fn edge_policies() -> impl Iterator<Item = &'static Entry> {
     POLICIES.iter().flat_map(|file| file.iter()).filter(|entry| entry.runs_on_an_edge())
 }
 
-pub(super) fn origin(root: &Root) -> Origin {
-    Origin { tls: root.tls, host: root.host.clone(), port: root.port }
+pub(super) fn origin(upstream: &Upstream) -> Origin {
+    match upstream {
+        Upstream::Root(Root { tls, host, port }) => {
+            Origin::Tcp { tls: *tls, host: host.clone(), port: *port }
+        }
+        Upstream::Unix(path) => Origin::Unix(path.clone()),
+    }
 }
 
 impl From<&Scalar> for Value {

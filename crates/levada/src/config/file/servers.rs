@@ -7,17 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMany, count};
-use crate::config::text::{Address, NodeName, Root, Size, Time};
+use crate::config::text::{Address, NodeName, Size, Time, Upstream};
 
 /// A server that is not Levada.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["url"]))]
 pub struct Server {
-    /// Where it is.
+    /// Where it is: a URL, or `unix:` and the path of a socket on this machine, such as `unix:/run/app.sock`.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
-    pub url: Option<Root>,
-    /// By which policies, logs and operators know it. Its host and port when not given. A server that is renamed is another one.
+    pub url: Option<Upstream>,
+    /// By which policies, logs and operators know it. Its host and port, or `unix:` and the path, when not given. A server that is renamed is another one.
     #[schemars(extend("examples" = ["web-1"]))]
     pub name: Option<NodeName>,
     /// Its capacity, relative to the other servers.

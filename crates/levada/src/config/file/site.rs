@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClassRule, KeyFrom, Large, OneOrMany, Policy, Server, ServerAdmission, count};
-use crate::config::text::{HostField, HostPattern, Root, Time};
+use crate::config::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -15,12 +15,12 @@ pub struct Site {
     /// The hosts it answers to; `*.example.com` is all below one, `*` whatever no other site has. The most exact one wins.
     #[schemars(extend("examples" = [["www.example.com", "*.img.example.com"]]))]
     pub hosts: Option<OneOrMany<HostPattern>>,
-    /// Where content comes from; with several, the first that is up. Either this or servers must be given.
+    /// Where content comes from: a URL, or `unix:` and the path of a socket on this machine; with several, the first that is up. Either this or servers must be given.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
-    pub origin: Option<OneOrMany<Root>>,
+    pub origin: Option<OneOrMany<Upstream>>,
     /// Servers that the policy chooses among, instead of the nodes of the cluster; in short, for those of which there is no more to say. See docs/operate/web-switch.md.
     #[schemars(extend("examples" = [["http://10.0.1.1:8000", "http://10.0.1.2:8000"]]))]
-    pub servers: Option<OneOrMany<Root>>,
+    pub servers: Option<OneOrMany<Upstream>>,
     /// The same, one table per server.
     #[schemars(length(min = 1))]
     pub server: Vec<Server>,
