@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use levada_net::{
@@ -15,7 +16,11 @@ use levada_net::{
     handoff::Connection,
 };
 use parking_lot::Mutex;
-use tokio::{net::TcpStream, sync::Notify, time::sleep};
+use tokio::{
+    net::TcpStream,
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use super::{
     RETRY,
@@ -116,30 +121,42 @@ impl Link {
 
     /// Keeps a channel to the back-end for as long as somebody wants it.
     pub(super) async fn tend(self: Arc<Self>, secret: String) {
+        let (to, mut said) = (self.to, Said::default());
         loop {
             self.wanted.notified().await;
+            let mut pause = RETRY;
             match self.reach(&secret).await {
                 Ok((sender, mut receiver)) => {
+                    let since = Instant::now();
                     // Elsewhere, a client waits for what is said.
                     if self.after == After::Stay {
                         receiver.gather();
                     }
-                    tracing::info!(back_end = %self.to, "connections can be handed off");
+                    if said.is_news("") {
+                        tracing::info!(back_end = %to, "connections can be handed off");
+                    }
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,
                         () = sender.pump() => ErrorKind::BrokenPipe.into(),
                     };
-                    tracing::warn!(back_end = %self.to, %error, "proxying: the back-end is gone");
+                    if since.elapsed() > LASTING {
+                        said = Said::default();
+                    }
+                    match said.is_news(&error.to_string()) {
+                        true => tracing::warn!(back_end = %to, %error, "{GONE}"),
+                        false => tracing::debug!(back_end = %to, %error, "{GONE}"),
+                    }
                     self.lose(&sender, &error);
+                    if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::Other) {
+                        pause = AFTER_LIE;
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!(
-                        back_end = %self.to, %error,
-                        "proxying: connections cannot be handed to this back-end"
-                    );
-                }
+                Err(error) => match said.is_news(&error.to_string()) {
+                    true => tracing::warn!(back_end = %to, %error, "{UNREACHED}"),
+                    false => tracing::debug!(back_end = %to, %error, "{UNREACHED}"),
+                },
             }
-            sleep(RETRY).await;
+            sleep(pause).await;
         }
     }
 
@@ -192,6 +209,24 @@ impl Link {
             std::mem::take(&mut state.leases)
         };
         leases.values().for_each(|told| told.lose(known));
+    }
+}
+
+/// What the log has of a back-end since it was last of use for some time: what is tried every second must
+/// not be told as often.
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl Said {
+    fn is_news(&mut self, text: &str) -> bool {
+        if self.0.iter().any(|said| said == text) {
+            return false;
+        }
+        if self.0.len() >= MOST_SAID {
+            self.0.clear();
+        }
+        self.0.push(text.to_owned());
+        true
     }
 }
 
@@ -285,6 +320,13 @@ impl Drop for Lease {
 /// What can have happened to a connection before anybody has looked: an answer's end, the next request's
 /// beginning and end, the connection's end. A back-end that says more than that floods.
 const MOST_NEWS: usize = 64;
+const MOST_SAID: usize = 16;
+/// How long a channel must have been there for its end to be news again.
+const LASTING: Duration = Duration::from_secs(10);
+/// Whoever says what cannot be is not trusted again soon: what was handed to it was late.
+const AFTER_LIE: Duration = Duration::from_secs(60);
+const GONE: &str = "proxying: the back-end is gone";
+const UNREACHED: &str = "proxying: connections cannot be handed to this back-end";
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,14 @@
 //! and unmodified clients. As root on Linux, with `curl`; skipped elsewhere.
 #![cfg(target_os = "linux")]
 
+mod bad_input;
+mod liar;
+
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    io::{BufRead as _, BufReader, Read, Write},
+    net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream},
+    os::unix::net::UnixListener,
     path::Path,
     process::{Command, Stdio},
     sync::{
@@ -16,10 +20,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_net::lab::{self, Child, Host};
+use levada_edge::{fuzzing::Frame, settings::After};
+use levada_net::{
+    handoff::{Connection, Window},
+    lab::{self, Child, Host},
+};
 
 const SERVICE: Ipv4Addr = lab::Cluster::SERVICE;
 const BACKS: [Ipv4Addr; 2] = [lab::Cluster::back(0), lab::Cluster::back(1)];
+const SECRET: &str = "0123456789abcdef";
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,6 +38,14 @@ struct Cluster {
     running: Vec<Option<Child>>,
     directory: tempfile::TempDir,
     hosts: lab::Cluster,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::env::var_os("LEVADA_TEST_LOG").is_some() {
+            eprintln!("{}", fs::read_to_string(self.path("front.log")).unwrap_or_default());
+        }
+    }
 }
 
 impl std::ops::Deref for Cluster {
@@ -58,7 +75,7 @@ impl Cluster {
         let hosts = lab::Cluster::for_test(2)?;
         let servers = [0, 1].map(|at| Server::start(&hosts.backs[at], BACKS[at], at));
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
+        fs::write(directory.path().join("secret"), format!("{SECRET}\n")).unwrap();
         let running = (0..3).map(|_| None).collect();
         Some(Self { servers, running, directory, hosts })
     }
@@ -78,15 +95,22 @@ impl Cluster {
 
     /// Its server is at this port.
     fn start_back(&mut self, at: usize, port: u16) {
-        let back = &self.backs[at];
+        self.start_back_before(at, &format!("http://{}:{port}", BACKS[at]));
+    }
+
+    fn start_back_before(&mut self, at: usize, server: &str) {
         let mut command = levada();
-        command.args(["handoff-backend", "--interface", "eth0", "--name", &format!("back{at}")]);
-        command.args(["--listen", &format!("{}:7072", BACKS[at])]);
-        command.args(["--service", &format!("{SERVICE}:80")]);
-        command.args(["--to", &format!("http://{}:{port}", BACKS[at])]);
-        command.args(["--admin", "127.0.0.1:9180"]);
-        command.arg("--secret-file").arg(self.directory.path().join("secret"));
-        self.running[at] = Some(back.start(command).unwrap());
+        command.args(self.back_arguments(at, server));
+        self.running[at] = Some(self.backs[at].start(command).unwrap());
+    }
+
+    fn back_arguments(&self, at: usize, server: &str) -> Vec<String> {
+        let words = format!(
+            "handoff-backend --interface eth0 --name back{at} --listen {}:7072 --service {SERVICE}:80 \
+             --to {server} --admin 127.0.0.1:9180 --secret-file",
+            BACKS[at]
+        );
+        words.split(' ').map(str::to_owned).chain([self.path("secret")]).collect()
     }
 
     /// A node with a cache as back-end.
@@ -110,30 +134,25 @@ impl Cluster {
     }
 
     fn start_front_with(&mut self, after: &str, secret: &str) {
-        let config = self.directory.path().join("front.toml");
-        let mut text = format!(
-            "name = 'front'\n[[listen]]\naddress = '{SERVICE}:80'\n\
-             [admin]\nlisten = '127.0.0.1:9180'\n\
-             [handoff]\ninterfaces = 'eth0'\nsecret_file = '{secret}'\nafter = '{after}'\n"
-        );
-        // The host says which server, so that a test can choose.
-        for (at, back) in BACKS.iter().enumerate() {
-            text += &format!(
-                "[[site]]\nhosts = 'back{at}.test'\ncache = false\npolicy = {{ name = 'hrw' }}\n\
-                 health_check = {{ interval = '100ms' }}\n\
-                 [[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n"
-            );
-        }
-        text += "[[site]]\nhosts = 'both.test'\ncache = false\npolicy = { name = 'hrw' }\n\
-                 health_check = { interval = '100ms' }\n";
-        for back in BACKS {
-            text +=
-                &format!("[[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n");
-        }
-        fs::write(&config, text).unwrap();
         let mut command = levada();
-        command.arg("run").arg("-c").arg(config);
+        command.arg("run").arg("-c").arg(self.front_file(&front_text(after, secret)));
+        self.start_front_by(command);
+    }
+
+    fn front_file(&self, text: &str) -> String {
+        let file = self.path("front.toml");
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    fn start_front_by(&mut self, mut command: Command) {
+        command.stderr(fs::File::create(self.path("front.log")).unwrap());
         self.running[2] = Some(self.front.start(command).unwrap());
+    }
+
+    /// What the front-end has logged since its start.
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("front.log")).unwrap()
     }
 
     fn wait_until_handed_to(&self, at: usize) {
@@ -154,17 +173,7 @@ impl Cluster {
 
     /// A metric of the front-end.
     fn metric(&self, name: &str) -> u64 {
-        let text = self.front.namespace().run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9180").ok()?;
-            stream
-                .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-                .ok()?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text).ok().map(|_| text)
-        });
-        let text = text.unwrap().unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().parse::<f64>().ok()).unwrap_or(0.0) as u64
+        metric(&self.front, name)
     }
 
     /// Runs curl at the client, where every host is the service.
@@ -188,6 +197,38 @@ impl Cluster {
     }
 }
 
+/// A front-end's configuration. The host says which server, so that a test can choose.
+fn front_text(after: &str, secret: &str) -> String {
+    let mut text = format!(
+        "name = 'front'\n[[listen]]\naddress = '{SERVICE}:80'\n\
+         [admin]\nlisten = '127.0.0.1:9180'\n\
+         [handoff]\ninterfaces = 'eth0'\nsecret_file = '{secret}'\nafter = '{after}'\n"
+    );
+    let site = "cache = false\npolicy = { name = 'hrw' }\nhealth_check = { interval = '100ms' }\n";
+    let server = |back: &Ipv4Addr| {
+        format!("[[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n")
+    };
+    for (at, back) in BACKS.iter().enumerate() {
+        text += &format!("[[site]]\nhosts = 'back{at}.test'\n{site}{}", server(back));
+    }
+    text += &format!("[[site]]\nhosts = 'both.test'\n{site}");
+    text += &BACKS.iter().map(server).collect::<String>();
+    text
+}
+
+/// A metric of a node.
+fn metric(host: &Host, name: &str) -> u64 {
+    let text = host.namespace().run(|| {
+        let mut stream = TcpStream::connect("127.0.0.1:9180").ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok().map(|_| text)
+    });
+    let text = text.unwrap().unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.trim().parse::<f64>().ok()).unwrap_or(0.0) as u64
+}
+
 /// For a front-end that has just been started.
 const ONCE_IT_IS_THERE: [&str; 5] = ["-sS", "--retry-connrefused", "--retry", "9", "-4"];
 
@@ -209,15 +250,26 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let this = this.clone();
-                thread::spawn(move || this.serve(stream.unwrap(), number));
+                let stream = stream.unwrap();
+                thread::spawn(move || this.serve(stream.try_clone().ok()?, stream, number));
             }
         });
         server
     }
 
-    fn serve(&self, stream: TcpStream, number: usize) -> Option<()> {
-        let mut reader = BufReader::new(stream.try_clone().ok()?);
-        let mut writer = stream;
+    /// Serves at a Unix socket, too.
+    fn listen_at(self: &Arc<Self>, socket: &Path, number: usize) {
+        let (listener, this) = (UnixListener::bind(socket).unwrap(), self.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (this, stream) = (this.clone(), stream.unwrap());
+                thread::spawn(move || this.serve(stream.try_clone().ok()?, stream, number));
+            }
+        });
+    }
+
+    fn serve(&self, from: impl Read, mut writer: impl Write, number: usize) -> Option<()> {
+        let mut reader = BufReader::new(from);
         loop {
             let mut target = None;
             let mut length = 0;
@@ -313,6 +365,29 @@ fn curl_gets_the_right_bytes_of_a_back_end_itself() {
         assert!(start.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(10));
     }
+    assert_eq!(cluster.metric("levada_handed_over"), 0);
+}
+
+#[test]
+fn server_beside_a_back_end_may_be_at_a_unix_socket() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    let socket = cluster.path("app.sock");
+    cluster.start_back_before(0, &format!("unix:{socket}"));
+    cluster.start_front("stay");
+    // As long as the server is not there, the front-end asks it in its own way.
+    let asked = cluster.servers[0].requests.load(Relaxed);
+    let mut once = ONCE_IT_IS_THERE.to_vec();
+    once.extend(["-o", "/dev/null", "-w", "%{http_code}", "http://back0.test/1000"]);
+    assert_eq!(cluster.curl(&once), (true, "200".to_owned()));
+    assert_eq!(cluster.servers[0].requests.load(Relaxed), asked + 1);
+
+    let local = Arc::new(Server::default());
+    local.listen_at(Path::new(&socket), 7);
+    cluster.wait_until_handed_to(0);
+    let body = cluster.path("body");
+    let (good, head) = cluster.curl(&["-sS", "-D-", "-o", &body, "http://back0.test/3000000"]);
+    assert!(good && is_same(&body, 3_000_000));
+    assert!(head.to_lowercase().contains("x-server: back7"), "{head}");
     assert_eq!(cluster.metric("levada_handed_over"), 0);
 }
 

@@ -1,0 +1,249 @@
+//! What stands in the way of handing connections over. Requests are proxied then, and answered; one line
+//! of the front-end's log says why.
+
+use super::{liar::Channel, *};
+
+/// The lines of a log in which a front-end says that it proxies, as operators see them.
+fn reasons(log: &str) -> Vec<&str> {
+    let told = |line: &&str| line.contains(" WARN ") && line.contains("proxying");
+    log.lines().filter(told).collect()
+}
+
+/// Those that are about one back-end.
+fn reasons_of(log: &str, back: Ipv4Addr) -> Vec<&str> {
+    let place = format!("back_end={back}:");
+    reasons(log).into_iter().filter(|line| line.contains(&place)).collect()
+}
+
+impl Cluster {
+    fn gets(&self, host: &str, size: usize) {
+        let (file, url) = (self.path("body"), format!("http://{host}/{size}"));
+        let get = ["-o", &file, &url];
+        let (good, said) = self.curl(&[&ONCE_IT_IS_THERE[..], &get].concat());
+        assert!(good && is_same(&file, size), "{url}: {said}");
+    }
+
+    /// Waits until the log has so many lines with these words.
+    fn wait_for_log(&self, words: &[&str], count: usize) {
+        let start = Instant::now();
+        let has = |line: &&str| words.iter().all(|word| line.contains(word));
+        while self.log().lines().filter(has).count() < count {
+            assert!(start.elapsed() < PATIENCE, "{words:?} in\n{}", self.log());
+            self.gets("back0.test", 1);
+            self.gets("back1.test", 1);
+        }
+    }
+}
+
+/// The binary without these capabilities. Nothing where that cannot be had, which is said.
+fn without(capabilities: &[&str]) -> Option<Command> {
+    let there = Command::new("setpriv").arg("--version").stdout(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no setpriv");
+        return None;
+    }
+    let dropped: Vec<_> = capabilities.iter().map(|name| format!("-{name}")).collect();
+    let mut command = Command::new("setpriv");
+    if !dropped.is_empty() {
+        command.arg(format!("--bounding-set={}", dropped.join(",")));
+    }
+    command.arg(env!("CARGO_BIN_EXE_levada")).args(["--log-level", "debug"]);
+    Some(command)
+}
+
+#[test]
+fn front_end_that_may_not_or_cannot_says_so_once_and_proxies() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    for at in [0, 1] {
+        cluster.start_back(at, 8080);
+    }
+    // A kernel without bpf(2) refuses like one that does not let this process.
+    let bpf = ["bpf", "sys_admin", "perfmon"];
+    let cases: [(&[&str], &str, &str); 3] = [
+        (&["net_admin"], "eth0", "the capability NET_ADMIN"),
+        (&bpf, "eth0", "the kernel makes no BPF table"),
+        (&[], "eth7", "there is no network interface eth7"),
+    ];
+    for (dropped, interface, why) in cases {
+        let Some(mut command) = without(dropped) else { return };
+        let text = front_text("stay", "secret").replace("eth0", interface);
+        command.arg("run").arg("-c").arg(cluster.front_file(&text));
+        cluster.start_front_by(command);
+        for size in [1, 1000, 300_000] {
+            cluster.gets("back0.test", size);
+            cluster.gets("back1.test", size);
+        }
+        let log = cluster.log();
+        let reasons = reasons(&log);
+        assert!(reasons.len() == 1 && reasons[0].contains(why), "{why}:\n{log}");
+        assert_eq!(cluster.handed(), 0);
+        cluster.running[2] = None;
+    }
+}
+
+#[test]
+fn back_end_that_may_not_does_not_start() {
+    let Some(cluster) = Cluster::bare() else { return };
+    for (dropped, why) in [(["net_admin"], "capability NET_ADMIN"), (["bpf"], "NET_ADMIN and BPF")]
+    {
+        let Some(mut command) = without(&[&dropped[..], &["sys_admin"]].concat()) else { return };
+        command.args(cluster.back_arguments(0, "http://127.0.0.1:8080"));
+        let output = cluster.backs[0].namespace().run(|| command.output().unwrap()).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn firewall_before_the_channel_is_told_once_and_proxied_past() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    for at in [0, 1] {
+        cluster.start_back(at, 8080);
+    }
+    // One refuses aloud, the other lets packets vanish.
+    let (aloud, silent) = ("ipproto tcp dport 7072", "ipproto tcp sport 7072");
+    let to = format!("to {}", BACKS[0]);
+    cluster.front.ip(&[&format!("rule add {to} {aloud} unreachable")]).unwrap();
+    cluster.backs[1].ip(&[&format!("rule add {silent} blackhole")]).unwrap();
+    cluster.start_front("stay");
+    let attempt = "proxying: connections cannot be handed";
+    for (back, attempts) in BACKS.iter().zip([3, 2]) {
+        cluster.wait_for_log(&[attempt, &format!("back_end={back}:")], attempts);
+    }
+    let log = cluster.log();
+    for (back, why) in BACKS.iter().zip(["unreachable", "timed out"]) {
+        let told = reasons_of(&log, *back);
+        assert!(told.len() == 1 && told[0].contains(why), "{told:?}");
+    }
+    assert_eq!(cluster.handed(), 0);
+    cluster.front.ip(&[&format!("rule del {to} {aloud} unreachable")]).unwrap();
+    cluster.wait_until_handed_to(0);
+}
+
+#[test]
+fn back_end_that_lies_is_told_once_and_proxied_past() {
+    let Some(mut cluster) = Cluster::bare() else { return };
+    let control = cluster.backs[0].namespace();
+    let listener = control.run(|| TcpListener::bind((BACKS[0], 7072)).unwrap()).unwrap();
+    // It says of the first connection that it has ended, before it has said a word to the client.
+    let liar = thread::spawn(move || {
+        let mut channel = Channel::of_back(listener.accept().unwrap().0, SECRET);
+        let Frame::Take { id, .. } = channel.hear().unwrap() else { panic!() };
+        channel.say(&Frame::Ended(id));
+        // Until the front-end has closed it.
+        assert!(channel.hear().is_none());
+        listener.set_nonblocking(true).unwrap();
+        listener
+    });
+    cluster.start_front("stay");
+    cluster.wait_for_log(&["the back-end is gone"], 1);
+    let listener = liar.join().unwrap();
+    for size in 0..20 {
+        cluster.gets("back0.test", size);
+    }
+    let log = cluster.log();
+    let told = reasons_of(&log, BACKS[0]);
+    assert!(told.len() == 1 && told[0].contains("what cannot be"), "{log}");
+    assert_eq!(cluster.metric("levada_handed_over"), 0);
+    assert!(listener.accept().is_err(), "it is not asked again soon");
+}
+
+#[test]
+fn front_end_that_lies_gets_nothing_and_others_go_on() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    let connect = || {
+        let stream = cluster.front.namespace().run(|| TcpStream::connect((BACKS[0], 7072)));
+        let stream = stream.unwrap().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Channel::of_front(stream, SECRET)
+    };
+    let connection = |service: Ipv4Addr| Connection {
+        service: SocketAddrV4::new(service, 80),
+        client: SocketAddrV4::new(lab::Cluster::CLIENT, 40_000),
+        send_next: 1,
+        receive_next: 2,
+        segment: 1460,
+        scale: None,
+        sack: true,
+        timestamp: None,
+        window: Window::default(),
+    };
+    let bytes = b"GET /1 HTTP/1.1\r\nHost: back0.test\r\n\r\n".to_vec();
+    let take = |id, connection, bytes: &[u8]| Frame::Take {
+        id,
+        after: After::Stay,
+        connection,
+        bytes: bytes.to_vec(),
+    };
+    let mut channel = connect();
+    // Of an address that is not the service's: the machine's own, another's.
+    for (id, service) in [(1, BACKS[0]), (2, lab::Cluster::ROUTER)] {
+        channel.say(&take(id, connection(service), &bytes));
+        assert_eq!(channel.hear(), Some(Frame::Refused(id)));
+    }
+    // What only back-ends say, and what is no frame at all.
+    channel.say(&Frame::Speaks(1));
+    assert_eq!(channel.hear(), None);
+    let mut channel = connect();
+    channel.say_bytes(&[99; 40]);
+    assert_eq!(channel.hear(), None);
+    // Who does not know the secret is not heard.
+    let stranger = cluster.front.namespace().run(|| TcpStream::connect((BACKS[0], 7072)));
+    let mut stranger = Channel::of_front(stranger.unwrap().unwrap(), "some other secret");
+    stranger.say(&take(1, connection(SERVICE), &bytes));
+    assert_eq!(stranger.hear(), None);
+    cluster.wait_until_handed_to(0);
+}
+
+#[test]
+fn second_front_end_at_an_interface_says_so_and_proxies() {
+    let Some(mut cluster) = Cluster::new("stay") else { return };
+    let first = cluster.running[2].take();
+    let text = front_text("stay", "secret").replace(":80'\n[admin]", ":81'\n[admin]");
+    let text = text.replace("127.0.0.1:9180", "127.0.0.1:9181");
+    let mut command = levada();
+    command.arg("run").arg("-c").arg(cluster.front_file(&text));
+    cluster.start_front_by(command);
+    let (file, to) = (cluster.path("body"), format!("::{SERVICE}:81"));
+    let second = ["--connect-to", &to, "-o", &file, "http://back0.test/1000"];
+    let mut command = Command::new("curl");
+    command.args(ONCE_IT_IS_THERE).args(second);
+    let asked = cluster.client.namespace().run(|| command.status().unwrap()).unwrap();
+    assert!(asked.success() && is_same(&file, 1000));
+    let log = cluster.log();
+    let reasons = reasons(&log);
+    assert!(reasons.len() == 1 && reasons[0].contains("another Levada"), "{log}");
+    // The first does not mind.
+    cluster.wait_until_handed_to(0);
+    drop(first);
+}
+
+#[test]
+fn two_front_ends_may_have_one_address_where_each_client_keeps_to_one() {
+    let Some(mut cluster) = Cluster::new("stay") else { return };
+    // The second is on the second back-end's machine, and hands to the first one.
+    cluster.running[1] = None;
+    let mut kept = cluster.connect();
+    let mut reader = BufReader::new(kept.try_clone().unwrap());
+    let get = |size| format!("GET /{size} HTTP/1.1\r\nHost: back0.test\r\n\r\n");
+    kept.write_all(get(100).as_bytes()).unwrap();
+    assert_eq!(response(&mut reader).1, content(100));
+
+    let mut command = levada();
+    command.arg("run").arg("-c").arg(cluster.front_file(&front_text("stay", "secret")));
+    let _second = cluster.backs[1].start(command).unwrap();
+    let route = |to: Ipv4Addr| format!("route replace {SERVICE} via {to}");
+    cluster.router.ip(&[&route(BACKS[1])]).unwrap();
+    let start = Instant::now();
+    let handed = || metric(&cluster.backs[1], "levada_handoffs_total{result=\"ended\"}");
+    while handed() == 0 {
+        assert!(start.elapsed() < PATIENCE, "nothing is handed over by the second");
+        cluster.gets("back0.test", 3000);
+    }
+    // The first one's connection is nobody's at the second: it ends, and is not mixed up with another.
+    let _ = kept.write_all(get(101).as_bytes());
+    assert!(reader.read(&mut [0]).map_or(true, |read| read == 0));
+    cluster.router.ip(&[&route(lab::Cluster::FRONT)]).unwrap();
+    cluster.wait_until_handed_to(0);
+}

@@ -1,0 +1,98 @@
+//! The channel between a front-end and a back-end, written anew from its description: for those that know
+//! the secret and mean ill.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use levada_edge::fuzzing::Frame;
+use ring::hmac::{self, HMAC_SHA256, Key};
+
+pub(crate) struct Channel {
+    stream: TcpStream,
+    own: Marks,
+    others: Marks,
+}
+
+struct Marks {
+    key: Key,
+    count: u64,
+}
+
+const GREETING: &[u8; 16] = b"levada-handoff/1";
+const NONCE: [u8; 32] = [7; 32];
+
+impl Channel {
+    /// As a back-end.
+    pub(crate) fn of_back(mut stream: TcpStream, secret: &str) -> Self {
+        stream.write_all(&[&GREETING[..], &NONCE].concat()).unwrap();
+        let front = nonce(&mut stream);
+        let [of_front, of_back] = keys(secret, &NONCE, &front);
+        stream.read_exact(&mut [0; 32]).unwrap();
+        stream.write_all(hmac::sign(&of_back, b"back").as_ref()).unwrap();
+        Self { stream, own: Marks::new(of_back), others: Marks::new(of_front) }
+    }
+
+    /// As a front-end. Whether it is believed shows when it says something.
+    pub(crate) fn of_front(mut stream: TcpStream, secret: &str) -> Self {
+        let back = nonce(&mut stream);
+        stream.write_all(&[&GREETING[..], &NONCE].concat()).unwrap();
+        let [of_front, of_back] = keys(secret, &back, &NONCE);
+        stream.write_all(hmac::sign(&of_front, b"front").as_ref()).unwrap();
+        let _ = stream.read_exact(&mut [0; 32]);
+        Self { stream, own: Marks::new(of_front), others: Marks::new(of_back) }
+    }
+
+    pub(crate) fn say(&mut self, frame: &Frame) {
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes);
+        self.say_bytes(&bytes);
+    }
+
+    /// Says what may be no frame, marked as one.
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+        let length = (bytes.len() as u32).to_be_bytes();
+        let mark = self.own.next(bytes);
+        let _ = self.stream.write_all(&[&length[..], &mark, bytes].concat());
+    }
+
+    /// What the other side says next; nothing when it has closed.
+    pub(crate) fn hear(&mut self) -> Option<Frame> {
+        let (mut length, mut mark) = ([0; 4], [0; 16]);
+        self.stream.read_exact(&mut length).ok()?;
+        self.stream.read_exact(&mut mark).ok()?;
+        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
+        self.stream.read_exact(&mut bytes).ok()?;
+        assert_eq!(mark, self.others.next(&bytes));
+        Some(Frame::read(&bytes).unwrap())
+    }
+}
+
+impl Marks {
+    fn new(key: Key) -> Self {
+        Self { key, count: 0 }
+    }
+
+    fn next(&mut self, bytes: &[u8]) -> [u8; 16] {
+        let counted = [&self.count.to_be_bytes()[..], bytes].concat();
+        self.count += 1;
+        *hmac::sign(&self.key, &counted).as_ref().first_chunk().unwrap()
+    }
+}
+
+fn nonce(stream: &mut TcpStream) -> [u8; 32] {
+    let mut greeting = [0; 48];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting[..16], GREETING);
+    *greeting.last_chunk().unwrap()
+}
+
+/// The front-end's and the back-end's.
+fn keys(secret: &str, back: &[u8], front: &[u8]) -> [Key; 2] {
+    let secret = Key::new(HMAC_SHA256, secret.as_bytes());
+    [&b"front"[..], b"back"].map(|side| {
+        let key = hmac::sign(&secret, &[side, back, front].concat());
+        Key::new(HMAC_SHA256, key.as_ref())
+    })
+}
