@@ -211,7 +211,7 @@ impl Sockets {
             sockets.admin = Some(listener);
         }
         if let Some(taking) = settings.handoff.as_ref().and_then(|h| h.taking.as_ref()) {
-            sockets.control = Some(listener::open(taking.listen.into(), false)?);
+            sockets.control = Some(listener::open(taking.listen, false)?);
         }
         Ok(sockets)
     }

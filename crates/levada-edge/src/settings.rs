@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, SocketAddrV4},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
@@ -301,8 +301,24 @@ pub struct SwitchServer {
     pub weight: f64,
     /// Requests that it gets at once.
     pub max_conns: u32,
-    /// Where connections can be handed to it: the address of its control channel.
-    pub handoff: Option<SocketAddrV4>,
+    /// Where connections can be handed to it.
+    pub handoff: Option<Control>,
+}
+
+/// Where a back-end is to which connections can be handed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Its channel; packets of connections over the same version of IP go to this address.
+    pub to: SocketAddr,
+    /// Where those over the other version go. Without it they are proxied.
+    pub also: Option<IpAddr>,
+}
+
+impl Control {
+    /// Where packets go.
+    pub(crate) fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        [self.to.ip()].into_iter().chain(self.also)
+    }
 }
 
 /// Handing connections over: TCP handoff.
@@ -322,9 +338,9 @@ pub struct Handoff {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taking {
     /// Where front-ends come in, and nobody else may.
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// The service addresses whose connections are taken. All of them are this machine's.
-    pub services: Vec<SocketAddrV4>,
+    pub services: Vec<SocketAddr>,
 }
 
 /// What becomes of a connection that was handed over when its client sends another request.

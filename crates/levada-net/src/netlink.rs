@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd},
         linux::net::SocketAddrExt as _,
@@ -36,12 +36,16 @@ pub(crate) struct Filter {
 pub(crate) struct Place {
     name: &'static str,
     priority: u16,
+    /// What packets it is for, as their frames say.
+    protocol: u16,
 }
 
 /// The front-end's.
-pub(crate) const STEER: Place = Place { name: "levada-steer", priority: 7100 };
+pub(crate) const STEER: Place = Place { name: "levada-steer", priority: 7100, protocol: ALL };
+pub(crate) const STEER6: Place = Place { name: "levada-steer6", priority: 7102, protocol: IPV6 };
 /// The back-end's.
-pub(crate) const GUARD: Place = Place { name: "levada-guard", priority: 7101 };
+pub(crate) const GUARD: Place = Place { name: "levada-guard", priority: 7101, protocol: ALL };
+pub(crate) const GUARD6: Place = Place { name: "levada-guard6", priority: 7103, protocol: IPV6 };
 
 impl Filter {
     /// Puts a program there, in the place of one that a crash has left.
@@ -77,7 +81,7 @@ impl Drop for Filter {
 /// How packets get somewhere.
 pub(crate) struct Route {
     pub(crate) device: u32,
-    pub(crate) gateway: Option<Ipv4Addr>,
+    pub(crate) gateway: Option<IpAddr>,
 }
 
 /// A conversation with the kernel.
@@ -141,24 +145,38 @@ impl Netlink {
     }
 
     /// The way to an address.
-    pub(crate) fn route(&mut self, to: Ipv4Addr) -> io::Result<Route> {
+    pub(crate) fn route(&mut self, to: IpAddr) -> io::Result<Route> {
         const DESTINATION: u16 = 1;
         const DEVICE: u16 = 4;
         const GATEWAY: u16 = 5;
+        /// Within the header: what kind of route it is; from 6 on, packets do not get there.
+        const KIND: usize = 7;
+        const BLACKHOLE: u8 = 6;
+        let (family, octets) = match to {
+            IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+        };
         let mut message = Message::new(GET_ROUTE, 0);
-        // struct rtmsg: family, length of the destination; all else is for the kernel to say.
+        // struct rtmsg: family, length of the destination in bits; all else is for the kernel to say.
         let mut about = [0; ROUTE_HEADER];
-        about[..2].copy_from_slice(&[libc::AF_INET as u8, 32]);
+        about[..2].copy_from_slice(&[family as u8, 8 * octets.len() as u8]);
         message.0.extend(about);
-        message.attribute(DESTINATION, &to.octets());
+        message.attribute(DESTINATION, &octets);
         let answer = self.ask(message)?;
-        let found = |kind| attributes(&answer, ROUTE_HEADER).find(|(k, _)| *k == kind);
-        let word = |(_, value): (u16, &[u8])| value.first_chunk().copied();
-        let device = found(DEVICE).and_then(word).map(u32::from_ne_bytes);
-        Ok(Route {
-            device: device.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?,
-            gateway: found(GATEWAY).and_then(word).map(|octets: [u8; 4]| octets.into()),
-        })
+        if answer.get(KIND).is_some_and(|kind| *kind >= BLACKHOLE) {
+            return Err(io::ErrorKind::NetworkUnreachable.into());
+        }
+        let found = |kind| {
+            let (_, value) = attributes(&answer, ROUTE_HEADER).find(|(k, _)| *k == kind)?;
+            Some(value)
+        };
+        let device = found(DEVICE).and_then(|value| value.first_chunk().copied());
+        let gateway = found(GATEWAY).and_then(|value| match *value {
+            [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
+            _ => value.first_chunk().map(|octets: &[u8; 16]| Ipv6Addr::from(*octets).into()),
+        });
+        let device = device.map(u32::from_ne_bytes);
+        Ok(Route { device: device.ok_or(io::ErrorKind::NotFound)?, gateway })
     }
 
     /// Sends a message and returns what the kernel says to it.
@@ -186,9 +204,9 @@ impl Netlink {
 }
 
 impl Place {
-    /// The priority and the protocol: all.
+    /// The priority and the protocol.
     fn info(self) -> u32 {
-        u32::from(self.priority) << 16 | u32::from(u16::to_be(0x0003))
+        u32::from(self.priority) << 16 | u32::from(self.protocol.to_be())
     }
 }
 
@@ -197,6 +215,9 @@ fn index_of(device: &str) -> io::Result<u32> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     Ok(rustix::net::netdevice::name_to_index(&socket, device)?)
 }
+
+const ALL: u16 = 0x0003;
+const IPV6: u16 = 0x86dd;
 
 const HEADER: usize = 16;
 const ROUTE_HEADER: usize = 12;

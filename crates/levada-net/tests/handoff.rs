@@ -4,7 +4,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use levada_net::{
     tcp::TcpInfo,
 };
 
-const SERVICE: SocketAddrV4 = SocketAddrV4::new(Cluster::SERVICE, 80);
+const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(Cluster::SERVICE), 80);
 const BACKS: [Ipv4Addr; 2] = [Cluster::back(0), Cluster::back(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ fn guard(back: &Host) -> Guard {
 }
 
 fn hop(front: &Host, to: Ipv4Addr) -> Hop {
-    on(front, || Steering::hop(to).unwrap())
+    on(front, || Steering::hop([to.into()]).unwrap())
 }
 
 /// Takes a connection from its socket, as a front-end does once its packets are steered.
@@ -192,7 +192,7 @@ fn a_client_that_begins_anew_is_steered_no_more() {
     let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let from = SocketAddrV4::new(Cluster::CLIENT, 40_000);
+    let from = SocketAddr::new(Cluster::CLIENT.into(), 40_000);
     let steered = steering.steer(SERVICE, from, hop(&cluster.front, BACKS[0])).unwrap();
     let mut client = on(&cluster.client, || {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -237,13 +237,10 @@ fn one_front_end_steers_at_a_device() {
 #[test]
 fn only_neighbours_are_hops() {
     let Some(cluster) = cluster() else { return };
-    let far = on(&cluster.front, || Steering::hop(Cluster::CLIENT).unwrap_err());
+    let far = on(&cluster.front, || Steering::hop([Cluster::CLIENT.into()]).unwrap_err());
     assert!(far.to_string().contains("behind the router 10.0.2.254"), "{far}");
 }
 
-fn address_of(client: &TcpStream) -> SocketAddrV4 {
-    match client.local_addr().unwrap() {
-        std::net::SocketAddr::V4(address) => address,
-        other => panic!("{other}"),
-    }
+fn address_of(client: &TcpStream) -> SocketAddr {
+    client.local_addr().unwrap()
 }

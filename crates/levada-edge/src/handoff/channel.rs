@@ -156,7 +156,7 @@ async fn greeted(stream: &mut TcpStream) -> io::Result<[u8; NONCE]> {
     let mut greeting = [0; GREETING.len()];
     stream.read_exact(&mut greeting).await?;
     if greeting != *GREETING {
-        return Err(bad("it does not speak Levada's handoff"));
+        return Err(bad("it does not speak Levada's handoff, or another version of it"));
     }
     let mut nonce = [0; NONCE];
     stream.read_exact(&mut nonce).await?;
@@ -347,7 +347,7 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-const GREETING: &[u8; 16] = b"levada-handoff/1";
+const GREETING: &[u8; 16] = b"levada-handoff/2";
 const FRONT: &[u8] = b"front";
 const BACK: &[u8] = b"back";
 const NONCE: usize = 32;

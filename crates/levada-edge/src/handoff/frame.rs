@@ -154,8 +154,6 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddrV4};
-
     use levada_net::handoff::Window;
 
     use super::*;
@@ -163,8 +161,8 @@ mod tests {
     #[test]
     fn every_frame_reads_as_what_it_was() {
         let connection = Connection {
-            service: SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80),
-            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 40_001),
+            service: "10.9.9.9:80".parse().unwrap(),
+            client: "10.0.1.2:40001".parse().unwrap(),
             send_next: 1,
             receive_next: 2,
             segment: 1460,

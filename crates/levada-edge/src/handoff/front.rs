@@ -7,7 +7,7 @@
 //!        └──────────────── served here, as without handoff, for as many requests as have come
 //! ```
 
-use std::{net::SocketAddrV4, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use levada_net::{
     bpf::{BpfError, Hop, Steered, Steering, undeafen},
@@ -28,7 +28,7 @@ use crate::{
     guard::Ending,
     identify::identify,
     node::Node,
-    settings::Handoff,
+    settings::{Control, Handoff},
     sites::Site,
     stop::Stop,
     switch::{Member, Subject, Switch, Turn, claim},
@@ -88,14 +88,14 @@ impl Front {
     }
 
     /// Reaches out for back-ends, so that the first connections find them.
-    pub(crate) fn reach(&self, controls: &[SocketAddrV4]) {
+    pub(crate) fn reach(&self, controls: &[Control]) {
         for control in controls {
             let _ = self.link(*control).hop();
         }
     }
 
     /// The link to a back-end. To be called within the runtime that is to tend it.
-    pub(crate) fn link(&self, to: SocketAddrV4) -> Arc<Link> {
+    pub(crate) fn link(&self, to: Control) -> Arc<Link> {
         let mut links = self.links.lock();
         if let Some(link) = links.iter().find(|link| link.is_to(to)) {
             return link.clone();

@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     io::ErrorKind,
-    net::SocketAddrV4,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -27,11 +26,11 @@ use super::{
     channel::{self, Receiver, Sender, Side},
     frame::Frame,
 };
-use crate::settings::After;
+use crate::settings::{After, Control};
 
 /// A back-end that connections can be handed to while there is a channel to it.
 pub(crate) struct Link {
-    to: SocketAddrV4,
+    to: Control,
     after: After,
     state: Mutex<State>,
     /// Somebody wants it; until then nobody tries again and again to reach it.
@@ -83,12 +82,12 @@ pub(super) enum News {
 }
 
 impl Link {
-    pub(super) fn new(to: SocketAddrV4, after: After) -> Arc<Self> {
+    pub(super) fn new(to: Control, after: After) -> Arc<Self> {
         Arc::new(Self { to, after, state: Mutex::default(), wanted: Notify::new() })
     }
 
-    pub(super) fn is_to(&self, address: SocketAddrV4) -> bool {
-        self.to == address
+    pub(super) fn is_to(&self, control: Control) -> bool {
+        self.to == control
     }
 
     /// Where packets go that are for what this back-end has; `None` while there is no channel to it.
@@ -121,7 +120,7 @@ impl Link {
 
     /// Keeps a channel to the back-end for as long as somebody wants it.
     pub(super) async fn tend(self: Arc<Self>, secret: String) {
-        let (to, mut said) = (self.to, Said::default());
+        let (to, mut said) = (self.to.to, Said::default());
         loop {
             self.wanted.notified().await;
             let mut pause = RETRY;
@@ -161,8 +160,8 @@ impl Link {
     }
 
     async fn reach(&self, secret: &str) -> std::io::Result<(Arc<Sender>, Receiver)> {
-        let hop = Steering::hop(*self.to.ip()).map_err(std::io::Error::other)?;
-        let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to)).await??;
+        let hop = Steering::hop(self.to.addresses()).map_err(std::io::Error::other)?;
+        let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to.to)).await??;
         let (sender, receiver) = channel::open(stream, Side::Front, secret).await?;
         self.state.lock().open = Some((sender.clone(), hop));
         Ok((sender, receiver))
@@ -330,16 +329,14 @@ const UNREACHED: &str = "proxying: connections cannot be handed to this back-end
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use levada_net::handoff::Window;
 
     use super::*;
 
     fn connection(port: u16) -> Connection {
         Connection {
-            service: SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80),
-            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), port),
+            service: "10.9.9.9:80".parse().unwrap(),
+            client: format!("10.0.1.2:{port}").parse().unwrap(),
             send_next: 1,
             receive_next: 2,
             segment: 1460,
@@ -352,7 +349,8 @@ mod tests {
 
     /// A link with one connection at its back-end, by the name 7.
     fn link() -> (Arc<Link>, Arc<Told>) {
-        let link = Link::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1), After::On);
+        let to = Control { to: "127.0.0.1:1".parse().unwrap(), also: None };
+        let link = Link::new(to, After::On);
         let told = Arc::new(Told {
             connection: connection(40_000),
             news: Mutex::default(),

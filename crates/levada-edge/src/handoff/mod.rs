@@ -20,7 +20,7 @@ mod head;
 mod link;
 mod taker;
 
-use std::{io, net::SocketAddrV4, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use levada_net::handoff::{self, Connection, Unfit};
 use rustix::{
@@ -42,7 +42,7 @@ const MOST_BYTES: usize = 256 << 10;
 /// Takes a connection between these ends out of its socket, which is deaf, with what has come before.
 fn take_out(
     socket: &TcpStream,
-    ends: (SocketAddrV4, SocketAddrV4),
+    ends: (SocketAddr, SocketAddr),
     bytes: &mut Vec<u8>,
 ) -> io::Result<Connection> {
     let taken = match handoff::extract(socket, ends) {

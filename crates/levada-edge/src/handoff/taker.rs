@@ -165,7 +165,7 @@ impl Call<'_> {
     fn take(&self, id: u32, after: After, connection: &Connection, bytes: Vec<u8>) {
         match self.restore(connection) {
             Ok((place, stream)) => {
-                let client = (*connection.client.ip()).into();
+                let client = connection.client.ip();
                 let (stream, seat) = dormant::seat(stream, client, None);
                 let taken = Taken {
                     id,

@@ -18,7 +18,7 @@ mod queue;
 mod send;
 mod subject;
 
-use std::{net::SocketAddrV4, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
@@ -36,7 +36,7 @@ use crate::{
     failure::Failure,
     metrics::Metrics,
     redirect::{Decider, SharedDecider},
-    settings::{HealthCheck, Limits, PolicyChoice, Switch as Settings, SwitchServer},
+    settings::{Control, HealthCheck, Limits, PolicyChoice, Switch as Settings, SwitchServer},
     upstream::{Change, Health, Server, Watched, report, watch, way_to},
 };
 
@@ -199,7 +199,7 @@ impl Switch {
     }
 
     /// Where connections can be handed to.
-    pub(crate) fn controls(&self) -> Vec<SocketAddrV4> {
+    pub(crate) fn controls(&self) -> Vec<Control> {
         self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
     }
 

@@ -1,7 +1,6 @@
 //! One request to one server, or to the next where that is safe.
 
 use std::{
-    net::SocketAddrV4,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
@@ -25,7 +24,7 @@ use crate::{
     forward::{Failed, PEERS_ONLY},
     node::Node,
     redirect::{SharedDecider, retried},
-    settings::KeyFrom,
+    settings::{Control, KeyFrom},
     sites::Site,
     upstream::{Exchange, Head},
 };
@@ -189,7 +188,7 @@ pub(crate) async fn claim(
     site: &Site,
     switch: &Arc<Switch>,
     subject: Subject,
-) -> Option<(Arc<Member>, Option<SocketAddrV4>, Turn)> {
+) -> Option<(Arc<Member>, Option<Control>, Turn)> {
     let admitted = switch.queue.enter().await.ok()?;
     let view = switch.view.load_full();
     let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;

@@ -1,6 +1,6 @@
 //! The back-end's side: packets that come before their connection does are not answered.
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::{
     BpfError,
@@ -8,14 +8,14 @@ use super::{
     kernel::{Kind, Program},
     packet::{self, DROP, PASS, SYN},
 };
-use crate::netlink::{Filter, GUARD};
+use crate::netlink::{Filter, GUARD, GUARD6};
 use std::os::fd::AsFd as _;
 
 /// While a connection moves, its packets arrive where it is not yet, or not any more. The kernel would
 /// answer with a reset. A packet for one of `services` that no connection waits for is dropped instead:
 /// its sender sends it again.
 pub struct Guard {
-    _filter: Filter,
+    _filters: Vec<Filter>,
 }
 
 impl Guard {
@@ -23,10 +23,25 @@ impl Guard {
     ///
     /// # Errors
     /// Without the capabilities NET_ADMIN and BPF, or without such a device.
-    pub fn start(device: &str, services: &[SocketAddrV4]) -> Result<Self, BpfError> {
-        let guard = Program::load(Kind::Classifier, "levada_guard", &program(services));
-        let guard = guard.map_err(BpfError::Program)?;
-        Ok(Self { _filter: Filter::attach(device, GUARD, guard.as_fd())? })
+    pub fn start(device: &str, services: &[SocketAddr]) -> Result<Self, BpfError> {
+        let (mut four, mut six) = (Vec::new(), Vec::new());
+        for service in services {
+            match service {
+                SocketAddr::V4(service) => four.push(*service),
+                SocketAddr::V6(service) => six.push(*service),
+            }
+        }
+        let mut filters = Vec::new();
+        for (place, is_wanted, program) in
+            [(GUARD, !four.is_empty(), program(&four)), (GUARD6, !six.is_empty(), program6(&six))]
+        {
+            if is_wanted {
+                let guard = Program::load(Kind::Classifier, "levada_guard", &program);
+                let guard = guard.map_err(BpfError::Program)?;
+                filters.push(Filter::attach(device, place, guard.as_fd())?);
+            }
+        }
+        Ok(Self { _filters: filters })
     }
 }
 
@@ -51,8 +66,6 @@ const HERE: i32 = -1;
 /// return state == LISTENS ? DROP : NO_OPINION;
 /// ```
 fn program(services: &[SocketAddrV4]) -> Vec<u64> {
-    const OURS: Label = Label(1);
-    const AWAY: Label = Label(2);
     let mut asm = Assembler::default();
     packet::read_headers(&mut asm);
     for (index, service) in services.iter().enumerate() {
@@ -68,9 +81,40 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
     asm.place(OURS);
     packet::load_flags(&mut asm, SYN);
     asm.jump_unless_equal(R1, 0, PASS);
-    asm.copy(R1, R6);
     packet::address_of_flow(&mut asm, R2);
     asm.set(R3, packet::FLOW_LENGTH as i32);
+    judge(&mut asm);
+    asm.finish()
+}
+
+/// The same over IPv6.
+fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
+    let mut asm = Assembler::default();
+    packet::read_headers6(&mut asm);
+    for (index, service) in services.iter().enumerate() {
+        let other = Label(3 + index);
+        for (at, word) in (16..).step_by(4).zip(service.ip().octets().as_chunks().0) {
+            asm.load(Word, R1, R10, packet::FLOW6 + at);
+            asm.jump_unless_word(R1, u32::from_ne_bytes(*word), other);
+        }
+        asm.load(Half, R1, R10, packet::FLOW6 + 34);
+        asm.jump_if_equal(R1, service.port().to_be().into(), OURS);
+        asm.place(other);
+    }
+    asm.set(R0, packet::NO_OPINION);
+    asm.exit();
+    asm.place(OURS);
+    packet::load_flags(&mut asm, SYN);
+    asm.jump_unless_equal(R1, 0, PASS);
+    packet::address_of_flow6(&mut asm, R2);
+    asm.set(R3, packet::FLOW6_LENGTH as i32);
+    judge(&mut asm);
+    asm.finish()
+}
+
+/// What becomes of a packet for us, whose flow `R2` and `R3` tell.
+fn judge(asm: &mut Assembler) {
+    asm.copy(R1, R6);
     asm.set(R4, HERE);
     asm.set(R5, 0);
     asm.call(LOOKUP_SOCKET);
@@ -82,6 +126,8 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
     asm.place(AWAY);
     asm.set(R0, DROP);
     asm.exit();
-    packet::pass(&mut asm);
-    asm.finish()
+    packet::pass(asm);
 }
+
+const OURS: Label = Label(1);
+const AWAY: Label = Label(2);

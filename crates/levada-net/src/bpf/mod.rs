@@ -12,8 +12,9 @@ mod guard;
 mod kernel;
 mod packet;
 mod steer;
+mod steer6;
 
-use std::{io, net::Ipv4Addr};
+use std::{io, net::IpAddr};
 
 pub use guard::Guard;
 pub use steer::{Deafness, Hop, Steered, Steering, undeafen};
@@ -64,7 +65,7 @@ pub enum BpfError {
     #[error("there is no route to {address}: {why}")]
     Route {
         /// Where to.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// What the system says.
         why: io::Error,
     },
@@ -75,8 +76,8 @@ pub enum BpfError {
     )]
     NoNeighbour {
         /// Where to.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// By way of it.
-        gateway: Ipv4Addr,
+        gateway: IpAddr,
     },
 }

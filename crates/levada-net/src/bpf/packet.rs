@@ -15,6 +15,14 @@ pub(super) const FLOW: i16 = -64;
 /// So many bytes of it.
 pub(super) const FLOW_LENGTH: usize = 12;
 
+/// On the stack: the IPv6 header, and the TCP header right behind it, where that of IPv4 would be.
+const IP6: i16 = TCP - 40;
+/// On the stack: the same of a packet over IPv6, as it lies there: both addresses are the end of its
+/// header, and the ports the beginning of the next.
+pub(super) const FLOW6: i16 = IP6 + 8;
+/// So many bytes of it.
+pub(super) const FLOW6_LENGTH: usize = 36;
+
 // Of a TCP header's flags.
 pub(super) const SYN: i32 = 0x02;
 pub(super) const ACK: i32 = 0x10;
@@ -55,6 +63,17 @@ pub(super) fn read_headers(asm: &mut Assembler) {
     }
 }
 
+/// The same for TCP over IPv6, whose flow is [`FLOW6`]. A packet with extension headers passes.
+pub(super) fn read_headers6(asm: &mut Assembler) {
+    asm.copy(R6, R1);
+    asm.load(Word, R2, R1, PROTOCOL);
+    asm.jump_unless_equal(R2, i32::from(u16::to_be(0x86dd)), PASS);
+    asm.set(R2, 0);
+    load_bytes(asm, IP6, 40 + 14);
+    asm.load(Byte, R1, R10, IP6 + 6);
+    asm.jump_unless_equal(R1, 6, PASS);
+}
+
 /// Puts the segment's flags among `flags` into `R1`.
 pub(super) fn load_flags(asm: &mut Assembler, flags: i32) {
     asm.load(Byte, R1, R10, TCP + 13);
@@ -70,6 +89,12 @@ pub(super) fn load_acknowledgement(asm: &mut Assembler) {
 pub(super) fn address_of_flow(asm: &mut Assembler, to: super::assembler::Register) {
     asm.copy(to, R10);
     asm.add(to, i32::from(FLOW));
+}
+
+/// `to` is where the flow over IPv6 is written.
+pub(super) fn address_of_flow6(asm: &mut Assembler, to: super::assembler::Register) {
+    asm.copy(to, R10);
+    asm.add(to, i32::from(FLOW6));
 }
 
 /// Has no opinion of the packet: where [`PASS`] leads.

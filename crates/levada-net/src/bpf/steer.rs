@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -13,6 +13,7 @@ use super::{
     assembler::{Assembler, Label, Register::*, Size::*},
     kernel::{self, Kind, Program, Table},
     packet::{self, ACK, FLOW_LENGTH, PASS, SYN},
+    steer6::{Neighbour6, Steered6, Steering6},
 };
 use crate::{
     handoff::Connection,
@@ -28,6 +29,7 @@ pub struct Steering {
     _steer: Program,
     deaf: Program,
     _filters: Vec<Filter>,
+    six: Steering6,
 }
 
 /// Where the packets of which connections go.
@@ -52,15 +54,28 @@ const ENTRY_LENGTH: usize = 24;
 const ACKNOWLEDGED: i16 = 16;
 const HAS_ACKNOWLEDGED: i16 = 20;
 
-/// A neighbour that packets are sent on to.
+/// A neighbour that packets are sent on to, those of each version of IP to its address of that version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
+    four: Option<Neighbour>,
+    six: Option<Neighbour6>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Neighbour {
     address: Ipv4Addr,
     device: u32,
 }
 
 /// A connection whose packets are steered, until this is dropped.
-pub struct Steered {
+pub struct Steered(Way);
+
+enum Way {
+    Four(Steered4),
+    Six(Steered6),
+}
+
+struct Steered4 {
     flows: Arc<Flows>,
     flow: [u8; FLOW_LENGTH],
     number: u64,
@@ -85,32 +100,54 @@ impl Steering {
             _steer: steer,
             deaf,
             _filters: filters,
+            six: Steering6::start(devices, connections)?,
         })
     }
 
-    /// The neighbour that has this address.
+    /// The neighbour that has these addresses, at most one of each version of IP.
     ///
     /// # Errors
-    /// When it is behind a router: a packet for the service address would not get there.
-    pub fn hop(address: Ipv4Addr) -> Result<Hop, BpfError> {
-        let route = Netlink::open().and_then(|mut netlink| netlink.route(address));
-        let route = route.map_err(|why| BpfError::Route { address, why })?;
-        match route.gateway {
-            Some(gateway) => Err(BpfError::NoNeighbour { address, gateway }),
-            None => Ok(Hop { address, device: route.device }),
+    /// When one is behind a router: a packet for the service address would not get there.
+    pub fn hop(addresses: impl IntoIterator<Item = IpAddr>) -> Result<Hop, BpfError> {
+        let mut hop = Hop { four: None, six: None };
+        for address in addresses {
+            let route = Netlink::open().and_then(|mut netlink| netlink.route(address));
+            let route = route.map_err(|why| BpfError::Route { address, why })?;
+            let device = route.device;
+            if let Some(gateway) = route.gateway {
+                return Err(BpfError::NoNeighbour { address, gateway });
+            }
+            match address {
+                IpAddr::V4(address) => hop.four = Some(Neighbour { address, device }),
+                IpAddr::V6(address) => hop.six = Some(Neighbour6 { address, device }),
+            }
         }
+        Ok(hop)
     }
 
     /// Sends what the client sends from now on to `hop`.
     ///
     /// # Errors
-    /// When as many are steered as may be.
-    pub fn steer(
+    /// When as many are steered as may be, or the hop has no address of this version of IP.
+    pub fn steer(&self, service: SocketAddr, client: SocketAddr, hop: Hop) -> io::Result<Steered> {
+        match (service, client) {
+            (SocketAddr::V4(service), SocketAddr::V4(client)) => {
+                self.steer4(service, client, hop.four()?).map(|steered| Steered(Way::Four(steered)))
+            }
+            (SocketAddr::V6(service), SocketAddr::V6(client)) => {
+                let steered = self.six.steer(service, client, hop.six()?);
+                steered.map(|steered| Steered(Way::Six(steered)))
+            }
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn steer4(
         &self,
         service: SocketAddrV4,
         client: SocketAddrV4,
-        hop: Hop,
-    ) -> io::Result<Steered> {
+        hop: Neighbour,
+    ) -> io::Result<Steered4> {
         let flow = flow(service, client);
         let number = {
             let mut steered = self.flows.steered();
@@ -120,7 +157,7 @@ impl Steering {
             steered.last.insert(flow, number);
             number
         };
-        Ok(Steered { flows: self.flows.clone(), flow, number })
+        Ok(Steered4 { flows: self.flows.clone(), flow, number })
     }
 
     /// Whether this connection's packets are steered.
@@ -128,8 +165,13 @@ impl Steering {
     /// # Errors
     /// When the kernel does not say.
     pub fn steers(&self, connection: &Connection) -> io::Result<bool> {
-        let flow = flow(connection.service, connection.client);
-        self.flows.table.get(&flow).map(|hop| hop.is_some())
+        match (connection.service, connection.client) {
+            (SocketAddr::V4(service), SocketAddr::V4(client)) => {
+                self.flows.table.get(&flow(service, client)).map(|hop| hop.is_some())
+            }
+            (SocketAddr::V6(service), SocketAddr::V6(client)) => self.six.steers(service, client),
+            _ => Ok(false),
+        }
     }
 
     /// Lets nothing come in at this socket any more.
@@ -173,8 +215,30 @@ impl Steered {
     /// Sends them to another neighbour instead.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When the kernel refuses, or the hop has no address of this version of IP.
     pub fn turn(&self, hop: Hop) -> io::Result<()> {
+        match &self.0 {
+            Way::Four(steered) => steered.turn(hop.four()?),
+            Way::Six(steered) => steered.turn(hop.six()?),
+        }
+    }
+
+    /// Up to which sequence number the client has acknowledged what it got since it was steered here, or
+    /// turned; nothing when nothing of it came by. What nobody else tells, the client does: whether it
+    /// was answered.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn acknowledged(&self) -> io::Result<Option<u32>> {
+        match &self.0 {
+            Way::Four(steered) => steered.acknowledged(),
+            Way::Six(steered) => steered.acknowledged(),
+        }
+    }
+}
+
+impl Steered4 {
+    fn turn(&self, hop: Neighbour) -> io::Result<()> {
         let _steered = self.flows.steered();
         // The program forgets it on the client's next SYN.
         let entry = self.flows.table.get(&self.flow)?;
@@ -183,16 +247,8 @@ impl Steered {
             false => Err(io::ErrorKind::NotFound.into()),
         }
     }
-}
 
-impl Steered {
-    /// Up to which sequence number the client has acknowledged what it got since it was steered here, or
-    /// turned; nothing when nothing of it came by. What nobody else tells, the client does: whether it
-    /// was answered.
-    ///
-    /// # Errors
-    /// When the kernel does not say.
-    pub fn acknowledged(&self) -> io::Result<Option<u32>> {
+    fn acknowledged(&self) -> io::Result<Option<u32>> {
         let entry = self.flows.table.get(&self.flow)?;
         let at = |from: i16| from as usize;
         Ok(entry.filter(|entry| entry[at(HAS_ACKNOWLEDGED)] != 0).and_then(|entry| {
@@ -202,7 +258,7 @@ impl Steered {
     }
 }
 
-impl Drop for Steered {
+impl Drop for Steered4 {
     fn drop(&mut self) {
         let mut steered = self.flows.steered();
         if steered.last.get(&self.flow) == Some(&self.number) {
@@ -214,6 +270,20 @@ impl Drop for Steered {
 }
 
 impl Hop {
+    fn four(self) -> io::Result<Neighbour> {
+        self.four.ok_or_else(|| unknown("IPv4"))
+    }
+
+    fn six(self) -> io::Result<Neighbour6> {
+        self.six.ok_or_else(|| unknown("IPv6"))
+    }
+}
+
+fn unknown(version: &str) -> io::Error {
+    io::Error::other(format!("`handoff` has no address of {version} for the back-end"))
+}
+
+impl Neighbour {
     fn entry(self, number: u64) -> [u8; ENTRY_LENGTH] {
         let mut bytes = [0; ENTRY_LENGTH];
         bytes[..4].copy_from_slice(&self.address.octets());

@@ -12,7 +12,7 @@
 //! Until the new owner speaks, nobody else can tell that the connection was moved: whoever kept the
 //! [`Connection`] can restore it as well, here or elsewhere. That is how a handoff that fails is undone.
 //!
-//! IPv4 only, and only connections that have nothing in flight.
+//! Only connections that have nothing in flight.
 
 mod socket;
 mod state;

@@ -2,13 +2,13 @@
 
 use std::{
     io,
-    net::{SocketAddr, SocketAddrV4, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::fd::{AsFd, AsRawFd as _},
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::{Connection, Window};
+use super::{Connection, Window, state::is_end};
 
 /// Whether this process may do it at all.
 ///
@@ -33,10 +33,10 @@ pub enum Unfit {
 /// The two ends of a connection, ours first.
 ///
 /// # Errors
-/// When it is none, or over IPv6.
-pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddrV4, SocketAddrV4)> {
+/// When it is none, or between addresses that are of this link alone.
+pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddr, SocketAddr)> {
     let socket = SockRef::from(socket);
-    Ok((v4(socket.local_addr()?)?, v4(socket.peer_addr()?)?))
+    Ok((end(&socket.local_addr()?)?, end(&socket.peer_addr()?)?))
 }
 
 /// Reads off a connection between these [`ends`], and has its close say nothing to the client. [`keep`]
@@ -49,7 +49,7 @@ pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddrV4, SocketAddrV4)> {
 /// The socket then is what it was.
 pub fn extract(
     socket: &impl AsFd,
-    (service, client): (SocketAddrV4, SocketAddrV4),
+    (service, client): (SocketAddr, SocketAddr),
 ) -> Result<Connection, Unfit> {
     set(socket, REPAIR, ON)?;
     let read = read_off(socket, service, client);
@@ -69,8 +69,8 @@ pub fn keep(socket: &impl AsFd) -> io::Result<()> {
 
 fn read_off(
     socket: &impl AsFd,
-    service: SocketAddrV4,
-    client: SocketAddrV4,
+    service: SocketAddr,
+    client: SocketAddr,
 ) -> Result<Connection, Unfit> {
     let mut info = [0; 232];
     get(socket, libc::TCP_INFO, &mut info)?;
@@ -126,10 +126,11 @@ fn read_off(
 /// When the address is not this machine's, the connection is here already (perhaps as one that was
 /// closed here a moment ago), or without the capability.
 pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let domain = Domain::for_address(connection.service);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     // It may bind to what others listen on from here on; SO_REUSEADDR would take that back.
     set(&socket, REPAIR, ON)?;
-    socket.bind(&SocketAddr::V4(connection.service).into())?;
+    socket.bind(&connection.service.into())?;
     // Numbers can be set as long as it is not connected.
     for (queue, next) in
         [(SEND_QUEUE, connection.send_next), (RECEIVE_QUEUE, connection.receive_next)]
@@ -142,7 +143,7 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
     if connection.segment >= LEAST_SEGMENT {
         set(&socket, libc::TCP_MAXSEG, connection.segment.into())?;
     }
-    socket.connect(&SocketAddr::V4(connection.client).into())?;
+    socket.connect(&connection.client.into())?;
     let mut options = Vec::with_capacity(4);
     options.push([SEGMENT_OPTION, connection.segment.into()]);
     if let Some((send, receive)) = connection.scale {
@@ -209,12 +210,13 @@ fn refuse(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// An address as IPv4 has it. A listener for both versions sees IPv4 within IPv6.
-fn v4(address: socket2::SockAddr) -> io::Result<SocketAddrV4> {
+/// An address without what is of this machine alone. A listener for both versions sees IPv4 within IPv6.
+fn end(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
     let address = address.as_socket().ok_or_else(|| refuse("not of IP"))?;
-    match SocketAddr::new(address.ip().to_canonical(), address.port()) {
-        SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(_) => Err(refuse("connections over IPv6 stay")),
+    let ip = address.ip().to_canonical();
+    match is_end(ip) {
+        true => Ok(SocketAddr::new(ip, address.port())),
+        false => Err(refuse("connections of link-local addresses stay")),
     }
 }
 

@@ -1,25 +1,25 @@
 //! What makes a connection, and how it is written down.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A connection without its socket. Everything in it is what the two ends agreed on, or how far they
 /// have come; what a kernel learns by itself (round-trip times, congestion) is not moved.
 ///
 /// ```text
 ///  0 version    1 options   2 send scale  3 receive scale
-///  4 service address        8 client address
-/// 12 service port          14 client port
-/// 16 next sequence number to send        20 next one to receive
-/// 24 timestamp clock       28 largest segment   30 zero
-/// 32 window: last update, to send, largest, to receive, last told        (5 x 4)
+///  4 service address       20 client address                              (16 each)
+/// 36 service port          38 client port
+/// 40 next sequence number to send        44 next one to receive
+/// 48 timestamp clock       52 largest segment   54 zero
+/// 56 window: last update, to send, largest, to receive, last told        (5 x 4)
 /// ```
-/// Numbers in network order.
+/// Numbers in network order; addresses of IPv4 as IPv6 writes them (RFC 4291 Sec. 2.5.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// This side's address: the one that the client connected to.
-    pub service: SocketAddrV4,
-    /// The other side's.
-    pub client: SocketAddrV4,
+    pub service: SocketAddr,
+    /// The other side's, of the same version of IP.
+    pub client: SocketAddr,
     /// The sequence number of the next byte that is sent.
     pub send_next: u32,
     /// The sequence number of the next byte that is expected.
@@ -56,7 +56,7 @@ pub struct Window {
 #[error("not the state of a connection: {0}")]
 pub struct Malformed(&'static str);
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const SCALED: u8 = 1;
 const SACK: u8 = 2;
 const TIMESTAMPS: u8 = 4;
@@ -67,7 +67,7 @@ const LEAST_SEGMENT: u16 = 48;
 
 impl Connection {
     /// Its length when written down.
-    pub const LENGTH: usize = 52;
+    pub const LENGTH: usize = 76;
 
     /// Writes it down.
     pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
@@ -77,21 +77,21 @@ impl Connection {
             + u8::from(self.sack) * SACK
             + u8::from(self.timestamp.is_some()) * TIMESTAMPS;
         bytes[..4].copy_from_slice(&[VERSION, options, send, receive]);
-        bytes[4..8].copy_from_slice(&self.service.ip().octets());
-        bytes[8..12].copy_from_slice(&self.client.ip().octets());
-        bytes[12..14].copy_from_slice(&self.service.port().to_be_bytes());
-        bytes[14..16].copy_from_slice(&self.client.port().to_be_bytes());
-        bytes[28..30].copy_from_slice(&self.segment.to_be_bytes());
+        bytes[4..20].copy_from_slice(&written(self.service.ip()));
+        bytes[20..36].copy_from_slice(&written(self.client.ip()));
+        bytes[36..38].copy_from_slice(&self.service.port().to_be_bytes());
+        bytes[38..40].copy_from_slice(&self.client.port().to_be_bytes());
+        bytes[52..54].copy_from_slice(&self.segment.to_be_bytes());
         let Window { updated_at, send, largest, receive, told_at } = self.window;
         let words = [
-            (16, self.send_next),
-            (20, self.receive_next),
-            (24, self.timestamp.unwrap_or_default()),
-            (32, updated_at),
-            (36, send),
-            (40, largest),
-            (44, receive),
-            (48, told_at),
+            (40, self.send_next),
+            (44, self.receive_next),
+            (48, self.timestamp.unwrap_or_default()),
+            (56, updated_at),
+            (60, send),
+            (64, largest),
+            (68, receive),
+            (72, told_at),
         ];
         for (at, word) in words {
             bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
@@ -112,7 +112,7 @@ impl Connection {
         if version != VERSION {
             return Err(Malformed("another version"));
         }
-        if options & !(SCALED | SACK | TIMESTAMPS) != 0 || half(30) != 0 {
+        if options & !(SCALED | SACK | TIMESTAMPS) != 0 || half(54) != 0 {
             return Err(Malformed("unknown options"));
         }
         let scaled = options & SCALED != 0;
@@ -120,39 +120,59 @@ impl Connection {
             return Err(Malformed("no window scale"));
         }
         let stamped = options & TIMESTAMPS != 0;
-        if !stamped && word(24) != 0 {
+        if !stamped && word(48) != 0 {
             return Err(Malformed("a timestamp without timestamps"));
         }
-        let end = |at: usize, port: usize| SocketAddrV4::new(Ipv4Addr::from(word(at)), half(port));
-        let (service, client) = (end(4, 12), end(8, 14));
-        for end in [service, client] {
-            let ip = end.ip();
-            if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || end.port() == 0 {
-                return Err(Malformed("no address of a connection's end"));
-            }
+        let end = |at: usize, port: usize| {
+            let octets: [u8; 16] = *bytes[at..].first_chunk()?;
+            let end = SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), half(port));
+            (is_end(end.ip()) && end.port() != 0).then_some(end)
+        };
+        let (Some(service), Some(client)) = (end(4, 36), end(20, 38)) else {
+            return Err(Malformed("no address of a connection's end"));
+        };
+        if service.is_ipv4() != client.is_ipv4() {
+            return Err(Malformed("ends of two versions of IP"));
         }
-        if half(28) < LEAST_SEGMENT {
+        if half(52) < LEAST_SEGMENT {
             return Err(Malformed("no segment size"));
         }
         let window = Window {
-            updated_at: word(32),
-            send: word(36),
-            largest: word(40),
-            receive: word(44),
-            told_at: word(48),
+            updated_at: word(56),
+            send: word(60),
+            largest: word(64),
+            receive: word(68),
+            told_at: word(72),
         };
         Ok(Self {
             service,
             client,
-            send_next: word(16),
-            receive_next: word(20),
-            segment: half(28),
+            send_next: word(40),
+            receive_next: word(44),
+            segment: half(52),
             scale: scaled.then_some((send, receive)),
             sack: options & SACK != 0,
-            timestamp: stamped.then(|| word(24)),
+            timestamp: stamped.then(|| word(48)),
             window,
         })
     }
+}
+
+fn written(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Whether a connection that moves can have an end there. What is link-local is another machine's on
+/// every link.
+pub(super) fn is_end(address: IpAddr) -> bool {
+    let elsewhere = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(elsewhere || address.is_unspecified() || address.is_multicast())
 }
 
 #[cfg(test)]
@@ -161,8 +181,8 @@ mod tests {
 
     fn connection() -> Connection {
         Connection {
-            service: SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 80),
-            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 40_001),
+            service: "10.9.9.9:80".parse().unwrap(),
+            client: "10.0.1.2:40001".parse().unwrap(),
             send_next: 0xffff_fff0,
             receive_next: 7,
             segment: 1460,
@@ -182,23 +202,31 @@ mod tests {
     #[test]
     fn what_is_written_reads_as_what_it_was() {
         let plain = Connection { scale: None, sack: false, timestamp: None, ..connection() };
-        for connection in [connection(), plain] {
+        let six = Connection {
+            service: "[2001:db8::9]:80".parse().unwrap(),
+            client: "[2001:db8:1::2]:40001".parse().unwrap(),
+            ..connection()
+        };
+        for connection in [connection(), plain, six] {
             assert_eq!(Connection::from_bytes(&connection.to_bytes()), Ok(connection));
         }
     }
 
     #[test]
     fn what_no_connection_has_is_refused() {
-        let spoilt: [(usize, &[u8]); 9] = [
-            (0, &[2]),
+        let spoilt: [(usize, &[u8]); 12] = [
+            (0, &[1]),
             (1, &[0x17]),
             (2, &[15]),
             (3, &[15]),
-            (4, &[0xff; 4]),
-            (8, &[224]),
-            (14, &[0; 2]),
-            (28, &[0; 2]),
-            (31, &[1]),
+            (16, &[0xff; 4]),
+            (32, &[224]),
+            (4, &[0; 16]),
+            (4, &[0xfe, 0x80]),
+            (4, &[0x20, 0x01]),
+            (38, &[0; 2]),
+            (52, &[0; 2]),
+            (55, &[1]),
         ];
         for (at, values) in spoilt {
             let mut bytes = connection().to_bytes();

@@ -7,7 +7,7 @@
 //!                        └── ...
 //! ```
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Ethernet, Host, LabError, Network};
 
@@ -37,9 +37,23 @@ impl Cluster {
     /// The device of every host, but for the router's second.
     pub const DEVICE: &str = "eth0";
 
+    /// The same over IPv6.
+    pub const SERVICE6: Ipv6Addr = ipv6(9, 9);
+    /// The same over IPv6.
+    pub const CLIENT6: Ipv6Addr = ipv6(1, 2);
+    /// The same over IPv6.
+    pub const FRONT6: Ipv6Addr = ipv6(2, 1);
+    /// The same over IPv6.
+    pub const ROUTER6: Ipv6Addr = ipv6(2, 0x254);
+
     /// A back-end's own address.
     pub const fn back(at: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, 2, 11 + at)
+    }
+
+    /// The same over IPv6.
+    pub const fn back6(at: u8) -> Ipv6Addr {
+        ipv6(2, 0x11 + at as u16)
     }
 
     /// With so many back-ends.
@@ -69,7 +83,33 @@ impl Cluster {
             host.ip(&[&own, &format!("route add default via {}", Self::ROUTER)])?;
             host.set("net.ipv4.tcp_max_tw_buckets", "0")?;
         }
-        Ok(Self { client, router, front, backs, _wires: [outer, inner], _network: network })
+        let cluster =
+            Self { client, router, front, backs, _wires: [outer, inner], _network: network };
+        cluster.add_ipv6()?;
+        Ok(cluster)
+    }
+
+    fn add_ipv6(&self) -> Result<(), LabError> {
+        let near = ipv6(1, 1);
+        let mut own = vec![
+            (&self.client, Self::DEVICE, Self::CLIENT6),
+            (&self.router, Self::DEVICE, near),
+            (&self.router, "eth1", Self::ROUTER6),
+            (&self.front, Self::DEVICE, Self::FRONT6),
+        ];
+        own.extend((0..).zip(&self.backs).map(|(at, back)| (back, Self::DEVICE, Self::back6(at))));
+        for (host, device, address) in own {
+            host.set("net.ipv6.conf.all.disable_ipv6", "0")?;
+            host.ip(&[&format!("addr add {address}/64 dev {device}")])?;
+        }
+        self.client.ip(&[&format!("route add default via {near}")])?;
+        self.router.set("net.ipv6.conf.all.forwarding", "1")?;
+        self.router.ip(&[&format!("route add {} via {}", Self::SERVICE6, Self::FRONT6)])?;
+        for host in self.backs.iter().chain([&self.front]) {
+            let own = format!("addr add {}/128 dev lo", Self::SERVICE6);
+            host.ip(&[&own, &format!("route add default via {}", Self::ROUTER6)])?;
+        }
+        Ok(())
     }
 
     /// The same for a test: nothing where there can be none, which is said.
@@ -86,4 +126,9 @@ impl Cluster {
             Err(other) => panic!("{other}"),
         }
     }
+}
+
+/// An address of one of the networks.
+const fn ipv6(network: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host)
 }

@@ -250,6 +250,9 @@ impl Host {
 const SETTINGS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.disable_ipv6", "1"),
     ("net.ipv6.conf.default.disable_ipv6", "1"),
+    // Where somebody does ask for it, addresses are of use at once: nobody else has them.
+    ("net.ipv6.conf.all.accept_dad", "0"),
+    ("net.ipv6.conf.default.accept_dad", "0"),
     // A moved route makes packets come in where they would not be answered to.
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
@@ -25,7 +25,7 @@ use super::Verdict;
 pub(crate) struct HandoffBackendArgs {
     /// Where the front-end comes in: an address on the network that this machine has in common with it.
     #[arg(long, value_name = "ADDRESS")]
-    listen: SocketAddrV4,
+    listen: SocketAddr,
     /// The server that answers: a URL such as http://127.0.0.1:8080, or unix:/run/app.sock for a Unix
     /// socket.
     #[arg(long, value_name = "SERVER", value_parser = server)]
@@ -33,7 +33,7 @@ pub(crate) struct HandoffBackendArgs {
     /// A service's address, to which clients connect: this machine has it, too. May be given several
     /// times.
     #[arg(long = "service", value_name = "ADDRESS", required = true)]
-    services: Vec<SocketAddrV4>,
+    services: Vec<SocketAddr>,
     /// The network interface by which the front-end's packets come in. May be given several times.
     #[arg(long = "interface", value_name = "NAME", required = true)]
     interfaces: Vec<String>,
@@ -66,12 +66,12 @@ Exit codes:
 pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<Verdict> {
     let settings = settings(args)?;
     for service in &args.services {
-        has(*service.ip()).with_context(|| {
-            format!(
-                "this machine does not have {}: ip addr add {}/32 dev lo",
-                service.ip(),
-                service.ip()
-            )
+        let ip = service.ip();
+        has(ip).with_context(|| match ip {
+            IpAddr::V4(_) => format!("this machine does not have {ip}: ip addr add {ip}/32 dev lo"),
+            IpAddr::V6(_) => {
+                format!("this machine does not have {ip}: ip addr add {ip}/128 dev lo nodad")
+            }
         })?;
     }
     let same = settings.clone();
@@ -125,8 +125,8 @@ fn server(text: &str) -> Result<Upstream, String> {
 }
 
 /// Whether an address is this machine's.
-fn has(address: Ipv4Addr) -> std::io::Result<()> {
-    std::net::UdpSocket::bind((IpAddr::V4(address), 0)).map(drop)
+fn has(address: IpAddr) -> std::io::Result<()> {
+    std::net::UdpSocket::bind((address, 0)).map(drop)
 }
 
 /// Shorter ones can be guessed by trying.

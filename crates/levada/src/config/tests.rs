@@ -3,8 +3,8 @@
 use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
-    AccessLog, Cookies, Delivery, Large, Level, LogFormat, Misses, Mode, PurgeSettings, Rules,
-    Runtime, Speaker, Trust,
+    AccessLog, Control, Cookies, Delivery, Large, Level, LogFormat, Misses, Mode, PurgeSettings,
+    Rules, Runtime, Speaker, Trust,
 };
 use proptest::prelude::*;
 
@@ -353,7 +353,8 @@ fn connections_are_handed_to_servers_that_take_them() {
     assert_eq!((own.interfaces, own.taking), (vec!["eth0".to_owned()], None));
     assert_eq!(own.after, levada_edge::settings::After::On);
     let switch = settings.sites[0].switch.as_ref().unwrap();
-    assert_eq!(switch.servers[0].handoff, Some("10.0.1.1:7072".parse().unwrap()));
+    let control = Control { to: "10.0.1.1:7072".parse().unwrap(), also: None };
+    assert_eq!(switch.servers[0].handoff, Some(control));
 
     assert_error(&text("", "", handoff), "site[0].cache", "cached here");
     assert_error(&text("cache = false\n", "", ""), "site[0].server[0].handoff", "[handoff]");
@@ -364,7 +365,9 @@ fn connections_are_handed_to_servers_that_take_them() {
     let takes = format!("{handoff}listen = '10.0.1.9:7072'\n");
     assert_error(&text("cache = false\n", "", &takes), "handoff.listen", "no service");
     let wide = format!("{handoff}listen = '0.0.0.0:7072'\nservices = '192.0.2.1:80'\n");
-    assert_error(&text("cache = false\n", "", &wide), "handoff.listen", "IPv4");
+    assert_error(&text("cache = false\n", "", &wide), "handoff.listen", "no single address");
+    let local = wide.replace("0.0.0.0", "[fe80::1]");
+    assert_error(&text("cache = false\n", "", &local), "handoff.listen", "no single address");
 }
 
 #[test]
@@ -394,6 +397,37 @@ fn servers_may_be_at_unix_sockets() {
         let text = site(&format!("origin = '{wrong}'"));
         assert_error(&text, "site[0].origin", "absolute path of at most 107 bytes");
     }
+}
+
+#[test]
+fn connections_are_handed_off_over_both_versions_of_ip() {
+    let text = |listen: &str, control: &str| {
+        format!(
+            "{}[[site]]\nhosts = 'example.com'\ncache = false\n[[site.server]]\n\
+             url = 'http://10.0.1.1:80'\nhandoff = {control}\n\
+             [handoff]\ninterfaces = 'eth0'\nsecret = '0123456789abcdef'\n",
+            LEAST.replace("127.0.0.1", listen)
+        )
+    };
+    let control = |listen: &str, control: &str| {
+        let settings = settings(&text(listen, control));
+        settings.sites[0].switch.as_ref().unwrap().servers[0].handoff.unwrap()
+    };
+    let both = "['[fd00::1]:7072', '10.0.1.1:7072']";
+    let expected =
+        Control { to: "[fd00::1]:7072".parse().unwrap(), also: Some("10.0.1.1".parse().unwrap()) };
+    for listen in ["127.0.0.1", "[::1]", "[::]"] {
+        assert_eq!(control(listen, both), expected, "{listen}");
+    }
+    assert_eq!(control("[::1]", "'[fd00::1]:7072'").also, None);
+    for (listen, control, version) in [
+        ("[::1]", "'10.0.1.1:7072'", "over IPv6 are proxied: 10.0.1.1:80"),
+        ("[::]", "'[fd00::1]:7072'", "over IPv4 are proxied: 10.0.1.1:80"),
+    ] {
+        assert_warning(&text(listen, control), "site[0].server", version);
+    }
+    let twice = "['10.0.1.1:7072', '10.0.1.2:7072']";
+    assert_error(&text("127.0.0.1", twice), "site[0].server[0].handoff", "more than one address");
 }
 
 const SWITCH: &str = "[[site]]\nhosts = 'example.com'\n";

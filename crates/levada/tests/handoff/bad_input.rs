@@ -159,8 +159,8 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
         Channel::of_front(stream, SECRET)
     };
     let connection = |service: Ipv4Addr| Connection {
-        service: SocketAddrV4::new(service, 80),
-        client: SocketAddrV4::new(lab::Cluster::CLIENT, 40_000),
+        service: SocketAddr::new(service.into(), 80),
+        client: SocketAddr::new(lab::Cluster::CLIENT.into(), 40_000),
         send_next: 1,
         receive_next: 2,
         segment: 1460,

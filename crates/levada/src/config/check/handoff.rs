@@ -1,8 +1,8 @@
 //! TCP handoff: what hands connections over, and what takes them.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
-use levada_edge::settings::{self, Handoff, KeyFrom, SwitchServer, Taking};
+use levada_edge::settings::{self, Control, Handoff, KeyFrom, SwitchServer, Taking};
 
 use super::Check;
 use crate::config::{
@@ -56,34 +56,49 @@ impl Check<'_, '_> {
             }
             return None;
         }
-        let listen = self.ipv4(listen, &listen_at);
+        let listen = self.single(listen, &listen_at);
         let services: Vec<_> =
-            services.iter().map(|service| self.ipv4(*service, &services_at)).collect();
+            services.iter().map(|service| self.single(*service, &services_at)).collect();
         let services = services.into_iter().collect::<Option<_>>();
         Some(Some(Taking { listen: listen?, services: services? }))
     }
 
-    fn ipv4(&mut self, address: Address, path: &Path) -> Option<SocketAddrV4> {
+    fn single(&mut self, address: Address, path: &Path) -> Option<SocketAddr> {
+        let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         match address.0 {
-            SocketAddr::V4(address) if !address.ip().is_unspecified() => Some(address),
-            other => {
-                let message = format!("{other} is no single address of IPv4");
-                let help = "connections are handed off over IPv4, to one address".to_owned();
-                self.findings.error(path, message, Some(help));
+            address if address.ip().is_unspecified() || link_local(address.ip()) => {
+                let message = format!("{address} is no single address");
+                let help = "connections are handed off to one address, the same from everywhere";
+                self.findings.error(path, message, Some(help.to_owned()));
                 None
             }
+            address => Some(address),
         }
     }
 
     /// Where connections can be handed to a server, if anywhere.
-    pub(super) fn control(&mut self, server: &file::Server, path: &Path) -> Option<SocketAddrV4> {
+    pub(super) fn control(&mut self, server: &file::Server, path: &Path) -> Option<Control> {
         let at = path.key("handoff");
-        let control = self.ipv4(server.handoff?, &at);
+        let given = server.handoff.as_ref()?.as_slice();
+        let addresses: Vec<_> =
+            given.iter().filter_map(|address| self.single(*address, &at)).collect();
         if self.file.handoff.is_none() {
             let message = "needs the table `[handoff]`: the secret, and the interfaces";
             self.findings.error(&at, message, None);
         }
-        control
+        match addresses[..] {
+            [to] => Some(Control { to, also: None }),
+            [to, also] if to.is_ipv4() != also.is_ipv4() => {
+                Some(Control { to, also: Some(also.ip()) })
+            }
+            [] => None,
+            _ => {
+                let message = "has more than one address of a version of IP";
+                let help = "at most one of IPv4 and one of IPv6: the channel's first".to_owned();
+                self.findings.error(&at, message, Some(help));
+                None
+            }
+        }
     }
 
     /// A site whose connections are handed off leaves all else about its requests to the back-ends.
@@ -97,6 +112,7 @@ impl Check<'_, '_> {
         if servers.iter().all(|server| server.handoff.is_none()) {
             return;
         }
+        self.versions(servers, path);
         if site.cache {
             let message = "connections of a site that is cached here cannot be handed off";
             let help = "add `cache = false` to the site".to_owned();
@@ -106,6 +122,33 @@ impl Check<'_, '_> {
             let message =
                 "a body cannot decide where a connection goes: it comes after it has gone";
             self.findings.error(&path.key("key"), message, None);
+        }
+    }
+
+    /// Connections of each version of IP that clients come by can be handed to every server.
+    fn versions(&mut self, servers: &[SwitchServer], path: &Path) {
+        let comes = |is_v4: bool| {
+            let mut addresses = self.file.listen.iter().filter_map(|listen| listen.address);
+            addresses.any(|address| {
+                // At all addresses of IPv6, those of IPv4 come in as well.
+                address.0.is_ipv4() == is_v4 || (is_v4 && address.0.ip().is_unspecified())
+            })
+        };
+        for (is_v4, version) in [(true, "IPv4"), (false, "IPv6")] {
+            let lacks = |server: &&SwitchServer| {
+                server
+                    .handoff
+                    .is_some_and(|control| control.to.is_ipv4() != is_v4 && control.also.is_none())
+            };
+            if let Some(server) = servers.iter().find(lacks).filter(|_| comes(is_v4)) {
+                let message = format!(
+                    "clients that come over {version} are proxied: {} has no address of it in \
+                     `handoff`",
+                    server.name
+                );
+                let help = "for example `handoff = [\"10.0.1.1:7072\", \"[fd00::1]:7072\"]`";
+                self.findings.warning(&path.key("server"), message, Some(help.to_owned()));
+            }
         }
     }
 }

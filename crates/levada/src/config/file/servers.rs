@@ -26,9 +26,9 @@ pub struct Server {
     /// Requests that it gets at once. `limits.server_connections` when not given.
     #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [200]))]
     pub max_conns: Option<u32>,
-    /// Where connections can be handed to it: what `levada handoff-backend` listens on beside it, or a node's `handoff.listen`. Needs `[handoff]`.
+    /// Where connections can be handed to it: what `levada handoff-backend` listens on beside it, or a node's `handoff.listen`. A second address, of the other version of IP, is where connections over that version go; without it they are proxied. Needs `[handoff]`.
     #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
-    pub handoff: Option<Address>,
+    pub handoff: Option<OneOrMany<Address>>,
 }
 
 /// By what the policy tells requests apart.

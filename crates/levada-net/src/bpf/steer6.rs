@@ -1,0 +1,198 @@
+//! What [`steer`](super::steer) does, over IPv6: a program and a table of its own, so that packets of IPv4
+//! do not pay for longer addresses.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{Ipv6Addr, SocketAddrV6},
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    BpfError,
+    assembler::{Assembler, Label, Register::*, Size::*},
+    kernel::{Kind, Program, Table},
+    packet::{self, ACK, FLOW6_LENGTH, PASS, SYN},
+};
+use crate::netlink::{Filter, STEER6};
+
+/// Program and table for connections over IPv6.
+pub(super) struct Steering6 {
+    flows: Arc<Flows6>,
+    _steer: Program,
+    _filters: Vec<Filter>,
+}
+
+struct Flows6 {
+    table: Table<FLOW6_LENGTH, ENTRY_LENGTH>,
+    /// Held while the table is changed.
+    steered: Mutex<Numbers>,
+}
+
+/// As those of IPv4.
+#[derive(Default)]
+struct Numbers {
+    count: u64,
+    last: HashMap<Flow, u64>,
+}
+
+/// A key of the table: source, destination, ports, as they are in the client's packets.
+type Flow = [u8; FLOW6_LENGTH];
+
+/// The hop's address as `struct bpf_redir_neigh` has it, its device, which steering it was, the last
+/// acknowledgement that was sent on, as it is in the packet, and whether there was one.
+type Entry = [u8; ENTRY_LENGTH];
+const ENTRY_LENGTH: usize = 40;
+const NEIGHBOUR_LENGTH: i32 = 20;
+const DEVICE: i16 = 20;
+const NUMBER: usize = 24;
+const ACKNOWLEDGED: i16 = 32;
+const HAS_ACKNOWLEDGED: i16 = 36;
+
+/// Where packets are sent on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Neighbour6 {
+    pub(super) address: Ipv6Addr,
+    pub(super) device: u32,
+}
+
+/// A connection whose packets are steered, until this is dropped.
+pub(super) struct Steered6 {
+    flows: Arc<Flows6>,
+    flow: Flow,
+    number: u64,
+}
+
+impl Steering6 {
+    pub(super) fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
+        let table = Table::new("levada_flows6", connections).map_err(BpfError::Table)?;
+        let steer = Program::load(Kind::Classifier, "levada_steer6", &program(table.as_fd()));
+        let steer = steer.map_err(BpfError::Program)?;
+        let attach = |device: &String| Filter::attach(device, STEER6, steer.as_fd());
+        let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
+        let flows = Arc::new(Flows6 { table, steered: Mutex::default() });
+        Ok(Self { flows, _steer: steer, _filters: filters })
+    }
+
+    pub(super) fn steer(
+        &self,
+        service: SocketAddrV6,
+        client: SocketAddrV6,
+        hop: Neighbour6,
+    ) -> io::Result<Steered6> {
+        let flow = flow(service, client);
+        let mut steered = self.flows.steered();
+        steered.count += 1;
+        let number = steered.count;
+        self.flows.table.put(&flow, &hop.entry(number))?;
+        steered.last.insert(flow, number);
+        drop(steered);
+        Ok(Steered6 { flows: self.flows.clone(), flow, number })
+    }
+
+    pub(super) fn steers(&self, service: SocketAddrV6, client: SocketAddrV6) -> io::Result<bool> {
+        self.flows.table.get(&flow(service, client)).map(|entry| entry.is_some())
+    }
+}
+
+impl Steered6 {
+    pub(super) fn turn(&self, hop: Neighbour6) -> io::Result<()> {
+        let _steered = self.flows.steered();
+        // The program forgets it on the client's next SYN.
+        let entry = self.flows.table.get(&self.flow)?;
+        let number = self.number.to_ne_bytes();
+        match entry.is_some_and(|entry| entry[NUMBER..].starts_with(&number)) {
+            true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn acknowledged(&self) -> io::Result<Option<u32>> {
+        let entry = self.flows.table.get(&self.flow)?;
+        let at = |from: i16| from as usize;
+        Ok(entry.filter(|entry| entry[at(HAS_ACKNOWLEDGED)] != 0).and_then(|entry| {
+            let number = entry[at(ACKNOWLEDGED)..].first_chunk()?;
+            Some(u32::from_be_bytes(*number))
+        }))
+    }
+}
+
+impl Drop for Steered6 {
+    fn drop(&mut self) {
+        let mut steered = self.flows.steered();
+        if steered.last.get(&self.flow) == Some(&self.number) {
+            steered.last.remove(&self.flow);
+            // The program may have been first.
+            let _ = self.flows.table.remove(&self.flow);
+        }
+    }
+}
+
+impl Flows6 {
+    fn steered(&self) -> MutexGuard<'_, Numbers> {
+        // Nothing that is done under the lock can panic half way.
+        self.steered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Neighbour6 {
+    fn entry(self, number: u64) -> Entry {
+        let mut bytes = [0; ENTRY_LENGTH];
+        bytes[..4].copy_from_slice(&(libc::AF_INET6 as u32).to_ne_bytes());
+        bytes[4..20].copy_from_slice(&self.address.octets());
+        bytes[20..24].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[NUMBER..NUMBER + 8].copy_from_slice(&number.to_ne_bytes());
+        bytes
+    }
+}
+
+fn flow(service: SocketAddrV6, client: SocketAddrV6) -> Flow {
+    let mut flow = [0; FLOW6_LENGTH];
+    flow[..16].copy_from_slice(&client.ip().octets());
+    flow[16..32].copy_from_slice(&service.ip().octets());
+    flow[32..34].copy_from_slice(&client.port().to_be_bytes());
+    flow[34..].copy_from_slice(&service.port().to_be_bytes());
+    flow
+}
+
+const LOOKUP: i32 = 1;
+const DELETE: i32 = 3;
+/// `bpf_redirect_neigh` (Linux 5.10): the packet leaves as it is, in a frame to the neighbour.
+const REDIRECT: i32 = 152;
+
+/// ```c
+/// if (!tcp_over_ipv6(packet)) return NO_OPINION;
+/// struct entry *entry = lookup(&flows, &flow);
+/// if (!entry) return NO_OPINION;
+/// if ((flags & (SYN | ACK)) == SYN) { delete(&flows, &flow); return NO_OPINION; }
+/// entry->acknowledged = tcp->ack_seq; entry->has_acknowledged = 1;
+/// return bpf_redirect_neigh(entry->device, &entry->neighbour, sizeof(entry->neighbour), 0);
+/// ```
+fn program(table: BorrowedFd<'_>) -> Vec<u64> {
+    const FORGET: Label = Label(1);
+    let mut asm = Assembler::default();
+    packet::read_headers6(&mut asm);
+    asm.load_map(R1, table);
+    packet::address_of_flow6(&mut asm, R2);
+    asm.call(LOOKUP);
+    asm.jump_if_equal(R0, 0, PASS);
+    // The client begins anew: its old connection is gone, wherever that was.
+    packet::load_flags(&mut asm, SYN | ACK);
+    asm.jump_if_equal(R1, SYN, FORGET);
+    packet::load_acknowledgement(&mut asm);
+    asm.store(Word, R0, ACKNOWLEDGED, R1);
+    asm.store_value(Byte, R0, HAS_ACKNOWLEDGED, 1);
+    asm.load(Word, R1, R0, DEVICE);
+    asm.copy(R2, R0);
+    asm.set(R3, NEIGHBOUR_LENGTH);
+    asm.set(R4, 0);
+    asm.call(REDIRECT);
+    asm.exit();
+    asm.place(FORGET);
+    asm.load_map(R1, table);
+    packet::address_of_flow6(&mut asm, R2);
+    asm.call(DELETE);
+    packet::pass(&mut asm);
+    asm.finish()
+}
