@@ -119,6 +119,21 @@ pub(super) trait Numbers {
 }
 
 impl Claim {
+    /// What it is about, where that is one column.
+    pub(super) fn column(&self) -> Option<usize> {
+        match self {
+            Self::Order { column, .. }
+            | Self::Ratio { column, .. }
+            | Self::RatioWithin { column, .. }
+            | Self::RatioTrend { column, .. }
+            | Self::Within { column, .. }
+            | Self::Slope { column, .. }
+            | Self::Trend { column, .. }
+            | Self::Peak { column, .. } => Some(*column),
+            Self::Below { .. } => None,
+        }
+    }
+
     /// Holds the claim against what was run.
     pub(super) fn judge(&self, numbers: &dyn Numbers) -> Judged {
         match self {

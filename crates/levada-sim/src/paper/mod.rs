@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_about_rows_that_exist() {
+    fn claims_are_about_rows_that_exist_and_have_names_of_their_own() {
         // Every row has some number, so that a claim that finds its rows is judged.
         for table in all() {
             let mut outcomes = BTreeMap::new();
@@ -77,8 +77,10 @@ mod tests {
                 }
             }
             let report = Report::new(&table, &|case| outcomes.get(&case.id));
+            let mut names = BTreeSet::new();
             for claim in &report.claims {
                 assert_ne!(claim.verdict, Verdict::Missing, "{}: {}", table.id, claim.claim);
+                assert!(names.insert(&claim.claim), "{}: {} twice", table.id, claim.claim);
             }
         }
     }

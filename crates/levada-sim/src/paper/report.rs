@@ -1,5 +1,7 @@
 //! A table with what was run for it: what every form of output is made from.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -134,7 +136,24 @@ impl Report {
             plots: table.plots.clone(),
         };
         report.claims = table.claims.iter().map(|claim| claim.judge(&report)).collect();
+        report.name_apart(table);
         report
+    }
+
+    /// Claims about several columns of the same rows say which column each is about.
+    fn name_apart(&mut self, table: &Table) {
+        let mut times = BTreeMap::new();
+        for judged in &self.claims {
+            *times.entry(judged.claim.clone()).or_insert(0) += 1;
+        }
+        for (judged, claim) in self.claims.iter_mut().zip(&table.claims) {
+            if times[&judged.claim] > 1
+                && let Some(column) = claim.column()
+            {
+                let column = table.columns[column].metric.title();
+                judged.claim = format!("{column}: {}", judged.claim);
+            }
+        }
     }
 
     /// All verdicts, of cells and of claims.
