@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::Future,
     io,
     net::IpAddr,
     sync::{
@@ -18,7 +19,8 @@ use levada_types::Key;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Notify, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    task::JoinHandle,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -126,6 +128,13 @@ pub(crate) struct Entrance {
     pub(crate) dormant_retries: Option<u8>,
 }
 
+impl Entrance {
+    /// Whether connections that come in here can be somebody else's.
+    pub(crate) fn may_hand_over(&self) -> bool {
+        self.tls.is_none() && self.door != Door::Peer
+    }
+}
+
 /// Streams of one HTTP/2 connection at once: a browser's worth.
 const STREAMS: u32 = 128;
 /// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
@@ -141,7 +150,28 @@ const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection to its end.
+/// Whoever has a connection, and what it takes of the node for as long as it is open.
+pub(crate) struct Guest {
+    pub(crate) client: IpAddr,
+    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) stop: Stop,
+}
+
+/// Spawns what is cut when there is no time left.
+pub(crate) fn spawn(
+    stop: Stop,
+    serving: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = serving => {}
+            () = stop.cut() => {}
+        }
+    })
+}
+
+/// Serves a connection to its end, or until it is somebody else's. `read` has come already.
 ///
 /// What it may become is boxed: a task is moved whole several times until it runs and when it ends,
 /// and would be as large as the largest of them.
@@ -149,25 +179,45 @@ pub(crate) async fn serve(
     node: Arc<Node>,
     entrance: &Entrance,
     stream: Stream,
-    client: IpAddr,
-    stop: Stop,
+    read: Vec<u8>,
+    guest: Guest,
 ) {
     // Whoever gives a dormant connection up drops this future where it stands.
     let _counted = Counted::new(&node.metrics.connections);
     let encrypts = entrance.tls.is_some();
-    let h2c = !encrypts && entrance.h2c && Box::pin(speaks_h2(&node, &stream, &stop)).await;
-    let visit = Visit::new(entrance.door, client, !encrypts && !h2c);
+    let h2c = !encrypts
+        && entrance.h2c
+        && read.is_empty()
+        && Box::pin(speaks_h2(&node, &stream, &guest.stop)).await;
+    let visit = Visit::new(entrance.door, guest.client, !encrypts && !h2c);
     stream.seat().about.is_visited_by(&visit);
+    if node.front.is_some() && entrance.may_hand_over() && !h2c {
+        let ending = Box::pin(handoff::serve(&node, &visit, stream, read, guest)).await;
+        ending.into_iter().for_each(|ending| ended(&node, &visit, ending));
+        return;
+    }
+    let Guest { place: _place, stop, .. } = guest;
     let ending = match &entrance.tls {
         Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
         None if h2c => Box::pin(http2(&node, &visit, stream, stop)).await,
-        None => match &node.front {
-            Some(front) if entrance.door != Door::Peer => {
-                Box::pin(handoff::serve(&node, front, &visit, stream, &stop)).await
-            }
-            _ => Box::pin(http1(&node, &visit, stream, stop)).await,
-        },
+        None => Box::pin(http1(&node, &visit, stream, stop)).await,
     };
+    ended(&node, &visit, ending);
+}
+
+/// Serves one that was elsewhere.
+pub(crate) async fn resume(
+    node: &Node,
+    client: IpAddr,
+    serve: impl AsyncFnOnce(&Arc<Visit>) -> Option<Ending>,
+) {
+    let _counted = Counted::new(&node.metrics.connections);
+    let visit = Visit::new(Door::Client { tls: false }, client, true);
+    let ending = serve(&visit).await;
+    ending.into_iter().for_each(|ending| ended(node, &visit, ending));
+}
+
+fn ended(node: &Node, visit: &Visit, ending: Ending) {
     node.metrics.ended(ending);
     match ending {
         Ending::Finished | Ending::Closed | Ending::IdleTimeout => {}

@@ -2,12 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use levada_net::{handoff, incoming::Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::TcpStream;
 
 use crate::{
-    connection::{self, Entrance},
+    connection::{self, Entrance, Guest},
     dormant,
+    handoff::Link,
     node::{Node, StartError},
     stop::Stop,
 };
@@ -37,45 +39,99 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
 /// Takes connections until the node stops.
 pub(crate) async fn accept(
     node: Arc<Node>,
-    listener: TcpListener,
+    incoming: Incoming,
     entrance: Arc<Entrance>,
     stop: Stop,
 ) {
-    let places = &entrance.places;
     let watch = dormant::watch(&node, entrance.dormant_retries);
+    let front = node.front.as_ref().filter(|_| entrance.may_hand_over() && !entrance.h2c);
+    // Where all are accepted, each knows its own.
+    let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
+    let mut handed = Handed::default();
     loop {
         // At the bound, connections wait in the kernel's queue, where they cost nothing here.
         let next = async {
-            let place = places.clone().acquire_owned().await.ok();
-            (place, listener.accept().await)
+            let place = match entrance.places.clone().try_acquire_owned() {
+                Ok(place) => place,
+                Err(_) => {
+                    handed.leave();
+                    entrance.places.clone().acquire_owned().await.ok()?
+                }
+            };
+            Some((place, incoming.accept(|| handed.leave()).await))
         };
         let (place, accepted) = tokio::select! {
-            next = next => next,
+            Some(next) = next => next,
             () = stop.begun() => return,
         };
         match accepted {
-            Ok((stream, client)) => {
-                let (node, entrance, stop) = (node.clone(), entrance.clone(), stop.clone());
-                let (stream, seat) = dormant::seat(stream, client.ip(), watch.as_ref());
-                let task = tokio::spawn(async move {
-                    let cut = stop.clone();
-                    tokio::select! {
-                        biased;
-                        () = connection::serve(node, &entrance, stream, client.ip(), stop) => {}
-                        () = cut.cut() => {}
+            Ok((mut socket, client)) => {
+                let mut guest = Guest { client: client.ip(), place, stop: stop.clone() };
+                let mut read = Vec::new();
+                if let Some(front) = front {
+                    let ends = service.and_then(|service| handoff::between(service, client).ok());
+                    (socket, guest) = match front.at_once(&node, socket, ends, &mut read, guest) {
+                        Ok(link) => {
+                            handed.add(link);
+                            continue;
+                        }
+                        Err(kept) => kept,
+                    };
+                }
+                match TcpStream::from_std(socket) {
+                    Ok(stream) => {
+                        let (stream, seat) = dormant::seat(stream, client.ip(), watch.as_ref());
+                        let (node, entrance) = (node.clone(), entrance.clone());
+                        let task = connection::spawn(stop.clone(), async move {
+                            connection::serve(node, &entrance, stream, read, guest).await;
+                        });
+                        seat.about.is_served_by(&task);
                     }
-                    drop(place);
-                });
-                seat.about.is_served_by(&task);
+                    Err(error) => tracing::warn!(%error, "cannot wait for a connection"),
+                }
             }
             // Out of file descriptors, mostly: it passes when connections end.
             Err(error) => {
+                handed.leave();
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
+
+/// Back-ends to which connections were handed since the last one left.
+#[derive(Default)]
+struct Handed {
+    links: Vec<Arc<Link>>,
+    connections: usize,
+}
+
+impl Handed {
+    fn add(&mut self, link: Arc<Link>) {
+        if !self.links.iter().any(|other| Arc::ptr_eq(other, &link)) {
+            self.links.push(link);
+        }
+        self.connections += 1;
+        if self.connections == MOST_HANDED {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.links.drain(..).for_each(|link| link.flush());
+        self.connections = 0;
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// So many leave together at most: the first of them waits for the last.
+const MOST_HANDED: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -84,9 +140,10 @@ mod tests {
     #[tokio::test]
     async fn connections_do_not_wait_to_fill_segments() {
         let listener = open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
-        let listener = TcpListener::from_std(listener).unwrap();
-        let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let incoming = Incoming::new(listener).unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = incoming.accept(|| ()).await.unwrap();
         assert!(stream.nodelay().unwrap());
     }
 }

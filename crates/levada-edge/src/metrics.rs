@@ -20,8 +20,8 @@ use prometheus_client::{
 };
 
 use crate::{
-    connection::Counted, failure::Failure, guard::Ending, large::LargeMetrics,
-    passage::CacheResult, store::disk::DiskMetrics, switch::Switch,
+    failure::Failure, guard::Ending, large::LargeMetrics, passage::CacheResult,
+    store::disk::DiskMetrics, switch::Switch,
 };
 
 /// A label with few values, all known beforehand.
@@ -124,7 +124,7 @@ pub(crate) struct Metrics {
     servers: Family<ServerLabels, Gauge>,
     pub(crate) connections: Gauge,
     handoffs: Family<HandoffLabels, Counter>,
-    handed_over: Gauge,
+    pub(crate) handed_over: Gauge,
     /// Bodies that the system moves from servers to clients.
     pub(crate) spliced: Counter,
     endings: Family<EndingLabels, Counter>,
@@ -425,11 +425,6 @@ impl Metrics {
     /// What became of a connection that was to be handed over, or had been.
     pub(crate) fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: Word(result) }).inc();
-    }
-
-    /// Counts a connection as long as a back-end has it.
-    pub(crate) fn handed_over(&self) -> Counted<'_> {
-        Counted::new(&self.handed_over)
     }
 
     pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {

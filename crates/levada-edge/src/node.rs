@@ -307,7 +307,15 @@ impl Node {
         if let Some(front) = &self.front {
             let sites = self.sites.load();
             let switches = sites.iter().filter_map(|site| site.switch.as_ref());
-            switches.for_each(|switch| front.reach(&switch.controls()));
+            switches.for_each(|switch| front.reach(self, &switch.controls()));
+            let (node, stop) = (Arc::downgrade(self), stop.clone());
+            tokio::spawn(async move {
+                stop.begun().await;
+                drop(stop);
+                if let Some(front) = node.upgrade().as_ref().and_then(|node| node.front.as_ref()) {
+                    front.end();
+                }
+            });
         }
     }
 }

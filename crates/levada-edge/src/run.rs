@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use levada_net::incoming::Incoming;
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
@@ -298,8 +299,8 @@ fn accept_all(
     stop: &Stop,
 ) -> Result<(), StartError> {
     for (listener, entrance) in listeners.into_iter().zip(entrances) {
-        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(listener::accept(node.clone(), listener, entrance.clone(), stop.clone()));
+        let incoming = Incoming::new(listener).map_err(StartError::Runtime)?;
+        tokio::spawn(listener::accept(node.clone(), incoming, entrance.clone(), stop.clone()));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! cached     what the system has of a file in memory
 //! dormant    which connections have lost their client
 //! handoff    a connection taken from its socket, and put into another, elsewhere
+//! incoming   connections that the runtime does not know yet
 //! pipe       bytes from socket to socket that this process does not see
 //! tcp        what the kernel knows of a connection; a close that tells the other side at once
 //! lab        hosts (network namespaces) and the wires between them, gone with the process
@@ -21,6 +22,8 @@ pub mod cached;
 pub mod dormant;
 #[cfg(target_os = "linux")]
 pub mod handoff;
+#[cfg(target_os = "linux")]
+pub mod incoming;
 #[cfg(target_os = "linux")]
 pub mod lab;
 #[cfg(target_os = "linux")]

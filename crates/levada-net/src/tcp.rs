@@ -108,17 +108,31 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
 /// When it is no listener.
 #[cfg(target_os = "linux")]
 pub fn accept_with_data(listener: &impl AsFd) -> io::Result<()> {
+    const SECONDS: libc::c_int = 3;
+    set(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, SECONDS)
+}
+
+/// Has nobody be woken who waits for this socket, before so many bytes have come, or its end.
+///
+/// # Errors
+/// When the kernel refuses.
+#[cfg(target_os = "linux")]
+pub fn wake_from(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.into())
+}
+
+#[cfg(target_os = "linux")]
+fn set(socket: &impl AsFd, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
 
-    let seconds: libc::c_int = 3;
     // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };

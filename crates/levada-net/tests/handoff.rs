@@ -55,7 +55,7 @@ fn hop(front: &Host, to: Ipv4Addr) -> Hop {
 /// Takes a connection from its socket, as a front-end does once its packets are steered.
 fn take(steering: &Steering, stream: TcpStream) -> Connection {
     steering.deafen(&stream).unwrap();
-    let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap()).unwrap();
+    let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
     drop(stream);
     Connection::from_bytes(&connection.to_bytes()).unwrap()
 }
@@ -171,7 +171,7 @@ fn a_connection_that_cannot_be_moved_stays() {
     client.write_all(b"unread").unwrap();
     front.peek(&mut [0; 6]).unwrap();
     steering.deafen(&front).unwrap();
-    let error = handoff::extract(&front, handoff::ends(&front).unwrap()).unwrap_err();
+    let error = handoff::extract(&front, handoff::ends(&front).unwrap(), None).unwrap_err();
     assert!(error.to_string().contains("not read"), "{error}");
     undeafen(&front).unwrap();
     front.read_exact(&mut [0; 6]).unwrap();
@@ -180,7 +180,7 @@ fn a_connection_that_cannot_be_moved_stays() {
     client.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(front.read(&mut [0]).unwrap(), 0);
     assert!(
-        handoff::extract(&front, handoff::ends(&front).unwrap()).is_err(),
+        handoff::extract(&front, handoff::ends(&front).unwrap(), None).is_err(),
         "half of it has ended"
     );
     front.write_all(b"more").unwrap();

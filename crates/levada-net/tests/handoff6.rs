@@ -60,7 +60,7 @@ impl World {
     /// Takes a connection from its socket, as a front-end does once its packets are steered.
     fn take(&self, stream: TcpStream) -> Connection {
         self.steering.deafen(&stream).unwrap();
-        let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap()).unwrap();
+        let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
         drop(stream);
         Connection::from_bytes(&connection.to_bytes()).unwrap()
     }

@@ -18,11 +18,16 @@ use std::{
     time::Duration,
 };
 
-use levada_net::tcp::TcpInfo;
+use levada_net::tcp::{TcpInfo, wake_from};
 use parking_lot::{Mutex, MutexGuard};
 use ring::{
     hmac,
     rand::{SecureRandom as _, SystemRandom},
+};
+use rustix::{
+    buffer::spare_capacity,
+    io::Errno,
+    net::{RecvFlags, recv},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -68,8 +73,16 @@ pub(super) struct Receiver {
     buffer: Vec<u8>,
     /// Whether frames may wait for others.
     gathers: bool,
-    /// When it was last read, and the time before.
-    read: [Option<Instant>; 2],
+    pace: Pace,
+}
+
+/// When a receiver reads that gathers.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// As soon as something comes; it was last read then.
+    AtOnce(Option<Instant>),
+    /// Every so often, and so many times in a row there was nothing. Nobody is woken by what comes.
+    Often(u32),
 }
 
 /// Marks frames, or checks marks, in the order in which they go.
@@ -142,8 +155,8 @@ async fn shake(
         ended: Notify::new(),
     });
     let marks = Marks::new(heard);
-    let receiver =
-        Receiver { stream: read, marks, buffer: Vec::new(), gathers: false, read: [None; 2] };
+    let pace = Pace::AtOnce(None);
+    let receiver = Receiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
     Ok((sender, receiver))
 }
 
@@ -179,26 +192,36 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Resu
 impl Sender {
     /// Says a frame, and all that waits before it; false when the channel is over.
     pub(super) fn say(&self, frame: &Frame) -> bool {
-        let Some(mut outgoing) = self.add(frame) else { return false };
-        self.flush(&mut outgoing);
+        let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
+        self.write(&mut outgoing);
         !self.is_closed()
+    }
+
+    /// Says what `write` writes down when it is [flushed](Self::flush); false when the channel is over.
+    pub(super) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        self.add(write).is_some()
+    }
+
+    /// Has all leave that waits.
+    pub(super) fn flush(&self) {
+        self.write(&mut self.outgoing.lock());
     }
 
     /// Says a frame that nobody waits for: with the next one, or soon.
     pub(super) fn say_soon(&self, frame: &Frame) {
-        if self.add(frame).is_some() {
+        if self.add(|out| frame.write(out)).is_some() {
             self.more.notify_one();
         }
     }
 
-    fn add(&self, frame: &Frame) -> Option<MutexGuard<'_, Outgoing>> {
+    fn add(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<MutexGuard<'_, Outgoing>> {
         if self.is_closed() {
             return None;
         }
         let mut outgoing = self.outgoing.lock();
         let Outgoing { marks, pending, scratch } = &mut *outgoing;
         scratch.clear();
-        frame.write(scratch);
+        write(scratch);
         pending.extend((scratch.len() as u32).to_be_bytes());
         pending.extend(marks.next(scratch));
         pending.extend_from_slice(scratch);
@@ -210,7 +233,7 @@ impl Sender {
         Some(outgoing)
     }
 
-    fn flush(&self, outgoing: &mut Outgoing) {
+    fn write(&self, outgoing: &mut Outgoing) {
         while !outgoing.pending.is_empty() {
             match self.stream.try_write(&outgoing.pending) {
                 Ok(written) => drop(outgoing.pending.drain(..written)),
@@ -234,7 +257,7 @@ impl Sender {
             if self.stream.writable().await.is_err() {
                 return self.close();
             }
-            self.flush(&mut self.outgoing.lock());
+            self.flush();
         }
     }
 
@@ -280,13 +303,42 @@ impl Receiver {
         self.gathers = true;
     }
 
-    /// Waits for others to join what has come, if it was only just read, twice.
-    async fn pause(&mut self) {
-        if let [Some(last), Some(before)] = self.read
-            && self.gathers
-            && last - before < 2 * PAUSE
-        {
-            tokio::time::sleep_until(last + PAUSE).await;
+    /// Reads what has come, and waits for it when that is nothing.
+    async fn read(&mut self) -> io::Result<usize> {
+        self.buffer.reserve(READ);
+        loop {
+            match self.pace {
+                Pace::AtOnce(_) if !self.gathers => {
+                    return self.stream.read_buf(&mut self.buffer).await;
+                }
+                Pace::AtOnce(last) => {
+                    let read = self.stream.read_buf(&mut self.buffer).await?;
+                    let now = Instant::now();
+                    self.pace = Pace::AtOnce(Some(now));
+                    if last.is_some_and(|last| now - last < 2 * PAUSE) {
+                        wake_from(self.stream.as_ref(), GATHERED)?;
+                        self.pace = Pace::Often(0);
+                    }
+                    return Ok(read);
+                }
+                Pace::Often(idle) => {
+                    tokio::time::sleep(PAUSE).await;
+                    let space = spare_capacity(&mut self.buffer);
+                    match recv(self.stream.as_ref(), space, RecvFlags::DONTWAIT) {
+                        Ok((_, read)) => {
+                            self.pace = Pace::Often(0);
+                            return Ok(read);
+                        }
+                        Err(Errno::AGAIN) if idle < MOST_IDLE => self.pace = Pace::Often(idle + 1),
+                        Err(Errno::AGAIN) => {
+                            // It wakes at once if something has come meanwhile.
+                            wake_from(self.stream.as_ref(), 1)?;
+                            self.pace = Pace::AtOnce(None);
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
         }
     }
 
@@ -299,13 +351,8 @@ impl Receiver {
             if let Some(frame) = self.take()? {
                 return Ok(frame);
             }
-            self.pause().await;
-            self.buffer.reserve(READ);
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            if self.read().await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            if self.gathers {
-                self.read = [Some(Instant::now()), self.read[0]];
             }
         }
     }
@@ -360,6 +407,10 @@ const MOST_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
 /// The shortest that the runtime's timer measures.
 const PAUSE: Duration = Duration::from_millis(1);
+/// After how many pauses in a row without a frame each is waited for again.
+const MOST_IDLE: u32 = 4;
+/// Bytes that are not left to wait for the end of a pause.
+const GATHERED: u16 = 16 << 10;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long nothing may be heard until it is asked whether there is somebody. Three times this long
 /// without an answer, and the channel is over.

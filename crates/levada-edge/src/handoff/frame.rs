@@ -70,6 +70,21 @@ pub enum BadFrame {
     Connection(#[from] Malformed),
 }
 
+/// Appends what [`Frame::Take`] is, without a copy of what it consists of.
+pub(super) fn write_take(
+    out: &mut Vec<u8>,
+    id: u32,
+    after: After,
+    connection: &Connection,
+    bytes: &[u8],
+) {
+    out.push(TAKE);
+    out.extend(id.to_be_bytes());
+    out.push(after as u8);
+    out.extend(connection.to_bytes());
+    out.extend(bytes);
+}
+
 const TAKE: u8 = 1;
 const KEEP: u8 = 2;
 const GIVE_UP: u8 = 3;
@@ -90,10 +105,7 @@ impl Frame {
         };
         match self {
             Self::Take { id, after, connection, bytes } => {
-                head(TAKE, *id);
-                out.push(*after as u8);
-                out.extend(connection.to_bytes());
-                out.extend(bytes);
+                write_take(out, *id, *after, connection, bytes);
             }
             Self::Keep(id) => head(KEEP, *id),
             Self::GiveUp(id) => head(GIVE_UP, *id),

@@ -7,7 +7,11 @@
 //!        └──────────────── served here, as without handoff, for as many requests as have come
 //! ```
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{SocketAddr, TcpStream as Accepted},
+    os::fd::AsFd,
+    sync::Arc,
+};
 
 use levada_net::{
     bpf::{BpfError, Hop, Steered, Steering, undeafen},
@@ -18,20 +22,19 @@ use tokio::net::TcpStream;
 
 use super::{
     arrived::Arrived,
-    channel::LEASE,
+    charge::Charge,
     head::{self, Came},
-    link::{Lease, Link, News},
+    link::Link,
 };
 use crate::{
-    connection::{self, Door, Visit},
+    connection::{self, Door, Guest, Visit},
     dormant::{self, Stream},
     guard::Ending,
-    identify::identify,
+    identify::{Asked, identify},
     node::Node,
     settings::{Control, Handoff},
     sites::Site,
-    stop::Stop,
-    switch::{Member, Subject, Switch, Turn, claim},
+    switch::{Claim, Member, Subject, Switch, Turn, claim, claim_now},
 };
 
 /// What a front-end needs to hand connections over.
@@ -48,32 +51,23 @@ enum Place {
     Between(Connection, Steered),
 }
 
+/// Who may answer a connection's next request.
+pub(super) enum Next {
+    /// Whoever is chosen.
+    Anywhere,
+    /// This node: it was not taken.
+    Here,
+}
+
 /// A request whose back-end is chosen.
-struct Choice {
-    link: Arc<Link>,
+pub(super) struct Choice {
+    pub(super) link: Arc<Link>,
     hop: Hop,
-    site: Arc<Site>,
-    switch: Arc<Switch>,
-    member: Arc<Member>,
-    turn: Turn,
+    pub(super) site: Arc<Site>,
+    pub(super) switch: Arc<Switch>,
+    pub(super) member: Arc<Member>,
+    pub(super) turn: Turn,
 }
-
-/// What became of a connection that was handed over.
-enum Handed {
-    /// It ended there.
-    Over(Ending),
-    /// It came back, with a request's head.
-    Back(Place, Vec<u8>),
-    /// It was not taken.
-    Failed(Place, Vec<u8>),
-}
-
-/// How long packets are still steered to a back-end that cannot be heard any more: if only its channel
-/// is gone, its answers go on.
-const GRACE: Duration = Duration::from_secs(5);
-/// How long after it was heard last by a back-end, at the latest, the front-end knows by the clients'
-/// acknowledgements what that has begun to answer.
-const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_millis(500));
 
 impl Front {
     /// Begins to steer.
@@ -88,55 +82,119 @@ impl Front {
     }
 
     /// Reaches out for back-ends, so that the first connections find them.
-    pub(crate) fn reach(&self, controls: &[Control]) {
+    pub(crate) fn reach(&self, node: &Arc<Node>, controls: &[Control]) {
         for control in controls {
-            let _ = self.link(*control).hop();
+            let _ = self.link(node, *control).hop();
         }
     }
 
+    /// Lets connections go that rest at back-ends; the node stops.
+    pub(crate) fn end(&self) {
+        let links = self.links.lock().clone();
+        links.iter().for_each(|link| link.stop());
+    }
+
     /// The link to a back-end. To be called within the runtime that is to tend it.
-    pub(crate) fn link(&self, to: Control) -> Arc<Link> {
+    fn link(&self, node: &Arc<Node>, to: Control) -> Arc<Link> {
         let mut links = self.links.lock();
         if let Some(link) = links.iter().find(|link| link.is_to(to)) {
             return link.clone();
         }
-        let link = Link::new(to, self.settings.after);
+        let link = Link::new(to, self.settings.after, Arc::downgrade(node));
         tokio::spawn(link.clone().tend(self.settings.secret.clone()));
         links.push(link.clone());
         link
     }
+
+    /// Hands a connection over that has only just been accepted, if its request has come along and nothing
+    /// need be waited for: it then never is known to the runtime. What was read of it is in `bytes`.
+    ///
+    /// What is handed over leaves when the link is flushed.
+    ///
+    /// # Errors
+    /// When it is to be served as one that takes time.
+    pub(crate) fn at_once(
+        &self,
+        node: &Arc<Node>,
+        socket: Accepted,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        bytes: &mut Vec<u8>,
+        guest: Guest,
+    ) -> Result<Arc<Link>, (Accepted, Guest)> {
+        let choice = match head::has_come(&socket, bytes, &node.settings.limits) {
+            true => choose_now(node, bytes),
+            false => None,
+        };
+        let Some(choice) = choice else { return Err((socket, guest)) };
+        let left = ends.map_or_else(|| handoff::ends(&socket), Ok);
+        let left = left.and_then(|ends| leave(self, &socket, ends, bytes, true, choice.hop));
+        match left {
+            Ok(left) => {
+                drop(socket);
+                let link = choice.link.clone();
+                let charge = Charge::new(node, left, std::mem::take(bytes), choice, guest);
+                if let Err(charge) = link.take(charge) {
+                    node.metrics.handoff("refused");
+                    connection::spawn(
+                        charge.stop().clone(),
+                        go_on(node.clone(), charge, Next::Here),
+                    );
+                }
+                Ok(link)
+            }
+            Err(error) => {
+                unfit(node, &error);
+                Err((socket, guest))
+            }
+        }
+    }
 }
 
-/// Serves a client's connection: by handing it over when that can be, for each request anew.
+/// Serves a client's connection: by handing it over when that can be, for each request anew. Nothing is
+/// returned when a back-end has it.
 pub(crate) async fn serve(
     node: &Arc<Node>,
-    front: &Front,
     visit: &Arc<Visit>,
     stream: Stream,
-    stop: &Stop,
-) -> Ending {
-    let (mut place, mut bytes) = (Place::Here(stream), Vec::new());
+    bytes: Vec<u8>,
+    guest: Guest,
+) -> Option<Ending> {
+    serve_from(node, visit, Place::Here(stream), bytes, guest, Next::Anywhere).await
+}
+
+/// Goes on with a connection that a back-end had, or was to have.
+pub(super) async fn go_on(node: Arc<Node>, charge: Box<Charge>, next: Next) {
+    let (connection, steered, bytes, guest) = charge.give_up();
+    let client = connection.client.ip();
+    let place = Place::Between(connection, steered);
+    connection::resume(&node, client, async |visit| {
+        serve_from(&node, visit, place, bytes, guest, next).await
+    })
+    .await;
+}
+
+async fn serve_from(
+    node: &Arc<Node>,
+    visit: &Arc<Visit>,
+    mut place: Place,
+    mut bytes: Vec<u8>,
+    mut guest: Guest,
+    mut next: Next,
+) -> Option<Ending> {
     loop {
         let came = match &place {
             Place::Here(stream) => {
-                head::read(stream, &mut bytes, &node.settings.limits, stop).await
+                head::read(stream, &mut bytes, &node.settings.limits, &guest.stop).await
             }
             Place::Between(..) => Came::Head,
         };
-        let choice = match came {
-            Came::Over(ending) => return ending,
-            Came::Other => None,
-            Came::Head => choose(node, front, &bytes).await,
+        let choice = match (came, std::mem::replace(&mut next, Next::Anywhere)) {
+            (Came::Over(ending), _) => return Some(ending),
+            (Came::Other, _) | (Came::Head, Next::Here) => None,
+            (Came::Head, Next::Anywhere) => choose(node, &bytes).await,
         };
         if let Some(choice) = choice {
-            match hand_over(node, front, place, bytes, choice, stop).await {
-                Handed::Over(ending) => return ending,
-                Handed::Back(back, read) => {
-                    (place, bytes) = (back, read);
-                    continue;
-                }
-                Handed::Failed(back, read) => (place, bytes) = (back, read),
-            }
+            (place, bytes, guest) = hand_over(node, place, bytes, choice, guest)?;
         }
         let stream = match place {
             Place::Here(stream) => stream,
@@ -144,24 +202,38 @@ pub(crate) async fn serve(
                 Ok(stream) => dormant::seat(stream, visit.client, None).0,
                 Err(error) => {
                     tracing::warn!(client = %visit.client, %error, "a connection was lost on its way");
-                    return Ending::Broken;
+                    return Some(Ending::Broken);
                 }
             },
         };
         let (arrived, nest) = Arrived::new(stream, bytes, None);
-        match connection::http1_once(node, visit, arrived, stop).await {
+        match connection::http1_once(node, visit, arrived, &guest.stop).await {
             Ending::Resting => {}
-            ending => return ending,
+            ending => return Some(ending),
         }
         match nest.take() {
             Some(stream) => (place, bytes) = (Place::Here(stream), Vec::new()),
-            None => return Ending::Broken,
+            None => return Some(Ending::Broken),
         }
     }
 }
 
 /// The back-end for a request, if it can be handed over at all.
-async fn choose(node: &Arc<Node>, front: &Front, bytes: &[u8]) -> Option<Choice> {
+pub(super) async fn choose(node: &Arc<Node>, bytes: &[u8]) -> Option<Choice> {
+    let (asked, switch, subject) = wanted(node, bytes)?;
+    let claimed = claim(node, &asked.site, &switch, subject).await?;
+    chosen(node, asked, switch, claimed)
+}
+
+/// The same if it is its turn at once.
+fn choose_now(node: &Arc<Node>, bytes: &[u8]) -> Option<Choice> {
+    let (asked, switch, subject) = wanted(node, bytes)?;
+    let claimed = claim_now(node, &asked.site, &switch, subject)?;
+    chosen(node, asked, switch, claimed)
+}
+
+/// What a request asks for, if it can be handed over.
+fn wanted(node: &Node, bytes: &[u8]) -> Option<(Asked, Arc<Switch>, Subject)> {
     let request = head::parse(bytes, &node.settings.limits)?;
     let asked = identify(node, Door::Client { tls: false }, &request).ok()?;
     let switch = asked.site.switch.as_ref().filter(|_| !asked.site.settings.cache)?;
@@ -176,143 +248,94 @@ async fn choose(node: &Arc<Node>, front: &Front, bytes: &[u8]) -> Option<Choice>
     {
         return None;
     }
-    let subject = Subject::of(&asked, &parts, &parts.headers);
-    let (member, control, turn) = claim(node, &asked.site, switch, subject).await?;
-    let link = front.link(control?);
-    let hop = link.hop()?;
-    asked.site.count();
-    Some(Choice { link, hop, switch: switch.clone(), site: asked.site.clone(), member, turn })
+    let (subject, switch) = (Subject::of(&asked, &parts, &parts.headers), switch.clone());
+    Some((asked, switch, subject))
 }
 
-async fn hand_over(
+fn chosen(
     node: &Arc<Node>,
-    front: &Front,
+    asked: Asked,
+    switch: Arc<Switch>,
+    (member, control, turn): Claim,
+) -> Option<Choice> {
+    let link = node.front.as_ref()?.link(node, control?);
+    let hop = link.hop()?;
+    asked.site.count();
+    Some(Choice { link, hop, site: asked.site, switch, member, turn })
+}
+
+/// Has a back-end take a connection. When that cannot be, it is returned: where it was, or between
+/// machines.
+fn hand_over(
+    node: &Arc<Node>,
     place: Place,
     mut bytes: Vec<u8>,
     choice: Choice,
-    stop: &Stop,
-) -> Handed {
-    let (connection, steered) = match place {
-        Place::Here(stream) => match leave(front, stream, &mut bytes, choice.hop) {
-            Ok(left) => left,
-            Err((stream, error)) => {
-                tracing::debug!(%error, "proxying: this connection cannot be handed off");
-                node.metrics.handoff("unfit");
-                return Handed::Failed(Place::Here(stream), bytes);
+    guest: Guest,
+) -> Option<(Place, Vec<u8>, Guest)> {
+    let left = match place {
+        Place::Here(stream) => {
+            let Some(front) = &node.front else { return Some((Place::Here(stream), bytes, guest)) };
+            let left = handoff::ends(stream.stream());
+            let left = left.and_then(|ends| {
+                leave(front, stream.stream(), ends, &mut bytes, false, choice.hop)
+            });
+            match left {
+                // Closed by its drop, it says nothing.
+                Ok(left) => left,
+                Err(error) => {
+                    unfit(node, &error);
+                    return Some((Place::Here(stream), bytes, guest));
+                }
             }
-        },
+        }
         Place::Between(connection, steered) => {
             if steered.turn(choice.hop).is_err() {
-                return Handed::Failed(Place::Between(connection, steered), bytes);
+                return Some((Place::Between(connection, steered), bytes, guest));
             }
             (connection, steered)
         }
     };
-    let Some(lease) = choice.link.take(connection, &bytes) else {
-        node.metrics.handoff("refused");
-        return Handed::Failed(Place::Between(connection, steered), bytes);
-    };
-    let _counted = node.metrics.handed_over();
-    follow(node, front, &lease, choice, (connection, steered), bytes, stop).await
+    let link = choice.link.clone();
+    match link.take(Charge::new(node, left, bytes, choice, guest)) {
+        Ok(()) => {
+            link.flush();
+            None
+        }
+        Err(charge) => {
+            node.metrics.handoff("refused");
+            let (connection, steered, bytes, guest) = charge.give_up();
+            Some((Place::Between(connection, steered), bytes, guest))
+        }
+    }
+}
+
+fn unfit(node: &Node, error: &std::io::Error) {
+    tracing::debug!(%error, "proxying: this connection cannot be handed off");
+    node.metrics.handoff("unfit");
 }
 
 /// Takes a connection out of its socket. When that cannot be, it goes on as it was.
 fn leave(
     front: &Front,
-    stream: Stream,
+    socket: &impl AsFd,
+    (service, client): (SocketAddr, SocketAddr),
     bytes: &mut Vec<u8>,
+    first: bool,
     hop: Hop,
-) -> Result<(Connection, Steered), (Stream, std::io::Error)> {
-    let socket = stream.stream();
-    let left = handoff::ends(socket).and_then(|(service, client)| {
-        // First of all: what the client sends from here on is for the back-end, which drops it until
-        // it has the connection. Dropped here, it would cost a timeout as well, and more of it would be.
-        let steered = front.steering.steer(service, client, hop)?;
-        front.steering.deafen(socket)?;
-        match super::take_out(socket, (service, client), bytes) {
-            Ok(connection) => Ok((connection, steered)),
-            Err(error) => {
-                drop(steered);
-                undeafen(socket)?;
-                Err(error)
-            }
-        }
-    });
-    // Closed by its drop, it says nothing.
-    left.map_err(|error| (stream, error))
-}
-
-/// Follows a connection until it is over there, or here again.
-async fn follow(
-    node: &Arc<Node>,
-    front: &Front,
-    lease: &Lease,
-    choice: Choice,
-    (connection, steered): (Connection, Steered),
-    bytes: Vec<u8>,
-    stop: &Stop,
-) -> Handed {
-    let Choice { site, switch, member, turn, .. } = choice;
-    let mut turn = Some(turn);
-    loop {
-        let news = tokio::select! {
-            biased;
-            news = lease.news() => news,
-            // Idle connections are not waited for, wherever they are.
-            () = stop.begun(), if turn.is_none() => return Handed::Over(Ending::Finished),
-        };
-        let news = match news {
-            News::Vanished => {
-                tokio::time::sleep(AFTER_LEASE).await;
-                News::Refused
-            }
-            news => news,
-        };
-        match news {
-            // A back-end whose channel has broken off may have spoken, and not have been heard.
-            News::Refused if !was_answered(&connection, &steered) => {
-                node.metrics.handoff("refused");
-                return Handed::Failed(Place::Between(connection, steered), bytes);
-            }
-            News::Refused | News::Vanished | News::Lost => {
-                node.metrics.handoff("lost");
-                drop(turn);
-                tokio::time::sleep(GRACE).await;
-                return Handed::Over(Ending::Broken);
-            }
-            News::Rests => {
-                turn.take().into_iter().for_each(Turn::end_elsewhere);
-                switch.served(&member);
-            }
-            News::Begins => turn = Turn::again(node, &site, &member),
-            News::Asks(head) => match choose(node, front, &head).await {
-                Some(next) if lease.is_at(&next.link) => {
-                    turn = Some(next.turn);
-                    lease.keep();
-                }
-                _ => lease.give_up(),
-            },
-            News::GivenBack(connection, bytes) => {
-                node.metrics.handoff("given-back");
-                return Handed::Back(Place::Between(connection, steered), bytes);
-            }
-            News::Ended => {
-                if let Some(turn) = turn {
-                    turn.end_elsewhere();
-                    switch.served(&member);
-                }
-                node.metrics.handoff("ended");
-                return Handed::Over(Ending::Finished);
-            }
+) -> std::io::Result<(Connection, Steered)> {
+    // First of all: what the client sends from here on is for the back-end, which drops it until
+    // it has the connection. Dropped here, it would cost a timeout as well, and more of it would be.
+    let steered = front.steering.steer(service, client, hop)?;
+    front.steering.deafen(socket)?;
+    match super::take_out(socket, (service, client), bytes, first) {
+        Ok(connection) => Ok((connection, steered)),
+        Err(error) => {
+            drop(steered);
+            undeafen(socket)?;
+            Err(error)
         }
     }
-}
-
-/// Whether the client has acknowledged anything of an answer since the connection left.
-fn was_answered(connection: &Connection, steered: &Steered) -> bool {
-    let acknowledged = steered.acknowledged().ok().flatten();
-    let further = |to: u32| to.wrapping_sub(connection.send_next) as i32 > 0;
-    acknowledged.is_some_and(further)
 }
 
 /// Puts a connection into a socket of this machine.

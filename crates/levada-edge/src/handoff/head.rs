@@ -1,13 +1,10 @@
 //! The head of the next request, read before anybody has decided who answers it.
 
-use std::io;
+use std::{io, os::fd::AsFd};
 
 use http::{HeaderName, HeaderValue, Method, Request, Version};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     alarm::after,
@@ -70,7 +67,14 @@ pub(super) async fn read(
     }
 }
 
-fn recv_now(socket: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+/// Whether a whole head has come with a connection, which is read into `bytes`; the runtime need not know
+/// the socket.
+pub(super) fn has_come(socket: &impl AsFd, bytes: &mut Vec<u8>, limits: &Limits) -> bool {
+    bytes.reserve(READ);
+    recv_now(socket, bytes).is_ok() && is_whole(bytes, limits) == Some(true)
+}
+
+fn recv_now(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
     let read = rustix::net::recv(socket, spare_capacity(bytes), RecvFlags::DONTWAIT);
     read.map(|(_, length)| length).map_err(io::Error::from)
 }

@@ -3,10 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     io::ErrorKind,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -24,14 +21,20 @@ use tokio::{
 use super::{
     RETRY,
     channel::{self, Receiver, Sender, Side},
-    frame::Frame,
+    charge::{Charge, Heard, attend},
+    frame::{self, Frame},
 };
-use crate::settings::{After, Control};
+use crate::{
+    guard::Ending,
+    node::Node,
+    settings::{After, Control},
+};
 
 /// A back-end that connections can be handed to while there is a channel to it.
 pub(crate) struct Link {
     to: Control,
     after: After,
+    node: Weak<Node>,
     state: Mutex<State>,
     /// Somebody wants it; until then nobody tries again and again to reach it.
     wanted: Notify,
@@ -40,11 +43,27 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct State {
     open: Option<(Arc<Sender>, Hop)>,
-    leases: HashMap<u32, Arc<Told>>,
+    away: HashMap<u32, Away>,
     last: u32,
 }
 
-/// A connection that a back-end has, until this is dropped.
+/// A connection that the back-end has.
+struct Away {
+    connection: Connection,
+    /// Whether it can be had back without the back-end: it has not spoken.
+    silent: bool,
+    holder: Holder,
+}
+
+/// Who acts upon what the back-end says of a connection.
+enum Holder {
+    /// The link itself.
+    Link(Box<Charge>),
+    /// A task, which has a [`Lease`].
+    Task(Arc<Told>),
+}
+
+/// A connection that a task deals with.
 pub(super) struct Lease {
     link: Arc<Link>,
     sender: Arc<Sender>,
@@ -53,12 +72,9 @@ pub(super) struct Lease {
 }
 
 /// What the back-end said of one connection and nobody has heard yet.
+#[derive(Default)]
 struct Told {
-    connection: Connection,
     news: Mutex<VecDeque<News>>,
-    /// Whether the connection can be had back without the back-end: it has not spoken.
-    silent: AtomicBool,
-    heard: Notify,
 }
 
 /// What a back-end says of a connection.
@@ -82,8 +98,8 @@ pub(super) enum News {
 }
 
 impl Link {
-    pub(super) fn new(to: Control, after: After) -> Arc<Self> {
-        Arc::new(Self { to, after, state: Mutex::default(), wanted: Notify::new() })
+    pub(super) fn new(to: Control, after: After, node: Weak<Node>) -> Arc<Self> {
+        Arc::new(Self { to, after, node, state: Mutex::default(), wanted: Notify::new() })
     }
 
     pub(super) fn is_to(&self, control: Control) -> bool {
@@ -92,30 +108,52 @@ impl Link {
 
     /// Where packets go that are for what this back-end has; `None` while there is no channel to it.
     pub(super) fn hop(&self) -> Option<Hop> {
-        self.wanted.notify_one();
-        self.state.lock().open.as_ref().map(|(_, hop)| *hop)
+        let hop = self.state.lock().open.as_ref().map(|(_, hop)| *hop);
+        if hop.is_none() {
+            self.wanted.notify_one();
+        }
+        hop
     }
 
-    /// Hands a connection over, with what its client has sent.
-    pub(super) fn take(self: &Arc<Self>, connection: Connection, bytes: &[u8]) -> Option<Lease> {
-        let told = Arc::new(Told {
-            connection,
-            news: Mutex::default(),
-            silent: AtomicBool::new(true),
-            heard: Notify::new(),
-        });
+    /// Hands a connection over, when this is [flushed](Self::flush) at the latest.
+    ///
+    /// # Errors
+    /// When there is no channel any more.
+    pub(super) fn take(&self, charge: Box<Charge>) -> Result<(), Box<Charge>> {
         let mut state = self.state.lock();
-        let (sender, _) = state.open.clone()?;
+        let Some((sender, _)) = state.open.clone() else { return Err(charge) };
         let mut id = state.last.wrapping_add(1);
-        while state.leases.contains_key(&id) {
+        while state.away.contains_key(&id) {
             id = id.wrapping_add(1);
         }
+        let write = |out: &mut Vec<u8>| {
+            frame::write_take(out, id, self.after, &charge.connection, &charge.bytes);
+        };
+        if !sender.put(write) {
+            return Err(charge);
+        }
         state.last = id;
-        state.leases.insert(id, told.clone());
-        drop(state);
-        let lease = Lease { link: self.clone(), sender, id, told };
-        let take = Frame::Take { id, after: self.after, connection, bytes: bytes.to_vec() };
-        lease.sender.say(&take).then_some(lease)
+        let (connection, silent) = (charge.connection, true);
+        state.away.insert(id, Away { connection, silent, holder: Holder::Link(charge) });
+        Ok(())
+    }
+
+    /// Has what was handed over leave.
+    pub(crate) fn flush(&self) {
+        let sender = self.state.lock().open.as_ref().map(|(sender, _)| sender.clone());
+        if let Some(sender) = sender {
+            sender.flush();
+        }
+    }
+
+    /// Lets go of connections that rest, and from now on of each that comes to rest.
+    pub(super) fn stop(&self) {
+        let resting = |away: &Away| matches!(&away.holder, Holder::Link(held) if held.rests());
+        let over: Vec<Away> = {
+            let mut state = self.state.lock();
+            state.away.extract_if(|_, away| resting(away)).map(|(_, away)| away).collect()
+        };
+        over.into_iter().for_each(Away::end);
     }
 
     /// Keeps a channel to the back-end for as long as somebody wants it.
@@ -168,7 +206,7 @@ impl Link {
     }
 
     /// Hears what the back-end says, until it says nothing more or what cannot be.
-    async fn listen(&self, receiver: &mut Receiver) -> std::io::Error {
+    async fn listen(self: &Arc<Self>, receiver: &mut Receiver) -> std::io::Error {
         loop {
             let told = match receiver.hear().await {
                 Ok(frame) => self.note(frame),
@@ -180,7 +218,7 @@ impl Link {
         }
     }
 
-    fn note(&self, frame: Frame) -> Result<(), Lie> {
+    fn note(self: &Arc<Self>, frame: Frame) -> Result<(), Lie> {
         let (id, news) = match frame {
             Frame::Speaks(id) => (id, None),
             Frame::Refused(id) => (id, Some(News::Refused)),
@@ -193,21 +231,72 @@ impl Link {
             Frame::Ended(id) => (id, Some(News::Ended)),
             Frame::Take { .. } | Frame::Keep(_) | Frame::GiveUp(_) => return Err(Lie),
         };
+        let mut state = self.state.lock();
         // Of what is not here any more, somebody here has let go.
-        let told = self.state.lock().leases.get(&id).cloned();
-        told.map_or(Ok(()), |told| told.note(news))
+        let Some(away) = state.away.get_mut(&id) else { return Ok(()) };
+        away.allows(news.as_ref())?;
+        let Some(news) = news else {
+            away.speaks();
+            return Ok(());
+        };
+        let heard = match &mut away.holder {
+            Holder::Task(told) => return told.push(news),
+            Holder::Link(charge) => charge.hear(news),
+        };
+        match heard {
+            Heard::All => {}
+            Heard::Over => {
+                let over = state.away.remove(&id);
+                drop(state);
+                over.into_iter().for_each(Away::end);
+            }
+            Heard::Takes(news) => {
+                let taken = away.pass_to_task();
+                let sender = state.open.as_ref().map(|(sender, _)| sender.clone());
+                drop(state);
+                if let (Some((charge, told)), Some(sender)) = (taken, sender) {
+                    self.attend(Lease { link: self.clone(), sender, id, told }, charge, news);
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn lose(&self, sender: &Arc<Sender>, error: &std::io::Error) {
+    fn attend(&self, lease: Lease, charge: Box<Charge>, news: News) {
+        let Some(node) = self.node.upgrade() else { return };
+        let cut = charge.stop().clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = attend(node, lease, charge, news) => {}
+                () = cut.cut() => {}
+            }
+        });
+    }
+
+    fn lose(self: &Arc<Self>, sender: &Arc<Sender>, error: &std::io::Error) {
         sender.close();
         // Its process has ended, or has let go of whatever was silent.
         let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
-        let leases = {
+        let lost = {
             let mut state = self.state.lock();
             state.open = None;
-            std::mem::take(&mut state.leases)
+            std::mem::take(&mut state.away)
         };
-        leases.values().for_each(|told| told.lose(known));
+        self.wanted.notify_one();
+        for (id, mut away) in lost {
+            let news = match away.silent {
+                true if known => News::Refused,
+                true => News::Vanished,
+                false => News::Lost,
+            };
+            if let Some((charge, told)) = away.pass_to_task() {
+                let (link, sender) = (self.clone(), sender.clone());
+                self.attend(Lease { link, sender, id, told }, charge, news);
+            } else if let Holder::Task(told) = &away.holder {
+                told.news.lock().push_back(news);
+            }
+        }
     }
 }
 
@@ -232,63 +321,85 @@ impl Said {
 /// A back-end that knows the secret, and says what it cannot mean.
 struct Lie;
 
-impl Told {
-    fn note(&self, news: Option<News>) -> Result<(), Lie> {
-        let silent = self.silent.load(Relaxed);
-        let possible = match &news {
-            None | Some(News::Refused) => silent,
+impl Away {
+    /// Whether the back-end can say this; nothing stands for its first word.
+    fn allows(&self, news: Option<&News>) -> Result<(), Lie> {
+        let possible = match news {
+            None | Some(News::Refused) => self.silent,
             Some(News::GivenBack(connection, _)) => {
                 let ends = (connection.service, connection.client);
-                !silent && ends == (self.connection.service, self.connection.client)
+                !self.silent && ends == (self.connection.service, self.connection.client)
             }
-            Some(_) => !silent,
+            Some(_) => !self.silent,
         };
-        if !possible {
-            return Err(Lie);
-        }
-        match news {
-            None => {
-                self.silent.store(false, Relaxed);
-                Ok(())
-            }
-            Some(news) => self.push(news),
+        if possible { Ok(()) } else { Err(Lie) }
+    }
+
+    fn speaks(&mut self) {
+        self.silent = false;
+        if let Holder::Link(charge) = &mut self.holder {
+            charge.is_answered();
         }
     }
 
+    /// Leaves it to a task from now on, if none has it yet.
+    fn pass_to_task(&mut self) -> Option<(Box<Charge>, Arc<Told>)> {
+        let told = match &self.holder {
+            Holder::Link(_) => Arc::<Told>::default(),
+            Holder::Task(_) => return None,
+        };
+        match std::mem::replace(&mut self.holder, Holder::Task(told.clone())) {
+            Holder::Link(charge) => Some((charge, told)),
+            Holder::Task(_) => None,
+        }
+    }
+
+    fn end(self) {
+        if let Holder::Link(charge) = self.holder {
+            charge.end(Ending::Finished);
+        }
+    }
+}
+
+impl Told {
     fn push(&self, news: News) -> Result<(), Lie> {
         let mut waiting = self.news.lock();
         if waiting.len() >= MOST_NEWS {
             return Err(Lie);
         }
         waiting.push_back(news);
-        drop(waiting);
-        self.heard.notify_one();
         Ok(())
-    }
-
-    fn lose(&self, known: bool) {
-        let news = match self.silent.load(Relaxed) {
-            true if known => News::Refused,
-            true => News::Vanished,
-            false => News::Lost,
-        };
-        let mut waiting = self.news.lock();
-        waiting.push_back(news);
-        drop(waiting);
-        self.heard.notify_one();
     }
 }
 
 impl Lease {
-    /// What the back-end says next.
-    pub(super) async fn news(&self) -> News {
-        loop {
-            let next = self.told.news.lock().pop_front();
-            match next {
-                Some(news) => return news,
-                None => self.told.heard.notified().await,
+    /// Leaves the connection to the link; returns it when something was said of it meanwhile.
+    pub(super) fn leave(&self, charge: Box<Charge>) -> Option<(Box<Charge>, News)> {
+        let mut state = self.link.state.lock();
+        let said = self.told.news.lock().pop_front();
+        match (said, self.away(&mut state)) {
+            (Some(news), _) => Some((charge, news)),
+            (None, Some(away)) => {
+                away.holder = Holder::Link(charge);
+                None
             }
+            // Whoever takes it away says why first.
+            (None, None) => Some((charge, News::Lost)),
         }
+    }
+
+    /// Has nothing more to do with the connection.
+    pub(super) fn end(&self) {
+        let mut state = self.link.state.lock();
+        if self.away(&mut state).is_some() {
+            state.away.remove(&self.id);
+        }
+    }
+
+    /// The place among what is away, unless another channel has given the name to another connection.
+    fn away<'a>(&self, state: &'a mut State) -> Option<&'a mut Away> {
+        let own = |away: &&mut Away| matches!(&away.holder, Holder::Task(told) if Arc::ptr_eq(told, &self.told));
+        state.away.get_mut(&self.id).filter(own)
     }
 
     /// Has the back-end answer the request that it asked about.
@@ -303,16 +414,6 @@ impl Lease {
 
     pub(super) fn is_at(&self, link: &Arc<Link>) -> bool {
         Arc::ptr_eq(&self.link, link)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut state = self.link.state.lock();
-        // Another channel may have given the name to another connection.
-        if state.leases.get(&self.id).is_some_and(|told| Arc::ptr_eq(told, &self.told)) {
-            state.leases.remove(&self.id);
-        }
     }
 }
 
@@ -347,17 +448,13 @@ mod tests {
         }
     }
 
-    /// A link with one connection at its back-end, by the name 7.
+    /// A link with one connection at its back-end, by the name 7, that a task deals with.
     fn link() -> (Arc<Link>, Arc<Told>) {
         let to = Control { to: "127.0.0.1:1".parse().unwrap(), also: None };
-        let link = Link::new(to, After::On);
-        let told = Arc::new(Told {
-            connection: connection(40_000),
-            news: Mutex::default(),
-            silent: AtomicBool::new(true),
-            heard: Notify::new(),
-        });
-        link.state.lock().leases.insert(7, told.clone());
+        let link = Link::new(to, After::On, Weak::new());
+        let told = Arc::<Told>::default();
+        let (connection, holder) = (connection(40_000), Holder::Task(told.clone()));
+        link.state.lock().away.insert(7, Away { connection, silent: true, holder });
         (link, told)
     }
 

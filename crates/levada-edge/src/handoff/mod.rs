@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! front      reads a head, chooses, hands over; serves by itself whatever cannot be handed over
+//! charge     what a front-end keeps of a connection that is elsewhere, and what it does about news of it
 //! link       what was handed to one back-end, and what that says of it
 //! taker      the back-end's side
 //! channel    how the two talk: authenticated, in order
@@ -14,24 +15,24 @@
 
 mod arrived;
 mod channel;
+mod charge;
 pub(crate) mod frame;
 mod front;
 mod head;
 mod link;
 mod taker;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
+pub(crate) use arrived::{Arrived, Voice};
+pub(crate) use front::{Front, serve};
 use levada_net::handoff::{self, Connection, Unfit};
+pub(crate) use link::Link;
 use rustix::{
     buffer::spare_capacity,
     io::Errno,
     net::{RecvFlags, recv},
 };
-use tokio::net::TcpStream;
-
-pub(crate) use arrived::{Arrived, Voice};
-pub(crate) use front::{Front, serve};
 pub(crate) use taker::{Taker, accept};
 
 /// Between two attempts to reach somebody.
@@ -39,16 +40,19 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What goes along with a connection at most.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Takes a connection between these ends out of its socket, which is deaf, with what has come before.
+/// Takes a connection between these ends out of its socket, which is deaf, with what has come before. If
+/// that is all that ever was read from the socket, it is `first`.
 fn take_out(
-    socket: &TcpStream,
+    socket: &impl AsFd,
     ends: (SocketAddr, SocketAddr),
     bytes: &mut Vec<u8>,
+    first: bool,
 ) -> io::Result<Connection> {
-    let taken = match handoff::extract(socket, ends) {
+    let read = |bytes: &[u8]| first.then_some(bytes.len() as u64);
+    let taken = match handoff::extract(socket, ends, read(bytes)) {
         Err(Unfit::Unread) => {
             read_rest(socket, bytes)?;
-            handoff::extract(socket, ends)
+            handoff::extract(socket, ends, read(bytes))
         }
         taken => taken,
     };
@@ -60,7 +64,7 @@ fn take_out(
 
 /// Reads what came before a socket was deaf. Whether there is something is asked of the socket itself:
 /// the runtime may not have been told yet.
-fn read_rest(socket: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn read_rest(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     while bytes.len() <= MOST_BYTES {
         bytes.reserve(1);
         match recv(socket, spare_capacity(bytes), RecvFlags::DONTWAIT) {

@@ -316,7 +316,7 @@ impl Taken {
     ) -> Result<Connection, (Stream, io::Error)> {
         let socket = stream.stream();
         let left = self.taker.deafness.deafen(socket).and_then(|()| {
-            let left = super::take_out(socket, handoff::ends(socket)?, bytes);
+            let left = super::take_out(socket, handoff::ends(socket)?, bytes, false);
             if left.is_err() {
                 undeafen(socket)?;
             }

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 pub(crate) use member::Member;
 pub(crate) use queue::Queue;
-pub(crate) use send::{Chosen, Turn, body_key, claim, to_server};
+pub(crate) use send::{Chosen, Claim, Turn, body_key, claim, claim_now, to_server};
 pub(crate) use subject::{Subject, class};
 
 use crate::{

@@ -55,12 +55,16 @@ impl Queue {
         self.let_in(next);
     }
 
+    /// A place, if there is one that nobody waits for.
+    pub(super) fn enter_now(self: &Arc<Self>) -> Option<Admitted> {
+        self.state.lock().take().then(|| Admitted(self.clone()))
+    }
+
     /// Waits for a place.
     pub(super) async fn enter(self: &Arc<Self>) -> Result<Admitted, Failure> {
         let (ticket, wait, place) = {
             let mut state = self.state.lock();
-            if state.admitted < state.limit && state.waiting.is_empty() {
-                state.admitted += 1;
+            if state.take() {
                 return Ok(Admitted(self.clone()));
             }
             if state.waiting.len() >= state.length {
@@ -94,6 +98,13 @@ impl Queue {
 }
 
 impl State {
+    /// Takes a place that nobody waits for.
+    fn take(&mut self) -> bool {
+        let free = self.admitted < self.limit && self.waiting.is_empty();
+        self.admitted += usize::from(free);
+        free
+    }
+
     /// Takes out of the queue whom there are places for; the places count as taken.
     fn admit(&mut self) -> Vec<Waiting> {
         let free = self.limit.saturating_sub(self.admitted).min(self.waiting.len());

@@ -181,15 +181,39 @@ pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Opti
     }
 }
 
-/// Chooses the server of a request that is to be handed over with its connection, when it is its turn:
-/// the server, where connections can be handed to it, and the turn.
+/// A server that was chosen for a request that is to be handed over with its connection, where connections
+/// can be handed to it, and the turn.
+pub(crate) type Claim = (Arc<Member>, Option<Control>, Turn);
+
+/// Chooses the server when it is the request's turn.
 pub(crate) async fn claim(
     node: &Node,
     site: &Site,
     switch: &Arc<Switch>,
     subject: Subject,
-) -> Option<(Arc<Member>, Option<Control>, Turn)> {
+) -> Option<Claim> {
     let admitted = switch.queue.enter().await.ok()?;
+    admit(node, site, switch, subject, admitted)
+}
+
+/// The same if it is its turn at once.
+pub(crate) fn claim_now(
+    node: &Node,
+    site: &Site,
+    switch: &Arc<Switch>,
+    subject: Subject,
+) -> Option<Claim> {
+    let admitted = switch.queue.enter_now()?;
+    admit(node, site, switch, subject, admitted)
+}
+
+fn admit(
+    node: &Node,
+    site: &Site,
+    switch: &Switch,
+    subject: Subject,
+    admitted: Admitted,
+) -> Option<Claim> {
     let view = switch.view.load_full();
     let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;
     let control = view.settings.servers[pick.node.get()].handoff;
@@ -209,13 +233,13 @@ pub(crate) async fn claim(
 
 impl Turn {
     /// Another request of a connection that is at a server already: it counts, and does not wait.
-    pub(crate) fn again(node: &Node, site: &Site, member: &Arc<Member>) -> Option<Self> {
+    pub(crate) fn again(clock: Clock, site: &Site, member: &Arc<Member>) -> Option<Self> {
         Some(Self {
             held: member.hold(u32::MAX)?,
             _admitted: None,
             decider: site.decider.clone(),
             classes: None,
-            clock: node.clock,
+            clock,
             sent: Instant::now(),
             answered: None,
             ended: false,

@@ -17,5 +17,5 @@
 mod socket;
 mod state;
 
-pub use socket::{Unfit, ends, extract, is_possible, keep, restore, speak};
+pub use socket::{Unfit, between, ends, extract, is_possible, keep, restore, speak};
 pub use state::{Connection, Malformed, Window};

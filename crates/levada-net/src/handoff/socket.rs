@@ -36,23 +36,34 @@ pub enum Unfit {
 /// When it is none, or between addresses that are of this link alone.
 pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddr, SocketAddr)> {
     let socket = SockRef::from(socket);
-    Ok((end(&socket.local_addr()?)?, end(&socket.peer_addr()?)?))
+    let known = |address: socket2::SockAddr| address.as_socket().ok_or_else(|| refuse("not of IP"));
+    between(known(socket.local_addr()?)?, known(socket.peer_addr()?)?)
+}
+
+/// The same of one whose ends are known.
+///
+/// # Errors
+/// When they are of this link alone.
+pub fn between(service: SocketAddr, client: SocketAddr) -> io::Result<(SocketAddr, SocketAddr)> {
+    Ok((end(service)?, end(client)?))
 }
 
 /// Reads off a connection between these [`ends`], and has its close say nothing to the client. [`keep`]
 /// takes that back.
 ///
-/// Nothing may reach the socket any more (`bpf::Steering::deafen`), or what comes in between is lost.
+/// Nothing may reach the socket any more (`bpf::Steering::deafen`), or what comes in between is lost. Who
+/// has read all that ever was read from it says how much that is in `read`, which saves a question.
 ///
 /// # Errors
 /// When it cannot be moved as it is: unread bytes, something in flight, an end that was said already.
 /// The socket then is what it was.
 pub fn extract(
     socket: &impl AsFd,
-    (service, client): (SocketAddr, SocketAddr),
+    ends: (SocketAddr, SocketAddr),
+    read: Option<u64>,
 ) -> Result<Connection, Unfit> {
     set(socket, REPAIR, ON)?;
-    let read = read_off(socket, service, client);
+    let read = read_off(socket, ends, read);
     if read.is_err() {
         keep(socket)?;
     }
@@ -69,8 +80,8 @@ pub fn keep(socket: &impl AsFd) -> io::Result<()> {
 
 fn read_off(
     socket: &impl AsFd,
-    service: SocketAddr,
-    client: SocketAddr,
+    (service, client): (SocketAddr, SocketAddr),
+    read: Option<u64>,
 ) -> Result<Connection, Unfit> {
     let mut info = [0; 232];
     get(socket, libc::TCP_INFO, &mut info)?;
@@ -80,10 +91,13 @@ fn read_off(
     if word(&info, UNACKED) != 0 || word(&info, UNSENT) != 0 {
         return Err(refuse("something is in flight").into());
     }
-    if rustix::io::ioctl_fionread(socket).map_err(io::Error::from)? != 0 {
+    let unread = match read {
+        Some(read) => double_word(&info, RECEIVED) - read.min(double_word(&info, RECEIVED)),
+        None => rustix::io::ioctl_fionread(socket).map_err(io::Error::from)?,
+    };
+    if unread != 0 {
         return Err(Unfit::Unread);
     }
-    let segment = get_word(socket, libc::TCP_MAXSEG)?;
     set(socket, REPAIR_QUEUE, SEND_QUEUE)?;
     let send_next = get_word(socket, QUEUE_SEQ)?;
     set(socket, REPAIR_QUEUE, RECEIVE_QUEUE)?;
@@ -95,6 +109,13 @@ fn read_off(
     let timestamp = match has(TIMESTAMPS) {
         true => Some(get_word(socket, TIMESTAMP)?),
         false => None,
+    };
+    let largest = word(&window, 8);
+    // What remains of a segment when its options are in it; less, where windows are small.
+    let used = word(&info, SEGMENT) + if timestamp.is_some() { TIMESTAMPS_LENGTH } else { 0 };
+    let segment = match largest >= 4 * used {
+        true => used,
+        false => get_word(socket, libc::TCP_MAXSEG)?,
     };
     Ok(Connection {
         service,
@@ -112,7 +133,7 @@ fn read_off(
         window: Window {
             updated_at: word(&window, 0),
             send: word(&window, 4),
-            largest: word(&window, 8),
+            largest,
             receive: word(&window, 12),
             told_at: word(&window, 16),
         },
@@ -199,20 +220,23 @@ const TIMESTAMP_OPTION: u32 = 8;
 const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
+const SEGMENT: usize = 16;
 const UNACKED: usize = 24;
+const RECEIVED: usize = 128;
 const UNSENT: usize = 144;
 const ESTABLISHED: u8 = 1;
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const SCALED: u8 = 4;
+/// With what fills it up.
+const TIMESTAMPS_LENGTH: u32 = 12;
 
 fn refuse(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// An address without what is of this machine alone. A listener for both versions sees IPv4 within IPv6.
-fn end(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
-    let address = address.as_socket().ok_or_else(|| refuse("not of IP"))?;
+fn end(address: SocketAddr) -> io::Result<SocketAddr> {
     let ip = address.ip().to_canonical();
     match is_end(ip) {
         true => Ok(SocketAddr::new(ip, address.port())),
@@ -222,6 +246,12 @@ fn end(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn double_word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(word)
 }
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {
