@@ -16,6 +16,8 @@ pub(super) enum Register {
     R5,
     R6,
     R7,
+    R8,
+    R9,
     R10 = 10,
 }
 
@@ -60,6 +62,24 @@ impl Assembler {
         self.emit(0x57, to as u8, 0, 0, value);
     }
 
+    /// `to = value`, whatever its upper half.
+    pub(super) fn set_double(&mut self, to: Register, value: u64) {
+        self.emit(0x18, to as u8, 0, 0, value as i32);
+        self.emit(0, 0, 0, 0, (value >> 32) as i32);
+    }
+
+    pub(super) fn or(&mut self, to: Register, from: Register) {
+        self.emit(0x4f, to as u8, from as u8, 0, 0);
+    }
+
+    pub(super) fn multiply(&mut self, to: Register, by: Register) {
+        self.emit(0x2f, to as u8, by as u8, 0, 0);
+    }
+
+    pub(super) fn shift_right(&mut self, to: Register, bits: i32) {
+        self.emit(0x77, to as u8, 0, 0, bits);
+    }
+
     pub(super) fn shift_left(&mut self, to: Register, bits: i32) {
         self.emit(0x67, to as u8, 0, 0, bits);
     }
@@ -97,6 +117,22 @@ impl Assembler {
     /// Compares the lower half only.
     pub(super) fn jump_unless_word(&mut self, register: Register, value: u32, to: Label) {
         self.jump(0x56, register, value as i32, to);
+    }
+
+    /// Compares two registers.
+    pub(super) fn jump_if_greater(&mut self, register: Register, than: Register, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0x2d, register as u8, than as u8, 0, 0);
+    }
+
+    /// Compares two registers.
+    pub(super) fn jump_if_different(&mut self, register: Register, from: Register, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0x5d, register as u8, from as u8, 0, 0);
+    }
+
+    pub(super) fn jump_always(&mut self, to: Label) {
+        self.jump(0x05, Register::R0, 0, to);
     }
 
     fn jump(&mut self, code: u8, register: Register, value: i32, to: Label) {

@@ -4,6 +4,8 @@ use std::{
     ffi::c_int,
     io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    ptr::NonNull,
+    sync::atomic::AtomicU32,
 };
 
 /// A program that the kernel has checked and compiled.
@@ -162,6 +164,95 @@ impl<const K: usize, const V: usize> Table<K, V> {
 impl<const K: usize, const V: usize> AsFd for Table<K, V> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A table in memory that programs and this process share: buckets of words, by their number.
+pub(super) struct Shared {
+    table: OwnedFd,
+    words: NonNull<AtomicU32>,
+    count: usize,
+}
+
+// SAFETY: what it leads to are atomics, which any thread may read and write, and it is unmapped by the
+// drop of its only owner.
+#[expect(unsafe_code)]
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+#[expect(unsafe_code)]
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// So many buckets of so many words, all zero.
+    pub(super) fn new(name: &str, buckets: u32, words: usize) -> io::Result<Self> {
+        #[repr(C)]
+        struct Create {
+            kind: u32,
+            key: u32,
+            value: u32,
+            entries: u32,
+            flags: u32,
+            inner: u32,
+            numa: u32,
+            name: [u8; 16],
+        }
+        const ARRAY: u32 = 2;
+        /// `BPF_F_MMAPABLE` (Linux 5.5).
+        const MAPPABLE: u32 = 1 << 10;
+        let (value, count) = ((words * 4) as u32, words * buckets as usize);
+        let create = Create {
+            kind: ARRAY,
+            key: 4,
+            value,
+            entries: buckets,
+            flags: MAPPABLE,
+            inner: 0,
+            numa: 0,
+            name: name_of(name),
+        };
+        let table = own(bpf(MAP_CREATE, &create)?);
+        // SAFETY: a new mapping of the whole table, at an address that the kernel chooses.
+        #[expect(unsafe_code)]
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                count * 4,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                table.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
+            Some(words) => Ok(Self { table, words, count }),
+            None => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// All of it, one bucket behind the other.
+    pub(super) fn words(&self) -> &[AtomicU32] {
+        // SAFETY: so many words are mapped, aligned to a page, for as long as this lives. Others write
+        // them too, words at a time, which atomics allow.
+        #[expect(unsafe_code)]
+        unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr(), self.count)
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: what was mapped, and is used by nobody any more.
+        #[expect(unsafe_code)]
+        unsafe {
+            libc::munmap(self.words.as_ptr().cast(), self.count * 4);
+        }
+    }
+}
+
+impl AsFd for Shared {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.table.as_fd()
     }
 }
 

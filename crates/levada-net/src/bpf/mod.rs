@@ -8,6 +8,7 @@
 //! They are written here, instruction by instruction (`assembler`), and loaded by `bpf(2)`.
 
 mod assembler;
+mod flows;
 mod guard;
 mod kernel;
 mod packet;

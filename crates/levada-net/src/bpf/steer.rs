@@ -11,8 +11,9 @@ use std::{
 use super::{
     BpfError,
     assembler::{Assembler, Label, Register::*, Size::*},
-    kernel::{self, Kind, Program, Table},
-    packet::{self, ACK, FLOW_LENGTH, PASS, SYN},
+    flows::{self, Flow, Flows, Hash, SLOT, SLOTS},
+    kernel::{self, Kind, Program},
+    packet::{self, ACK, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
 /// Programs and table of one front-end. Dropped, nothing is steered any more; after a crash the kernel
 /// goes on steering until the next start takes its place.
 pub struct Steering {
-    flows: Arc<Flows>,
+    table: Arc<Mutex<Table>>,
     /// Attached, it would live without this; so operators find what it costs among the process's
     /// descriptors (`run_time_ns` in /proc/PID/fdinfo).
     _steer: Program,
@@ -32,27 +33,15 @@ pub struct Steering {
     six: Steering6,
 }
 
-/// Where the packets of which connections go.
-struct Flows {
-    table: Table<FLOW_LENGTH, ENTRY_LENGTH>,
-    /// Held while the table is changed.
-    steered: Mutex<Numbers>,
-}
-
-/// Which steering is a flow's last: a client may begin anew with the same addresses before the end of its
-/// old connection is known here, which then must not end the steering of the new one.
-#[derive(Default)]
-struct Numbers {
+/// What is steered.
+struct Table {
+    flows: Flows,
+    /// Which steering is a flow's last: a client may begin anew with the same addresses before the end of
+    /// its old connection is known here, which then must not end the steering of the new one.
+    last: HashMap<Flow, u64>,
     /// How often something was steered.
     count: u64,
-    last: HashMap<[u8; FLOW_LENGTH], u64>,
 }
-
-/// The hop's address and device, which steering it was, the last acknowledgement that was sent on, as it is
-/// in the packet, and whether there was one.
-const ENTRY_LENGTH: usize = 24;
-const ACKNOWLEDGED: i16 = 16;
-const HAS_ACKNOWLEDGED: i16 = 20;
 
 /// A neighbour that packets are sent on to, those of each version of IP to its address of that version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +65,8 @@ enum Way {
 }
 
 struct Steered4 {
-    flows: Arc<Flows>,
-    flow: [u8; FLOW_LENGTH],
+    table: Arc<Mutex<Table>>,
+    flow: Flow,
     number: u64,
 }
 
@@ -88,15 +77,16 @@ impl Steering {
     /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device, or
     /// when another front-end steers there.
     pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
-        let table = Table::new("levada_flows", connections).map_err(BpfError::Table)?;
-        let steer = Program::load(Kind::Classifier, "levada_steer", &program(table.as_fd()));
+        let flows = Flows::new(connections).map_err(BpfError::Table)?;
+        let program = program(flows.as_fd(), flows.hash());
+        let steer = Program::load(Kind::Classifier, "levada_steer", &program);
         let steer = steer.map_err(BpfError::Program)?;
         let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
         let deaf = deaf.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
         Ok(Self {
-            flows: Arc::new(Flows { table, steered: Mutex::default() }),
+            table: Arc::new(Mutex::new(Table { flows, last: HashMap::new(), count: 0 })),
             _steer: steer,
             deaf,
             _filters: filters,
@@ -148,16 +138,15 @@ impl Steering {
         client: SocketAddrV4,
         hop: Neighbour,
     ) -> io::Result<Steered4> {
-        let flow = flow(service, client);
-        let number = {
-            let mut steered = self.flows.steered();
-            steered.count += 1;
-            self.flows.table.put(&flow, &hop.entry(steered.count))?;
-            let number = steered.count;
-            steered.last.insert(flow, number);
-            number
-        };
-        Ok(Steered4 { flows: self.flows.clone(), flow, number })
+        let flow = Flow::of(service, client);
+        let mut table = lock(&self.table);
+        if !table.flows.put(&flow, hop.address, hop.device) {
+            return Err(io::Error::other("as many connections are steered as may be"));
+        }
+        table.count += 1;
+        let number = table.count;
+        table.last.insert(flow, number);
+        Ok(Steered4 { table: self.table.clone(), flow, number })
     }
 
     /// Whether this connection's packets are steered.
@@ -167,7 +156,7 @@ impl Steering {
     pub fn steers(&self, connection: &Connection) -> io::Result<bool> {
         match (connection.service, connection.client) {
             (SocketAddr::V4(service), SocketAddr::V4(client)) => {
-                self.flows.table.get(&flow(service, client)).map(|hop| hop.is_some())
+                Ok(lock(&self.table).flows.has(&Flow::of(service, client)))
             }
             (SocketAddr::V6(service), SocketAddr::V6(client)) => self.six.steers(service, client),
             _ => Ok(false),
@@ -231,7 +220,7 @@ impl Steered {
     /// When the kernel does not say.
     pub fn acknowledged(&self) -> io::Result<Option<u32>> {
         match &self.0 {
-            Way::Four(steered) => steered.acknowledged(),
+            Way::Four(steered) => Ok(steered.acknowledged()),
             Way::Six(steered) => steered.acknowledged(),
         }
     }
@@ -239,34 +228,35 @@ impl Steered {
 
 impl Steered4 {
     fn turn(&self, hop: Neighbour) -> io::Result<()> {
-        let _steered = self.flows.steered();
+        let table = lock(&self.table);
         // The program forgets it on the client's next SYN.
-        let entry = self.flows.table.get(&self.flow)?;
-        match entry.is_some_and(|entry| entry[8..16] == self.number.to_ne_bytes()) {
-            true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
-            false => Err(io::ErrorKind::NotFound.into()),
-        }
+        let turned = self.is_last(&table) && table.flows.turn(&self.flow, hop.address, hop.device);
+        if turned { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    fn acknowledged(&self) -> io::Result<Option<u32>> {
-        let entry = self.flows.table.get(&self.flow)?;
-        let at = |from: i16| from as usize;
-        Ok(entry.filter(|entry| entry[at(HAS_ACKNOWLEDGED)] != 0).and_then(|entry| {
-            let number = entry[at(ACKNOWLEDGED)..].first_chunk()?;
-            Some(u32::from_be_bytes(*number))
-        }))
+    fn acknowledged(&self) -> Option<u32> {
+        lock(&self.table).flows.acknowledged(&self.flow)
+    }
+
+    fn is_last(&self, table: &Table) -> bool {
+        table.last.get(&self.flow) == Some(&self.number)
     }
 }
 
 impl Drop for Steered4 {
     fn drop(&mut self) {
-        let mut steered = self.flows.steered();
-        if steered.last.get(&self.flow) == Some(&self.number) {
-            steered.last.remove(&self.flow);
+        let mut table = lock(&self.table);
+        if self.is_last(&table) {
+            table.last.remove(&self.flow);
             // The program may have been first.
-            let _ = self.flows.table.remove(&self.flow);
+            table.flows.remove(&self.flow);
         }
     }
+}
+
+/// Nothing that is done under the lock can panic half way.
+fn lock(table: &Mutex<Table>) -> std::sync::MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Hop {
@@ -283,71 +273,79 @@ fn unknown(version: &str) -> io::Error {
     io::Error::other(format!("`handoff` has no address of {version} for the back-end"))
 }
 
-impl Neighbour {
-    fn entry(self, number: u64) -> [u8; ENTRY_LENGTH] {
-        let mut bytes = [0; ENTRY_LENGTH];
-        bytes[..4].copy_from_slice(&self.address.octets());
-        bytes[4..8].copy_from_slice(&self.device.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&number.to_ne_bytes());
-        bytes
-    }
-}
-
-impl Flows {
-    fn steered(&self) -> std::sync::MutexGuard<'_, Numbers> {
-        // Nothing that is done under the lock can panic half way.
-        self.steered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The key: source, destination, ports, as they are in the client's packets.
-fn flow(service: SocketAddrV4, client: SocketAddrV4) -> [u8; FLOW_LENGTH] {
-    let mut flow = [0; FLOW_LENGTH];
-    flow[..4].copy_from_slice(&client.ip().octets());
-    flow[4..8].copy_from_slice(&service.ip().octets());
-    flow[8..10].copy_from_slice(&client.port().to_be_bytes());
-    flow[10..].copy_from_slice(&service.port().to_be_bytes());
-    flow
-}
-
 const LOOKUP: i32 = 1;
-const DELETE: i32 = 3;
 /// `bpf_redirect_neigh` (Linux 5.10): the packet leaves as it is, in a frame to the neighbour.
 const REDIRECT: i32 = 152;
 
 /// ```c
 /// if (!tcp_over_ipv4(packet)) return NO_OPINION;
-/// struct hop *hop = lookup(&flows, &flow);
-/// if (!hop) return NO_OPINION;
-/// if ((flags & (SYN | ACK)) == SYN) { delete(&flows, &flow); return NO_OPINION; }
-/// hop->acknowledged = tcp->ack_seq; hop->has_acknowledged = 1;
-/// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = hop->address };
-/// return bpf_redirect_neigh(hop->device, &to, sizeof(to), 0);
+/// u32 number = ((u64)flow.ports << 32 | flow.source) * factor >> (64 - bits);
+/// struct slot *slot = lookup(&flows, &number);
+/// for (end = slot + 4; ; slot++) {                                       // unrolled
+///     if (slot == end) return NO_OPINION;
+///     if (slot->used && slot->flow == flow) break;
+/// }
+/// if ((flags & (SYN | ACK)) == SYN) { slot->used = 0; return NO_OPINION; }
+/// slot->acknowledged = tcp->ack_seq; slot->has_acknowledged = 1;
+/// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = slot->address };
+/// return bpf_redirect_neigh(slot->device, &to, sizeof(to), 0);
 /// ```
-fn program(table: BorrowedFd<'_>) -> Vec<u64> {
-    const FORGET: Label = Label(1);
-    /// `struct bpf_redir_neigh`, on the stack.
+/// Memory that was not used lately is what a packet costs: so all that is looked at of a flow is in one line
+/// of it, mostly.
+fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
+    const FOUND: Label = Label(1);
+    const FORGET: Label = Label(2);
+    const FIRST: usize = 3;
+    /// On the stack: the bucket's number.
+    const NUMBER: i16 = -4;
+    /// `struct bpf_redir_neigh`, there too.
     const TO: i16 = -88;
     const TO_LENGTH: i16 = 20;
     let mut asm = Assembler::default();
     packet::read_headers(&mut asm);
+    for (register, at) in [(R7, 0), (R8, 4), (R9, 8)] {
+        asm.load(Word, register, R10, packet::FLOW + at);
+    }
+    asm.copy(R1, R9);
+    asm.shift_left(R1, 32);
+    asm.or(R1, R7);
+    asm.set_double(R2, hash.factor);
+    asm.multiply(R1, R2);
+    asm.shift_right(R1, 64 - hash.bits as i32);
+    asm.store(Word, R10, NUMBER, R1);
     asm.load_map(R1, table);
-    packet::address_of_flow(&mut asm, R2);
+    asm.copy(R2, R10);
+    asm.add(R2, NUMBER.into());
     asm.call(LOOKUP);
     asm.jump_if_equal(R0, 0, PASS);
+    for at in 0..SLOTS as usize {
+        let next = Label(FIRST + at);
+        asm.load(Word, R1, R0, flows::USED);
+        asm.jump_if_equal(R1, 0, next);
+        // Ports differ most.
+        for (register, at) in [(R9, 8), (R7, 0), (R8, 4)] {
+            asm.load(Word, R1, R0, at);
+            asm.jump_if_different(R1, register, next);
+        }
+        asm.jump_always(FOUND);
+        asm.place(next);
+        asm.add(R0, SLOT.into());
+    }
+    asm.jump_always(PASS);
+    asm.place(FOUND);
     // The client begins anew: its old connection is gone, wherever that was.
     packet::load_flags(&mut asm, SYN | ACK);
     asm.jump_if_equal(R1, SYN, FORGET);
     packet::load_acknowledgement(&mut asm);
-    asm.store(Word, R0, ACKNOWLEDGED, R1);
-    asm.store_value(Byte, R0, HAS_ACKNOWLEDGED, 1);
+    asm.store(Word, R0, flows::ACKNOWLEDGED, R1);
+    asm.store_value(Word, R0, flows::HAS_ACKNOWLEDGED, 1);
     asm.store_value(Word, R10, TO, libc::AF_INET);
-    asm.load(Word, R1, R0, 0);
+    asm.load(Word, R1, R0, flows::ADDRESS);
     asm.store(Word, R10, TO + 4, R1);
     for at in (8..TO_LENGTH).step_by(4) {
         asm.store_value(Word, R10, TO + at, 0);
     }
-    asm.load(Word, R1, R0, 4);
+    asm.load(Word, R1, R0, flows::DEVICE);
     asm.copy(R2, R10);
     asm.add(R2, TO.into());
     asm.set(R3, TO_LENGTH.into());
@@ -355,9 +353,7 @@ fn program(table: BorrowedFd<'_>) -> Vec<u64> {
     asm.call(REDIRECT);
     asm.exit();
     asm.place(FORGET);
-    asm.load_map(R1, table);
-    packet::address_of_flow(&mut asm, R2);
-    asm.call(DELETE);
+    asm.store_value(Word, R0, flows::USED, 0);
     packet::pass(&mut asm);
     asm.finish()
 }

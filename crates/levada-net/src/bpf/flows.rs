@@ -1,0 +1,198 @@
+//! Which connections are steered, and where to: a table in memory that the steering program shares with
+//! this process, so that neither an entry nor its end costs a system call.
+//!
+//! ```text
+//! bucket   the flow's product with a secret number: its uppermost bits; four slots
+//! slot     flow:96 used:32 address:32 device:32 acknowledged:32 has_acknowledged:32
+//! ```
+//! A flow is in one of its bucket's slots or nowhere. There are as many buckets as connections may be, so
+//! that of a bucket's four slots all are taken once in 270 times when all these are steered; the connection
+//! is proxied then. `used` is written last, and first when a slot is given up.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::{AsFd, BorrowedFd},
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use super::{
+    kernel::Shared,
+    packet::{FLOW_LENGTH, FLOW_WORDS},
+};
+
+/// The table.
+pub(super) struct Flows {
+    shared: Shared,
+    hash: Hash,
+    /// Where among a bucket's slots the next search begins: one that was only just given up is the last
+    /// to be used again, as the program may still be at it.
+    turn: usize,
+}
+
+/// How a flow's bucket is found: multiplicative hashing, with a factor that nobody outside knows.
+#[derive(Clone, Copy)]
+pub(super) struct Hash {
+    pub(super) factor: u64,
+    pub(super) bits: u32,
+}
+
+/// A connection's packets: source, destination, ports, as they are in them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Flow([u32; FLOW_WORDS]);
+
+/// Where in a bucket something is, in bytes.
+pub(super) const SLOT: i16 = 32;
+pub(super) const SLOTS: i16 = 4;
+pub(super) const USED: i16 = FLOW_LENGTH as i16;
+pub(super) const ADDRESS: i16 = 16;
+pub(super) const DEVICE: i16 = 20;
+pub(super) const ACKNOWLEDGED: i16 = 24;
+pub(super) const HAS_ACKNOWLEDGED: i16 = 28;
+
+/// In words of 32 bits.
+const BUCKET_WORDS: usize = (SLOT as usize / 4) * SLOTS as usize;
+const MOST_BITS: u32 = 24;
+
+impl Flows {
+    /// With room for so many.
+    pub(super) fn new(connections: u32) -> io::Result<Self> {
+        let bits = connections.max(2).next_power_of_two().trailing_zeros().min(MOST_BITS);
+        let mut factor = [0; 8];
+        random(&mut factor)?;
+        let hash = Hash { factor: u64::from_ne_bytes(factor) | 1, bits };
+        let shared = Shared::new("levada_flows", 1 << bits, BUCKET_WORDS)?;
+        Ok(Self { shared, hash, turn: 0 })
+    }
+
+    pub(super) fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Sends a flow to a neighbour; false when there is no room for it.
+    pub(super) fn put(&mut self, flow: &Flow, address: Ipv4Addr, device: u32) -> bool {
+        if self.turn(flow, address, device) {
+            return true;
+        }
+        self.turn += 1;
+        let slots = (0..SLOTS as usize).map(|at| (self.turn + at) % SLOTS as usize);
+        let bucket = self.bucket(flow);
+        let free =
+            slots.map(|at| slot(bucket, at)).find(|slot| slot[word(USED)].load(Acquire) == 0);
+        let Some(slot) = free else { return false };
+        slot.iter().zip(flow.0).for_each(|(place, value)| place.store(value, Relaxed));
+        direct(slot, address, device);
+        slot[word(USED)].store(1, Release);
+        true
+    }
+
+    /// Sends a flow that is steered to another neighbour; false when it is not, any more: the program
+    /// forgets it on the client's next SYN.
+    pub(super) fn turn(&self, flow: &Flow, address: Ipv4Addr, device: u32) -> bool {
+        let found = self.find(flow);
+        found.into_iter().for_each(|slot| direct(slot, address, device));
+        found.is_some()
+    }
+
+    pub(super) fn has(&self, flow: &Flow) -> bool {
+        self.find(flow).is_some()
+    }
+
+    /// The last acknowledgement that was sent on since the flow was sent where it is.
+    pub(super) fn acknowledged(&self, flow: &Flow) -> Option<u32> {
+        let slot = self.find(flow)?;
+        let has = slot[word(HAS_ACKNOWLEDGED)].load(Acquire) != 0;
+        has.then(|| u32::from_be(slot[word(ACKNOWLEDGED)].load(Relaxed)))
+    }
+
+    pub(super) fn remove(&self, flow: &Flow) {
+        if let Some(slot) = self.find(flow) {
+            slot[word(USED)].store(0, Release);
+        }
+    }
+
+    fn bucket(&self, flow: &Flow) -> &[AtomicU32] {
+        let at = self.hash.bucket(flow) * BUCKET_WORDS;
+        &self.shared.words()[at..at + BUCKET_WORDS]
+    }
+
+    fn find(&self, flow: &Flow) -> Option<&[AtomicU32]> {
+        let slots = self.bucket(flow).chunks_exact(word(SLOT));
+        let same = |slot: &[AtomicU32]| {
+            slot.iter().zip(flow.0).all(|(place, value)| place.load(Relaxed) == value)
+        };
+        slots.into_iter().find(|slot| slot[word(USED)].load(Acquire) != 0 && same(slot))
+    }
+}
+
+impl AsFd for Flows {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.as_fd()
+    }
+}
+
+impl Hash {
+    /// As the program does it.
+    fn bucket(self, flow: &Flow) -> usize {
+        let key = u64::from(flow.0[0]) | u64::from(flow.0[2]) << 32;
+        (key.wrapping_mul(self.factor) >> (64 - self.bits)) as usize
+    }
+}
+
+impl Flow {
+    pub(super) fn of(service: SocketAddrV4, client: SocketAddrV4) -> Self {
+        let [client_ip, service_ip] = [client, service].map(|end| end.ip().octets());
+        let [[a, b], [c, d]] = [client, service].map(|end| end.port().to_be_bytes());
+        Self([client_ip, service_ip, [a, b, c, d]].map(u32::from_ne_bytes))
+    }
+}
+
+const fn word(at: i16) -> usize {
+    at as usize / 4
+}
+
+fn slot(bucket: &[AtomicU32], at: usize) -> &[AtomicU32] {
+    &bucket[at * word(SLOT)..][..word(SLOT)]
+}
+
+/// Whoever is between the two writes sends a packet of a connection that moves to where nobody waits for
+/// it: it is dropped there, and sent again.
+fn direct(slot: &[AtomicU32], address: Ipv4Addr, device: u32) {
+    slot[word(HAS_ACKNOWLEDGED)].store(0, Relaxed);
+    slot[word(DEVICE)].store(device, Relaxed);
+    slot[word(ADDRESS)].store(u32::from_ne_bytes(address.octets()), Release);
+}
+
+fn random(bytes: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the kernel writes as many bytes as the slice is long.
+    #[expect(unsafe_code)]
+    let read = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if read == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_a_packets_bytes() {
+        let service = "10.9.9.9:80".parse().unwrap();
+        let client = "10.0.1.2:40001".parse().unwrap();
+        let bytes: Vec<u8> = Flow::of(service, client).0.map(u32::to_ne_bytes).concat();
+        assert_eq!(bytes, [10, 0, 1, 2, 10, 9, 9, 9, 0x9c, 0x41, 0, 80]);
+    }
+
+    #[test]
+    fn buckets_are_filled_evenly() {
+        let hash = Hash { factor: 0x9e37_79b9_7f4a_7c15, bits: 10 };
+        let mut filled = vec![0; 1 << 10];
+        for port in 0..1024 {
+            let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 30_000 + port);
+            filled[hash.bucket(&Flow::of("10.9.9.9:80".parse().unwrap(), client))] += 1;
+        }
+        assert!(filled.iter().filter(|count| **count > SLOTS).count() <= 8);
+    }
+}
