@@ -72,7 +72,7 @@ pub(super) fn run(args: &CapArgs) -> anyhow::Result<Verdict> {
             }
         }
     }
-    report::end(report, &rows)
+    report::end(args, report, &rows)
 }
 
 /// One measurement and its prediction; `None` when it was interrupted.

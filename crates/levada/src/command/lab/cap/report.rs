@@ -11,7 +11,7 @@ use crate::command::{
         cap_args::{CapArgs, MixName},
         emulation::{
             report::{
-                Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction,
+                Claim, QUALITY_1, QUALITY_2, Report, handed_over, machine_was_busy, misprediction,
                 nothing_failed, percent, quality,
             },
             run::mean,
@@ -138,7 +138,7 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
 }
 
 /// What the paper says, and whether it holds.
-pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
+pub(super) fn end(args: &CapArgs, report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
     for cap in rows.iter().filter(|row| row.policy == "cap") {
@@ -152,7 +152,9 @@ pub(super) fn end(report: Report, rows: &[Row]) -> anyhow::Result<Verdict> {
         let what = format!("{} with {} clients, {} mix", row.policy, row.clients, row.mix.as_str());
         claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
     }
-    let notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
+    let busy = machine_was_busy(runs());
+    let notes: Vec<_> =
+        busy.into_iter().chain(handed_over(args.prototype.transport, runs())).collect();
     Ok(report.end(&claims, &notes)?)
 }
 

@@ -106,7 +106,7 @@ impl Hosts {
                 return Ok(());
             }
             if begun.elapsed() > START {
-                bail!("nothing is handed over: `levada lab lard --transport proxy` does without");
+                bail!("nothing is handed over: `--transport proxy` does without");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use serde_json::{Value, json};
 
 use super::run::Run;
-use crate::command::Verdict;
+use crate::command::{Verdict, lab::emulation_args::Transport};
 
 /// A report under way.
 pub(crate) struct Report {
@@ -111,6 +111,16 @@ pub(crate) fn machine_was_busy<'a>(runs: impl Iterator<Item = &'a Run>) -> Optio
             most * 100.0
         )
     })
+}
+
+/// How many answers went past the front-end, where connections are to be handed over.
+pub(crate) fn handed_over<'a>(
+    transport: Transport,
+    runs: impl Iterator<Item = &'a Run>,
+) -> Option<String> {
+    let least = runs.map(|run| run.handed).reduce(f64::min)?;
+    (transport == Transport::Handoff)
+        .then(|| format!("{} of the answers or more were handed over", percent(least)))
 }
 
 /// The columns that say how well a line was measured.

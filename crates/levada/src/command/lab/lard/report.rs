@@ -9,10 +9,9 @@ use crate::command::{
     Verdict,
     lab::{
         emulation::report::{
-            Claim, QUALITY_1, QUALITY_2, Report, machine_was_busy, misprediction, nothing_failed,
-            percent, quality,
+            Claim, QUALITY_1, QUALITY_2, Report, handed_over, machine_was_busy, misprediction,
+            nothing_failed, percent, quality,
         },
-        emulation_args::Transport,
         lard_args::LardArgs,
     },
 };
@@ -123,9 +122,6 @@ pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Resu
         claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
     }
     let mut notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
-    let handed = runs().map(|run| run.handed).fold(f64::MAX, f64::min);
-    if args.prototype.transport == Transport::Handoff && handed < f64::MAX {
-        notes.push(format!("{} of the answers or more were handed over", percent(handed)));
-    }
+    notes.extend(handed_over(args.prototype.transport, runs()));
     Ok(report.end(&claims, &notes)?)
 }
