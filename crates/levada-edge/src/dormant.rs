@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use levada_net::dormant::{Seat, Watch, Watched};
+use levada_net::{
+    dormant::{Seat, Watch, Watched},
+    tcp::TcpInfo,
+};
 use levada_types::Key;
 use parking_lot::Mutex;
 use tokio::{
@@ -66,19 +69,23 @@ async fn sweep(node: Arc<Node>, watch: Weak<Watch<Occupant>>) {
     loop {
         ticks.tick().await;
         let Some(watch) = watch.upgrade() else { return };
-        watch.sweep(|seat| give_up(&node, &seat.about));
+        watch.sweep(|seat, info| give_up(&node, &seat.about, info));
     }
 }
 
 /// Drops everything that the connection holds; its socket is closed with it, by a reset.
-fn give_up(node: &Node, occupant: &Occupant) {
+fn give_up(node: &Node, occupant: &Occupant, info: &TcpInfo) {
     let Some(task) = occupant.task.get() else { return };
     task.abort();
     node.metrics.ended(Ending::Dormant);
     if let Some(visit) = occupant.visit.get() {
         node.lost.note(occupant.client, visit.asked());
     }
-    tracing::debug!(client = %occupant.client, "dormant connection given up");
+    let TcpInfo { retransmits, timeout, last_ack, rtt, retransmitted, .. } = info;
+    tracing::debug!(
+        client = %occupant.client, retransmits, ?timeout, ?last_ack, ?rtt, retransmitted,
+        "dormant connection given up"
+    );
 }
 
 /// Who was given up lately. A client that asks for the rest from here within seconds had not gone

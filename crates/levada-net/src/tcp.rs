@@ -21,10 +21,14 @@ pub struct TcpInfo {
     pub timeout: Duration,
     /// Segments that are sent and not acknowledged.
     pub unacked: u32,
+    /// Since data was sent last, for the first time or again.
+    pub last_sent: Duration,
     /// Since the last acknowledgement of any kind came.
     pub last_ack: Duration,
     /// The smoothed round-trip time.
     pub rtt: Duration,
+    /// How far round-trip times are from it (RFC 6298: `RTTVAR`).
+    pub rtt_deviation: Duration,
     /// Segments that were sent again, in all.
     pub retransmitted: u32,
     /// Bytes that wait to be sent.
@@ -84,8 +88,10 @@ impl TcpInfo {
             backoff: bytes[4],
             timeout: Duration::from_micros(word(8).into()),
             unacked: word(24),
+            last_sent: Duration::from_millis(word(44).into()),
             last_ack: Duration::from_millis(word(56).into()),
             rtt: Duration::from_micros(word(68).into()),
+            rtt_deviation: Duration::from_micros(word(72).into()),
             retransmitted: word(100),
             unsent: word(144),
         }

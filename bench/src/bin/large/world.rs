@@ -334,12 +334,9 @@ fn address(node: usize) -> IpAddr {
 
 fn configuration(node: usize, sites: &[Site]) -> Result<String> {
     let me = address(node);
-    // In a crowd many packets are lost, and now and then a connection is given up as dormant that is not:
-    // these clients do not resume.
     let mut text = format!(
         "name = \"n{node}\"\n[runtime]\nthreads = 1\n[log]\naccess = \"off\"\n\
          [admin]\nlisten = \"{ADMIN}\"\n[[listen]]\naddress = \"{me}:{CLIENT_PORT}\"\n\
-         dormant_retries = \"off\"\n\
          [peering]\nlisten = \"{me}:{PEER_PORT}\"\nsecret = \"no secret in this network\"\n"
     );
     for peer in 0..NODES {

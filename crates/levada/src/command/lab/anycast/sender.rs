@@ -53,7 +53,7 @@ impl Sender {
                         self.dormant.fetch_add(1, Relaxed);
                         seat.about.get().map(AbortHandle::abort);
                     };
-                    watch.iter().for_each(|watch| watch.sweep(give_up));
+                    watch.iter().for_each(|watch| watch.sweep(|seat, _| give_up(seat)));
                     continue;
                 }
             };
