@@ -5,8 +5,8 @@
 //! bucket   the flow's product with a secret number: its uppermost bits; four slots
 //! slot     flow:96 used:32 address:32 device:32 acknowledged:32 has_acknowledged:32
 //! ```
-//! A flow is in one of its bucket's slots or nowhere. There are as many buckets as connections may be, so
-//! that of a bucket's four slots all are taken once in 270 times when all these are steered; the connection
+//! A flow is in one of its bucket's slots or nowhere. There are twice as many buckets as connections may be,
+//! so that all four slots of a bucket are taken once in 570 times when as many are steered; the connection
 //! is proxied then. `used` is written last, and first when a slot is given up.
 
 use std::{
@@ -60,7 +60,8 @@ const MOST_BITS: u32 = 24;
 impl Flows {
     /// With room for so many.
     pub(super) fn new(connections: u32) -> io::Result<Self> {
-        let bits = connections.max(2).next_power_of_two().trailing_zeros().min(MOST_BITS);
+        let buckets = u64::from(connections.max(1)) * 2;
+        let bits = buckets.next_power_of_two().trailing_zeros().min(MOST_BITS);
         let mut factor = [0; 8];
         random(&mut factor)?;
         let hash = Hash { factor: u64::from_ne_bytes(factor) | 1, bits };
