@@ -174,7 +174,7 @@ impl Link {
                     }
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,
-                        () = sender.pump() => ErrorKind::BrokenPipe.into(),
+                        () = sender.pump() => self.hear_out(&mut receiver).await,
                     };
                     if since.elapsed() > LASTING {
                         said = Said::default();
@@ -216,6 +216,13 @@ impl Link {
                 return std::io::Error::other("it says of a connection what cannot be");
             }
         }
+    }
+
+    /// Hears what was said before nothing could be said to it any more, and how that ended: whoever has only
+    /// just begun an answer has said so, and of a process that is gone nothing need be waited for.
+    async fn hear_out(self: &Arc<Self>, receiver: &mut Receiver) -> std::io::Error {
+        let heard = tokio::time::timeout(RETRY, self.listen(receiver)).await;
+        heard.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
     }
 
     fn note(self: &Arc<Self>, frame: Frame) -> Result<(), Lie> {
