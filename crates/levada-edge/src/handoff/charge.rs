@@ -148,7 +148,7 @@ impl Charge {
     }
 
     /// Whether the client has acknowledged anything of an answer since the connection left.
-    fn was_answered(&self) -> bool {
+    pub(super) fn was_answered(&self) -> bool {
         let further = |to: u32| to.wrapping_sub(self.connection.send_next) as i32 > 0;
         self.steered.acknowledged().ok().flatten().is_some_and(further)
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    convert::Infallible,
     io::ErrorKind,
     sync::{Arc, Weak},
     time::Duration,
@@ -45,6 +46,12 @@ struct State {
     open: Option<(Arc<Sender>, Hop)>,
     away: HashMap<u32, Away>,
     last: u32,
+    /// One whose answer has begun, and when: whether its client gets it is looked at later.
+    sample: Option<(u32, Instant)>,
+    /// Of so many samples in a row nothing was acknowledged.
+    unheard: u32,
+    /// Nothing is handed over until then.
+    rests_until: Option<Instant>,
 }
 
 /// A connection that the back-end has.
@@ -106,9 +113,14 @@ impl Link {
         self.to == control
     }
 
-    /// Where packets go that are for what this back-end has; `None` while there is no channel to it.
+    /// Where packets go that are for what this back-end has; `None` while there is no channel to it, or
+    /// clients do not get what it answers.
     pub(super) fn hop(&self) -> Option<Hop> {
-        let hop = self.state.lock().open.as_ref().map(|(_, hop)| *hop);
+        let state = self.state.lock();
+        if state.rests_until.is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
+        let hop = state.open.as_ref().map(|(_, hop)| *hop);
         if hop.is_none() {
             self.wanted.notify_one();
         }
@@ -175,6 +187,7 @@ impl Link {
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,
                         () = sender.pump() => self.hear_out(&mut receiver).await,
+                        never = self.look(&mut said) => match never {},
                     };
                     if since.elapsed() > LASTING {
                         said = Said::default();
@@ -195,6 +208,45 @@ impl Link {
             }
             sleep(pause).await;
         }
+    }
+
+    /// Looks from time to time whether a client gets what it is answered. A firewall may let the channel pass
+    /// and not the answers, which come from an address that is not the back-end's own.
+    async fn look(&self, said: &mut Said) -> Infallible {
+        let to = self.to.to;
+        loop {
+            sleep(LOOK).await;
+            if self.is_unheard() {
+                match said.is_news(UNHEARD) {
+                    true => tracing::warn!(back_end = %to, "{UNHEARD}"),
+                    false => tracing::debug!(back_end = %to, "{UNHEARD}"),
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is to be handed over for a while, from now on.
+    fn is_unheard(&self) -> bool {
+        let mut state = self.state.lock();
+        let Some((id, _)) = state.sample.take_if(|(_, since)| since.elapsed() >= ACKNOWLEDGED)
+        else {
+            return false;
+        };
+        // What is over, or with a task, has gone on.
+        let waits =
+            |away: &Away| matches!(&away.holder, Holder::Link(held) if !held.was_answered());
+        if !state.away.get(&id).is_some_and(waits) {
+            state.unheard = 0;
+            return false;
+        }
+        state.unheard += 1;
+        if state.unheard < MOST_UNHEARD {
+            return false;
+        }
+        // After that, one more is enough.
+        state.unheard = MOST_UNHEARD - 1;
+        state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
+        true
     }
 
     async fn reach(&self, secret: &str) -> std::io::Result<(Arc<Sender>, Receiver)> {
@@ -244,6 +296,7 @@ impl Link {
         away.allows(news.as_ref())?;
         let Some(news) = news else {
             away.speaks();
+            state.sample.get_or_insert_with(|| (id, Instant::now()));
             return Ok(());
         };
         let heard = match &mut away.holder {
@@ -287,7 +340,7 @@ impl Link {
         let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
         let lost = {
             let mut state = self.state.lock();
-            state.open = None;
+            (state.open, state.sample) = (None, None);
             std::mem::take(&mut state.away)
         };
         self.wanted.notify_one();
@@ -432,6 +485,15 @@ const MOST_SAID: usize = 16;
 const LASTING: Duration = Duration::from_secs(10);
 /// Whoever says what cannot be is not trusted again soon: what was handed to it was late.
 const AFTER_LIE: Duration = Duration::from_secs(60);
+/// How often is looked whether clients get their answers, and how long a client may take to acknowledge the
+/// beginning of one.
+const LOOK: Duration = Duration::from_secs(1);
+const ACKNOWLEDGED: Duration = Duration::from_secs(2);
+/// One client may have vanished; that so many in a row have is less likely than a firewall.
+const MOST_UNHEARD: u32 = 3;
+const WHILE_UNHEARD: Duration = Duration::from_secs(60);
+const UNHEARD: &str = "proxying: clients do not get what this back-end answers; \
+    is a firewall in the way of what it sends from the service's address?";
 const GONE: &str = "proxying: the back-end is gone";
 const UNREACHED: &str = "proxying: connections cannot be handed to this back-end";
 

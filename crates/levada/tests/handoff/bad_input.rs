@@ -122,6 +122,35 @@ fn firewall_before_the_channel_is_told_once_and_proxied_past() {
 }
 
 #[test]
+fn firewall_before_the_answers_is_told_once_and_proxied_past() {
+    let Some(cluster) = Cluster::new("stay") else { return };
+    // What the back-end sends from the service's address goes to a neighbour that is not there.
+    let nobody = "10.0.2.99";
+    for order in [
+        format!("neigh add {nobody} lladdr 02:00:00:00:00:99 dev eth0 nud permanent"),
+        format!("route add default via {nobody} dev eth0 table 77"),
+        format!("rule add from {SERVICE} lookup 77 pref 77"),
+    ] {
+        cluster.backs[0].ip(&[&order]).unwrap();
+    }
+    let proxying = || !reasons_of(&cluster.log(), BACKS[0]).is_empty();
+    let start = Instant::now();
+    while !proxying() {
+        assert!(start.elapsed() < PATIENCE, "{}", cluster.log());
+        // Nobody can help this one.
+        let _ = cluster.curl(&["-s", "-m", "1", "-o", "/dev/null", "http://back0.test/1000"]);
+        cluster.gets("back1.test", 1000);
+    }
+    for size in [1, 1000, 300_000] {
+        cluster.gets("back0.test", size);
+    }
+    let log = cluster.log();
+    let told = reasons_of(&log, BACKS[0]);
+    assert!(told.len() == 1 && told[0].contains("firewall"), "{told:?}");
+    assert!(reasons_of(&log, BACKS[1]).is_empty(), "{log}");
+}
+
+#[test]
 fn back_end_that_lies_is_told_once_and_proxied_past() {
     let Some(mut cluster) = Cluster::bare() else { return };
     let control = cluster.backs[0].namespace();
