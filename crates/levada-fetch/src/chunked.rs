@@ -299,7 +299,7 @@ impl<T> Chunked<T> {
     }
 
     /// Looks at how far the pieces under way are: `so_far` tells the source of a request, and how many
-    /// bytes have come of it. The source of which two pieces [crawl](Self::crawls) is slow, and both are late
+    /// bytes have come of it. The source of which two pieces crawl is slow, and both are late
     /// as of now. One may be a connection that has lost packets; and where pieces of several sources crawl
     /// it is the link.
     ///
