@@ -76,11 +76,7 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
         asm.jump_if_equal(R1, service.port().to_be().into(), OURS);
         asm.place(other);
     }
-    asm.set(R0, packet::NO_OPINION);
-    asm.exit();
-    asm.place(OURS);
-    packet::load_flags(&mut asm, SYN);
-    asm.jump_unless_equal(R1, 0, PASS);
+    unless_it_begins(&mut asm);
     packet::address_of_flow(&mut asm, R2);
     asm.set(R3, packet::FLOW_LENGTH as i32);
     judge(&mut asm);
@@ -101,15 +97,20 @@ fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
         asm.jump_if_equal(R1, service.port().to_be().into(), OURS);
         asm.place(other);
     }
-    asm.set(R0, packet::NO_OPINION);
-    asm.exit();
-    asm.place(OURS);
-    packet::load_flags(&mut asm, SYN);
-    asm.jump_unless_equal(R1, 0, PASS);
+    unless_it_begins(&mut asm);
     packet::address_of_flow6(&mut asm, R2);
     asm.set(R3, packet::FLOW6_LENGTH as i32);
     judge(&mut asm);
     asm.finish()
+}
+
+/// Ends here for packets that are not for [`OURS`], and for those that begin a connection.
+fn unless_it_begins(asm: &mut Assembler) {
+    asm.set(R0, packet::NO_OPINION);
+    asm.exit();
+    asm.place(OURS);
+    packet::load_flags(asm, SYN);
+    asm.jump_unless_equal(R1, 0, PASS);
 }
 
 /// What becomes of a packet for us, whose flow `R2` and `R3` tell.

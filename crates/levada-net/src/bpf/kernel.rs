@@ -107,28 +107,38 @@ impl AsFd for Program {
     }
 }
 
+/// A table of a kind, with keys and values of so many bytes.
+fn create(
+    name: &str,
+    kind: u32,
+    [key, value]: [u32; 2],
+    entries: u32,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        kind: u32,
+        key: u32,
+        value: u32,
+        entries: u32,
+        flags: u32,
+        inner: u32,
+        numa: u32,
+        name: [u8; 16],
+    }
+    let name = name_of(name);
+    let create = Create { kind, key, value, entries, flags, inner: 0, numa: 0, name };
+    bpf(MAP_CREATE, &create).map(own)
+}
+
 /// A hash table of `K` bytes to `V` bytes.
 pub(super) struct Table<const K: usize, const V: usize>(OwnedFd);
 
 impl<const K: usize, const V: usize> Table<K, V> {
     /// One with room for so many entries. None is ever displaced by another.
     pub(super) fn new(name: &str, entries: u32) -> io::Result<Self> {
-        #[repr(C)]
-        struct Create {
-            kind: u32,
-            key: u32,
-            value: u32,
-            entries: u32,
-            flags: u32,
-            inner: u32,
-            numa: u32,
-            name: [u8; 16],
-        }
         const HASH: u32 = 1;
-        let (key, value) = (K as u32, V as u32);
-        let name = name_of(name);
-        let create = Create { kind: HASH, key, value, entries, flags: 0, inner: 0, numa: 0, name };
-        bpf(MAP_CREATE, &create).map(|fd| Self(own(fd)))
+        create(name, HASH, [K as u32, V as u32], entries, 0).map(Self)
     }
 
     /// Sets the value of a key.
@@ -185,32 +195,11 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// So many buckets of so many words, all zero.
     pub(super) fn new(name: &str, buckets: u32, words: usize) -> io::Result<Self> {
-        #[repr(C)]
-        struct Create {
-            kind: u32,
-            key: u32,
-            value: u32,
-            entries: u32,
-            flags: u32,
-            inner: u32,
-            numa: u32,
-            name: [u8; 16],
-        }
         const ARRAY: u32 = 2;
         /// `BPF_F_MMAPABLE` (Linux 5.5).
         const MAPPABLE: u32 = 1 << 10;
-        let (value, count) = ((words * 4) as u32, words * buckets as usize);
-        let create = Create {
-            kind: ARRAY,
-            key: 4,
-            value,
-            entries: buckets,
-            flags: MAPPABLE,
-            inner: 0,
-            numa: 0,
-            name: name_of(name),
-        };
-        let table = own(bpf(MAP_CREATE, &create)?);
+        let count = words * buckets as usize;
+        let table = create(name, ARRAY, [4, (words * 4) as u32], buckets, MAPPABLE)?;
         // SAFETY: a new mapping of the whole table, at an address that the kernel chooses.
         #[expect(unsafe_code)]
         let mapped = unsafe {
