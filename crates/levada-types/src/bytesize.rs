@@ -1,4 +1,4 @@
-//! Amounts of bytes as people write them.
+//! Sizes in bytes with units, such as "64MiB".
 
 use std::{fmt, str::FromStr};
 
@@ -6,10 +6,10 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
-/// Why a text is no amount of bytes.
+/// The error for a text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no size: write a number and a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as \"64MiB\""
+    "`{0}` is not a size: write a number and a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as \"64MiB\""
 )]
 pub struct ParseByteSizeError(pub String);
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn texts_that_are_not_sizes_are_refused() {
         for text in ["", "MiB", "-1", "5 furlongs", "99999999999TiB", "NaN", "inf"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }

@@ -1,9 +1,10 @@
-//! What identifies an object, as 64 bits, and the two hash functions of the whole system.
+//! Object keys of 64 bits, and the two hash functions of the whole system.
 //!
-//! Both are fixed: redirectors must agree with each other, across restarts and across versions, or
-//! every object would move (docs/decisions/0001-hash-functions.md).
+//! Both functions are fixed: all redirectors must compute the same hashes, across restarts and
+//! across versions, or every object would move (docs/decisions/0001-hash-functions.md).
 
-/// The identity of an object: the hash of its URL, or of whatever a site is configured to key on.
+/// The identity of an object: the hash of its URL, or of the parts of the request that a site's
+/// configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub u64);
 
@@ -19,14 +20,14 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// The weight of one party for one key: the `hash(url, server_name)` of highest random weight.
+/// The weight of one server for one key: the `hash(url, server_name)` of highest random weight.
 ///
-/// `party` is the [`hash64`] of the server's name. The two are combined by the finalizer of
-/// MurmurHash3 (64 bits), which passes every input bit to every output bit; the name is hashed once,
-/// so a weight costs two multiplications.
+/// `server` is the [`hash64`] of the server's name. The finalizer of MurmurHash3 (64 bits) combines
+/// the two; it makes every output bit depend on every input bit. The name is hashed once, so a
+/// weight costs two multiplications.
 #[inline]
-pub const fn weigh(key: Key, party: u64) -> u64 {
-    let mut x = key.0 ^ party;
+pub const fn weigh(key: Key, server: u64) -> u64 {
+    let mut x = key.0 ^ server;
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
     x ^= x >> 33;
@@ -47,11 +48,11 @@ mod tests {
     }
 
     #[test]
-    fn weights_spread_evenly_over_parties() {
-        let parties: Vec<u64> = (0..8).map(|n| hash64(format!("node-{n}").as_bytes())).collect();
+    fn weights_spread_evenly_over_servers() {
+        let servers: Vec<u64> = (0..8).map(|n| hash64(format!("node-{n}").as_bytes())).collect();
         let mut wins = [0u32; 8];
         for key in 0..80_000u64 {
-            let best = (0..8).max_by_key(|&n| weigh(Key(key), parties[n])).unwrap();
+            let best = (0..8).max_by_key(|&n| weigh(Key(key), servers[n])).unwrap();
             wins[best] += 1;
         }
         assert!(wins.iter().all(|w| (9_500..10_500).contains(w)), "{wins:?}");

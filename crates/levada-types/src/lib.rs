@@ -1,6 +1,7 @@
-//! The vocabulary that at least three of Levada's crates share: keys, sizes, time, chance, requests.
+//! The types that at least three of Levada's crates share: keys, sizes, time, random numbers,
+//! requests.
 //!
-//! No logic lives here beyond what makes a value impossible to get wrong.
+//! This crate has no logic beyond what makes an invalid value impossible.
 
 mod bytesize;
 mod key;

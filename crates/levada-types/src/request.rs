@@ -1,23 +1,23 @@
-//! What a policy may know of a request.
+//! The facts about a request that a policy may use.
 
 use crate::Key;
 
-/// What a request is expected to cost (CAP, WWW10, Sec. 2): which resources it wears.
+/// The expected cost of a request (CAP, WWW10, Sec. 2): the server resources that it uses most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServiceClass {
-    /// Static or lightly dynamic (the paper's N): neither disk nor CPU to speak of.
+    /// Static or lightly dynamic (the paper's N): little disk and little CPU.
     #[default]
     Normal,
     /// Disk bound (the paper's DB).
     DiskBound,
     /// CPU bound, such as secure content (the paper's CB).
     CpuBound,
-    /// Both (the paper's DCB).
+    /// Disk and CPU bound (the paper's DCB).
     DiskAndCpuBound,
 }
 
 impl ServiceClass {
-    /// All four, in the paper's order.
+    /// All four classes, in the paper's order.
     pub const ALL: [Self; 4] =
         [Self::Normal, Self::DiskBound, Self::CpuBound, Self::DiskAndCpuBound];
 
@@ -32,14 +32,14 @@ impl ServiceClass {
     }
 }
 
-/// One request, as far as choosing a node needs it.
+/// One request, reduced to what a policy needs to choose a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The object.
     pub key: Key,
     /// Its cost class.
     pub class: ServiceClass,
-    /// The size of the whole object in bytes, once a response has told it.
+    /// The size of the whole object in bytes, if a response has stated it.
     pub size: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Chance that can be repeated.
+//! A random generator whose sequence can be repeated.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Creates a generator; its whole sequence follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
@@ -22,10 +22,10 @@ impl Rng {
     /// A whole number in `0..bound`, by multiplication (the bias is below `bound` / 2^64).
     ///
     /// # Panics
-    /// When `bound` is zero: there is no such number.
+    /// When `bound` is zero.
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
-        assert!(bound > 0, "below(0) has no answer");
+        assert!(bound > 0, "below(0): the range is empty");
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 

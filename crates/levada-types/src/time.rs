@@ -1,4 +1,4 @@
-//! Time as a number that a driver hands in: pure crates own no clock.
+//! Time as a number that the driver passes in: pure crates do not read a clock.
 
 use std::{
     fmt,
@@ -6,30 +6,31 @@ use std::{
     time::Duration,
 };
 
-/// Nanoseconds since the driver's own beginning: of the process in an edge, of the run in a simulation.
+/// Nanoseconds since the start of the driver: of the process in an edge, of the run in a
+/// simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The driver's beginning.
+    /// The start of the driver.
     pub const ZERO: Self = Self(0);
 
-    /// `seconds` after the beginning.
+    /// `seconds` after the start.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// `milliseconds` after the beginning.
+    /// `milliseconds` after the start.
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds * 1_000_000)
     }
 
-    /// The time since `earlier`; zero when `earlier` is the later one.
+    /// The time since `earlier`; zero if `earlier` is later than `self`.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time since the beginning, in seconds.
+    /// The time since the start, in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -49,10 +50,10 @@ impl Sub<Self> for Timestamp {
     }
 }
 
-/// Why a text is no duration.
+/// The error for a text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no duration: write a number and a unit (ns, us, ms, s, m, h, d), such as \"300ms\" or \"1.5s\""
+    "`{0}` is not a duration: write a number and a unit (ns, us, ms, s, m, h, d), such as \"300ms\" or \"1.5s\""
 )]
 pub struct ParseDurationError(pub String);
 
@@ -69,7 +70,8 @@ const UNITS: &[(&str, f64)] = &[
 /// Reads `"300ms"`, `"1.5s"`, `"2h"`.
 ///
 /// # Errors
-/// When the number or the unit is missing, unknown, negative or beyond what a duration holds.
+/// When the number or the unit is missing, the unit is unknown, or the number is negative or too
+/// large for a `Duration`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
     let wrong = || ParseDurationError(text.to_owned());
     let text_trimmed = text.trim();
@@ -80,7 +82,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
-/// Writes a duration in the largest unit that keeps it whole, as [`parse_duration`] reads it.
+/// Writes a duration in the largest unit that gives a whole number, in the form that
+/// [`parse_duration`] reads.
 pub fn format_duration(duration: Duration) -> impl fmt::Display {
     let nanos = duration.as_nanos();
     let units: [(u128, &str); 7] = [
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn texts_that_are_not_durations_are_refused() {
         for text in ["", "5", "ms", "5 parsecs", "-1s", "1e400s", "NaNs", "infs"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
