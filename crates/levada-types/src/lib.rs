@@ -5,12 +5,14 @@
 
 mod bytesize;
 mod key;
+mod rate;
 mod request;
 mod rng;
 mod time;
 
 pub use bytesize::{ByteSize, ParseByteSizeError};
 pub use key::{Key, hash64, weigh};
+pub use rate::{ParseRateError, parse_rate};
 pub use request::{Request, ServiceClass};
 pub use rng::Rng;
 pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};

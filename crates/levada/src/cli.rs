@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use levada_lab::LabArgs;
 
 use crate::command::{
     classify::ClassifyArgs, demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs,
-    get::args::GetArgs, handoff_backend::HandoffBackendArgs, lab::args::LabArgs, purge::PurgeArgs,
-    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
+    get::args::GetArgs, handoff_backend::HandoffBackendArgs, purge::PurgeArgs, reload::ReloadArgs,
+    route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
 };
 
 /// A content delivery network that one can run.

@@ -7,9 +7,9 @@ mod logging;
 use std::{io, process::ExitCode};
 
 use clap::Parser as _;
+use levada_command::CommandStatus;
 
 use cli::{Cli, Command};
-use command::Verdict;
 
 /// A tenth of the instructions of a request that is passed on were the system allocator's, most of
 /// them for the HTTP implementation's many small pieces.
@@ -35,12 +35,12 @@ fn main() -> ExitCode {
         Command::Drain(args) => command::drain::run(args),
         Command::Route(args) => command::route::run(args),
         Command::Sim(args) => command::sim::run(args),
-        Command::Lab(args) => command::lab::run(args),
+        Command::Lab(args) => levada_lab::run(args),
     });
     match outcome {
         Ok(verdict) => verdict.into(),
         // The reader of the report has seen enough, as `head` has.
-        Err(error) if is_broken_pipe(&error) => Verdict::Done.into(),
+        Err(error) if is_broken_pipe(&error) => CommandStatus::Success.into(),
         Err(error) => {
             eprintln!("levada: {error:#}");
             ExitCode::from(2)

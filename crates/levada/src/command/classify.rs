@@ -12,7 +12,7 @@ use levada_trace::{Record, Taken};
 use levada_types::ServiceClass;
 use serde::Serialize;
 
-use super::Verdict;
+use levada_command::CommandStatus;
 
 /// Proposes class rules from an access log, and shows the shares of the classes.
 ///
@@ -41,7 +41,7 @@ fn percent(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// When the log cannot be read or has no requests.
-pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<CommandStatus> {
     let reader = levada_trace::open(&args.log)?;
     let format = reader.format().name;
     let mut census = Census::default();
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<Verdict> {
     } else {
         print(&mut out, &report)?;
     }
-    Ok(if report.timed { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if report.timed { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 /// Larger answers tell by the time to their end more of the client's line than of the server.

@@ -7,10 +7,11 @@ use std::{
 
 use anyhow::bail;
 use clap::Args;
-use levada::config::text::Time;
 use serde_json::{Value as Json, json};
 
-use super::{Verdict, admin::AdminArgs, ask, lab::args::time};
+use levada_command::{CommandStatus, admin_client, option::time};
+
+use super::admin::AdminArgs;
 
 /// Has the clients of a running node go elsewhere, at a pace that the others can take.
 ///
@@ -30,7 +31,7 @@ pub(crate) struct DrainArgs {
     rate: Option<u32>,
     /// Waits until nothing runs any more, at most so long.
     #[arg(long, value_name = "TIME", value_parser = time)]
-    wait: Option<Time>,
+    wait: Option<Duration>,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -40,7 +41,7 @@ pub(crate) struct DrainArgs {
 ///
 /// # Errors
 /// When the node cannot be asked, or refuses.
-pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (state, over) = runtime.block_on(drain(args, admin))?;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<Verdict> {
         let (running, moved) = (&state["in_flight"], &state["moved"]);
         println!("{word}: {running} requests run, {moved} downloads were sent away");
     }
-    Ok(if over { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if over { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 /// What the node says in the end, and whether that is what was waited for.
@@ -61,20 +62,20 @@ async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, boo
         (false, Some(rate)) => format!("/drain?rate={rate}"),
         (false, None) => "/drain".to_owned(),
     };
-    let mut body = match ask::tell(admin, &target, &json!({}), PATIENCE).await? {
+    let mut body = match admin_client::try_post(admin, &target, &json!({}), PATIENCE).await? {
         Ok(body) => body,
         Err(reason) => bail!("{admin}: {}", reason.trim_end()),
     };
     let began = Instant::now();
     loop {
         let state: Json = serde_json::from_slice(&body)?;
-        let Some(Time(wait)) = args.wait else { return Ok((state, true)) };
+        let Some(wait) = args.wait else { return Ok((state, true)) };
         let over = state["in_flight"] == 0;
         if over || began.elapsed() >= wait {
             return Ok((state, over));
         }
         tokio::time::sleep(LOOK).await;
-        body = ask::get(admin, "/drain", PATIENCE).await?;
+        body = admin_client::get(admin, "/drain", PATIENCE).await?;
     }
 }
 

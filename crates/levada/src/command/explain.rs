@@ -12,7 +12,7 @@ use clap::Args;
 use levada::config;
 use serde_json::Value as Json;
 
-use super::{Verdict, ask};
+use levada_command::{CommandStatus, admin_client};
 
 /// Tells which node would serve a URL, and why.
 ///
@@ -42,7 +42,7 @@ pub(crate) struct ExplainArgs {
 ///
 /// # Errors
 /// When the configuration cannot be used, the node does not answer, or no site has the URL's host.
-pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     let explanation = match (&args.admin, &args.config) {
         (Some(admin), _) => of_node(*admin, args)?,
         (None, Some(file)) => of_configuration(file, args)?,
@@ -56,18 +56,22 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Verdict> {
     } else {
         print(&mut out, &explanation)?;
     }
-    Ok(if explanation["node"].is_null() { Verdict::FoundWrong } else { Verdict::Done })
+    Ok(if explanation["node"].is_null() {
+        CommandStatus::ProblemsFound
+    } else {
+        CommandStatus::Success
+    })
 }
 
 fn of_node(admin: SocketAddr, args: &ExplainArgs) -> anyhow::Result<Json> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut target = ask::explain_target(&args.url);
+    let mut target = admin_client::explain_target(&args.url);
     if let Some(key) = &args.key {
         target += "&key=";
-        target += &ask::escaped(key);
+        target += &admin_client::escaped(key);
     }
     // The timer needs the runtime that it is made in.
-    let asking = async { ask::get(admin, &target, PATIENCE).await };
+    let asking = async { admin_client::get(admin, &target, PATIENCE).await };
     let body = runtime.block_on(asking).context("--admin")?;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
 }

@@ -14,7 +14,7 @@ use levada_edge::{
     settings::{After, Handoff, Settings, Taking},
 };
 
-use super::Verdict;
+use levada_command::CommandStatus;
 
 /// Takes connections over from a front-end, and has the server beside it answer them.
 ///
@@ -63,7 +63,7 @@ Exit codes:
 ///
 /// # Errors
 /// When it cannot start.
-pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     let settings = settings(args)?;
     for service in &args.services {
         let ip = service.ip();
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<Verdict> {
     let same = settings.clone();
     let reader = Reader(Box::new(move || Ok(same.clone())));
     levada_edge::run(settings, reader, |_addresses| {})?;
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
 fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {

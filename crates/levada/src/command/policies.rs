@@ -6,14 +6,14 @@ use levada::config::{did_you_mean, schema::describe_default};
 use levada_policy::{Entry, POLICIES, Parameter, Setting};
 use serde_json::{Value as Json, json};
 
-use super::Verdict;
 use crate::cli::PoliciesArgs;
+use levada_command::CommandStatus;
 
 /// Prints the list, or the policy that was named.
 ///
 /// # Errors
 /// When the report cannot be written.
-pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
     let mut out = io::stdout().lock();
     let all = || POLICIES.iter().flat_map(|file| file.iter());
     let Some(name) = &args.name else {
@@ -22,20 +22,20 @@ pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<Verdict> {
         } else {
             print_list(&mut out, &all().collect::<Vec<_>>())?;
         }
-        return Ok(Verdict::Done);
+        return Ok(CommandStatus::Success);
     };
     let Some(entry) = levada_policy::find(name) else {
         let help = did_you_mean(name, all().map(|entry| entry.name))
             .unwrap_or_else(|| "`levada policies` lists them".to_owned());
         eprintln!("levada: there is no policy {name:?}; {help}");
-        return Ok(Verdict::FoundWrong);
+        return Ok(CommandStatus::ProblemsFound);
     };
     if args.json {
         print_json(&mut out, &to_json(entry))?;
     } else {
         print_one(&mut out, entry)?;
     }
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
 fn print_list(out: &mut impl Write, entries: &[&Entry]) -> io::Result<()> {

@@ -12,7 +12,7 @@ use clap::{ArgGroup, Args};
 use levada::config;
 use serde_json::{Value as Json, json};
 
-use super::{Verdict, ask};
+use levada_command::{CommandStatus, admin_client};
 
 /// Purges what is stored, on every node of the cluster.
 ///
@@ -59,12 +59,13 @@ pub(crate) struct PurgeArgs {
 ///
 /// # Errors
 /// When the node cannot be asked, or refuses.
-pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     let (admin, token) = node(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The timer needs the runtime that it is made in.
-    let asking =
-        async { ask::post(admin, "/purge", &order(args), token.as_deref(), PATIENCE).await };
+    let asking = async {
+        admin_client::post(admin, "/purge", &order(args), token.as_deref(), PATIENCE).await
+    };
     let body = runtime.block_on(asking)?;
     let report: Json = serde_json::from_slice(&body)
         .with_context(|| format!("{admin} is no node's admin address"))?;
@@ -75,7 +76,11 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<Verdict> {
     } else {
         print(&mut out, &report)?;
     }
-    Ok(if report["confirmed"] == true { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if report["confirmed"] == true {
+        CommandStatus::Success
+    } else {
+        CommandStatus::ProblemsFound
+    })
 }
 
 /// Where to ask, and with which token.

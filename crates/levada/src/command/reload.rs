@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{Verdict, admin::AdminArgs, ask};
+use levada_command::{CommandStatus, admin_client};
+
+use super::admin::AdminArgs;
 
 /// Has a running node read its configuration again, all or nothing.
 ///
@@ -22,19 +24,19 @@ pub(crate) struct ReloadArgs {
 ///
 /// # Errors
 /// When the node cannot be asked, or refuses.
-pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The timer needs the runtime that it is made in.
-    let told = async { ask::tell(admin, "/reload", &json!({}), PATIENCE).await };
+    let told = async { admin_client::try_post(admin, "/reload", &json!({}), PATIENCE).await };
     match runtime.block_on(told)? {
         Ok(_) => {
             println!("reloaded");
-            Ok(Verdict::Done)
+            Ok(CommandStatus::Success)
         }
         Err(reason) => {
             println!("not reloaded, everything stays as it was:\n{}", reason.trim_end());
-            Ok(Verdict::FoundWrong)
+            Ok(CommandStatus::ProblemsFound)
         }
     }
 }

@@ -12,7 +12,9 @@ use clap::{Args, Subcommand};
 use levada::config;
 use serde_json::Value as Json;
 
-use super::{Verdict, admin::AdminArgs, ask};
+use levada_command::{CommandStatus, admin_client};
+
+use super::admin::AdminArgs;
 
 /// Shows what a running node does with its anycast route.
 #[derive(Args, Debug)]
@@ -45,12 +47,12 @@ enum Order {
 ///
 /// # Errors
 /// When the node or BIRD cannot be asked.
-pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.order {
         None => {
             let admin = args.node.address()?;
-            let asking = async { ask::get(admin, "/route", PATIENCE).await };
+            let asking = async { admin_client::get(admin, "/route", PATIENCE).await };
             let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
             show(args, &state)
         }
@@ -61,12 +63,12 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<Verdict> {
             let route = checked.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
             runtime.block_on(levada_edge::withdraw(&route))?;
-            Ok(Verdict::Done)
+            Ok(CommandStatus::Success)
         }
     }
 }
 
-fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<Verdict> {
+fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<CommandStatus> {
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{state:#}")?;
@@ -81,18 +83,18 @@ fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<Verdict> {
             writeln!(out, "{error}")?;
         }
     }
-    Ok(if state["error"].is_null() { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if state["error"].is_null() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 /// Prints every change until nobody reads any more.
-async fn tell(admin: SocketAddr) -> anyhow::Result<Verdict> {
+async fn tell(admin: SocketAddr) -> anyhow::Result<CommandStatus> {
     let (mut said, mut withdrawal, mut number) = (Vec::new(), Vec::new(), Json::Null);
     loop {
         let target = match number.as_u64() {
             Some(number) => format!("/route?after={number}"),
             None => "/route".to_owned(),
         };
-        let lines = match ask::get(admin, &target, PATIENCE).await {
+        let lines = match admin_client::get(admin, &target, PATIENCE).await {
             Ok(body) => {
                 let state: Json = serde_json::from_slice(&body)?;
                 number = state["number"].clone();

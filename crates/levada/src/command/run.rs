@@ -6,27 +6,27 @@ use anyhow::Context as _;
 use levada::config;
 use levada_edge::Reader;
 
-use super::Verdict;
 use crate::cli::RunArgs;
+use levada_command::{CommandStatus, end_with_stdin};
 
 /// Runs a node until a signal ends it.
 ///
 /// # Errors
 /// When the configuration cannot be used or the node cannot start. What is wrong with the
 /// configuration has been printed then.
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let checked = config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?;
     eprint!("{}", checked.report);
     let settings =
         checked.settings.with_context(|| format!("{} cannot be used", args.config.display()))?;
     if args.stop_with_stdin {
-        std::thread::Builder::new().name("stdin".to_owned()).spawn(end_with_stdin)?;
+        end_with_stdin()?;
     }
     // The edge logs where it listens; nobody else waits for it to be ready.
     let reader = reader(args.config.clone(), checked.fixed);
     levada_edge::run(settings, reader, |_addresses| {})?;
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
 /// Reads the file again, for a node that was started with these tables.
@@ -47,12 +47,4 @@ fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> Reader {
             Some(settings) => Ok(settings.clone()),
         }
     }))
-}
-
-/// Ends this process when standard input does. Whoever held its other end is gone, and with it
-/// everybody who could miss an answer: nothing is drained.
-pub(crate) fn end_with_stdin() {
-    // An error is an end as well.
-    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-    std::process::exit(0);
 }

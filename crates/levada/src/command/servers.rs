@@ -8,7 +8,9 @@ use std::{
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use super::{Verdict, admin::AdminArgs, ask};
+use levada_command::{CommandStatus, admin_client};
+
+use super::admin::AdminArgs;
 
 /// Lists the servers that a running node switches to, or drains one of them.
 #[derive(Args, Debug)]
@@ -44,23 +46,24 @@ struct Which {
 ///
 /// # Errors
 /// When the node does not answer, or has no server of this name.
-pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = match &args.order {
         None => {
             // The timer needs the runtime that it is made in.
-            let asking = async { ask::get(admin, "/servers", PATIENCE).await };
+            let asking = async { admin_client::get(admin, "/servers", PATIENCE).await };
             runtime.block_on(asking)?
         }
         Some(order) => {
             let target = target(order);
-            let telling = async { ask::tell(admin, &target, &json!({}), PATIENCE).await };
+            let telling =
+                async { admin_client::try_post(admin, &target, &json!({}), PATIENCE).await };
             match runtime.block_on(telling)? {
                 Ok(body) => body,
                 Err(reason) => {
                     eprintln!("{}", reason.trim_end());
-                    return Ok(Verdict::FoundWrong);
+                    return Ok(CommandStatus::ProblemsFound);
                 }
             }
         }
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<Verdict> {
     } else {
         print(&mut out, &sites)?;
     }
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
 fn target(order: &Order) -> String {
@@ -81,10 +84,10 @@ fn target(order: &Order) -> String {
         Order::Drain(which) => ("drain", which),
         Order::Resume(which) => ("resume", which),
     };
-    let mut target = format!("/servers/{verb}?server={}", ask::escaped(server));
+    let mut target = format!("/servers/{verb}?server={}", admin_client::escaped(server));
     if let Some(site) = site {
         target += "&site=";
-        target += &ask::escaped(site);
+        target += &admin_client::escaped(site);
     }
     target
 }

@@ -15,10 +15,9 @@ use levada_client::{
 };
 use levada_fetch::Algorithm;
 
-use super::{
-    Verdict,
-    get::{self, args::NetworkArgs},
-};
+use levada_command::CommandStatus;
+
+use super::get::{self, args::NetworkArgs};
 
 /// Publishes a tree with a manifest, or makes a directory equal to a published tree.
 ///
@@ -89,7 +88,7 @@ enum DigestName {
 ///
 /// # Errors
 /// When the arguments make no sense, or nothing could be done at all.
-pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<CommandStatus> {
     let filter = Filter::new(&args.include, &args.exclude)?;
     match &args.destination {
         None => publish(args, filter),
@@ -97,7 +96,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Verdict> {
     }
 }
 
-fn publish(args: &SyncArgs, filter: Filter) -> anyhow::Result<Verdict> {
+fn publish(args: &SyncArgs, filter: Filter) -> anyhow::Result<CommandStatus> {
     ensure!(
         !args.source.contains("://"),
         "{}: name the directory that is to be made equal to it",
@@ -131,17 +130,17 @@ fn publish(args: &SyncArgs, filter: Filter) -> anyhow::Result<Verdict> {
     if args.json {
         serde_json::to_writer_pretty(&mut out, &published)?;
         writeln!(out)?;
-        return Ok(Verdict::Done);
+        return Ok(CommandStatus::Success);
     }
     let manifest = published.manifest.display();
     writeln!(out, "{manifest}: {} files, {} bytes", published.files, published.bytes)?;
     for path in &published.left_out {
         writeln!(out, "left out: {} is no file, directory or link", path.display())?;
     }
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
-fn pull(args: &SyncArgs, filter: Filter, destination: &Path) -> anyhow::Result<Verdict> {
+fn pull(args: &SyncArgs, filter: Filter, destination: &Path) -> anyhow::Result<CommandStatus> {
     if !args.source.contains("://") && Path::new(&args.source).exists() {
         bail!("{} is here: only what has a URL can be pulled", args.source);
     }
@@ -167,7 +166,7 @@ fn pull(args: &SyncArgs, filter: Filter, destination: &Path) -> anyhow::Result<V
         Ok(report) => report,
         Err(error @ SyncError::Stopped) => {
             eprintln!("levada: {}: {error}", destination.display());
-            return Ok(Verdict::FoundWrong);
+            return Ok(CommandStatus::ProblemsFound);
         }
         Err(error) => return Err(error.into()),
     };
@@ -178,7 +177,7 @@ fn pull(args: &SyncArgs, filter: Filter, destination: &Path) -> anyhow::Result<V
     } else {
         print(&mut out, &report, args)?;
     }
-    Ok(if report.complete { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if report.complete { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 async fn pull_with_bar(

@@ -5,19 +5,19 @@ use std::io::{self, Write};
 use anyhow::Context as _;
 use levada::config::{self, Severity};
 
-use super::Verdict;
 use crate::cli::ValidateArgs;
+use levada_command::CommandStatus;
 
 /// Checks the file and prints what was found.
 ///
 /// # Errors
 /// When the file cannot be read or the report cannot be written.
-pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
     let mut out = io::stdout().lock();
     if args.schema {
         serde_json::to_writer_pretty(&mut out, &config::schema::schema())?;
         writeln!(out)?;
-        return Ok(Verdict::Done);
+        return Ok(CommandStatus::Success);
     }
     let report = config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Verdict> {
     } else {
         write!(out, "{report}{}", summary(&report))?;
     }
-    Ok(if report.is_usable() { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if report.is_usable() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 fn summary(report: &config::Report) -> String {

@@ -15,12 +15,12 @@ use http::{HeaderMap, Request, StatusCode, header::HOST};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
+use levada_command::content::Verifier;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
     HOST_NAME,
     catalog::{Catalog, Object},
-    content::Verifier,
 };
 
 /// All clients.

@@ -2,12 +2,10 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
+use levada_command::node::Addresses;
 use levada_policy::Value;
 
-use super::{
-    nodes::Addresses,
-    setup::{Setup, node_name},
-};
+use super::setup::{Setup, node_name};
 
 /// Requests that a node holds at once. Small, so that the policies' busy thresholds, which are
 /// derived from it, are reached before a queue has grown long.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! args - setup                what is asked for, checked; what is left open, chosen
-//! catalog - content - origin  what there is to be served
+//! catalog - origin            what there is to be served
 //! config - nodes              the nodes: this executable, once per node
 //! plan - load - client        the phases, the requests, and who sends them
 //! watch - board               what is seen from outside, and where it is written down
@@ -16,9 +16,8 @@ mod board;
 mod catalog;
 mod client;
 mod config;
-pub(crate) mod content;
 mod load;
-pub(crate) mod nodes;
+mod nodes;
 mod origin;
 mod plan;
 mod screen;
@@ -34,6 +33,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use levada_command::{CommandStatus, node::Node};
 use tokio::{signal::unix, sync::Semaphore, time::Instant};
 
 use self::{
@@ -49,7 +49,6 @@ use self::{
     view::View,
     watch::Watched,
 };
-use super::Verdict;
 
 /// Every client asks for objects of this site. The name is reserved: it can be nobody's (RFC 6761).
 const HOST_NAME: &str = "levada.test";
@@ -58,7 +57,7 @@ const HOST_NAME: &str = "levada.test";
 ///
 /// # Errors
 /// When an option cannot be met, or the nodes cannot be started.
-pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
     let setup = Arc::new(Setup::new(args)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Verdict> {
         let origin = Origin::start(setup.catalog.clone()).await?;
         let mut cluster = tokio::select! {
             started = Cluster::start(&setup, origin.address) => started?,
-            () = stop.asked() => return Ok(Verdict::FoundWrong),
+            () = stop.asked() => return Ok(CommandStatus::ProblemsFound),
         };
         let verdict = story(&setup, &origin, &mut cluster, &mut stop).await;
         cluster.stop().await;
@@ -84,7 +83,7 @@ async fn story(
     origin: &Origin,
     cluster: &mut Cluster,
     stop: &mut Stop,
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<CommandStatus> {
     let addresses = addresses(setup, origin, cluster);
     announce(setup, &addresses)?;
     let nodes = cluster.nodes.iter();
@@ -117,7 +116,7 @@ async fn story(
         hold(setup, &addresses, stop).await;
     }
     let fine = complete && summary.failed == 0 && unanswered == 0;
-    Ok(if fine { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 /// The phases, one after another, while the load goes on.
@@ -180,8 +179,7 @@ async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut Stop) -
 }
 
 fn watched(cluster: &Cluster) -> Vec<Watched> {
-    let watched =
-        |node: &nodes::Node| Watched { name: node.name.clone(), admin: node.addresses.admin };
+    let watched = |node: &Node| Watched { name: node.name.clone(), admin: node.addresses.admin };
     cluster.nodes.iter().map(watched).collect()
 }
 

@@ -19,10 +19,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use levada_command::content;
 use levada_types::{ByteSize, Key};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{catalog::Catalog, content};
+use super::catalog::Catalog;
 
 /// The running origin.
 pub(super) struct Origin {

@@ -4,10 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
-use levada::config::{did_you_mean, text::Rate};
+use levada::config::did_you_mean;
 use levada_edge::settings::PolicyChoice;
 use levada_policy::{Entry, POLICIES, Surroundings, Value};
-use levada_types::{format_duration, parse_duration};
+use levada_types::{format_duration, parse_duration, parse_rate};
 
 use super::{
     args::DemoArgs,
@@ -122,8 +122,8 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
 }
 
 fn link(text: &str) -> anyhow::Result<u64> {
-    match text.parse() {
-        Ok(Rate(bytes)) if bytes >= SLOWEST_LINK => Ok(bytes),
+    match parse_rate(text) {
+        Ok(bytes) if bytes >= SLOWEST_LINK => Ok(bytes),
         _ => bail!("--link {text}: write a rate of at least 1Mbit/s, such as 40Mbit/s or 5MiB/s"),
     }
 }

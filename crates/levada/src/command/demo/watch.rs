@@ -3,6 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use levada_command::admin_client;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -11,7 +12,6 @@ use super::{
     board::{Board, NodeLive},
     setup::Setup,
 };
-use crate::command::ask;
 
 /// What is read of `/status`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,7 +64,8 @@ pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Boa
         let mut live = live(&nodes, &statuses, &last, passed);
         last = statuses;
         let hottest = url(&setup, setup.hottest());
-        let told: Vec<Option<Explanation>> = ask_all(&nodes, &ask::explain_target(&hottest)).await;
+        let told: Vec<Option<Explanation>> =
+            ask_all(&nodes, &admin_client::explain_target(&hottest)).await;
         for explanation in told.iter().flatten() {
             board.hot_set(explanation.set.len());
             judge(&nodes, explanation, &mut live);
@@ -122,7 +123,7 @@ async fn sets(nodes: &[Watched], setup: &Setup, board: &Board) {
     let hottest = board.look().hottest(OBJECTS);
     let mut sets = std::collections::HashMap::new();
     for hot in hottest {
-        let target = ask::explain_target(&url(setup, hot.object));
+        let target = admin_client::explain_target(&url(setup, hot.object));
         let up = board.look().nodes.iter().position(|node| node.up);
         let Some(node) = up.map(|index| &nodes[index]) else { break };
         if let Some(explanation) = ask_one::<Explanation>(node.admin, &target).await {
@@ -155,7 +156,7 @@ async fn ask_all<T: DeserializeOwned + Send + 'static>(
 }
 
 async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option<T> {
-    let body = ask::get(admin, target, PATIENCE).await.ok()?;
+    let body = admin_client::get(admin, target, PATIENCE).await.ok()?;
     serde_json::from_slice(&body).ok()
 }
 

@@ -17,15 +17,15 @@ use levada_client::{
     parse_url,
 };
 
-use super::Verdict;
 use args::{GetArgs, NetworkArgs};
 use bars::Bars;
+use levada_command::CommandStatus;
 
 /// Fetches.
 ///
 /// # Errors
 /// When the arguments make no sense: before anything is fetched.
-pub(crate) fn run(args: &GetArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &GetArgs) -> anyhow::Result<CommandStatus> {
     let requests = requests(args)?;
     let client = Arc::new(client(&args.network)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<Verdict> {
         writeln!(out)?;
     }
     let all = reports.iter().all(|report| report.complete);
-    Ok(if all { Verdict::Done } else { Verdict::FoundWrong })
+    Ok(if all { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
 async fn fetch(

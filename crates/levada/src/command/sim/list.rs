@@ -9,8 +9,9 @@ use levada_sim::{METRICS, Scenario, paper::PAPERS, topology::TOPOLOGIES};
 use levada_trace::generate::GENERATORS;
 use serde_json::{Map, Value as Json, json};
 
+use levada_command::CommandStatus;
+
 use super::{
-    Verdict,
     args::{List, ListArgs},
     scenarios::SCENARIOS,
 };
@@ -19,14 +20,14 @@ use super::{
 ///
 /// # Errors
 /// When they cannot be written.
-pub(super) fn run(args: &ListArgs) -> anyhow::Result<Verdict> {
+pub(super) fn run(args: &ListArgs) -> anyhow::Result<CommandStatus> {
     let lists: Vec<List> = args.list.map_or_else(|| List::value_variants().to_vec(), |l| vec![l]);
     let mut out = io::stdout().lock();
     if args.json {
         let lists = lists.iter().map(|list| (name(*list), to_json(*list)));
         serde_json::to_writer_pretty(&mut out, &lists.collect::<Map<String, Json>>())?;
         writeln!(out)?;
-        return Ok(Verdict::Done);
+        return Ok(CommandStatus::Success);
     }
     for list in lists {
         let items = items(list);
@@ -38,7 +39,7 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Verdict> {
         }
         writeln!(out)?;
     }
-    Ok(Verdict::Done)
+    Ok(CommandStatus::Success)
 }
 
 /// One line of a list.

@@ -34,13 +34,13 @@ use self::{
     args::{OutputArgs, SimArgs, SimCommand},
     sweep::Swept,
 };
-use super::Verdict;
+use levada_command::CommandStatus;
 
 /// Runs the subcommand.
 ///
 /// # Errors
 /// When it cannot run, or cannot write what it found.
-pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
     match &args.command {
         SimCommand::List(args) => list::run(args),
         SimCommand::Run(args) => run::run(args),
@@ -54,7 +54,7 @@ fn report(
     tables: &[Table],
     swept: &Swept,
     output: &OutputArgs,
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<CommandStatus> {
     let reports: Vec<Report> =
         tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
     if let Some(path) = &output.html {
@@ -85,7 +85,7 @@ fn report(
         );
     }
     let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
-    Ok(if failed || swept.stopped { Verdict::FoundWrong } else { Verdict::Done })
+    Ok(if failed || swept.stopped { CommandStatus::ProblemsFound } else { CommandStatus::Success })
 }
 
 /// What there is to run for these tables.

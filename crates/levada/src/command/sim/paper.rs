@@ -4,13 +4,15 @@ use anyhow::{Context as _, bail};
 use levada::config::did_you_mean;
 use levada_sim::paper::{PAPERS, Paper, Table};
 
-use super::{Verdict, args::PaperArgs, cases, report, sweep::sweep};
+use levada_command::CommandStatus;
+
+use super::{args::PaperArgs, cases, report, sweep::sweep};
 
 /// Runs what was chosen of the paper.
 ///
 /// # Errors
 /// When there is no such paper or table, or a run cannot be carried out.
-pub(super) fn run(args: &PaperArgs) -> anyhow::Result<Verdict> {
+pub(super) fn run(args: &PaperArgs) -> anyhow::Result<CommandStatus> {
     let paper = find(&args.paper)?;
     let tables = chosen(paper, args)?;
     let swept = sweep(&cases(&tables), &format!("{}.jsonl", paper.name), &args.sweep)?;

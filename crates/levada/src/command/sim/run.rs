@@ -9,8 +9,9 @@ use levada_sim::{
     paper::{Case, Column, Plot, Row, Table},
 };
 
+use levada_command::CommandStatus;
+
 use super::{
-    Verdict,
     args::RunArgs,
     cases,
     files::Files,
@@ -23,7 +24,7 @@ use super::{
 ///
 /// # Errors
 /// When the scenario has errors, or a file cannot be read or written.
-pub(super) fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let scenarios = scenarios(args)?;
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
     let mut tables = vec![overview(&name, &args.scenario, &scenarios)];

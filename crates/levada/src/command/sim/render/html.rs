@@ -1,8 +1,8 @@
-//! Reports as one page that needs nothing else: no script, no font, no network. It reads on light and
-//! on dark, and prints.
+//! Reports as one page.
 
 use std::fmt::Write as _;
 
+use levada_chart::{Page, escaped};
 use levada_sim::{
     Unit,
     paper::{Judged, Report, ReportRow, Verdict},
@@ -12,39 +12,15 @@ use super::{BEYOND, difference, has_beyond, mark, number, plot, row_name, summar
 
 /// All reports on a page.
 pub(crate) fn render(title: &str, reports: &[Report]) -> String {
-    let mut page = begin(title, &summary(reports));
+    let mut page = Page::new(title, &summary(reports));
     if reports.len() > 1 {
         add_contents(&mut page, reports);
     }
     reports.iter().for_each(|report| add_report(&mut page, report));
-    page += END;
-    page
+    page.finish()
 }
 
-/// Figures on a page, and a sentence before them.
-pub(crate) fn render_figures(title: &str, sentence: &str, figures: &[plot::Figure]) -> String {
-    let mut page = begin(title, sentence);
-    figures.iter().for_each(|figure| add_figure(&mut page, figure));
-    page += END;
-    page
-}
-
-fn begin(title: &str, sentence: &str) -> String {
-    let (title, sentence) = (escaped(title), escaped(sentence));
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p>{sentence}</p>\n"
-    )
-}
-
-fn add_figure(page: &mut String, plot::Figure { caption, svg }: &plot::Figure) {
-    let caption = escaped(caption);
-    let _ = write!(page, "<figure>\n{svg}\n<figcaption>{caption}</figcaption>\n</figure>\n");
-}
-
-fn add_contents(page: &mut String, reports: &[Report]) {
+fn add_contents(page: &mut Page, reports: &[Report]) {
     page.push_str("<nav>\n<ul>\n");
     for report in reports {
         let failed = report.verdicts().filter(|verdict| *verdict == Verdict::Fail).count();
@@ -59,7 +35,7 @@ fn add_contents(page: &mut String, reports: &[Report]) {
     page.push_str("</ul>\n</nav>\n");
 }
 
-fn add_report(page: &mut String, report: &Report) {
+fn add_report(page: &mut Page, report: &Report) {
     let [id, title, source, note] =
         [&report.id, &report.title, &report.source, &report.note].map(|text| escaped(text));
     let _ = write!(
@@ -67,7 +43,7 @@ fn add_report(page: &mut String, report: &Report) {
         "<section id=\"{id}\">\n<h2>{title}</h2>\n<p class=\"source\">{source} &middot; \
          <code>{id}</code></p>\n<p>{note}</p>\n"
     );
-    plot::figures(report).iter().for_each(|figure| add_figure(page, figure));
+    plot::figures(report).iter().for_each(|figure| page.figure(figure));
     add_table(page, report);
     if has_beyond(report) {
         let _ = writeln!(page, "<p class=\"source\">{}</p>", escaped(BEYOND));
@@ -76,7 +52,7 @@ fn add_report(page: &mut String, report: &Report) {
     page.push_str("</section>\n");
 }
 
-fn add_table(page: &mut String, report: &Report) {
+fn add_table(page: &mut Page, report: &Report) {
     let by_rate = report.rows.iter().any(|row| row.at.is_some());
     let compared: Vec<bool> = (0..report.columns.len())
         .map(|column| report.rows.iter().any(|row| row.cells[column].paper.is_some()))
@@ -106,7 +82,7 @@ fn add_table(page: &mut String, report: &Report) {
     page.push_str("</tbody>\n</table></div>\n");
 }
 
-fn add_row(page: &mut String, report: &Report, row: &ReportRow, by_rate: bool, compared: &[bool]) {
+fn add_row(page: &mut Page, report: &Report, row: &ReportRow, by_rate: bool, compared: &[bool]) {
     let _ = write!(page, "<tr><th scope=\"row\">{}</th>", escaped(&row_name(row)));
     if by_rate {
         let _ = write!(page, "<td>{}</td>", row.at.map_or_else(String::new, |at| at.to_string()));
@@ -127,7 +103,7 @@ fn add_row(page: &mut String, report: &Report, row: &ReportRow, by_rate: bool, c
     page.push_str("</tr>\n");
 }
 
-fn add_claims(page: &mut String, claims: &[Judged]) {
+fn add_claims(page: &mut Page, claims: &[Judged]) {
     if claims.is_empty() {
         return;
     }
@@ -174,38 +150,6 @@ fn spaced(digits: &str, unit: Unit) -> String {
     text
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-const END: &str = "</main>\n</body>\n</html>\n";
-
-const STYLE: &str = "\
-:root { color-scheme: light dark; --ground: #fff; --text: #1a1a1a; --faint: #666; --line: #ddd;
-  --pass: #006b3c; --fail: #b00020; }
-@media (prefers-color-scheme: dark) { :root { --ground: #16181b; --text: #e4e4e4; --faint: #9a9a9a;
-  --line: #383b40; --pass: #5fce9b; --fail: #ff8a80; } }
-@media print { :root { --ground: #fff; --text: #000; --faint: #444; --line: #bbb; --pass: #000;
-  --fail: #000; } section { break-inside: avoid-page; } .fail { font-weight: bold; } }
-body { margin: 0; background: var(--ground); color: var(--text);
-  font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem; }
-h2 { margin: 3rem 0 0; }
-a { color: inherit; }
-.source { margin: 0 0 1rem; color: var(--faint); font-size: 0.9rem; }
-figure { margin: 1rem 0; }
-figure svg { width: 100%; height: auto; }
-figcaption { color: var(--faint); font-size: 0.9rem; }
-.wide { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
-th, td { padding: 0.2rem 0.7rem; text-align: right; border-bottom: 1px solid var(--line); }
-th { font-weight: 500; }
-tbody th { text-align: left; }
-.ours { font-weight: 600; }
-.pass { color: var(--pass); }
-.fail { color: var(--fail); }
-";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,10 +159,5 @@ mod tests {
         assert_eq!(spaced("33237", Unit::PerSecond), "33\u{202f}237");
         assert_eq!(spaced("9300", Unit::PerSecond), "9300");
         assert_eq!(spaced("0.53", Unit::Seconds), "0.53");
-    }
-
-    #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(escaped("a < b & \"c\""), "a &lt; b &amp; &quot;c&quot;");
     }
 }

@@ -1,0 +1,124 @@
+//! Asking a running node, on its admin address.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// The body of `target` at `admin`.
+///
+/// # Errors
+/// When the node does not answer in time, or not with 200: then with what it said.
+pub async fn get(admin: SocketAddr, target: &str, timeout: Duration) -> anyhow::Result<Bytes> {
+    let request = Request::get(target).body(Full::default())?;
+    answered(admin, request, timeout).await
+}
+
+/// Posts JSON to `target` at `admin`, with a token if the node asks for one, and returns the answer.
+///
+/// # Errors
+/// As of [`get`].
+pub async fn post(
+    admin: SocketAddr,
+    target: &str,
+    body: &serde_json::Value,
+    token: Option<&str>,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
+    let mut request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
+}
+
+/// Posts to `target` at `admin`; a refusal of the node's is its words.
+///
+/// # Errors
+/// When the node does not answer in time.
+pub async fn try_post(
+    admin: SocketAddr,
+    target: &str,
+    body: &serde_json::Value,
+    timeout: Duration,
+) -> anyhow::Result<Result<Bytes, String>> {
+    let request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    let telling = exchange(admin, request.body(Full::from(body.to_string()))?);
+    let told = tokio::time::timeout(timeout, telling).await;
+    let (status, body) = told.with_context(|| format!("{admin} does not answer"))??;
+    Ok(match status.is_success() {
+        true => Ok(body),
+        false => Err(String::from_utf8_lossy(&body).into_owned()),
+    })
+}
+
+async fn answered(
+    admin: SocketAddr,
+    request: Request<Full<Bytes>>,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
+    let answer = tokio::time::timeout(timeout, exchange(admin, request)).await;
+    let (status, body) = answer.with_context(|| format!("{admin} does not answer"))??;
+    if !status.is_success() {
+        bail!("{admin}: {}", String::from_utf8_lossy(&body).trim_end());
+    }
+    Ok(body)
+}
+
+async fn exchange(
+    admin: SocketAddr,
+    mut request: Request<Full<Bytes>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let unreachable = || format!("no node listens for operators on {admin}");
+    let stream = TcpStream::connect(admin).await.with_context(unreachable)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    request.headers_mut().insert(HOST, admin.to_string().parse()?);
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!("{admin}: {error}"))?;
+    connection.abort();
+    Ok((status, body.to_bytes()))
+}
+
+/// The request target that asks which node would serve `url`.
+pub fn explain_target(url: &str) -> String {
+    format!("/explain?url={}", escaped(url))
+}
+
+/// `text` as the value of a query argument.
+pub fn escaped(text: &str) -> String {
+    let mut value = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
+                value.push(byte.into());
+            }
+            other => value.push_str(&format!("%{other:02X}")),
+        }
+    }
+    value
+}
+
+/// A status page of a thousand nodes is far smaller.
+const LARGEST_ANSWER: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_escaped_in_a_query() {
+        let target = explain_target("http://a.example/b c?d=%41&e#f");
+        assert_eq!(target, "/explain?url=http://a.example/b%20c%3Fd%3D%2541%26e%23f");
+    }
+}

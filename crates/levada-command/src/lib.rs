@@ -1,0 +1,21 @@
+//! The parts that several commands of `levada` share, so that the demo, the labs and the commands for
+//! operators do not depend on each other.
+//!
+//! ```text
+//! status        how a command ended, and its exit code
+//! option        parsers of command-line options: durations, sizes, rates
+//! admin_client  requests to the admin address of a running node
+//! node          `levada run` as a child process
+//! leash         a child process that ends with its parent
+//! content       bodies that a client can verify at any offset
+//! ```
+
+pub mod admin_client;
+pub mod content;
+mod leash;
+pub mod node;
+pub mod option;
+mod status;
+
+pub use leash::end_with_stdin;
+pub use status::CommandStatus;

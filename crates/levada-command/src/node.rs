@@ -1,0 +1,141 @@
+//! A node as a child process of this same executable, with a configuration file of its own.
+
+use std::{
+    fs::File,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::admin_client;
+
+/// One node and its addresses. Its process ends when this is dropped, and also when this process is
+/// killed: it reads its standard input, a pipe that the system closes then.
+pub struct Node {
+    /// Its name in its configuration.
+    pub name: String,
+    /// Its addresses, which its configuration must have as well.
+    pub addresses: Addresses,
+    config: PathBuf,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+/// The addresses of one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// For clients.
+    pub clients: SocketAddr,
+    /// For its peers.
+    pub peers: SocketAddr,
+    /// For operators.
+    pub admin: SocketAddr,
+}
+
+struct Process {
+    child: Child,
+    /// Closed by the system when this process ends, however it ends.
+    _leash: Option<ChildStdin>,
+}
+
+impl Node {
+    /// A node with its configuration and where it logs; it does not run yet.
+    pub fn new(name: String, addresses: Addresses, config: PathBuf, log: PathBuf) -> Self {
+        Self { name, addresses, config, log, process: None }
+    }
+
+    /// The number of its process, while there is one.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref()?.child.id()
+    }
+
+    /// Starts the process. It may not be ready yet.
+    ///
+    /// # Errors
+    /// When this executable cannot be run.
+    pub fn spawn(&mut self) -> anyhow::Result<()> {
+        let executable = std::env::current_exe().context("cannot find this executable")?;
+        let mut child = Command::new(executable)
+            .args(["--log-level", "warn", "run", "--stop-with-stdin", "-c"])
+            .arg(&self.config)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(File::options().create(true).append(true).open(&self.log)?)
+            // Ctrl-c is for the parent, which then ends its nodes.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start node {}", self.name))?;
+        let leash = child.stdin.take();
+        self.process = Some(Process { child, _leash: leash });
+        Ok(())
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    /// When it ends instead, or takes too long; with the end of its log.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            if admin_client::get(self.addresses.admin, "/readyz", ANSWER).await.is_ok() {
+                return Ok(());
+            }
+            let ended = match &mut self.process {
+                Some(process) => process.child.try_wait()?,
+                None => bail!("node {} is not running", self.name),
+            };
+            if let Some(status) = ended {
+                bail!("node {} ended with {status}: {}", self.name, self.last_words());
+            }
+            if begun.elapsed() > START {
+                bail!("node {} did not start within {START:?}: {}", self.name, self.last_words());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Kills the process, as `kill -9` does, and waits for its end.
+    pub async fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // An error says that it has ended already.
+            let _ = process.child.kill().await;
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+}
+
+/// Three free ports for each node. All are held before any is released, so that no port occurs twice.
+///
+/// # Errors
+/// When the system has no free port.
+pub fn free_addresses(nodes: usize) -> std::io::Result<Vec<Addresses>> {
+    let mut held = Vec::new();
+    let mut take = || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr();
+        held.push(listener);
+        address
+    };
+    (0..nodes).map(|_| Ok(Addresses { clients: take()?, peers: take()?, admin: take()? })).collect()
+}
+
+/// Whether a node did not start because another process took its port between its release and its use.
+pub fn port_was_taken(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}").to_lowercase();
+    text.contains("address already in use") || text.contains("address in use")
+}
+
+/// How often a cluster is started with fresh ports.
+pub const PORT_TRIES: usize = 5;
+const ANSWER: Duration = Duration::from_millis(500);
+const START: Duration = Duration::from_secs(20);

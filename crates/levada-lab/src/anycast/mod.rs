@@ -1,0 +1,63 @@
+//! `levada lab anycast`: the experiments of WWW'09, with real connections on emulated networks.
+
+mod disruptions;
+mod purging;
+mod sender;
+mod switch;
+mod synchronization;
+mod vanishing;
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::Path,
+};
+
+use anyhow::Context as _;
+
+use super::anycast_args::{AnycastArgs, AnycastCommand, EveryArgs};
+use levada_chart::{Figure, Page};
+use levada_command::CommandStatus;
+
+/// Runs the experiment.
+///
+/// # Errors
+/// When it cannot run.
+pub(super) fn run(args: &AnycastArgs) -> anyhow::Result<CommandStatus> {
+    match &args.command {
+        AnycastCommand::Disruptions(args) => disruptions::run(args),
+        AnycastCommand::Purging(args) => purging::run(args),
+        AnycastCommand::Synchronization(args) => synchronization::run(args),
+        AnycastCommand::Switch(args) => switch::run(args),
+        AnycastCommand::Vanishing(args) => vanishing::run(args),
+    }
+}
+
+/// Draws figures, if that was asked for.
+fn draw(
+    args: &EveryArgs,
+    title: &str,
+    figures: impl IntoIterator<Item = Figure>,
+) -> anyhow::Result<()> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    let sentence = "After \"Anycast Aware Transport for Content Delivery Networks\" (WWW'09), measured by \
+                    the run that drew this.";
+    let mut page = Page::new(title, sentence);
+    figures.into_iter().for_each(|figure| page.figure(&figure));
+    fs::write(path, page.finish()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether a file is what the experiments' server has, byte for byte.
+fn is_whole(path: &Path, size: u64) -> io::Result<bool> {
+    let (mut file, mut at, mut buffer) = (File::open(path)?, 0, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(at == size);
+        }
+        if !sender::is_right(at, &buffer[..count]) {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+}

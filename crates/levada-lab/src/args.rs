@@ -1,0 +1,102 @@
+//! The options of `levada lab`.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use clap::{Args, Subcommand};
+use levada_command::option::{rate, time};
+use levada_net::wire::parse_loss;
+
+use super::{
+    anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs, lard_args::LardArgs,
+};
+
+/// Real programs on emulated networks, and before emulated servers, within this machine (Linux).
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Wire(WireArgs),
+    Anycast(AnycastArgs),
+    Lard(LardArgs),
+    Cap(CapArgs),
+    Backend(BackendArgs),
+}
+
+/// Runs a command behind a wire with a rate, a delay, a queue and losses.
+///
+/// This machine, or a host of its own with --server, is at the other end.
+#[derive(Args, Debug)]
+#[command(after_help = WIRE_EXAMPLES)]
+pub(crate) struct WireArgs {
+    #[command(flatten)]
+    pub(crate) path: PathArgs,
+    /// The chance of each packet that the command sends to be lost; as --loss when not given.
+    #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
+    pub(crate) ack_loss: Option<f64>,
+    /// How senders on hosts of their own avoid congestion.
+    #[arg(long, value_name = "NAME", default_value = "reno")]
+    pub(crate) congestion: String,
+    /// What all chance follows from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// A program for the other end, run by `sh` on a host of its own.
+    #[arg(long, value_name = "SHELL COMMAND")]
+    pub(crate) server: Option<String>,
+    /// The wire's network: the other end has its first address, the command the second.
+    #[arg(long, value_name = "A.B.C.0", default_value = "10.213.7.0", value_parser = network)]
+    pub(crate) network: Ipv4Addr,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// What a path does to packets, in each direction.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PathArgs {
+    /// Bits or bytes per second, such as 10Mbit/s; unlimited when not given.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) rate: Option<u64>,
+    /// One way.
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = time)]
+    pub(crate) delay: Duration,
+    /// The chance of each packet to be lost: 1% or 0.01.
+    #[arg(long, value_name = "LOSS", default_value = "0", value_parser = parse_loss)]
+    pub(crate) loss: f64,
+    /// Packets that may wait for the rate.
+    #[arg(long, value_name = "PACKETS", default_value_t = 50)]
+    pub(crate) queue: usize,
+}
+
+fn network(text: &str) -> Result<Ipv4Addr, String> {
+    match text.parse::<Ipv4Addr>() {
+        Ok(address) if address.octets()[3] == 0 => Ok(address),
+        _ => Err("a network of 24 bits, such as 10.213.7.0".to_owned()),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada lab wire --rate 10Mbit/s --delay 25ms --loss 1% -- curl http://10.213.7.1:8080/
+  levada lab anycast disruptions --rtt 50ms --loss 1% --trials 1
+  levada lab lard --quick
+  levada lab cap --quick
+
+Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
+Nothing is left when it ends, however it does.
+
+Exit codes:
+  2  it could not run";
+
+const WIRE_EXAMPLES: &str = "\
+Examples:
+  levada lab wire --rate 10Mbit/s --delay 25ms -- curl -o file http://10.213.7.1:8080/file
+  levada lab wire --loss 1% --seed 7 --server 'exec levada run -c node.toml' -- bash
+  levada lab wire --delay 50ms -- sh -c 'ping -c 3 $LEVADA_WIRE_FAR'
+
+Exit codes: the command's own, and
+  2  it could not run: not root, no /dev/net/tun, no such command";

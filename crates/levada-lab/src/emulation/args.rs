@@ -1,0 +1,182 @@
+//! The options of `levada lab backend`, and those that the labs of emulated servers share.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Args, ValueEnum};
+use levada_cache::eviction::{self, EVICTIONS, find_eviction};
+
+use levada_command::option::{size, time};
+use levada_types::ByteSize;
+
+/// A Web server whose CPU and disk are emulated, with real memory and a real socket.
+///
+/// It answers `/file/NAME/BYTES` and `/service/NAME/BYTES` with so many bytes, when a server of the
+/// papers' years would have. `/-/usage` says what it has done. It prints its address when it is ready.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BackendArgs {
+    /// Where it listens; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// What its memory holds of files.
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size)]
+    pub(crate) memory: ByteSize,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// A service: what it computes and what its disk works, such as search=10ms+140ms; may be repeated.
+    #[arg(long = "service", value_name = "NAME=CPU[+DISK]", value_parser = service)]
+    pub(crate) services: Vec<(String, ServiceCost)>,
+    /// Seconds that an emulated second takes.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) time_scale: f64,
+    /// Ends when standard input does, for a program that must not leave any behind.
+    #[arg(long, hide = true)]
+    pub(crate) stop_with_stdin: bool,
+}
+
+/// What the labs of both prototypes are told; what most of it is by default, each says itself.
+#[derive(Args, Debug)]
+pub(crate) struct PrototypeArgs {
+    /// Policies of the front-end.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) policy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// What happens before is not measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) warm_up: Duration,
+    /// How long is measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Duration,
+    /// Seconds that an emulated second takes: more where the machine is the limit.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(crate) time_scale: f64,
+    /// How requests get to servers: through the front-end, or by handing their connections over, on an
+    /// emulated network (as root).
+    #[arg(long, value_name = "HOW", default_value = "proxy")]
+    pub(crate) transport: Transport,
+    /// Clients make a connection for each request; when connections are handed over, they always do.
+    #[arg(long)]
+    pub(crate) connection_per_request: bool,
+    /// What all chance follows from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u32,
+    /// Prints JSON; what happens meanwhile goes to standard error.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How requests get to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// The front-end passes requests and answers on.
+    Proxy,
+    /// The front-end hands the connection over, and the server's machine answers the client
+    /// (ASPLOS'98, Sec. 5).
+    Handoff,
+}
+
+impl PrototypeArgs {
+    /// Whether clients make a connection for each request.
+    pub(crate) fn asks_once(&self) -> bool {
+        self.connection_per_request || self.transport == Transport::Handoff
+    }
+
+    /// As reports say it.
+    pub(crate) fn transport(&self) -> &'static str {
+        match self.transport {
+            Transport::Handoff => {
+                "transport: connections are handed over, one for each request, on an emulated network"
+            }
+            Transport::Proxy if self.connection_per_request => {
+                "transport: the front-end passes on, with a connection for each request of a client"
+            }
+            Transport::Proxy => {
+                "transport: the front-end passes on, over connections that are kept"
+            }
+        }
+    }
+}
+
+/// What emulated servers are made of.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct MachineArgs {
+    /// How fast the emulated CPU is; 1 is that of ASPLOS'98, 930 us for 8 KB from memory.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) cpu: f64,
+    /// How fast the emulated disk is; 1 is that of ASPLOS'98, 28 ms and 410 us for every 4 KB.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) disk: f64,
+    /// What goes first when the memory is full; `levada sim list evictions` has them.
+    #[arg(long, value_name = "NAME", default_value = "gds-packets", value_parser = eviction)]
+    pub(crate) eviction: &'static eviction::Entry,
+}
+
+impl MachineArgs {
+    /// As a back-end is told.
+    pub(crate) fn options(&self) -> [String; 3] {
+        [
+            format!("--cpu={}", self.cpu),
+            format!("--disk={}", self.disk),
+            format!("--eviction={}", self.eviction.name),
+        ]
+    }
+}
+
+/// What a service costs the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceCost {
+    pub(crate) cpu: Duration,
+    pub(crate) disk: Duration,
+}
+
+pub(crate) fn factor(text: &str) -> Result<f64, &'static str> {
+    let factor = text.parse().ok().filter(|factor| (0.001..=1000.0).contains(factor));
+    factor.ok_or("a factor is a number from 0.001 to 1000")
+}
+
+fn eviction(name: &str) -> Result<&'static eviction::Entry, String> {
+    find_eviction(name).ok_or_else(|| {
+        let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
+        format!("there is {}", known.join(", "))
+    })
+}
+
+fn service(text: &str) -> Result<(String, ServiceCost), &'static str> {
+    const FORM: &str = "write it as NAME=CPU or NAME=CPU+DISK, such as search=10ms+140ms";
+    let (name, cost) = text.split_once('=').ok_or(FORM)?;
+    let (cpu, disk) = cost.split_once('+').unwrap_or((cost, "0ms"));
+    let [cpu, disk] = [cpu, disk].map(time);
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match (cpu, disk) {
+        (Ok(cpu), Ok(disk)) if plain => Ok((name.to_owned(), ServiceCost { cpu, disk })),
+        _ => Err(FORM),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada lab backend --listen 127.0.0.1:9001 --memory 8MiB --service search=10ms+140ms
+  curl -o /dev/null http://127.0.0.1:9001/file/a/8192
+  curl http://127.0.0.1:9001/-/usage
+
+Exit codes:
+  0  it was told to stop
+  2  it could not run: the address is taken";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn service_has_a_name_and_costs() {
+        let ms = Duration::from_millis;
+        let cost = |cpu, disk| ServiceCost { cpu: ms(cpu), disk: ms(disk) };
+        assert_eq!(service("a=10ms"), Ok(("a".to_owned(), cost(10, 0))));
+        assert_eq!(service("b=0ms+1s"), Ok(("b".to_owned(), cost(0, 1000))));
+        for wrong in ["a", "=1ms", "a/b=1ms", "a=1", "a=1ms+"] {
+            assert!(service(wrong).is_err(), "{wrong}");
+        }
+    }
+}

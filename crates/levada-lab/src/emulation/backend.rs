@@ -1,0 +1,291 @@
+//! `levada lab backend`: a machine of levada-sim that keeps to the clock and answers requests.
+//!
+//! The machine says when a request is answered; a timer waits until then. The timer may be late, the
+//! machine is not: what follows is reckoned from the time at which it should have been.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    io::Write as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use levada_sim::machine::{Answered, Hardware, Machine, Usage, Work};
+use levada_types::{Key, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+use crate::emulation_args::{BackendArgs, ServiceCost};
+use levada_command::{CommandStatus, content, end_with_stdin};
+
+/// Serves until it is told to stop.
+///
+/// # Errors
+/// When it cannot listen.
+pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
+    if args.stop_with_stdin {
+        end_with_stdin()?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(args.listen).await;
+        let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
+        let backend = Arc::new(Backend::new(args));
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", listener.local_addr()?)?;
+        out.flush()?;
+        drop(out);
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            () = accept(listener, backend.clone()) => {}
+            () = backend.keep_time() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(CommandStatus::Success)
+    })
+}
+
+/// What `/-/usage` says.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) usage: Usage,
+    pub(crate) late: Late,
+}
+
+/// How much later than the machine answers were sent, in microseconds of real time.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Late {
+    pub(crate) answers: u64,
+    pub(crate) sum: u64,
+    pub(crate) most: u64,
+}
+
+struct Backend {
+    services: HashMap<String, ServiceCost>,
+    began: Instant,
+    time_scale: f64,
+    state: Mutex<State>,
+    /// Something was asked for: the next event may be sooner.
+    asked: Notify,
+}
+
+struct State {
+    machine: Machine<u64>,
+    waiting: HashMap<u64, oneshot::Sender<()>>,
+    next: u64,
+    answered: Vec<Answered<u64>>,
+    late: Late,
+    files: Files,
+}
+
+impl Backend {
+    fn new(args: &BackendArgs) -> Self {
+        let hardware =
+            Hardware { cpu: args.machine.cpu, disk: args.machine.disk, ..Hardware::default() };
+        Self {
+            services: args.services.iter().cloned().collect(),
+            began: Instant::now(),
+            time_scale: args.time_scale,
+            state: Mutex::new(State {
+                machine: Machine::new(&hardware, args.machine.eviction, args.memory.0),
+                waiting: HashMap::new(),
+                next: 0,
+                answered: Vec::new(),
+                late: Late::default(),
+                files: Files { bytes: 0, room: args.memory.0, contents: HashMap::new() },
+            }),
+            asked: Notify::new(),
+        }
+    }
+
+    /// The emulated time.
+    fn now(&self) -> Timestamp {
+        Timestamp((self.began.elapsed().as_nanos() as f64 / self.time_scale) as u64)
+    }
+
+    fn at(&self, time: Timestamp) -> Instant {
+        self.began + Duration::from_nanos((time.0 as f64 * self.time_scale) as u64)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers who is to be answered, whenever it is time.
+    async fn keep_time(&self) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                self.advance(&mut state);
+                state.machine.next_time()
+            };
+            match next {
+                None => self.asked.notified().await,
+                Some(time) => tokio::select! {
+                    () = tokio::time::sleep_until(self.at(time)) => {}
+                    () = self.asked.notified() => {}
+                },
+            }
+        }
+    }
+
+    /// The emulated time, to which the machine has come.
+    fn advance(&self, state: &mut State) -> Timestamp {
+        let now = self.now();
+        state.machine.advance(now, &mut state.answered);
+        for Answered { job, at } in state.answered.drain(..) {
+            let late = (now.since(at).as_micros() as f64 * self.time_scale) as u64;
+            state.late.answers += 1;
+            state.late.sum += late;
+            state.late.most = state.late.most.max(late);
+            // Who has gone away does not wait.
+            let _ = state.waiting.remove(&job).map(|client| client.send(()));
+        }
+        now
+    }
+
+    /// Waits as long as the machine takes.
+    async fn work(&self, work: Work) {
+        let answer = {
+            let mut state = self.state();
+            let now = self.advance(&mut state);
+            let (sender, answer) = oneshot::channel();
+            let job = state.next;
+            state.next += 1;
+            state.waiting.insert(job, sender);
+            state.machine.take(job, work, now);
+            answer
+        };
+        self.asked.notify_one();
+        // The sender is dropped with the process only.
+        let _ = answer.await;
+    }
+
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let target = request.uri().path();
+        if request.method() != Method::GET {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        }
+        if target == USAGE {
+            return self.usage();
+        }
+        let Some(work) = self.work_for(target) else {
+            return plain(
+                StatusCode::NOT_FOUND,
+                "/file/NAME/BYTES, /service/NAME/BYTES or /-/usage\n",
+            );
+        };
+        self.work(work).await;
+        let key = Key::of(target.as_bytes());
+        let content = match work {
+            Work::File { bytes, .. } => self.state().file(key, bytes),
+            Work::Service { bytes, .. } => made(key, bytes),
+        };
+        Response::new(Full::new(content))
+    }
+
+    fn usage(&self) -> Response<Full<Bytes>> {
+        let mut state = self.state();
+        let now = self.advance(&mut state);
+        let report = Report { usage: state.machine.usage(now), late: state.late };
+        plain(StatusCode::OK, serde_json::to_string(&report).expect("numbers are JSON"))
+    }
+
+    fn work_for(&self, target: &str) -> Option<Work> {
+        let mut parts = target.strip_prefix('/')?.splitn(3, '/');
+        let (kind, name, bytes) = (parts.next()?, parts.next()?, parts.next()?);
+        let bytes = bytes.parse().ok().filter(|bytes| *bytes <= LARGEST)?;
+        match kind {
+            "file" => Some(Work::File { key: Key::of(target.as_bytes()), bytes }),
+            "service" => {
+                let ServiceCost { cpu, disk } = *self.services.get(name)?;
+                Some(Work::Service { cpu, disk, bytes })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Contents of files that the machine has in memory.
+struct Files {
+    bytes: u64,
+    room: u64,
+    contents: HashMap<Key, Bytes>,
+}
+
+impl State {
+    /// The content of a file that the machine has read or found. What it has evicted goes when there is
+    /// twice as much as fits.
+    fn file(&mut self, key: Key, bytes: u64) -> Bytes {
+        let files = &mut self.files;
+        if let Some(content) = files.contents.get(&key) {
+            return content.clone();
+        }
+        let content = made(key, bytes);
+        if self.machine.has(key) && files.contents.insert(key, content.clone()).is_none() {
+            files.bytes += bytes;
+        }
+        if files.bytes > 2 * files.room {
+            files.contents.retain(|key, _| self.machine.has(*key));
+            files.bytes = files.contents.values().map(|content| content.len() as u64).sum();
+        }
+        content
+    }
+}
+
+fn made(key: Key, bytes: u64) -> Bytes {
+    let mut content = vec![0; bytes as usize];
+    content::write(key, 0, &mut content);
+    content.into()
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+async fn accept(listener: TcpListener, backend: Arc<Backend>) {
+    loop {
+        // Out of file handles: others will be closed.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(converse(stream, backend.clone()));
+    }
+}
+
+async fn converse(stream: TcpStream, backend: Arc<Backend>) {
+    let service = service_fn(|request| {
+        let backend = backend.clone();
+        async move { Ok::<_, Infallible>(backend.answer(&request).await) }
+    });
+    // A connection that breaks is its client's business.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// Where it says what it has done.
+pub(crate) const USAGE: &str = "/-/usage";
+
+/// An answer is made in memory.
+const LARGEST: u64 = 64 << 20;

@@ -1,0 +1,149 @@
+//! What both labs print: what is emulated, a table as it grows, and what the paper says of it.
+
+use std::io::{self, Write as _};
+
+use serde_json::{Value, json};
+
+use super::run::Run;
+use levada_command::CommandStatus;
+
+use crate::emulation_args::Transport;
+
+/// A report under way.
+pub(crate) struct Report {
+    json: bool,
+    emulated: Vec<String>,
+    rows: Vec<Value>,
+}
+
+/// Something that the paper says.
+pub(crate) struct Claim {
+    pub(crate) text: String,
+    pub(crate) holds: bool,
+}
+
+impl Report {
+    /// Says what is emulated, and the head of the table.
+    ///
+    /// # Errors
+    /// When nobody reads it.
+    pub(crate) fn begin(json: bool, emulated: Vec<String>, head: &str) -> io::Result<Self> {
+        let report = Self { json, emulated, rows: Vec::new() };
+        report.say(&format!("{}\n\n{head}\n", report.emulated.join("\n")))?;
+        Ok(report)
+    }
+
+    /// A line of the table, and the same for programs.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn row(&mut self, line: &str, row: Value) -> io::Result<()> {
+        self.rows.push(row);
+        self.say(&format!("{line}\n"))
+    }
+
+    /// What holds of what the paper says; all of it is what the verdict needs.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn end(self, claims: &[Claim], notes: &[String]) -> io::Result<CommandStatus> {
+        let mut text = "\n".to_owned();
+        for claim in claims {
+            let mark = if claim.holds { "holds" } else { "DOES NOT HOLD" };
+            text += &format!("{mark}: {}\n", claim.text);
+        }
+        notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+        self.say(&text)?;
+        if self.json {
+            let claim = |claim: &Claim| json!({"claim": claim.text, "holds": claim.holds});
+            let whole = json!({
+                "emulated": self.emulated,
+                "rows": self.rows,
+                "claims": claims.iter().map(claim).collect::<Vec<_>>(),
+                "notes": notes,
+            });
+            let mut out = io::stdout().lock();
+            serde_json::to_writer_pretty(&mut out, &whole)?;
+            writeln!(out)?;
+        }
+        let fine = claims.iter().all(|claim| claim.holds);
+        Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    }
+
+    fn say(&self, text: &str) -> io::Result<()> {
+        match self.json {
+            true => io::stderr().lock().write_all(text.as_bytes()),
+            false => {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes())?;
+                out.flush()
+            }
+        }
+    }
+}
+
+/// That all requests were answered.
+pub(crate) fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
+    let failed: u64 = runs.map(|run| run.failed).sum();
+    Claim {
+        text: format!("every request is answered in full ({failed} were not)"),
+        holds: failed == 0,
+    }
+}
+
+/// That the simulator is right, where it is not.
+pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Claim> {
+    let ratio = run.measured.throughput / predicted;
+    let right = (1.0 - TOLERANCE..=1.0 + TOLERANCE).contains(&ratio);
+    let text = || {
+        format!(
+            "the simulator is right within {:.0} % of {what} (measured {ratio:.2} of what it says)",
+            TOLERANCE * 100.0
+        )
+    };
+    (!right).then(|| Claim { text: text(), holds: false })
+}
+
+/// That this machine may have been the limit.
+pub(crate) fn machine_was_busy<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<String> {
+    let most = runs.map(Run::share).fold(0.0, f64::max);
+    (most > BUSY).then(|| {
+        format!(
+            "the lab alone took up to {:.0} % of this machine; a larger --time-scale leaves it room",
+            most * 100.0
+        )
+    })
+}
+
+/// How many answers went past the front-end, where connections are to be handed over.
+pub(crate) fn handed_over<'a>(
+    transport: Transport,
+    runs: impl Iterator<Item = &'a Run>,
+) -> Option<String> {
+    let least = runs.map(|run| run.handed).reduce(f64::min)?;
+    (transport == Transport::Handoff)
+        .then(|| format!("{} of the answers or more were handed over", percent(least)))
+}
+
+/// The columns that say how well a line was measured.
+pub(crate) fn quality(run: &Run) -> String {
+    let [front, back, clients] = run.shares.map(percent);
+    let [late, most] = run.late;
+    format!(
+        "{:>7.0} {front:>7} {back:>7} {clients:>7} {late:>6.1} {most:>6.1} {:>6}",
+        run.front_microseconds, run.failed
+    )
+}
+
+/// Their heads: front-end's processor time per request; parts of the machine; lateness in milliseconds.
+pub(crate) const QUALITY_1: &str = "  front   -- part of the machine --   late (ms)";
+pub(crate) const QUALITY_2: &str = " us/req   front    back clients   mean   most failed";
+
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// The simulator is to be right within a fifth.
+const TOLERANCE: f64 = 0.2;
+/// Beyond this part of all cores, what is measured is this machine as well.
+const BUSY: f64 = 0.6;

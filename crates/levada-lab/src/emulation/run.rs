@@ -1,0 +1,212 @@
+//! One measurement: between two looks at a cluster, what its back-ends did and what the machine took.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use levada_sim::{machine::Usage, prototype::Measured};
+use serde_json::{Value, json};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+
+use super::{
+    backend::Report,
+    cluster::{Cluster, Spec, Times},
+    hosts::Hosts,
+    processor,
+};
+use crate::emulation_args::Transport;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) measured: Measured,
+    /// Requests that got no right answer.
+    pub(crate) failed: u64,
+    /// The part of the answered ones whose connection was handed over.
+    pub(crate) handed: f64,
+    /// Processor time of the front-end for a request, in microseconds.
+    pub(crate) front_microseconds: f64,
+    /// Parts of all cores that front-end, back-ends and clients took.
+    pub(crate) shares: [f64; 3],
+    /// How late the back-ends' timers were, in milliseconds: on average, and at most since they began.
+    pub(crate) late: [f64; 2],
+}
+
+/// When is measured, in real time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) warm_up: Duration,
+    pub(crate) measure: Duration,
+    pub(crate) sample: Duration,
+}
+
+impl Window {
+    /// From emulated times.
+    pub(crate) fn scaled(self, time_scale: f64) -> Self {
+        let scaled = |time: Duration| time.mul_f64(time_scale);
+        Self {
+            warm_up: scaled(self.warm_up),
+            measure: scaled(self.measure),
+            sample: scaled(self.sample),
+        }
+    }
+}
+
+/// Clients at work on a cluster.
+pub(crate) trait Clients {
+    /// Ends them; how many of their requests failed.
+    fn end(self) -> u64;
+}
+
+/// Starts a cluster and clients, and measures; `None` when ctrl-c came before the end.
+///
+/// # Errors
+/// When a process does not start, or dies; as root only where connections are handed over.
+pub(crate) fn measure<C: Clients>(
+    transport: Transport,
+    spec: &Spec,
+    window: Window,
+    start: impl FnOnce(&Cluster) -> C + Send,
+) -> anyhow::Result<Option<Run>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match transport {
+        Transport::Proxy => runtime.block_on(run(Cluster::start(spec), window, start)),
+        Transport::Handoff => {
+            let hosts = Hosts::new(spec.backends)?;
+            // Whatever this thread connects to, it does on the clients' host.
+            let running = || runtime.block_on(run(hosts.start(spec), window, start));
+            hosts.clients().namespace().run(running)?
+        }
+    }
+}
+
+async fn run<C: Clients>(
+    starting: impl Future<Output = anyhow::Result<Cluster>>,
+    window: Window,
+    start: impl FnOnce(&Cluster) -> C,
+) -> anyhow::Result<Option<Run>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let measuring = async {
+        let cluster = starting.await?;
+        let clients = start(&cluster);
+        let looks = looks(&cluster, window).await?;
+        let failed = clients.end();
+        Run::of(&looks, failed)
+    };
+    tokio::select! {
+        run = measuring => run.map(Some),
+        _ = interrupt.recv() => Ok(None),
+    }
+}
+
+/// What can be seen of a cluster at one time.
+struct Look {
+    at: Instant,
+    reports: Vec<Report>,
+    handed: u64,
+    times: Times,
+}
+
+async fn looks(cluster: &Cluster, window: Window) -> anyhow::Result<Vec<Look>> {
+    let begin = Instant::now() + window.warm_up;
+    let end = begin + window.measure;
+    let (mut looks, mut next) = (Vec::new(), begin);
+    loop {
+        tokio::time::sleep_until(next).await;
+        let reports = cluster.reports().await?;
+        let handed = cluster.handed().await?;
+        looks.push(Look { at: Instant::now(), reports, handed, times: cluster.times()? });
+        if next >= end {
+            return Ok(looks);
+        }
+        next = end.min(next + window.sample);
+    }
+}
+
+impl Run {
+    fn of(looks: &[Look], failed: u64) -> anyhow::Result<Self> {
+        let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+            anyhow::bail!("nothing was measured");
+        };
+        let usages = |look: &Look| look.reports.iter().map(|report| report.usage).collect();
+        let samples: Vec<Vec<Usage>> = looks.iter().map(usages).collect();
+        let sum = |of: fn(&Report) -> u64| {
+            let all = |look: &Look| look.reports.iter().map(of).sum::<u64>();
+            (all(last) - all(first)) as f64
+        };
+        let answered = sum(|report| report.usage.answered);
+        ensure!(answered > 0.0, "no request was answered in the measured time: measure for longer");
+        let took = |of: fn(&Times) -> Duration| (of(&last.times) - of(&first.times)).as_secs_f64();
+        let all = (last.at - first.at).as_secs_f64() * processor::cores();
+        let most = last.reports.iter().map(|report| report.late.most).max();
+        let most = most.context("there is no back-end")? as f64;
+        let late = sum(|report| report.late.sum) / sum(|report| report.late.answers).max(1.0);
+        Ok(Self {
+            measured: Measured::of(&samples),
+            failed,
+            handed: (last.handed - first.handed) as f64 / answered,
+            front_microseconds: took(|times| times.front) * 1e6 / answered,
+            shares: [
+                took(|times| times.front) / all,
+                took(|times| times.backends) / all,
+                took(|times| times.clients) / all,
+            ],
+            late: [late / 1e3, most / 1e3],
+        })
+    }
+
+    /// The mean of some; what failed in any, and the latest of all.
+    pub(crate) fn mean(runs: &[Self]) -> Self {
+        let mean = |of: &dyn Fn(&Self) -> f64| mean(runs.iter().map(of));
+        let [front, back, clients] = [0, 1, 2].map(|at| mean(&|run| run.shares[at]));
+        Self {
+            measured: mean_of(runs.iter().map(|run| &run.measured)),
+            failed: runs.iter().map(|run| run.failed).sum(),
+            handed: mean(&|run| run.handed),
+            front_microseconds: mean(&|run| run.front_microseconds),
+            shares: [front, back, clients],
+            late: [
+                mean(&|run| run.late[0]),
+                runs.iter().map(|run| run.late[1]).fold(0.0, f64::max),
+            ],
+        }
+    }
+
+    /// The part of all cores that the lab took.
+    pub(crate) fn share(&self) -> f64 {
+        self.shares.iter().sum()
+    }
+
+    /// What says how well this was measured.
+    pub(crate) fn quality(&self) -> Value {
+        json!({
+            "failed": self.failed,
+            "handed_over": self.handed,
+            "front_end_us_per_request": self.front_microseconds,
+            "machine_share": {
+                "front_end": self.shares[0],
+                "back_ends": self.shares[1],
+                "clients": self.shares[2],
+            },
+            "late_ms": {"mean": self.late[0], "most": self.late[1]},
+        })
+    }
+}
+
+/// The mean of what was measured, or simulated, with different seeds.
+pub(crate) fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Measured {
+    let mean = |of: fn(&Measured) -> f64| mean(all.clone().map(of));
+    Measured {
+        throughput: mean(|measured| measured.throughput),
+        hit_ratio: mean(|measured| measured.hit_ratio),
+        idle: mean(|measured| measured.idle),
+        least_busy: mean(|measured| measured.least_busy),
+        most_busy: mean(|measured| measured.most_busy),
+    }
+}
+
+pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().sum::<f64>() / values.count().max(1) as f64
+}

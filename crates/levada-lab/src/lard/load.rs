@@ -1,0 +1,151 @@
+//! The clients: a trace, replayed by so many of them, each with one request at a time (ASPLOS'98
+//! Sec. 3.1, 5.2).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use levada_sim::prototype::HOST;
+use levada_trace::{Limits, Object, RICE, Trace};
+use levada_types::ByteSize;
+use tokio::task::JoinSet;
+
+use crate::{
+    emulation::{client::Client, cluster::Cluster, run},
+    lard_args::LardArgs,
+};
+
+/// A trace that clients share, each taking the next request; again from its beginning when it is over.
+pub(super) struct Replay {
+    pub(super) trace: Trace,
+    /// Where it comes from.
+    pub(super) source: String,
+    place: AtomicUsize,
+}
+
+/// Clients at work.
+pub(super) struct Clients {
+    tasks: JoinSet<()>,
+    failed: Arc<AtomicU64>,
+}
+
+impl Replay {
+    /// The trace that is asked for.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has nothing to replay.
+    pub(super) fn new(args: &LardArgs) -> anyhow::Result<Self> {
+        let (trace, source) = match &args.trace {
+            None => {
+                let files = if args.quick { 1_000 } else { args.files as usize };
+                let requests = files as u64 * REQUESTS_PER_FILE;
+                let trace = RICE.scaled(files, requests).generate(args.prototype.seed.into());
+                (
+                    trace,
+                    format!(
+                        "a generated trace like Rice University's, seed {}",
+                        args.prototype.seed
+                    ),
+                )
+            }
+            Some(path) => {
+                let reader = levada_trace::open(path).context("--trace")?;
+                let limits = Limits { memory: ByteSize(1 << 30), ..Limits::default() };
+                let (trace, skipped) = Trace::from_reader(reader, &limits);
+                let name = path.display();
+                ensure!(
+                    !trace.requests().is_empty(),
+                    "--trace: {name} has no request that can be replayed ({skipped}); it needs GETs \
+                     with status 200 and a size"
+                );
+                (trace, format!("{name}"))
+            }
+        };
+        let largest = trace.objects().iter().map(|object| object.size).max().unwrap_or(0);
+        ensure!(
+            largest <= LARGEST,
+            "--trace: it has a file of {}; back-ends make their answers in memory and take {} at most",
+            ByteSize(largest),
+            ByteSize(LARGEST)
+        );
+        Ok(Self { trace: renamed(&trace), source, place: AtomicUsize::new(0) })
+    }
+
+    /// Bytes of all files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.trace.objects().iter().map(|object| object.size).sum()
+    }
+
+    /// The part of all files that the paper's memories are of Rice's.
+    pub(super) fn paper_memory(&self) -> u64 {
+        (self.bytes() as f64 * f64::from(32 << 20) / RICE.bytes as f64) as u64
+    }
+
+    /// Starts clients that go on until they are ended, with a connection for each request or one for all.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        clients: usize,
+        once: bool,
+        cluster: &Cluster,
+    ) -> Clients {
+        let server = cluster.address;
+        self.place.store(0, Relaxed);
+        let failed = Arc::<AtomicU64>::default();
+        let mut tasks = JoinSet::new();
+        for _ in 0..clients {
+            let (replay, failed) = (self.clone(), failed.clone());
+            tasks.spawn(async move {
+                let mut client = Client::of(server);
+                if once {
+                    client = client.asking_once();
+                }
+                loop {
+                    let Object { name, size } = replay.next();
+                    let target = &name[ROOT..];
+                    if let Err(error) = client.get(target, *size).await {
+                        failed.fetch_add(1, Relaxed);
+                        tracing::warn!(%error, target, "a request failed");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            });
+        }
+        Clients { tasks, failed }
+    }
+
+    fn next(&self) -> &Object {
+        let requests = self.trace.requests();
+        let object = requests[self.place.fetch_add(1, Relaxed) % requests.len()];
+        &self.trace.objects()[object as usize]
+    }
+}
+
+/// The same trace of URLs that say to a back-end how large a file is. The front-end's policy hashes what
+/// the simulator's does.
+fn renamed(trace: &Trace) -> Trace {
+    let url = |(number, object): (usize, &Object)| Object {
+        name: format!("http://{HOST}/file/{number}/{}", object.size).into(),
+        size: object.size,
+    };
+    let objects = trace.objects().iter().enumerate().map(url).collect();
+    Trace::new(objects, trace.requests().to_vec())
+}
+
+/// Where in such a URL the path begins.
+const ROOT: usize = "http://".len() + HOST.len();
+
+impl run::Clients for Clients {
+    fn end(mut self) -> u64 {
+        self.tasks.abort_all();
+        self.failed.load(Relaxed)
+    }
+}
+
+/// As many as the trace of Rice University has.
+const REQUESTS_PER_FILE: u64 = RICE.requests / RICE.files as u64;
+const LARGEST: u64 = 64 << 20;

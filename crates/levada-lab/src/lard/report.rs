@@ -1,0 +1,125 @@
+//! What is printed: what is emulated, a line for each measurement, and what the paper says.
+
+use levada_sim::prototype::Measured;
+use levada_types::{ByteSize, format_duration};
+use serde_json::json;
+
+use super::{Row, Setup};
+use crate::{
+    emulation::report::{
+        Claim, QUALITY_1, QUALITY_2, Report, handed_over, machine_was_busy, misprediction,
+        nothing_failed, percent, quality,
+    },
+    lard_args::LardArgs,
+};
+use levada_command::CommandStatus;
+
+/// Says what will be run.
+pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
+    let replay = &setup.replay;
+    let outstanding = setup.nodes.iter().map(|nodes| setup.outstanding(*nodes).to_string());
+    let emulated = vec![
+        format!(
+            "trace: {}: {} files, {}, {} requests",
+            replay.source,
+            replay.trace.objects().len(),
+            ByteSize(replay.bytes()),
+            replay.trace.requests().len()
+        ),
+        format!(
+            "back-ends: a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's",
+            ByteSize(setup.memory),
+            args.prototype.machine.eviction.name,
+            args.prototype.machine.cpu,
+            args.prototype.machine.disk
+        ),
+        format!(
+            "clients: {} on {} back-ends, each with one request at a time",
+            outstanding.collect::<Vec<_>>().join(" and "),
+            setup.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+        ),
+        args.prototype.transport().to_owned(),
+        format!(
+            "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
+            format_duration(setup.window.measure),
+            format_duration(setup.window.warm_up),
+            args.prototype.time_scale
+        ),
+    ];
+    let head = format!(
+        "{:<20} {:^24}  {:^15}  {:^15} {QUALITY_1}\n{:>5}  {:<13} {:>8} {:>9} {:>5}  {:>7} {:>7}  {:>7} {:>7} {QUALITY_2}",
+        "",
+        "requests/s",
+        "hit ratio",
+        "idle",
+        "nodes",
+        "policy",
+        "measured",
+        "simulated",
+        "",
+        "meas.",
+        "sim.",
+        "meas.",
+        "sim."
+    );
+    Ok(Report::begin(args.prototype.json, emulated, &head)?)
+}
+
+/// One measurement.
+pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
+    let (measured, predicted) = (&row.run.measured, &row.predicted);
+    let line = format!(
+        "{:>5}  {:<13} {:>8.0} {:>9.0} {:>5.2}  {:>7} {:>7}  {:>7} {:>7} {}",
+        row.nodes,
+        row.policy,
+        measured.throughput,
+        predicted.throughput,
+        measured.throughput / predicted.throughput,
+        percent(measured.hit_ratio),
+        percent(predicted.hit_ratio),
+        percent(measured.idle),
+        percent(predicted.idle),
+        quality(&row.run)
+    );
+    let of = |measured: &Measured| {
+        json!({
+            "throughput": measured.throughput,
+            "hit_ratio": measured.hit_ratio,
+            "idle": measured.idle,
+        })
+    };
+    let row = json!({
+        "nodes": row.nodes,
+        "policy": row.policy,
+        "measured": of(measured),
+        "simulated": of(predicted),
+        "quality": row.run.quality(),
+    });
+    Ok(report.row(&line, row)?)
+}
+
+/// What the paper says, and whether it holds.
+pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Result<CommandStatus> {
+    let runs = || rows.iter().map(|row| &row.run);
+    let mut claims = vec![nothing_failed(runs())];
+    let of = |nodes, policy| rows.iter().find(|row| row.nodes == nodes && row.policy == policy);
+    let mut sizes: Vec<_> = rows.iter().map(|row| row.nodes).filter(|nodes| *nodes > 1).collect();
+    sizes.dedup();
+    for nodes in sizes {
+        let (Some(lard), Some(wrr)) = (of(nodes, "lard/r"), of(nodes, "wrr")) else { continue };
+        let measured = lard.run.measured.throughput / wrr.run.measured.throughput;
+        let simulated = lard.predicted.throughput / wrr.predicted.throughput;
+        let text = format!(
+            "LARD/R serves at least twice what WRR does on {nodes} back-ends (paper: 2 to 4 times; \
+             measured {measured:.2}, simulated {simulated:.2})"
+        );
+        claims.push(Claim { text, holds: measured >= 2.0 });
+    }
+    for row in rows {
+        let what = format!("{} on {} back-ends", row.policy, row.nodes);
+        claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
+    }
+    let mut notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
+    notes.extend(handed_over(args.prototype.transport, runs()));
+    Ok(report.end(&claims, &notes)?)
+}

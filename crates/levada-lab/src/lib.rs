@@ -1,0 +1,50 @@
+//! `levada lab`: real programs on emulated networks.
+
+#[cfg(target_os = "linux")]
+mod anycast;
+#[path = "anycast/args.rs"]
+mod anycast_args;
+mod args;
+#[cfg(target_os = "linux")]
+mod cap;
+#[path = "cap/args.rs"]
+mod cap_args;
+#[cfg(target_os = "linux")]
+mod emulation;
+#[path = "emulation/args.rs"]
+mod emulation_args;
+#[cfg(target_os = "linux")]
+mod lard;
+#[path = "lard/args.rs"]
+mod lard_args;
+#[cfg(target_os = "linux")]
+mod wire;
+
+use levada_command::CommandStatus;
+
+pub use self::args::LabArgs;
+use self::args::LabCommand;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When it cannot run: not on Linux, not as root.
+#[cfg(target_os = "linux")]
+pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
+    match &args.command {
+        LabCommand::Wire(args) => wire::run(args),
+        LabCommand::Anycast(args) => anycast::run(args),
+        LabCommand::Lard(args) => lard::run(args),
+        LabCommand::Cap(args) => cap::run(args),
+        LabCommand::Backend(args) => emulation::backend::run(args),
+    }
+}
+
+/// Says that it cannot run.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn run(_args: &LabArgs) -> anyhow::Result<CommandStatus> {
+    anyhow::bail!("emulated networks need Linux: network namespaces and TUN devices")
+}
