@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, fs};
 
 use anyhow::{Context as _, bail};
-use levada::config::schema;
+use levada_config::schema;
 use levada_policy::{Entry, POLICIES, Parameter};
 use levada_sim::Scenario;
 use serde_json::Value as Json;

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use levada::config::{Source, scenario};
+use levada_config::{Source, scenario};
 use levada_sim::{Library, Source as Files, run};
 use levada_trace::{RICE, Trace};
 use serde_json::Value as Json;

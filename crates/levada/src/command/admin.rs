@@ -4,7 +4,6 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada::config;
 
 /// Which node.
 #[derive(Args, Debug)]
@@ -29,7 +28,7 @@ impl AdminArgs {
             (None, None) => bail!("say which node: --config FILE or --admin ADDRESS"),
         };
         let unreadable = || format!("cannot read {}", file.display());
-        let checked = config::load(file).with_context(unreadable)?;
+        let checked = levada_config::load(file).with_context(unreadable)?;
         checked.admin.with_context(|| {
             format!("{} has no admin address: set `listen` in [admin]", file.display())
         })

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use levada::config;
 use serde_json::Value as Json;
 
 use levada_command::{CommandStatus, admin_client};
@@ -77,7 +76,8 @@ fn of_node(admin: SocketAddr, args: &ExplainArgs) -> anyhow::Result<Json> {
 }
 
 fn of_configuration(file: &std::path::Path, args: &ExplainArgs) -> anyhow::Result<Json> {
-    let checked = config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let checked =
+        levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(settings) = checked.settings else {
         anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
     };

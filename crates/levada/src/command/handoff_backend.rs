@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada::config::{self, Source, Surroundings, text::Upstream};
+use levada_config::{Source, Surroundings, text::Upstream};
 use levada_edge::{
     Reader,
     settings::{After, Handoff, Settings, Taking},
@@ -101,7 +101,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
     );
     let source = Source { name: "the command line".to_owned(), text };
     let surroundings = Surroundings { directory: Path::new(""), variable: &|_| None };
-    let checked = config::check(&source, &surroundings);
+    let checked = levada_config::check(&source, &surroundings);
     let Some(settings) = checked.settings else {
         bail!("{}", checked.report.to_string().trim_end());
     };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use levada::config::{did_you_mean, schema::describe_default};
+use levada_config::{did_you_mean, schema::describe_default};
 use levada_policy::{Entry, POLICIES, Parameter, Setting};
 use serde_json::{Value as Json, json};
 

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
-use levada::config;
 use serde_json::{Value as Json, json};
 
 use levada_command::{CommandStatus, admin_client};
@@ -89,7 +88,7 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(SocketAddr, Option<String>)> {
     let mut admin = args.admin;
     if let Some(file) = &args.config {
         let unreadable = || format!("cannot read {}", file.display());
-        let checked = config::load(file).with_context(unreadable)?;
+        let checked = levada_config::load(file).with_context(unreadable)?;
         let Some(settings) = checked.settings else {
             bail!("{} cannot be used:\n{}", file.display(), checked.report);
         };

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use levada::config;
 use serde_json::Value as Json;
 
 use levada_command::{CommandStatus, admin_client};
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
         Some(Order::Exabgp) => runtime.block_on(tell(args.node.address()?)),
         Some(Order::Withdraw { file }) => {
             let unreadable = || format!("cannot read {}", file.display());
-            let checked = config::load(file).with_context(unreadable)?;
+            let checked = levada_config::load(file).with_context(unreadable)?;
             let route = checked.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
             runtime.block_on(levada_edge::withdraw(&route))?;

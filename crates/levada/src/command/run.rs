@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Context as _;
-use levada::config;
 use levada_edge::Reader;
 
 use crate::cli::RunArgs;
@@ -15,7 +14,7 @@ use levada_command::{CommandStatus, end_with_stdin};
 /// When the configuration cannot be used or the node cannot start. What is wrong with the
 /// configuration has been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
-    let checked = config::load(&args.config)
+    let checked = levada_config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?;
     eprint!("{}", checked.report);
     let settings =
@@ -32,7 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 /// Reads the file again, for a node that was started with these tables.
 fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> Reader {
     Reader(Box::new(move || {
-        let checked = config::load(&file);
+        let checked = levada_config::load(&file);
         let checked =
             checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         let differs: Vec<_> =

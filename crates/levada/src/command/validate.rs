@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Context as _;
-use levada::config::{self, Severity};
+use levada_config::Severity;
 
 use crate::cli::ValidateArgs;
 use levada_command::CommandStatus;
@@ -15,11 +15,11 @@ use levada_command::CommandStatus;
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
     let mut out = io::stdout().lock();
     if args.schema {
-        serde_json::to_writer_pretty(&mut out, &config::schema::schema())?;
+        serde_json::to_writer_pretty(&mut out, &levada_config::schema::schema())?;
         writeln!(out)?;
         return Ok(CommandStatus::Success);
     }
-    let report = config::load(&args.config)
+    let report = levada_config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?
         .report;
     if args.json {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
     Ok(if report.is_usable() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-fn summary(report: &config::Report) -> String {
+fn summary(report: &levada_config::Report) -> String {
     let verdict = if report.is_usable() { "can be used" } else { "cannot be used" };
     let counts = [(Severity::Error, "error"), (Severity::Warning, "warning")]
         .into_iter()

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
-use levada::config::did_you_mean;
+use levada_config::did_you_mean;
 use levada_edge::settings::PolicyChoice;
 use levada_policy::{Entry, POLICIES, Surroundings, Value};
 use levada_types::{format_duration, parse_duration, parse_rate};

@@ -1,7 +1,7 @@
 //! `levada sim paper`: the tables of a paper, ours beside theirs.
 
 use anyhow::{Context as _, bail};
-use levada::config::did_you_mean;
+use levada_config::did_you_mean;
 use levada_sim::paper::{PAPERS, Paper, Table};
 
 use levada_command::CommandStatus;

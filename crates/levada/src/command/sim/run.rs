@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
-use levada::config::{self, Source, scenario::Changes};
+use levada_config::{Source, scenario::Changes};
 use levada_sim::{
     Arrivals, Library, Metric, Reading, Scenario,
     paper::{Case, Column, Plot, Row, Table},
@@ -63,7 +63,8 @@ fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
                     seed: seed.copied(),
                     sets: sets.clone(),
                 };
-                let checked = config::scenario::check(&source, directory, &changes, &mut library);
+                let checked =
+                    levada_config::scenario::check(&source, directory, &changes, &mut library);
                 match checked.scenario {
                     Some(scenario) => variants.push(Variant {
                         scenario,
@@ -91,7 +92,7 @@ fn source(path: &Path) -> anyhow::Result<Source> {
         Some(example) => {
             Ok(Source { name: example.path.to_owned(), text: example.text.to_owned() })
         }
-        None => config::read_source(path).with_context(|| {
+        None => levada_config::read_source(path).with_context(|| {
             format!("cannot read {}; `levada sim list scenarios` has names", path.display())
         }),
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use levada_edge::settings::{KeyFrom, Switch, SwitchServer};
 
 use super::{Check, site::origin};
-use crate::config::{
+use crate::{
     file::{self, KeyKind, OneOrMany},
     text::{Root, Upstream},
     tree::Path,

@@ -8,7 +8,7 @@ use toml::{
 };
 
 /// Bytes of the file, from and to.
-pub(super) type Span = Range<usize>;
+pub(crate) type Span = Range<usize>;
 
 /// A configuration file's name and text.
 pub struct Source {
@@ -20,7 +20,7 @@ pub struct Source {
 
 impl Source {
     /// Line and column (in characters) of a byte, both from 1.
-    pub(super) fn position(&self, byte: usize) -> (usize, usize) {
+    pub(crate) fn position(&self, byte: usize) -> (usize, usize) {
         let mut end = byte.min(self.text.len());
         while !self.text.is_char_boundary(end) {
             end -= 1;
@@ -34,14 +34,14 @@ impl Source {
 
 /// A value and its place.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) value: Value,
 }
 
 /// A value of TOML.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Number(f64),
@@ -56,20 +56,20 @@ pub(super) enum Value {
 
 /// A value in a table, with the place of its key.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Span,
-    pub(super) node: Node,
+pub(crate) struct Entry {
+    pub(crate) key: Span,
+    pub(crate) node: Node,
 }
 
 /// A mistake in the file's syntax.
-pub(super) struct SyntaxError {
-    pub(super) span: Span,
-    pub(super) message: String,
+pub(crate) struct SyntaxError {
+    pub(crate) span: Span,
+    pub(crate) message: String,
 }
 
 impl Node {
     /// Reads TOML; with mistakes in the syntax, what else can be read is not to be trusted.
-    pub(super) fn parse(text: &str) -> (Self, Vec<SyntaxError>) {
+    pub(crate) fn parse(text: &str) -> (Self, Vec<SyntaxError>) {
         let (table, errors) = DeTable::parse_recoverable(text);
         let errors = errors.into_iter().map(|error| SyntaxError {
             span: error.span().unwrap_or(0..0),
@@ -80,7 +80,7 @@ impl Node {
     }
 
     /// The place of `path`, or of the nearest table around it that exists.
-    pub(super) fn place(&self, path: &Path) -> Span {
+    pub(crate) fn place(&self, path: &Path) -> Span {
         let mut node = self;
         for step in path.steps() {
             match node.child(step) {
@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// The entry of a table at `path`, which ends in a key.
-    pub(super) fn entry(&self, path: &Path) -> Option<&Entry> {
+    pub(crate) fn entry(&self, path: &Path) -> Option<&Entry> {
         let steps = path.steps();
         let (last, before) = steps.split_last()?;
         let table = before.iter().try_fold(self, |node, step| node.child(step))?;
@@ -111,7 +111,7 @@ impl Node {
     }
 
     /// The value as an error shows it: short, whatever it is.
-    pub(super) fn brief(&self) -> String {
+    pub(crate) fn brief(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{:?}", shortened(text)),
             Value::Integer(number) => number.to_string(),
@@ -158,7 +158,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
 /// The way to a value: `site[1].policy.busy`. Longer ways share their beginnings, so that to walk a
 /// large list below a long key costs no more than to walk any other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path(Option<Rc<Stage>>);
+pub(crate) struct Path(Option<Rc<Stage>>);
 
 #[derive(Debug)]
 struct Stage {
@@ -173,11 +173,11 @@ enum Step {
 }
 
 impl Path {
-    pub(super) fn key(&self, key: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn key(&self, key: impl Into<Cow<'static, str>>) -> Self {
         self.and(Step::Key(key.into()))
     }
 
-    pub(super) fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         self.and(Step::Index(index))
     }
 

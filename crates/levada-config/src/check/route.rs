@@ -3,7 +3,7 @@
 use levada_edge::settings::{Level, Route, RouteRules, Speaker};
 
 use super::Check;
-use crate::config::{file, tree::Path};
+use crate::{file, tree::Path};
 
 impl Check<'_, '_> {
     /// The outer `None` when it is wrong, the inner for a node without a route.

@@ -7,7 +7,7 @@ use levada_types::ServiceClass;
 use regex::RegexBuilder;
 
 use super::Check;
-use crate::config::{
+use crate::{
     file::{self, OneOrMany},
     tree::Path,
 };

@@ -168,7 +168,7 @@ pub fn describe(schema: &Json) -> String {
 }
 
 /// A value that could be written: the declared example, or else the default.
-pub(super) fn example(schema: &Json) -> Option<&Json> {
+pub(crate) fn example(schema: &Json) -> Option<&Json> {
     schema["examples"].get(0).or_else(|| schema.get("default"))
 }
 
@@ -191,7 +191,7 @@ fn several(thing: &str) -> String {
 }
 
 /// The words that a text is chosen from; none where any text will do.
-pub(super) fn words(schema: &Json) -> Vec<&str> {
+pub(crate) fn words(schema: &Json) -> Vec<&str> {
     let listed = schema["enum"].as_array().into_iter().flatten().filter_map(Json::as_str);
     // An enumeration whose variants have comments becomes one constant per variant.
     let constants = schema["oneOf"].as_array().into_iter().flatten();
@@ -199,7 +199,7 @@ pub(super) fn words(schema: &Json) -> Vec<&str> {
 }
 
 /// The kind of text, where it is one of Levada's own.
-pub(super) fn format_of(schema: &Json) -> Option<&'static Format> {
+pub(crate) fn format_of(schema: &Json) -> Option<&'static Format> {
     let name = schema["format"].as_str()?;
     FORMATS.iter().find(|format| format.name == name)
 }

@@ -82,7 +82,7 @@ impl fmt::Display for Report {
 }
 
 /// Where the checks write what they find.
-pub(super) struct Findings<'a> {
+pub(crate) struct Findings<'a> {
     source: &'a Source,
     root: &'a Node,
     problems: Vec<Problem>,
@@ -93,17 +93,17 @@ pub(super) struct Findings<'a> {
 const MOST: usize = 100;
 
 impl<'a> Findings<'a> {
-    pub(super) fn new(source: &'a Source, root: &'a Node) -> Self {
+    pub(crate) fn new(source: &'a Source, root: &'a Node) -> Self {
         Self { source, root, problems: Vec::new(), left_out: 0 }
     }
 
     /// An error at `path`, or at the nearest table around it when the key is missing.
-    pub(super) fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
+    pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, self.root.place(path), path, message.into(), help);
     }
 
     /// A doubt at `path`.
-    pub(super) fn warning(
+    pub(crate) fn warning(
         &mut self,
         path: &Path,
         message: impl Into<String>,
@@ -113,7 +113,7 @@ impl<'a> Findings<'a> {
     }
 
     /// An error at a place that is known already, such as that of a key.
-    pub(super) fn error_at(
+    pub(crate) fn error_at(
         &mut self,
         place: Span,
         path: &Path,
@@ -124,12 +124,12 @@ impl<'a> Findings<'a> {
     }
 
     /// Whether the file has something at `path`, right or wrong.
-    pub(super) fn has(&self, path: &Path) -> bool {
+    pub(crate) fn has(&self, path: &Path) -> bool {
         self.root.entry(path).is_some()
     }
 
     /// The place of the key itself, where the key is what is wrong.
-    pub(super) fn key_place(&self, path: &Path) -> Span {
+    pub(crate) fn key_place(&self, path: &Path) -> Span {
         self.root.entry(path).map_or_else(|| self.root.place(path), |entry| entry.key.clone())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Findings<'a> {
         self.problems.push(Problem { severity, line, column, key, message, help });
     }
 
-    pub(super) fn into_report(mut self) -> Report {
+    pub(crate) fn into_report(mut self) -> Report {
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
         let file = self.source.name.clone();
         Report { file, problems: self.problems, left_out: self.left_out }

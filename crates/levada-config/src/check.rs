@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Makes settings of `file`. They are to be used only if no error was found, here or before.
-pub(super) fn settings(
+pub(crate) fn settings(
     file: &File,
     directory: &FilePath,
     findings: &mut Findings<'_>,

@@ -4,7 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::text::Size;
+use crate::text::Size;
 
 /// The cache: in memory, and on disk where `disk` says so.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

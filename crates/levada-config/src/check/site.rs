@@ -7,7 +7,7 @@ use levada_policy::{Entry, POLICIES, ParameterError, Parameters, Value};
 use levada_types::ByteSize;
 
 use super::Check;
-use crate::config::{
+use crate::{
     errors::did_you_mean,
     file::{self, OneOrMany, Scalar},
     text::{Root, Upstream},

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::HealthCheck;
-use crate::config::text::{Address, HostPort, NodeName, Root, Time};
+use crate::text::{Address, HostPort, NodeName, Root, Time};
 
 /// What the nodes of a cluster have in common.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::config::text::{Rate, Size, Time};
+use crate::text::{Rate, Size, Time};
 
 /// What a client, or all together, may cost.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClassRule, KeyFrom, Large, OneOrMany, Policy, Server, ServerAdmission, count};
-use crate::config::text::{HostField, HostPattern, Time, Upstream};
+use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

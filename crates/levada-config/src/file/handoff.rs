@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OneOrMany;
-use crate::config::text::Address;
+use crate::text::Address;
 
 /// TCP handoff: docs/operate/handoff.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

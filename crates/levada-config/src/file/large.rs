@@ -4,7 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::text::{Size, Time};
+use crate::text::{Size, Time};
 
 /// How large files are fetched: in pieces, each an object of its own to the cluster (CoDeploy).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

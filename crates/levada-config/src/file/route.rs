@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OneOrMany;
-use crate::config::text::Time;
+use crate::text::Time;
 
 /// The route by which clients reach this node: announced, kept as a backup or withdrawn by a BGP daemon beside it. One of the tables `bird` and `exabgp` says which. See docs/operate/anycast.md.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -17,7 +17,7 @@ use super::{
 ///
 /// In a table, a key that is wrong is left out. A list of tables keeps its length, so that positions
 /// stay what they are in the file; any other list with something wrong in it is left out as a whole.
-pub(super) fn read(
+pub(crate) fn read(
     node: &Node,
     schema: &Json,
     path: &Path,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use levada::config::{self, Source, Surroundings};
+use levada_config::{Source, Surroundings};
 use serde_json::Value as Json;
 
 fn crate_file(path: &str) -> PathBuf {
@@ -55,7 +55,7 @@ fn every_example_is_valid() {
     for (name, text) in examples() {
         let source = Source { name, text };
         let surroundings = Surroundings { directory: directory.path(), variable: &variable };
-        let checked = config::check(&source, &surroundings);
+        let checked = levada_config::check(&source, &surroundings);
         assert_eq!(checked.report.to_string(), "", "{}", source.name);
         assert!(checked.settings.is_some());
     }
@@ -63,7 +63,7 @@ fn every_example_is_valid() {
 
 #[test]
 fn the_schema_knows_every_key_of_every_example() {
-    let schema = config::schema::schema();
+    let schema = levada_config::schema::schema();
     for (name, text) in examples() {
         let example: toml::Table = text.parse().expect("TOML");
         assert_known(&toml::Value::Table(example), &schema, &name);
@@ -94,7 +94,7 @@ fn all_mistakes_are_reported_at_once() {
     let text = fs::read_to_string(crate_file("tests/config/wrong.toml")).expect("readable");
     let source = Source { name: "wrong.toml".to_owned(), text };
     let surroundings = Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None };
-    let checked = config::check(&source, &surroundings);
+    let checked = levada_config::check(&source, &surroundings);
     assert!(checked.settings.is_none());
     let report = checked.report.to_string();
     let golden = crate_file("tests/config/wrong.txt");

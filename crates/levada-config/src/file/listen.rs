@@ -4,7 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::text::Address;
+use crate::text::Address;
 
 /// An address for clients.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMany, count};
-use crate::config::text::{Address, NodeName, Size, Time, Upstream};
+use crate::text::{Address, NodeName, Size, Time, Upstream};
 
 /// A server that is not Levada.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use levada_edge::settings::{Peer, Peering, Trust};
 
 use super::Check;
-use crate::config::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
+use crate::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
 
 /// Shorter ones can be guessed by trying.
 const SHORTEST_SECRET: usize = 16;

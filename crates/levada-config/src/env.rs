@@ -3,16 +3,16 @@
 use super::tree::{Node, Path, Span, Value};
 
 /// A text whose variables could not be put in.
-pub(super) struct EnvError {
-    pub(super) span: Span,
-    pub(super) path: Path,
-    pub(super) message: String,
-    pub(super) help: String,
+pub(crate) struct EnvError {
+    pub(crate) span: Span,
+    pub(crate) path: Path,
+    pub(crate) message: String,
+    pub(crate) help: String,
 }
 
 /// Puts the variables that `lookup` knows into every text of `node`. A text that cannot be completed
 /// becomes [`Value::Reported`].
-pub(super) fn substitute(
+pub(crate) fn substitute(
     node: &mut Node,
     path: &Path,
     lookup: &dyn Fn(&str) -> Option<String>,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Check;
-use crate::config::{text::Upstream, tree::Path};
+use crate::{text::Upstream, tree::Path};
 
 /// Certificates and secrets are smaller.
 const LARGEST: u64 = 4 << 20;

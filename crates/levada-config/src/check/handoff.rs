@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use levada_edge::settings::{self, Control, Handoff, KeyFrom, SwitchServer, Taking};
 
 use super::Check;
-use crate::config::{
+use crate::{
     file::{self, After},
     text::Address,
     tree::Path,
