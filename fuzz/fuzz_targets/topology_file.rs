@@ -5,7 +5,7 @@
 //! the first directory; what is found goes there)
 #![no_main]
 
-use levada_sim::topology::{Role, from_graphml, from_json, to_json};
+use levada_topology::{Role, from_graphml, from_json, to_json};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -17,7 +17,9 @@ const PURE: &[&str] = &[
     "levada-cache",
     "levada-trace",
     "levada-fetch",
+    "levada-topology",
     "levada-sim",
+    "levada-paper",
 ];
 
 /// What a pure crate must not even depend on by way of others.

@@ -7,11 +7,8 @@
 
 use std::process::ExitCode;
 
-use levada_sim::{
-    Fidelity, NetworkModel, Transfer, Transferred,
-    topology::{Link, Role, Topology},
-    transfer,
-};
+use levada_sim::{Fidelity, NetworkModel, Transfer, Transferred, transfer};
+use levada_topology::{Link, Role, Topology};
 use levada_types::{Rng, Timestamp};
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@
 //! Scenario --prepare(Library)--> Prepared --run--> Outcome: readings, series, servers, links
 //!    |                                      |
 //!    |  TOML, --set key=value               |  kernel: one event queue; world: a request's life
-//! paper::Table: cases with the paper's own numbers
+//! levada_paper::Table: cases with the paper's own numbers
 //! ```
 //!
 //! A run is single-threaded and repeatable: the same seed gives the same bytes of [`Outcome`].
@@ -22,7 +22,6 @@ mod library;
 pub mod machine;
 mod network;
 mod outcome;
-pub mod paper;
 pub mod prototype;
 pub mod queueing;
 mod redirector;
@@ -30,7 +29,6 @@ mod run;
 mod scenario;
 mod server;
 mod slab;
-pub mod topology;
 mod workload;
 mod world;
 

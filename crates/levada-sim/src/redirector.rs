@@ -11,12 +11,10 @@ use levada_policy::{
     Cluster, Context, LoadTable, Need, Node, NodeIndex, Outcome, Outstanding, Policy, Surroundings,
     build,
 };
+use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::{Request, Rng, Timestamp};
 
-use crate::{
-    Scenario,
-    topology::{PlaceIndex, Routes, Topology},
-};
+use crate::Scenario;
 
 pub(crate) struct Redirectors {
     redirectors: Vec<Redirector>,

@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 
 use levada_cache::eviction::find_eviction;
 use levada_policy::{NodeIndex, Outcome as PolicyOutcome};
+use levada_topology::{Role, Topology};
 use levada_types::{Request as Asked, ServiceClass, Timestamp};
 
 use crate::{
@@ -25,7 +26,6 @@ use crate::{
     scenario::Servers,
     server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
     slab::{NONE, Slab},
-    topology::{Role, Topology},
     workload::{Demand, Document, documents},
 };
 

@@ -1,12 +1,10 @@
 //! From what was counted to what is reported.
 
+use levada_topology::{Hop, Role};
 use levada_types::Timestamp;
 
 use super::{Collector, Ending, LOOK_BACK, TICK, histogram::Histogram};
-use crate::{
-    End, LinkUse, Metric, Outcome, Reading, Series, ServerUse,
-    topology::{Hop, Role},
-};
+use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse};
 
 impl Collector {
     /// The outcome of a run that ended so.

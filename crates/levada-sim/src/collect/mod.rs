@@ -5,13 +5,11 @@ mod histogram;
 
 use std::collections::VecDeque;
 
+use histogram::Histogram;
+use levada_topology::Topology;
 use levada_types::Timestamp;
 
-use crate::{
-    End, Prepared, network::Network, scenario::Scalar, server::Server, topology::Topology,
-    workload::Ramp,
-};
-use histogram::Histogram;
+use crate::{End, Prepared, network::Network, scenario::Scalar, server::Server, workload::Ramp};
 
 /// How often curves have a point and utilisations a checkpoint, in nanoseconds: the step of the
 /// papers' ramp.

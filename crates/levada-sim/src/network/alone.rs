@@ -1,13 +1,10 @@
 //! A network without servers: transfers whose responses are there as soon as they are asked for.
 
+use levada_topology::{Role, RouteError, Topology};
 use levada_types::Timestamp;
 
 use super::{Arrival, Network, NetworkEvent};
-use crate::{
-    kernel::Agenda,
-    scenario::NetworkModel,
-    topology::{Role, RouteError, Topology},
-};
+use crate::{kernel::Agenda, scenario::NetworkModel};
 
 /// A request and its response. Clients and servers are counted as the topology has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,15 +95,15 @@ impl From<NetworkEvent> for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fidelity, topology};
+    use crate::Fidelity;
+    use levada_topology::{Shape, build};
 
     /// Both networks on an idle path, from nothing to long transfers. What differs is less than a
     /// millisecond: packets have the request's bytes, its acknowledgement, and short last segments.
     #[test]
     fn both_networks_agree_on_an_idle_path() {
-        let shape =
-            topology::Shape { servers: 1, slow: 0.0, slow_bits_per_second: 1, clients: 1, seed: 1 };
-        let topology = topology::build("star", &Default::default(), &shape).unwrap();
+        let shape = Shape { servers: 1, slow: 0.0, slow_bits_per_second: 1, clients: 1, seed: 1 };
+        let topology = build("star", &Default::default(), &shape).unwrap();
         for bytes in [0, 1, 536, 537, 8_000, 20_000, 44_000, 1_000_000] {
             let one = [Transfer { at: Timestamp::ZERO, client: 0, server: 0, bytes }];
             let took = |fidelity| {

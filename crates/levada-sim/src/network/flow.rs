@@ -16,20 +16,18 @@
 //! fill up for moments in links that are not full, and what single losses cost. The packet network
 //! is there for these.
 
+use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
 
 use super::{Arrival, NetworkEvent, tcp::Tcp, ways::Ways};
-use crate::{
-    kernel::Agenda,
-    topology::{PlaceIndex, Routes, Topology},
-};
+use crate::kernel::Agenda;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Flow {
     tcp: Tcp,
     ways: Ways,
-    /// By direction: [`Hop::index`](crate::topology::Hop::index).
+    /// By direction: [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Load>,
     transfers: Vec<Transfer>,
     /// For each transfer, what each link of its path had lost when it began.

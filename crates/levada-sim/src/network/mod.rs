@@ -18,15 +18,12 @@ mod packet;
 mod tcp;
 mod ways;
 
+use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    kernel::Agenda,
-    scenario::NetworkModel,
-    topology::{PlaceIndex, Routes, Topology},
-};
+use crate::{kernel::Agenda, scenario::NetworkModel};
 
 pub use alone::{Transfer, Transferred, transfer};
 pub(crate) use flow::BYTES_PER_TRANSFER;
@@ -165,7 +162,7 @@ impl Network {
     }
 
     /// Bytes of responses, with headers, that one direction of a link carried
-    /// ([`Hop::index`](crate::topology::Hop::index)).
+    /// ([`Hop::index`](levada_topology::Hop::index)).
     pub(crate) fn carried(&self, hop: usize) -> u64 {
         match self {
             Self::Flow(flow) => flow.carried(hop),

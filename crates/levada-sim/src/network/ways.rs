@@ -3,8 +3,9 @@
 //! Servers and clients hang on routers by links of their own, so what is kept is one list of links
 //! for each pair of such routers, however many servers and clients there are.
 
+use levada_topology::{Hop, PlaceIndex, Routes, Topology};
+
 use super::tcp::{HEADER, Timing};
-use crate::topology::{Hop, PlaceIndex, Routes, Topology};
 
 #[derive(Debug)]
 pub(crate) struct Ways {

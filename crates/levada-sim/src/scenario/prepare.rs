@@ -4,14 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{BuildError, Need, Surroundings, build, find, lard_admission_limit};
+use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
 use levada_trace::Trace;
 
 use super::{Arrivals, Problems, Scalar, Scenario};
-use crate::{
-    Fidelity, Library, cap,
-    network::MAX_WINDOW,
-    topology::{self, MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology},
-};
+use crate::{Fidelity, Library, cap, network::MAX_WINDOW};
 
 /// What a packet with its headers may weigh is counted in 16 bits.
 const LARGEST_SEGMENT: u32 = 65_000;
@@ -302,8 +299,12 @@ impl Scenario {
         };
         // GraphML is XML, whose first character is never one that JSON begins with.
         let xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
-        let read = if xml { topology::from_graphml(&text) } else { topology::from_json(&text) };
-        let note = |error: topology::FileError| {
+        let read = if xml {
+            levada_topology::from_graphml(&text)
+        } else {
+            levada_topology::from_json(&text)
+        };
+        let note = |error: levada_topology::FileError| {
             problems.add("topology.file", format!("{path}: {error}"));
         };
         read.map_err(|errors| errors.into_iter().for_each(note)).ok()
@@ -330,7 +331,7 @@ impl Scenario {
         };
         let given = self.topology.parameters.iter();
         let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
-        match topology::build(&self.topology.name, &given, &shape) {
+        match levada_topology::build(&self.topology.name, &given, &shape) {
             Ok(built) => {
                 let routes = built.routes();
                 let routes = routes.map_err(|error| problems.add("topology", error.to_string()));

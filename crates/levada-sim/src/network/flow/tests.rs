@@ -1,8 +1,7 @@
+use levada_topology::{Role, build};
+
 use super::*;
-use crate::{
-    Scenario,
-    topology::{Role, build},
-};
+use crate::Scenario;
 
 /// A network and its agenda, without a world.
 struct Net {
@@ -24,7 +23,7 @@ impl Net {
                 ("topology.client_mbps", &client_mbps.to_string()),
             ])
             .unwrap();
-        let shape = crate::topology::Shape {
+        let shape = levada_topology::Shape {
             servers: 1,
             slow: 0.0,
             slow_bits_per_second: 1,

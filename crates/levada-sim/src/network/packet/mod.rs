@@ -15,21 +15,20 @@ mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use calendar::{Calendar, NEVER};
+use connection::{Connection, News};
+use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
+use link::Link;
+use paths::{Paths, Step, is_last};
+use tcp::Settings;
 
 use super::{Arrival, NetworkEvent};
 use crate::{
     kernel::Agenda,
     scenario::NetworkModel,
     slab::{NONE, Slab},
-    topology::{PlaceIndex, Routes, Topology},
 };
-
-use calendar::{Calendar, NEVER};
-use connection::{Connection, News};
-use link::Link;
-use paths::{Paths, Step, is_last};
-use tcp::Settings;
 
 pub(crate) use tcp::MAX_WINDOW;
 
@@ -38,7 +37,7 @@ pub(crate) use tcp::MAX_WINDOW;
 pub(crate) struct PacketNetwork {
     settings: Settings,
     paths: Paths,
-    /// By [`Hop::index`](crate::topology::Hop::index).
+    /// By [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Link>,
     /// When each link delivers next.
     calendar: Calendar,

@@ -12,7 +12,7 @@
 //! So what a packet does next is in one list that stays in the processor's cache, whatever the
 //! number of connections.
 
-use crate::topology::{Hop, PlaceIndex, Routes};
+use levada_topology::{Hop, PlaceIndex, Routes};
 
 /// See the module.
 #[derive(Debug)]

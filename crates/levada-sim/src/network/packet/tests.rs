@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use levada_topology::{Link as Wire, Role};
 use levada_types::{Rng, Timestamp};
 
 use super::*;
-use crate::{
-    network::Network,
-    topology::{Link as Wire, Role},
-};
+use crate::network::Network;
 
 #[derive(Clone, Copy)]
 enum Event {

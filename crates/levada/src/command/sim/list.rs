@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use clap::ValueEnum as _;
 use levada_cache::eviction::EVICTIONS;
+use levada_command::CommandStatus;
+use levada_paper::PAPERS;
 use levada_policy::POLICIES;
-use levada_sim::{METRICS, Scenario, paper::PAPERS, topology::TOPOLOGIES};
+use levada_sim::{METRICS, Scenario};
+use levada_topology::TOPOLOGIES;
 use levada_trace::generate::GENERATORS;
 use serde_json::{Map, Value as Json, json};
-
-use levada_command::CommandStatus;
 
 use super::{
     args::{List, ListArgs},
@@ -86,8 +87,8 @@ fn items(list: List) -> Vec<Item> {
     }
 }
 
-fn tables(paper: &levada_sim::paper::Paper) -> Vec<Item> {
-    let table = |table: levada_sim::paper::Table| {
+fn tables(paper: &levada_paper::Paper) -> Vec<Item> {
+    let table = |table: levada_paper::Table| {
         let runs = table.rows.len();
         item(&table.id, &table.source, &format!("{}, {runs} rows", table.title))
     };

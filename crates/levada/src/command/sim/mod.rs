@@ -27,14 +27,14 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_sim::paper::{Case, Report, Table, Verdict as Judgement};
+use levada_command::CommandStatus;
+use levada_paper::{Case, Report, Table, Verdict as Judgement};
 use serde_json::{Value as Json, json};
 
 use self::{
     args::{OutputArgs, SimArgs, SimCommand},
     sweep::Swept,
 };
-use levada_command::CommandStatus;
 
 /// Runs the subcommand.
 ///

@@ -1,10 +1,9 @@
 //! `levada sim paper`: the tables of a paper, ours beside theirs.
 
 use anyhow::{Context as _, bail};
-use levada_config::did_you_mean;
-use levada_sim::paper::{PAPERS, Paper, Table};
-
 use levada_command::CommandStatus;
+use levada_config::did_you_mean;
+use levada_paper::{PAPERS, Paper, Table};
 
 use super::{args::PaperArgs, cases, report, sweep::sweep};
 

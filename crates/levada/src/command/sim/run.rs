@@ -3,13 +3,10 @@
 use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
-use levada_config::{Source, scenario::Changes};
-use levada_sim::{
-    Arrivals, Library, Metric, Reading, Scenario,
-    paper::{Case, Column, Plot, Row, Table},
-};
-
 use levada_command::CommandStatus;
+use levada_config::{Source, scenario::Changes};
+use levada_paper::{Case, Column, Plot, Row, Table};
+use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
 use super::{
     args::RunArgs,

@@ -11,7 +11,8 @@ use std::{
 };
 
 use anyhow::bail;
-use levada_sim::{End, Library, Outcome, paper::Case, run};
+use levada_paper::Case;
+use levada_sim::{End, Library, Outcome, run};
 
 use super::{
     args::SweepArgs,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use levada_sim::paper::{Report, Verdict};
+use levada_paper::{Report, Verdict};
 
 /// All reports, under one line of headings. Claims are left out: they follow from the numbers.
 pub(crate) fn render(reports: &[Report]) -> String {

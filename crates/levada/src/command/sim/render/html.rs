@@ -3,10 +3,8 @@
 use std::fmt::Write as _;
 
 use levada_chart::{Page, escaped};
-use levada_sim::{
-    Unit,
-    paper::{Judged, Report, ReportRow, Verdict},
-};
+use levada_paper::{Judged, Report, ReportRow, Verdict};
+use levada_sim::Unit;
 
 use super::{BEYOND, difference, has_beyond, mark, number, plot, row_name, summary};
 

@@ -8,10 +8,8 @@ pub(crate) mod plot;
 mod tests;
 pub(crate) mod text;
 
-use levada_sim::{
-    Unit,
-    paper::{Report, ReportRow, Verdict},
-};
+use levada_paper::{Report, ReportRow, Verdict};
+use levada_sim::Unit;
 
 /// A number with as many digits as its unit deserves.
 fn number(value: f64, unit: Unit) -> String {

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
-use levada_sim::{
-    Metric, Outcome, Reading, Scenario, Series,
-    paper::{Case, Claim, Column, Plot, Report, Row, Table},
-};
+use levada_paper::{Case, Claim, Column, Plot, Report, Row, Table};
+use levada_sim::{Metric, Outcome, Reading, Scenario, Series};
 
 use super::*;
 

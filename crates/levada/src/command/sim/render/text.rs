@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use levada_sim::paper::{Judged, Report};
+use levada_paper::{Judged, Report};
 
 use super::{BEYOND, difference, has_beyond, mark, number, row_name, summary};
 

@@ -8,8 +8,9 @@
 mod figures;
 mod open;
 
+use levada_sim::{Metric, Scenario};
+
 use super::{Case, Claim, Column, Paper, Row, Table, data};
-use crate::{Metric, Scenario};
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -201,7 +202,7 @@ fn published(figure: &str, policy: &str, metric: Metric) -> Option<f64> {
     data::rows(RESULTS).find(is).and_then(|row| data::number(row[4]))
 }
 
-const RESULTS: &str = include_str!("../../data/cap_results.csv");
+const RESULTS: &str = include_str!("../data/cap_results.csv");
 
 fn reported(metric: Metric) -> Column {
     Column { metric, tolerance: None }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use levada_sim::Metric;
+
 use super::{
     CDR, Claim, FDR, FDR_GLOBAL, LATENCIES, LR_CHASH, LR_HRW, Load, MEDIAN, P90, PEERS, R_CHASH,
     R_HRW, RANDOM, Row, Strategy, Table, capacity::LARGE, case, data, known_as, reported, within,
 };
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 pub(super) fn table_3() -> Table {
     let paper = [RANDOM, R_CHASH, R_HRW, LR_CHASH, LR_HRW, CDR, FDR, FDR_GLOBAL];

@@ -1,7 +1,9 @@
 //! Crowds of growing size: Figures 17 and 18.
 
+use levada_sim::Metric;
+
 use super::{Claim, LOCAL, Load, PEERS, Row, Table, case, order, reported};
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 pub(super) fn figure_17() -> Table {
     let mut table = crowds(1, "1000", "osdi02-fig17", "Capacity under a crowd for one document");

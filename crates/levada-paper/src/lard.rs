@@ -10,11 +10,12 @@
 
 mod open;
 
+use levada_sim::{Metric, Scenario};
+
 use super::{
     Case, Claim, Column, Paper, Plot, Row, Table,
     strategy::{BOUNDED, PEERS, Strategy, known_as},
 };
-use crate::{Metric, Scenario};
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -248,8 +249,8 @@ fn quick_claims() -> Vec<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::{Report, Verdict};
-    use crate::{Library, Outcome};
+    use crate::{Report, Verdict};
+    use levada_sim::{Library, Outcome};
     use std::ops::ControlFlow;
 
     /// A trace of a twentieth of the files, memories of a twentieth.
@@ -272,7 +273,7 @@ mod tests {
             .iter()
             .map(|row| {
                 let prepared = row.case.scenario.prepare(&mut library).unwrap();
-                let outcome = crate::run(&prepared, &mut |_| ControlFlow::Continue(()));
+                let outcome = levada_sim::run(&prepared, &mut |_| ControlFlow::Continue(()));
                 (row.case.id.clone(), outcome)
             })
             .collect();

@@ -12,11 +12,12 @@ mod latency;
 mod open;
 mod scaling;
 
+use levada_sim::{Metric, Scenario};
+
 use super::{
     Case, Claim, Column, Paper, Row, Table, data,
     strategy::{PEERS, Strategy, known_as},
 };
-use crate::{Metric, Scenario};
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -128,9 +129,9 @@ fn published(strategy: Strategy, load: Load, slow_percent: &str) -> Option<f64> 
     data::rows(CAPACITIES).find(is).and_then(|row| data::number(row[3]))
 }
 
-const CAPACITIES: &str = include_str!("../../data/osdi02_capacity.csv");
-const LATENCIES: &str = include_str!("../../data/osdi02_latency.csv");
-const UTILISATIONS: &str = include_str!("../../data/osdi02_utilisation.csv");
+const CAPACITIES: &str = include_str!("../data/osdi02_capacity.csv");
+const LATENCIES: &str = include_str!("../data/osdi02_latency.csv");
+const UTILISATIONS: &str = include_str!("../data/osdi02_utilisation.csv");
 
 /// How far a capacity, a ratio of two, a median and a 90th percentile may be from the paper's.
 const CAPACITY: f64 = 0.30;

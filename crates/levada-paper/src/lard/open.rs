@@ -5,7 +5,7 @@ use super::{
     ANY, BOUNDED, Claim, LARD, LARD_R, LB, LB_GC, RICE, Row, Strategy, THROUGHPUT, Table, WRR,
     WRR_GMS, case, columns, known_as, order, ratio, row,
 };
-use crate::paper::Plot;
+use crate::Plot;
 
 const NODES: usize = 8;
 

@@ -1,10 +1,12 @@
 //! What the paper leaves open, varied one at a time around the values of the figures.
 
+use levada_sim::Metric;
+
 use super::{
     CAP, COMMERCE_A, COMMERCE_B, COMMERCE_C, Claim, LARD, LARD_COUNTING, LIGHT, PARTITION, Row,
     STATIC, Site, Size, Strategy, TRANSACTION, Table, WRR, case, reported,
 };
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 /// A set of keys, and what it is.
 type Choice = (&'static str, &'static [(&'static str, &'static str)]);

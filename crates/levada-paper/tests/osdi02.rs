@@ -3,11 +3,8 @@
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, ops::ControlFlow, path::Path};
 
-use levada_sim::{
-    Library, Outcome, Source,
-    paper::{PAPERS, Report},
-    run,
-};
+use levada_paper::{PAPERS, Report};
+use levada_sim::{Library, Outcome, Source, run};
 use levada_trace::{RICE, Trace};
 
 struct Small;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use levada_sim::{Metric, Outcome, Reading};
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     claim::Numbers,
     table::{Case, Row},
 };
-use crate::{Metric, Outcome, Reading};
 
 /// A table, filled in.
 #[derive(Clone, Debug, Serialize)]

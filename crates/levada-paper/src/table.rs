@@ -1,10 +1,10 @@
 //! A table or figure of a paper as data: what is run for it, what is read from the runs, and what the
 //! paper says there.
 
+use levada_sim::{Metric, Scenario};
 use serde::Serialize;
 
 use super::Claim;
-use crate::{Metric, Scenario};
 
 /// A table or figure, of a paper or in its manner.
 #[derive(Clone, Debug)]

@@ -1,9 +1,11 @@
 //! What the paper leaves open, varied one at a time around the values of the other tables.
 
+use levada_sim::Metric;
+
 use super::{
     CDR, FDR, LR_CHASH, Load, R_CHASH, RANDOM, Row, Strategy, Table, case, known_as, reported,
 };
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 pub(super) fn sensitivity() -> Table {
     let mut rows = Vec::new();

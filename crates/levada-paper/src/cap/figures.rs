@@ -1,11 +1,13 @@
 //! Figures 3 to 6.
 
+use levada_sim::Metric;
+
 use super::{
     CAP, COMMERCE_A, COMMERCE_B, COMMERCE_C, Case, Claim, LARD, LARD_COUNTING, LIGHT, PARTITION,
     PEERS, RANDOM, ROUND_ROBIN, Row, STATIC, Site, Size, Strategy, TRANSACTION, Table, WRR, case,
     published, reported,
 };
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 /// Figures 4 to 6: cumulative frequencies of page latency, one site each.
 pub(super) const ALL: &[Figure] = &[
@@ -206,8 +208,8 @@ pub(super) fn figure_3(number: &str, site: Site, size: Size) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::{Report, Verdict};
-    use crate::{Library, Outcome};
+    use crate::{Report, Verdict};
+    use levada_sim::{Library, Outcome};
     use std::ops::ControlFlow;
 
     /// The paper's strategies on a fourth of the cluster.
@@ -222,7 +224,7 @@ mod tests {
 
     fn run(row: &Row) -> (String, Outcome) {
         let prepared = row.case.scenario.prepare(&mut Library::without_files()).unwrap();
-        (row.case.id.clone(), crate::run(&prepared, &mut |_| ControlFlow::Continue(())))
+        (row.case.id.clone(), levada_sim::run(&prepared, &mut |_| ControlFlow::Continue(())))
     }
 
     fn all_hold(number: &str) {

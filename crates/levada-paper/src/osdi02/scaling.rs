@@ -1,7 +1,9 @@
 //! Capacity from 8 to 128 servers: Figures 10 and 16.
 
+use levada_sim::Metric;
+
 use super::{Claim, LOCAL, LR_HRW, Load, PEERS, Row, Strategy, Table, case, order, reported};
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 pub(super) fn figure_10() -> Table {
     let mut table = scaling(Load::Normal, "osdi02-fig10", "Capacity over servers, normal load");

@@ -40,7 +40,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::Library;
+    use levada_sim::Library;
 
     fn all() -> impl Iterator<Item = Table> {
         PAPERS.iter().flat_map(|paper| (paper.tables)().into_iter().chain((paper.quick)()))
@@ -70,9 +70,9 @@ mod tests {
         for table in all() {
             let mut outcomes = BTreeMap::new();
             for (place, row) in table.rows.iter().enumerate() {
-                let outcome: &mut crate::Outcome = outcomes.entry(&row.case.id).or_default();
+                let outcome: &mut levada_sim::Outcome = outcomes.entry(&row.case.id).or_default();
                 for column in &table.columns {
-                    let reading = crate::Reading { metric: column.metric, rate: row.at };
+                    let reading = levada_sim::Reading { metric: column.metric, rate: row.at };
                     outcome.readings.insert(reading, (place + 1) as f64);
                 }
             }

@@ -1,11 +1,13 @@
 //! How much load each strategy sustains: Figures 5 and 11, Tables 2, 5 and 8, Sec. 5.1.1 and 5.4.2.
 
+use levada_sim::Metric;
+
 use super::{
     CAPACITY, CDR, Claim, Column, FDR, FDR_GLOBAL, LOCAL, LR_CHASH, Load, PEERS, R_CHASH, RANDOM,
     Row, Strategy, Table, UTILISATIONS, case, data, known_as, order, plain_row, published, ratio,
     reported, within,
 };
-use crate::{Metric, paper::Plot};
+use crate::Plot;
 
 /// What holds in all tables of this paper.
 const OPEN: &str = "64 servers behind 8 routers, 1,000 clients behind 12 redirectors, NSFNET T3. \
