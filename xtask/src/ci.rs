@@ -3,7 +3,10 @@
 
 use std::time::Instant;
 
-use crate::{cargo, succeed, tidy};
+use crate::{
+    tidy,
+    workspace::{cargo, succeed},
+};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 

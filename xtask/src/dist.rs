@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::{cargo, root, succeed};
+use crate::workspace::{cargo, root, succeed};
 
 /// Builds `target/dist/levada`, and the measurements of bench/ beside it.
 ///

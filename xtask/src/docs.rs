@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::Context as _;
 
-use crate::{pages, root};
+use crate::{pages, workspace::root};
 
 /// Writes every generated page that is not what it should be.
 ///

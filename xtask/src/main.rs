@@ -4,22 +4,19 @@ mod ci;
 mod dist;
 mod docs;
 mod pages;
+mod source;
 mod tidy;
+mod workspace;
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
-
-use anyhow::{Context as _, ensure};
+use std::{env, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci | docs | tidy | dist>
+usage: cargo xtask <ci | docs | tidy [--figures] | dist>
 
   ci    all checks that a change must pass: format, lints, tidy, documentation, tests
   docs  writes the generated parts of docs/ anew
-  tidy  what the compiler does not check: purity, registries, generated documents
+  tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
+        registries, generated documents; with --figures, prints the figures instead
   dist  builds target/dist/levada as packages ship it, optimised by a run under load";
 
 fn main() -> ExitCode {
@@ -28,6 +25,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--figures"] => tidy::figures(),
         ["dist"] => dist::build(),
         _ => {
             eprintln!("{USAGE}");
@@ -41,24 +39,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The root of the source.
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
-}
-
-/// Cargo, the one that runs us, in the root of the source.
-fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
-    command
-}
-
-/// Runs `command` to its end; what it prints is seen.
-fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?} failed");
-    Ok(())
 }

@@ -9,7 +9,7 @@ use levada_policy::{Entry, POLICIES, Parameter};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
-use crate::root;
+use crate::workspace::root;
 
 /// A page and what it should say.
 pub(crate) struct Page {

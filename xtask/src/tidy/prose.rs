@@ -1,0 +1,170 @@
+//! Comments are plain sentences: subject, verb, object. A sentence that begins with a clause in
+//! place of its subject ("What is sent ...", "Whoever asks ...") is read twice.
+
+use super::allowance::Limit;
+use crate::source::{Kind, Source, Token};
+
+/// Words that begin such a clause.
+const OPENINGS: &[&str] = &["Nobody", "Somebody", "Those", "What", "Who", "Whoever", "Whose"];
+
+const LIMIT: Limit = Limit {
+    figure: "the share of sentences that begin with What, Who and the like, in percent,",
+    most: 0.5,
+    allowances: &[("comments", 10.5)],
+};
+
+/// As many places are told.
+const SHOWN: usize = 20;
+
+/// The sentences of all comments.
+pub(super) struct Sentences {
+    pub(super) all: usize,
+    /// The places of the ones that begin with a word of [`OPENINGS`].
+    pub(super) roundabout: Vec<String>,
+}
+
+/// A line when too many sentences are not plain, and one for each of the first of them.
+pub(super) fn check(sources: &[Source]) -> Vec<String> {
+    let sentences = count(sources);
+    let mut wrong: Vec<_> = LIMIT.check("comments", sentences.percent()).into_iter().collect();
+    if !wrong.is_empty() {
+        wrong.extend(sentences.roundabout.into_iter().take(SHOWN));
+    }
+    wrong
+}
+
+/// Counts the sentences of the comments of all files, tests included.
+pub(super) fn count(sources: &[Source]) -> Sentences {
+    let mut sentences = Sentences { all: 0, roundabout: Vec::new() };
+    for source in sources {
+        for paragraph in paragraphs(&source.tokens()) {
+            for (line, sentence) in split(&paragraph) {
+                sentences.all += 1;
+                if begins_roundabout(sentence) {
+                    let path = source.path.display();
+                    sentences.roundabout.push(format!("{path}:{line}: {sentence}"));
+                }
+            }
+        }
+    }
+    sentences
+}
+
+impl Sentences {
+    pub(super) fn percent(&self) -> f64 {
+        100.0 * self.roundabout.len() as f64 / self.all.max(1) as f64
+    }
+}
+
+/// The text of lines of comment that follow each other.
+#[derive(Default)]
+struct Paragraph {
+    text: String,
+    /// Where in the text each line begins, and its number.
+    lines: Vec<(usize, usize)>,
+}
+
+/// The paragraphs of all line comments. An empty line, an item of a list and a heading end one;
+/// what is fenced as code is none.
+fn paragraphs(tokens: &[Token<'_>]) -> Vec<Paragraph> {
+    let mut paragraphs = vec![Paragraph::default()];
+    let (mut previous, mut fenced) = (0, false);
+    for token in tokens.iter().filter(|token| token.kind == Kind::Comment) {
+        let text = token.text.trim_start_matches(['/', '!']).trim();
+        let follows = token.line == previous + 1;
+        fenced = (fenced && follows) != text.starts_with("```");
+        previous = token.line;
+        let item = text.strip_prefix("- ").or_else(|| text.strip_prefix("* "));
+        if !follows || text.is_empty() || item.is_some() || text.starts_with('#') {
+            paragraphs.push(Paragraph::default());
+        }
+        let is_text = !fenced && !text.starts_with(['#', '|']) && !text.starts_with("```");
+        if is_text && !token.text.starts_with("/*") {
+            let paragraph = paragraphs.last_mut().expect("there is one from the start");
+            paragraph.add(item.unwrap_or(text), token.line);
+        }
+    }
+    paragraphs
+}
+
+impl Paragraph {
+    fn add(&mut self, text: &str, line: usize) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        self.lines.push((self.text.len(), line));
+        self.text.push_str(text);
+    }
+}
+
+/// The sentences of a paragraph, each with its line. A sentence ends with a full stop, an
+/// exclamation mark or a question mark before a blank; the next one begins with no small letter.
+fn split(paragraph: &Paragraph) -> Vec<(usize, &str)> {
+    let text = paragraph.text.as_str();
+    let ends = text.match_indices(['.', '!', '?']).map(|(at, _)| at + 1).filter(|&end| {
+        let mut next = text[end..].chars();
+        next.next() == Some(' ') && next.next().is_some_and(|first| !first.is_lowercase())
+    });
+    let mut sentences = Vec::new();
+    let mut start = 0;
+    for end in ends.chain([text.len()]) {
+        let sentence = text[start..end].trim();
+        let later = paragraph.lines.partition_point(|(begin, _)| *begin <= start + 1);
+        if !sentence.is_empty() {
+            sentences.push((paragraph.lines[later.saturating_sub(1)].1, sentence));
+        }
+        start = end;
+    }
+    sentences
+}
+
+fn begins_roundabout(sentence: &str) -> bool {
+    let start = sentence.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '`');
+    let word = start.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+    OPENINGS.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Sentences {
+        count(&[Source { path: "a.rs".into(), text: text.into() }])
+    }
+
+    #[test]
+    fn sentences_are_counted_across_lines() {
+        let sentences = found("//! One. What comes\n//! second? `third` e.g. this\n//! and 4.\n");
+        assert_eq!(sentences.all, 3);
+        assert_eq!(sentences.roundabout, ["a.rs:1: What comes second?"]);
+    }
+
+    #[test]
+    fn the_line_is_that_of_the_sentence() {
+        let sentences = found("/// One\n/// two.\n/// Who asks.\nfn f() {} // Those are.\n");
+        assert_eq!(sentences.roundabout, ["a.rs:3: Who asks.", "a.rs:4: Those are."]);
+    }
+
+    #[test]
+    fn paragraphs_and_lists_end_sentences() {
+        let sentences = found("// One\n//\n// What two\n// - Nobody\n// - \"Whose\"\nx\n// five\n");
+        assert_eq!((sentences.all, sentences.roundabout.len()), (5, 3));
+    }
+
+    #[test]
+    fn code_and_other_words_are_none_of_them() {
+        let sentences = found("// ```text\n// What it prints\n// ```\n// Whole `What` somebody.\n");
+        assert_eq!((sentences.all, sentences.roundabout.len()), (1, 0));
+        assert_eq!(found("// `What` is a type. Whatever.\n").roundabout, [""; 0]);
+        assert_eq!(found("let a = \"// What\";\n").all, 0);
+    }
+
+    #[test]
+    fn a_file_of_such_sentences_is_not_tidy() {
+        let text = "// Plain.\n".repeat(199) + "// What is not.\n";
+        let source = |text: &str| [Source { path: "a.rs".into(), text: text.into() }];
+        assert_eq!(check(&source(&text)), [""; 0]);
+        let wrong = check(&source(&(text + "// Nor this. Those.\n")));
+        assert!(wrong[0].contains("percent") && wrong[1].starts_with("a.rs:200: "), "{wrong:?}");
+    }
+}
