@@ -2,7 +2,7 @@
 //! the other way round where lines end as they should.
 #![no_main]
 
-use levada_edge::fuzzing::{Ending, Reply, read_reply};
+use levada_edge::fuzzing::{AnswerEnd, ParsedAnswer, read_reply};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(strict) = &strict {
         assert_eq!(strict, &whole);
     }
-    if let Ending::Whole { used, .. } = whole.ending {
+    if let AnswerEnd::Whole { used, .. } = whole.ending {
         // What is in the body is nobody's business, but a strict reader may stumble over it too.
         let bare = (0..used).any(|at| stream[at] == b'\n' && (at == 0 || stream[at - 1] != b'\r'));
         assert!(strict.is_some() || bare);
@@ -26,8 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// A whole answer as RFC 9112 has it, read by hand.
-fn strictly(stream: &[u8], head: bool) -> Option<Reply> {
-    let mut reply = Reply::default();
+fn strictly(stream: &[u8], head: bool) -> Option<ParsedAnswer> {
+    let mut reply = ParsedAnswer::default();
     let mut rest = stream;
     loop {
         let first = line(&mut rest)?;
@@ -65,12 +65,12 @@ struct Answered {
 }
 
 fn end(
-    mut reply: Reply,
+    mut reply: ParsedAnswer,
     stream: &[u8],
     mut rest: &[u8],
     fields: &[(String, &[u8])],
     Answered { status, old, head }: Answered,
-) -> Option<Reply> {
+) -> Option<ParsedAnswer> {
     let values = |name: &'static str| {
         fields.iter().filter(move |field| field.0 == name).map(|field| field.1)
     };
@@ -124,7 +124,7 @@ fn end(
         rest = &[];
         reusable = false;
     }
-    reply.ending = Ending::Whole { used: stream.len() - rest.len(), reusable };
+    reply.ending = AnswerEnd::Whole { used: stream.len() - rest.len(), reusable };
     Some(reply)
 }
 

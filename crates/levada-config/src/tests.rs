@@ -3,8 +3,8 @@
 use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
-    AccessLog, Control, Cookies, Delivery, Large, Level, LogFormat, Misses, Mode, PurgeSettings,
-    Rules, Runtime, Speaker, Trust,
+    AccessLog, Cookies, Delivery, HandoffControl, LargeSettings, LogFormat, MissLimits, Mode,
+    PeerTrust, PurgeSettings, RouteLevel, Rules, Runtime, Speaker,
 };
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ fn what_is_written_is_what_is_set() {
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
     assert_eq!((settings.cache.eviction.name, settings.cache.second_hit), ("sieve", true));
     let peering = settings.peering.unwrap();
-    assert!(matches!(peering.trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
+    assert!(matches!(peering.trust, PeerTrust::Secret(secret) if secret == "0123456789abcdef"));
     assert_eq!(peering.peers[1].rtt, Some(Duration::from_millis(12)));
     assert_eq!(peering.peers[1].client_url.as_deref(), Some("https://b.example"));
 }
@@ -133,15 +133,15 @@ fn site_fills_in_what_its_origin_leaves_open() {
         ..Rules::default()
     };
     assert_eq!(settings.sites[0].rules, expected);
-    assert_eq!(settings.sites[0].misses, Misses { at_once: 10, queue: 0, wait: second });
+    assert_eq!(settings.sites[0].misses, MissLimits { at_once: 10, queue: 0, wait: second });
 }
 
 #[test]
 fn site_fetches_large_files_in_pieces_as_it_says() {
     let large = |keys: &str| settings(&format!("{LEAST}{SITE}[site.large]\n{keys}")).sites[0].large;
     assert_eq!(large(""), None);
-    assert_eq!(large("enabled = true\n"), Some(Large::default()));
-    assert_eq!(large("enabled = true\nprofile = 'paper'\n"), Some(Large::paper()));
+    assert_eq!(large("enabled = true\n"), Some(LargeSettings::default()));
+    assert_eq!(large("enabled = true\nprofile = 'paper'\n"), Some(LargeSettings::paper()));
     let told = large(
         "enabled = true\nprofile = 'paper'\nthreshold = '1MiB'\nchunk_size = '256KiB'\nreplicas = 3\n\
          retry = 'hedge'\ntimeout_factor = 4.0\nfirst_timeout = '3s'\nmin_timeout = '50ms'\ntries = 4\n",
@@ -265,7 +265,7 @@ fn a_secret_file_is_read_without_its_white_space() {
     fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
     let settings = check_in(directory.path(), &text).settings.unwrap();
     let trust = settings.peering.unwrap().trust;
-    assert!(matches!(trust, Trust::Secret(secret) if secret == "0123456789abcdef"));
+    assert!(matches!(trust, PeerTrust::Secret(secret) if secret == "0123456789abcdef"));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn peers_may_trust_certificates_instead() {
     fs::write(directory.path().join("n.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
     fs::write(directory.path().join("n.key"), "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
     let settings = check_in(directory.path(), &with_tls(&text)).settings.unwrap();
-    assert!(matches!(settings.peering.unwrap().trust, Trust::Mtls { secret: None, .. }));
+    assert!(matches!(settings.peering.unwrap().trust, PeerTrust::Mtls { secret: None, .. }));
     // Nobody could tell a redirect of this cluster from any other.
     let redirect = with_tls(&text).replace("origin =", "delivery = 'redirect'\norigin =");
     let report = check_in(directory.path(), &redirect).report;
@@ -351,9 +351,9 @@ fn connections_are_handed_to_servers_that_take_them() {
     let settings = settings(&text("cache = false\n", "", handoff));
     let own = settings.handoff.unwrap();
     assert_eq!((own.interfaces, own.taking), (vec!["eth0".to_owned()], None));
-    assert_eq!(own.after, levada_edge::settings::After::On);
+    assert_eq!(own.after, levada_edge::settings::AfterHandoff::On);
     let switch = settings.sites[0].switch.as_ref().unwrap();
-    let control = Control { to: "10.0.1.1:7072".parse().unwrap(), also: None };
+    let control = HandoffControl { to: "10.0.1.1:7072".parse().unwrap(), also: None };
     assert_eq!(switch.servers[0].handoff, Some(control));
 
     assert_error(&text("", "", handoff), "site[0].cache", "cached here");
@@ -414,8 +414,10 @@ fn connections_are_handed_off_over_both_versions_of_ip() {
         settings.sites[0].switch.as_ref().unwrap().servers[0].handoff.unwrap()
     };
     let both = "['[fd00::1]:7072', '10.0.1.1:7072']";
-    let expected =
-        Control { to: "[fd00::1]:7072".parse().unwrap(), also: Some("10.0.1.1".parse().unwrap()) };
+    let expected = HandoffControl {
+        to: "[fd00::1]:7072".parse().unwrap(),
+        also: Some("10.0.1.1".parse().unwrap()),
+    };
     for listen in ["127.0.0.1", "[::1]", "[::]"] {
         assert_eq!(control(listen, both), expected, "{listen}");
     }
@@ -631,10 +633,10 @@ fn a_route_has_one_daemon_and_a_backup_where_one_is_given() {
     let route = |text: &str| format!("{LEAST}{SITE}[route]\n{text}");
     let bird = "[route.bird]\nprotocol = 'levada'\n";
     let found = settings(&route(bird)).route.expect("a route");
-    assert_eq!((found.rules.load_high, found.rules.unwell), (None, Level::Withdrawn));
+    assert_eq!((found.rules.load_high, found.rules.unwell), (None, RouteLevel::Withdrawn));
     let found = settings(&route(&format!("{bird}backup_protocol = 'other'"))).route;
     let rules = found.expect("a route").rules;
-    assert_eq!((rules.load_high, rules.unwell), (Some(0.9), Level::Backup));
+    assert_eq!((rules.load_high, rules.unwell), (Some(0.9), RouteLevel::Backup));
     let exabgp = "[route.exabgp]\nprefixes = '192.0.2.0/24'\n";
     assert!(matches!(
         settings(&route(exabgp)).route.expect("a route").speaker,

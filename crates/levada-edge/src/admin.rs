@@ -12,7 +12,8 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 
 use crate::{
-    explain, node::Node, passage::CacheResult, purge, reload, servers, stop::Stop, upstream::Server,
+    access_record::CacheResult, explain, node::Node, purge, reload, servers, stop::Stop,
+    upstream::Server,
 };
 
 /// Serves operators until the node stops.

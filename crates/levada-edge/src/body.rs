@@ -17,14 +17,14 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
+    access_record::AccessRecord,
     blocks::BlockReader,
     drain::{Drain, Movable},
     failure::Failure,
-    fill::{End, Read, Reader},
-    guard::Exchange,
+    fill::{FillEnd, FillRead, FillReader},
+    guard::ActiveRequest,
     pace::Paced,
     partial::{Cursor, Script},
-    passage::Passage,
     store::Object,
     upstream::Inbound,
 };
@@ -199,8 +199,8 @@ pub(crate) struct ResponseBody {
     source: Source,
     pace: Option<Box<Paced>>,
     /// Drops when the body has ended or was given up.
-    passage: Option<Box<Passage>>,
-    exchange: Option<Exchange>,
+    record: Option<Box<AccessRecord>>,
+    exchange: Option<ActiveRequest>,
     /// What breaks the body off, as soon as what came before it is on its way.
     broken: Option<BodyError>,
     /// While a drain may end it in the middle.
@@ -220,7 +220,7 @@ pub(crate) enum Source {
         next: usize,
     },
     /// An object that is being fetched, from its beginning.
-    Filling(Reader),
+    Filling(FillReader),
     /// Parts of an object, or one that is kept in blocks.
     Script(Box<Script>),
     /// A server's body, passed through.
@@ -272,7 +272,7 @@ impl ResponseBody {
         Self {
             source,
             pace: None,
-            passage: None,
+            record: None,
             exchange: None,
             broken: None,
             movable: None,
@@ -314,12 +314,12 @@ impl ResponseBody {
     }
 
     /// Takes along what is counted until the body ends.
-    pub(crate) fn take_along(&mut self, mut passage: Box<Passage>) {
+    pub(crate) fn take_along(&mut self, mut record: Box<AccessRecord>) {
         // Nobody polls a body that is known to be empty.
         if self.ended() {
-            passage.finished();
+            record.finished();
         }
-        self.passage = Some(passage);
+        self.record = Some(record);
     }
 
     /// Whether it is a server's, on its way to this client only.
@@ -334,7 +334,7 @@ impl ResponseBody {
     }
 
     /// Holds the connection's count of requests being answered.
-    pub(crate) fn hold(&mut self, exchange: Exchange) {
+    pub(crate) fn hold(&mut self, exchange: ActiveRequest) {
         self.exchange = Some(exchange);
     }
 }
@@ -401,10 +401,12 @@ impl Source {
                 Poll::Ready(segment.map(|s| Ok(Frame::data(s))))
             }
             Self::Filling(reader) => match ready!(reader.poll(cx)) {
-                Read::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-                Read::End(End::Whole) => Poll::Ready(None),
-                Read::End(End::Broken | End::LetGo) => Poll::Ready(Some(Err(BodyError::Fill))),
-                Read::End(End::Continued(blocked)) => {
+                FillRead::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                FillRead::End(FillEnd::Whole) => Poll::Ready(None),
+                FillRead::End(FillEnd::Broken | FillEnd::LetGo) => {
+                    Poll::Ready(Some(Err(BodyError::Fill)))
+                }
+                FillRead::End(FillEnd::Continued(blocked)) => {
                     let position = reader.position();
                     let cursor = Cursor::Blocks(BlockReader::new(blocked, u64::MAX));
                     *self = Self::Script(Box::new(Script::from(position, None, cursor)));
@@ -452,8 +454,8 @@ impl ResponseBody {
     fn poll_moved(&mut self) -> Poll<BodyError> {
         if self.movable.as_ref().is_some_and(|movable| movable.ends()) {
             self.movable = None;
-            if let Some(passage) = &mut self.passage {
-                passage.cut(&BodyError::Moved);
+            if let Some(record) = &mut self.record {
+                record.cut(&BodyError::Moved);
             }
             match &self.exchange {
                 Some(exchange) => exchange.leave(),
@@ -467,20 +469,20 @@ impl ResponseBody {
     fn note(&mut self, item: &Option<Result<Frame<Bytes>, BodyError>>) {
         // hyper does not poll again past an end that it can foresee.
         let ended = item.is_none() || self.ended();
-        let Some(passage) = &mut self.passage else { return };
+        let Some(record) = &mut self.record else { return };
         match item {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                passage.sent(bytes);
+                record.sent(bytes);
                 if self.movable.as_mut().is_some_and(|movable| !movable.sent(bytes)) {
                     self.movable = None;
                 }
             }
-            Some(Err(error)) => return passage.cut(error),
+            Some(Err(error)) => return record.cut(error),
             None => {}
         }
         if ended {
-            passage.finished();
+            record.finished();
         }
     }
 }

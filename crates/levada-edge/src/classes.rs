@@ -6,7 +6,7 @@ use levada_policy::classify::{Learner, Seen};
 use levada_types::ServiceClass;
 use parking_lot::RwLock;
 
-use crate::settings::Classes as Settings;
+use crate::settings::ClassSettings as Settings;
 
 /// A site's classes at work.
 pub(crate) struct Classes {

@@ -25,15 +25,15 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    dormant::Stream,
+    dormant::ClientSocket,
     failure::Failure,
-    guard::{Ending, Guarded, Interim, Interims, Ledger, Outlet, Parcels},
-    handoff::{self, Arrived, Voice},
+    guard::{ConnectionEnd, Guarded, Interim, Interims, Ledger, Outlet, ZeroCopyQueue},
+    handoff::{self, ArrivedConnection, SilencedSocket},
     node::Node,
     pipeline,
     settings::Limits,
     stop::Stop,
-    vigil::{Over, Vigil},
+    watchdog::{EndReason, Watchdog},
 };
 
 /// What a connection gathers before it writes, and reads at once at most. With a quarter of it a hit of
@@ -54,52 +54,52 @@ pub(crate) enum Door {
 
 /// Who asks, and by which door.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct ClientConnection {
     pub(crate) door: Door,
     pub(crate) client: IpAddr,
     address: OnceLock<HeaderValue>,
     /// What was asked for last, for whoever must know what a connection was about when it is lost.
-    asked: AtomicU64,
+    last_key: AtomicU64,
     /// Where interim responses go, over HTTP/1.1.
     interims: Arc<Interims>,
     /// Where goes what the system is to send by itself, over HTTP/1 without TLS.
-    pub(crate) parcels: Option<Arc<Parcels>>,
+    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// Of a connection that a front-end has handed here.
-    pub(crate) voice: Option<Arc<Voice>>,
+    pub(crate) voice: Option<Arc<SilencedSocket>>,
 }
 
-impl Visit {
+impl ClientConnection {
     fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
         Arc::new(Self {
             door,
             client,
             address: OnceLock::new(),
-            asked: AtomicU64::new(0),
+            last_key: AtomicU64::new(0),
             interims: Arc::default(),
-            parcels: plain.then(Arc::default),
+            zero_copy: plain.then(Arc::default),
             voice: None,
         })
     }
 
     /// On a connection that a front-end has handed here.
-    pub(crate) fn of_taken(client: IpAddr, voice: Arc<Voice>) -> Arc<Self> {
+    pub(crate) fn of_taken(client: IpAddr, voice: Arc<SilencedSocket>) -> Arc<Self> {
         Arc::new(Self {
             door: Door::Client { tls: false },
             client,
             address: OnceLock::new(),
-            asked: AtomicU64::new(0),
+            last_key: AtomicU64::new(0),
             interims: Arc::default(),
-            parcels: Some(Arc::default()),
+            zero_copy: Some(Arc::default()),
             voice: Some(voice),
         })
     }
 
-    pub(crate) fn asks_for(&self, key: Key) {
-        self.asked.store(key.0, Relaxed);
+    pub(crate) fn set_last_key(&self, key: Key) {
+        self.last_key.store(key.0, Relaxed);
     }
 
-    pub(crate) fn asked(&self) -> Key {
-        Key(self.asked.load(Relaxed))
+    pub(crate) fn last_key(&self) -> Key {
+        Key(self.last_key.load(Relaxed))
     }
 
     /// The client's address as a field value, written once for all requests of the connection.
@@ -117,7 +117,7 @@ impl Visit {
 }
 
 /// What a listener is for and what it speaks.
-pub(crate) struct Entrance {
+pub(crate) struct ListenerRole {
     pub(crate) door: Door,
     pub(crate) tls: Option<TlsAcceptor>,
     /// HTTP/2 without TLS, by prior knowledge.
@@ -128,7 +128,7 @@ pub(crate) struct Entrance {
     pub(crate) dormant_retries: Option<u8>,
 }
 
-impl Entrance {
+impl ListenerRole {
     /// Whether connections that come in here can be somebody else's.
     pub(crate) fn may_hand_over(&self) -> bool {
         self.tls.is_none() && self.door != Door::Peer
@@ -151,7 +151,7 @@ const ADDED_FIELDS: usize = 16;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Whoever has a connection, and what it takes of the node for as long as it is open.
-pub(crate) struct Guest {
+pub(crate) struct OpenConnection {
     pub(crate) client: IpAddr,
     pub(crate) place: OwnedSemaphorePermit,
     pub(crate) stop: Stop,
@@ -177,67 +177,67 @@ pub(crate) fn spawn(
 /// and would be as large as the largest of them.
 pub(crate) async fn serve(
     node: Arc<Node>,
-    entrance: &Entrance,
-    stream: Stream,
+    entrance: &ListenerRole,
+    stream: ClientSocket,
     read: Vec<u8>,
-    guest: Guest,
+    guest: OpenConnection,
 ) {
     // Whoever gives a dormant connection up drops this future where it stands.
-    let _counted = Counted::new(&node.metrics.connections);
+    let _counted = CountedConnection::new(&node.metrics.connections);
     let encrypts = entrance.tls.is_some();
     let h2c = !encrypts
         && entrance.h2c
         && read.is_empty()
         && Box::pin(speaks_h2(&node, &stream, &guest.stop)).await;
-    let visit = Visit::new(entrance.door, guest.client, !encrypts && !h2c);
-    stream.seat().about.is_visited_by(&visit);
+    let client_connection = ClientConnection::new(entrance.door, guest.client, !encrypts && !h2c);
+    stream.seat().about.is_visited_by(&client_connection);
     if node.front.is_some() && entrance.may_hand_over() && !h2c {
-        let ending = Box::pin(handoff::serve(&node, &visit, stream, read, guest)).await;
-        ending.into_iter().for_each(|ending| ended(&node, &visit, ending));
+        let ending = Box::pin(handoff::serve(&node, &client_connection, stream, read, guest)).await;
+        ending.into_iter().for_each(|ending| ended(&node, &client_connection, ending));
         return;
     }
-    let Guest { place: _place, stop, .. } = guest;
+    let OpenConnection { place: _place, stop, .. } = guest;
     let ending = match &entrance.tls {
-        Some(tls) => Box::pin(encrypted(&node, &visit, tls, stream, stop)).await,
-        None if h2c => Box::pin(http2(&node, &visit, stream, stop)).await,
-        None => Box::pin(http1(&node, &visit, stream, stop)).await,
+        Some(tls) => Box::pin(encrypted(&node, &client_connection, tls, stream, stop)).await,
+        None if h2c => Box::pin(http2(&node, &client_connection, stream, stop)).await,
+        None => Box::pin(http1(&node, &client_connection, stream, stop)).await,
     };
-    ended(&node, &visit, ending);
+    ended(&node, &client_connection, ending);
 }
 
 /// Serves one that was elsewhere.
 pub(crate) async fn resume(
     node: &Node,
     client: IpAddr,
-    serve: impl AsyncFnOnce(&Arc<Visit>) -> Option<Ending>,
+    serve: impl AsyncFnOnce(&Arc<ClientConnection>) -> Option<ConnectionEnd>,
 ) {
-    let _counted = Counted::new(&node.metrics.connections);
-    let visit = Visit::new(Door::Client { tls: false }, client, true);
-    let ending = serve(&visit).await;
-    ending.into_iter().for_each(|ending| ended(node, &visit, ending));
+    let _counted = CountedConnection::new(&node.metrics.connections);
+    let client_connection = ClientConnection::new(Door::Client { tls: false }, client, true);
+    let ending = serve(&client_connection).await;
+    ending.into_iter().for_each(|ending| ended(node, &client_connection, ending));
 }
 
-fn ended(node: &Node, visit: &Visit, ending: Ending) {
+fn ended(node: &Node, client_connection: &ClientConnection, ending: ConnectionEnd) {
     node.metrics.ended(ending);
     match ending {
-        Ending::Finished | Ending::Closed | Ending::IdleTimeout => {}
+        ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
         other => {
-            tracing::info!(client = %visit.client, reason = other.as_str(), "connection ended")
+            tracing::info!(client = %client_connection.client, reason = other.as_str(), "connection ended")
         }
     }
 }
 
 /// Counts a connection as long as it is kept.
-pub(crate) struct Counted<'a>(&'a Gauge);
+pub(crate) struct CountedConnection<'a>(&'a Gauge);
 
-impl<'a> Counted<'a> {
+impl<'a> CountedConnection<'a> {
     pub(crate) fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -245,63 +245,69 @@ impl Drop for Counted<'_> {
 
 async fn encrypted(
     node: &Arc<Node>,
-    visit: &Arc<Visit>,
+    client_connection: &Arc<ClientConnection>,
     tls: &TlsAcceptor,
-    stream: Stream,
+    stream: ClientSocket,
     stop: Stop,
-) -> Ending {
+) -> ConnectionEnd {
     let handshake = tokio::time::timeout(node.settings.limits.head_timeout, tls.accept(stream));
     let handshake = tokio::select! {
         done = handshake => done,
-        () = stop.begun() => return Ending::Finished,
+        () = stop.begun() => return ConnectionEnd::Finished,
     };
     let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::info!(client = %visit.client, %error, "TLS handshake failed");
-            return Ending::Broken;
+            tracing::info!(client = %client_connection.client, %error, "TLS handshake failed");
+            return ConnectionEnd::Broken;
         }
-        Err(_) => return Ending::HeadTimeout,
+        Err(_) => return ConnectionEnd::HeadTimeout,
     };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(http2(node, visit, stream, stop)).await
+        Box::pin(http2(node, client_connection, stream, stop)).await
     } else {
-        Box::pin(http1(node, visit, stream, stop)).await
+        Box::pin(http1(node, client_connection, stream, stop)).await
     }
 }
 
-async fn http1<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -> Ending
+async fn http1<S>(
+    node: &Arc<Node>,
+    client_connection: &Arc<ClientConnection>,
+    stream: S,
+    stop: Stop,
+) -> ConnectionEnd
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    requests(node, visit, stream, stop, |guarded| guarded).await
+    requests(node, client_connection, stream, stop, |guarded| guarded).await
 }
 
 /// The same for no more than the requests that have come. The stream is let go of when they are answered;
-/// if it can go on then, the ending is [`Ending::Resting`].
+/// if it can go on then, the ending is [`ConnectionEnd::Resting`].
 pub(crate) async fn http1_once(
     node: &Arc<Node>,
-    visit: &Arc<Visit>,
-    stream: Arrived,
+    client_connection: &Arc<ClientConnection>,
+    stream: ArrivedConnection,
     stop: &Stop,
-) -> Ending {
-    requests(node, visit, stream, stop.clone(), Guarded::lent).await
+) -> ConnectionEnd {
+    requests(node, client_connection, stream, stop.clone(), Guarded::lent).await
 }
 
 async fn requests<S>(
     node: &Arc<Node>,
-    visit: &Arc<Visit>,
+    client_connection: &Arc<ClientConnection>,
     stream: S,
     stop: Stop,
     guard: impl FnOnce(Guarded<S>) -> Guarded<S>,
-) -> Ending
+) -> ConnectionEnd
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let limits = &bounds(node, visit.door);
+    let limits = &bounds(node, client_connection.door);
     let ledger = Arc::new(Ledger::default());
-    let (interims, parcels) = (visit.interims.clone(), visit.parcels.clone());
-    let guarded = guard(Guarded::new(stream, ledger.clone(), interims, parcels, limits));
+    let (interims, zero_copy) =
+        (client_connection.interims.clone(), client_connection.zero_copy.clone());
+    let guarded = guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, limits));
     let (asked, first) = (AtomicBool::new(false), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
@@ -310,13 +316,13 @@ where
         }
         // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
         if request.version() == Version::HTTP_11 {
-            visit.interims.begin();
+            client_connection.interims.begin();
         }
         let is_safe = request.method().is_safe();
-        let response = pipeline::serve(node, visit, request);
+        let response = pipeline::serve(node, client_connection, request);
         async move {
             let mut response = response.await;
-            if let Some(voice) = &visit.voice
+            if let Some(voice) = &client_connection.voice
                 && response
                     .extensions()
                     .get()
@@ -333,7 +339,7 @@ where
                 }
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            visit.interims.end();
+            client_connection.interims.end();
             response.body_mut().hold(exchange);
             Ok(response)
         }
@@ -366,22 +372,28 @@ where
         }
     };
     if let Err(error) = result {
-        tracing::debug!(client = %visit.client, %error, "connection");
+        tracing::debug!(client = %client_connection.client, %error, "connection");
     }
     ledger.ending()
 }
 
-async fn http2<S>(node: &Arc<Node>, visit: &Arc<Visit>, stream: S, stop: Stop) -> Ending
+async fn http2<S>(
+    node: &Arc<Node>,
+    client_connection: &Arc<ClientConnection>,
+    stream: S,
+    stop: Stop,
+) -> ConnectionEnd
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &bounds(node, visit.door);
-    let (vigil, asked) = (Vigil::new(limits), Notify::new());
+    let limits = &bounds(node, client_connection.door);
+    let (watchdog, asked) = (Watchdog::new(limits), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         asked.notify_one();
-        let (node, visit, stream) = (node.clone(), visit.clone(), vigil.stream());
+        let (node, client_connection, stream) =
+            (node.clone(), client_connection.clone(), watchdog.stream());
         async move {
-            let response = pipeline::serve(&node, &visit, request).await;
+            let response = pipeline::serve(&node, &client_connection, request).await;
             Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
         }
     });
@@ -398,29 +410,29 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let (result, ending) = tokio::select! {
-        result = connection.as_mut() => (result, Ending::Finished),
+        result = connection.as_mut() => (result, ConnectionEnd::Finished),
         () = stop.begun() => {
             connection.as_mut().graceful_shutdown();
-            (connection.await, Ending::Finished)
+            (connection.await, ConnectionEnd::Finished)
         }
         () = drained(node, &asked) => {
             connection.as_mut().graceful_shutdown();
-            (connection.await, Ending::Finished)
+            (connection.await, ConnectionEnd::Finished)
         }
-        over = vigil.over() => match over {
-            Over::Stalled => return Ending::SendTimeout,
-            Over::Idle => {
+        over = watchdog.over() => match over {
+            EndReason::Stalled => return ConnectionEnd::SendTimeout,
+            EndReason::Idle => {
                 connection.as_mut().graceful_shutdown();
                 let farewell = tokio::time::timeout(limits.head_timeout, connection).await;
-                (farewell.unwrap_or(Ok(())), Ending::IdleTimeout)
+                (farewell.unwrap_or(Ok(())), ConnectionEnd::IdleTimeout)
             }
         },
     };
     match result {
         Ok(()) => ending,
         Err(error) => {
-            tracing::debug!(client = %visit.client, %error, "connection");
-            Ending::Broken
+            tracing::debug!(client = %client_connection.client, %error, "connection");
+            ConnectionEnd::Broken
         }
     }
 }
@@ -433,7 +445,7 @@ async fn drained(node: &Node, asked: &Notify) {
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
-async fn speaks_h2(node: &Node, stream: &Stream, stop: &Stop) -> bool {
+async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> bool {
     let look = async {
         let mut bytes = [0; PREFACE.len()];
         loop {

@@ -23,30 +23,30 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use crate::{connection::Visit, guard::Ending, node::Node};
+use crate::{connection::ClientConnection, guard::ConnectionEnd, node::Node};
 
 /// A client's socket.
-pub(crate) type Stream = Watched<Occupant>;
+pub(crate) type ClientSocket = Watched<ConnectionOwner>;
 
 /// Who is on a connection, and who serves it.
-pub(crate) struct Occupant {
+pub(crate) struct ConnectionOwner {
     client: IpAddr,
-    visit: OnceLock<Arc<Visit>>,
+    client_connection: OnceLock<Arc<ClientConnection>>,
     task: OnceLock<AbortHandle>,
 }
 
-impl Occupant {
+impl ConnectionOwner {
     pub(crate) fn is_served_by(&self, task: &JoinHandle<()>) {
         let _ = self.task.set(task.abort_handle());
     }
 
-    pub(crate) fn is_visited_by(&self, visit: &Arc<Visit>) {
-        let _ = self.visit.set(visit.clone());
+    pub(crate) fn is_visited_by(&self, client_connection: &Arc<ClientConnection>) {
+        let _ = self.client_connection.set(client_connection.clone());
     }
 }
 
 /// Begins to look after the connections of a listener, if it is to be done.
-pub(crate) fn watch(node: &Arc<Node>, retries: Option<u8>) -> Option<Arc<Watch<Occupant>>> {
+pub(crate) fn watch(node: &Arc<Node>, retries: Option<u8>) -> Option<Arc<Watch<ConnectionOwner>>> {
     let watch = Watch::new(retries?);
     tokio::spawn(sweep(node.clone(), Arc::downgrade(&watch)));
     Some(watch)
@@ -56,14 +56,18 @@ pub(crate) fn watch(node: &Arc<Node>, retries: Option<u8>) -> Option<Arc<Watch<O
 pub(crate) fn seat(
     stream: TcpStream,
     client: IpAddr,
-    watch: Option<&Arc<Watch<Occupant>>>,
-) -> (Stream, Arc<Seat<Occupant>>) {
-    let seat = Seat::new(Occupant { client, visit: OnceLock::new(), task: OnceLock::new() });
+    watch: Option<&Arc<Watch<ConnectionOwner>>>,
+) -> (ClientSocket, Arc<Seat<ConnectionOwner>>) {
+    let seat = Seat::new(ConnectionOwner {
+        client,
+        client_connection: OnceLock::new(),
+        task: OnceLock::new(),
+    });
     (Watched::new(stream, watch.cloned(), seat.clone()), seat)
 }
 
 /// Sweeps until the listener and all its connections are gone.
-async fn sweep(node: Arc<Node>, watch: Weak<Watch<Occupant>>) {
+async fn sweep(node: Arc<Node>, watch: Weak<Watch<ConnectionOwner>>) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -74,12 +78,12 @@ async fn sweep(node: Arc<Node>, watch: Weak<Watch<Occupant>>) {
 }
 
 /// Drops everything that the connection holds; its socket is closed with it, by a reset.
-fn give_up(node: &Node, occupant: &Occupant, info: &TcpInfo) {
+fn give_up(node: &Node, occupant: &ConnectionOwner, info: &TcpInfo) {
     let Some(task) = occupant.task.get() else { return };
     task.abort();
-    node.metrics.ended(Ending::Dormant);
-    if let Some(visit) = occupant.visit.get() {
-        node.lost.note(occupant.client, visit.asked());
+    node.metrics.ended(ConnectionEnd::Dormant);
+    if let Some(client_connection) = occupant.client_connection.get() {
+        node.lost.note(occupant.client, client_connection.last_key());
     }
     let TcpInfo { retransmits, timeout, last_ack, rtt, retransmitted, .. } = info;
     tracing::debug!(
@@ -91,12 +95,12 @@ fn give_up(node: &Node, occupant: &Occupant, info: &TcpInfo) {
 /// Who was given up lately. A client that asks for the rest from here within seconds had not gone
 /// away: it was given up too early.
 #[derive(Default)]
-pub(crate) struct Lost {
+pub(crate) struct GivenUpClients {
     len: AtomicUsize,
     recent: Mutex<VecDeque<(Instant, IpAddr, Key)>>,
 }
 
-impl Lost {
+impl GivenUpClients {
     fn note(&self, client: IpAddr, key: Key) {
         let mut recent = self.recent.lock();
         if recent.len() == MOST_LOST {
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn who_comes_back_for_the_same_object_counts_once() {
         let (lost, here, there) =
-            (Lost::default(), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+            (GivenUpClients::default(), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         assert!(!lost.returns(here, Key(1)));
         lost.note(here, Key(1));
         assert!(!lost.returns(here, Key(2)));
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let lost = Lost::default();
+        let lost = GivenUpClients::default();
         for key in 0..=MOST_LOST as u64 {
             lost.note(IpAddr::from([10, 0, 0, 1]), Key(key));
         }

@@ -15,7 +15,7 @@ use levada_types::Key;
 
 use crate::{
     clock,
-    identify::{Asked, identity_of},
+    identify::{Resource, identity_of},
     node::Node,
     purge,
     store::StoredHead,
@@ -40,17 +40,17 @@ impl Effects {
     pub(crate) fn take(
         &self,
         node: &Arc<Node>,
-        asked: &Asked,
+        resource: &Resource,
         status: StatusCode,
         answer: &HeaderMap,
     ) -> Vec<String> {
         if !is_safe(&self.method) {
-            return invalidate(node, asked, &self.method, status, answer);
+            return invalidate(node, resource, &self.method, status, answer);
         }
         if let Some((request, requested)) = self.compared.as_deref()
             && status == StatusCode::OK
         {
-            compare(node, asked, request, *requested, answer);
+            compare(node, resource, request, *requested, answer);
         }
         Vec::new()
     }
@@ -60,13 +60,13 @@ impl Effects {
 /// on if that contradicts it.
 fn compare(
     node: &Node,
-    asked: &Asked,
+    resource: &Resource,
     request: &HeaderMap,
     requested: SystemTime,
     answer: &HeaderMap,
 ) {
     let flight = node.purges.begin();
-    let sought = node.store.get(asked.key, &asked.identity, request);
+    let sought = node.store.get(resource.key, &resource.identity, request);
     let stored = node.purges.sift(sought).object;
     let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
         return;
@@ -83,8 +83,8 @@ fn compare(
             requested,
             received,
         };
-        let Ok(storable) = may_store(&exchange, &asked.site.settings.rules) else {
-            return node.store.remove(asked.key);
+        let Ok(storable) = may_store(&exchange, &resource.site.settings.rules) else {
+            return node.store.remove(resource.key);
         };
         head.validators = Validators::of(&head.headers, received);
         head.freshness = storable.freshness;
@@ -94,21 +94,21 @@ fn compare(
         head.freshness = head.freshness.expired(received);
     }
     node.purges.strip(&mut head.headers);
-    node.keep(asked.key, Arc::new(stored.renewed(head, &node.via)), &flight);
+    node.keep(resource.key, Arc::new(stored.renewed(head, &node.via)), &flight);
 }
 
 /// What is invalid from now on.
 fn invalidate(
     node: &Arc<Node>,
-    asked: &Asked,
+    resource: &Resource,
     method: &Method,
     status: StatusCode,
     answer: &HeaderMap,
 ) -> Vec<String> {
     if !status.is_client_error() && !status.is_server_error() {
-        purge::door::origin(node, &asked.identity, answer);
+        purge::door::origin(node, &resource.identity, answer);
     }
-    let Ok(target) = asked.identity.parse::<Uri>() else { return Vec::new() };
+    let Ok(target) = resource.identity.parse::<Uri>() else { return Vec::new() };
     let uris = invalidated(method, status, &target, answer);
     let urls: Vec<String> =
         uris.iter().filter_map(identity_of).map(|(identity, _)| identity).collect();

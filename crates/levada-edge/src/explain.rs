@@ -13,7 +13,7 @@ use crate::{
     identify,
     node::Node,
     redirect::Decider,
-    settings::{KeyFrom, Settings, Site as SiteSettings},
+    settings::{KeyFrom, Settings, SiteSettings},
     sites::Site,
     switch,
 };
@@ -58,12 +58,12 @@ pub struct Pieces {
     /// How many the file has.
     pub count: u64,
     /// The first of them, in file order.
-    pub first: Vec<Placed>,
+    pub first: Vec<PiecePlacement>,
 }
 
 /// Where a piece is.
 #[derive(Clone, Debug, Serialize)]
-pub struct Placed {
+pub struct PiecePlacement {
     /// As its URL names it: the range, and the version.
     pub piece: String,
     /// The node that it would be asked of.
@@ -113,18 +113,18 @@ pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanat
     let site = sites
         .find(identify::without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let asked = Asked::new(&site.settings, site.classes.as_deref(), identity, key);
+    let url = ExplainedUrl::new(&site.settings, site.classes.as_deref(), identity, key);
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
-    let size = node.sizes.get(asked.request.key);
+    let size = node.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
-        return Ok(explain(decider, switch.view().cluster(), asked, name, size, now));
+        return Ok(explain(decider, switch.view().cluster(), url, name, size, now));
     }
     let (cluster, size) = match &node.peers {
         Some(peers) => (Arc::clone(&peers.cluster()), size),
         None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
     };
-    let pieces = pieces(node, site, &cluster, &asked.identity, now);
-    Ok(Explanation { pieces, ..explain(decider, &cluster, asked, name, size, now) })
+    let pieces = pieces(node, site, &cluster, &url.identity, now);
+    Ok(Explanation { pieces, ..explain(decider, &cluster, url, name, size, now) })
 }
 
 /// Where the pieces are of a file that this node has served in pieces.
@@ -142,9 +142,9 @@ fn pieces(
     let placed = |number: u64| {
         let range = number * size..known.length.min((number + 1) * size);
         let url = ChunkUrl { range, retries: 0, version: known.version, digest: None };
-        let piece = Asked::new(&site.settings, None, format!("{url} {identity}"), None);
+        let piece = ExplainedUrl::new(&site.settings, None, format!("{url} {identity}"), None);
         let placed = explain(decider, cluster, piece, &node.settings.name, None, now);
-        Placed { piece: url.to_string(), node: placed.node, set: placed.set }
+        PiecePlacement { piece: url.to_string(), node: placed.node, set: placed.set }
     };
     Some(Pieces { size, count, first: (0..count.min(EXPLAINED)).map(placed).collect() })
 }
@@ -177,19 +177,19 @@ pub fn offline(
     let loads = LoadTable::new(nodes.len());
     let cluster = Cluster::new(nodes, loads);
     let classes = Classes::new(&site.classes);
-    let asked = Asked::new(site, classes.as_ref(), identity, key);
-    Ok(explain(&decider, &cluster, asked, &settings.name, None, Timestamp::ZERO))
+    let url = ExplainedUrl::new(site, classes.as_ref(), identity, key);
+    Ok(explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO))
 }
 
 /// A URL as the site's policy would see a GET of it.
-struct Asked {
+struct ExplainedUrl {
     identity: String,
     key_from: String,
     request: Request,
     classified: bool,
 }
 
-impl Asked {
+impl ExplainedUrl {
     /// `key` is the value that the site takes its key from, where that is not the URL.
     fn new(
         site: &SiteSettings,
@@ -234,19 +234,19 @@ impl Asked {
 fn explain(
     decider: &Decider,
     cluster: &Cluster,
-    asked: Asked,
+    url: ExplainedUrl,
     redirector: &str,
     size: Option<u64>,
     now: Timestamp,
 ) -> Explanation {
-    let request = Request { size, ..asked.request };
+    let request = Request { size, ..url.request };
     let (pick, candidates) = decider.foretell(&request, cluster, now);
     let name = |node: NodeIndex| cluster.node(node).name.to_string();
     Explanation {
-        url: asked.identity,
+        url: url.identity,
         key: format!("{:016x}", request.key.0),
-        key_from: asked.key_from,
-        class: asked.classified.then(|| request.class.as_str()),
+        key_from: url.key_from,
+        class: url.classified.then(|| request.class.as_str()),
         policy: decider.name().to_owned(),
         redirector: redirector.to_owned(),
         node: pick.map(|p| name(p.node)),

@@ -11,20 +11,20 @@ use levada_cache::{
 use levada_types::Key;
 
 use crate::{
-    blocks::{self, Blocked, Long, Running},
+    blocks::{self, BlockedBody, LongBodyWriter, RunningFetch},
     body::{Relay, RequestBody},
     clock,
     failure::Failure,
-    fill::{End, Fill, Passed, Writer},
+    fill::{Fill, FillEnd, FillWriter, UnsharedResponse},
     forward,
     large::{self, Piece},
-    lookup::Order,
+    lookup::FillRequest,
     node::Node,
-    pipeline::Errand,
-    purge::{Flight, Label},
+    pipeline::RequestContext,
+    purge::{Label, PendingStore},
     sites::Site,
     store::{Blocks, Object, StoredHead},
-    upstream::{Exchange, Head},
+    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 /// One fetch, with everything that its task needs to own.
@@ -37,9 +37,9 @@ pub(crate) struct Fetch {
     pub(crate) fill_key: Key,
     pub(crate) identity: String,
     /// What goes to the origin.
-    pub(crate) head: Head,
+    pub(crate) head: UpstreamHead,
     /// The client's fields, by which a variant is selected.
-    pub(crate) asked: HeaderMap,
+    pub(crate) request_headers: HeaderMap,
     /// What is stored and needs validation.
     pub(crate) stored: Option<Arc<Object>>,
     /// What the client that leads asked of caches.
@@ -51,20 +51,25 @@ pub(crate) struct Fetch {
     /// Whether the head of a large file is enough.
     pub(crate) head_is_enough: bool,
     /// Since when: purges that come later win.
-    pub(crate) flight: Flight,
+    pub(crate) flight: PendingStore,
 }
 
 /// So much of an answer that nobody wants is read for the sake of its connection.
 const DRAINED: usize = 64 << 10;
 
 impl Fetch {
-    pub(crate) fn new(node: &Arc<Node>, errand: &Errand, order: Order, flight: Flight) -> Self {
-        let Order { key, stored, directives, part, .. } = order;
-        let asked = &errand.asked;
-        let mut head = forward::onward(node, errand, errand.parts.headers.clone());
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        context: &RequestContext,
+        order: FillRequest,
+        flight: PendingStore,
+    ) -> Self {
+        let FillRequest { key, stored, directives, part, .. } = order;
+        let resource = &context.resource;
+        let mut head = forward::onward(node, context, context.parts.headers.clone());
         let none = HeaderMap::new();
         let validators =
-            stored.as_ref().filter(|_| !errand.anew).map_or(&none, |object| &object.head.headers);
+            stored.as_ref().filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
         if let Some(number) = part {
             let block = node.settings.cache.block;
@@ -72,10 +77,11 @@ impl Fetch {
             let end = first.saturating_add(block);
             head.headers.insert(header::RANGE, blocks::range_value(first, end));
         }
-        if let Some(piece) = &asked.piece {
+        if let Some(piece) = &resource.piece {
             let range = &piece.url.range;
             head.headers.insert(header::RANGE, blocks::range_value(range.start, range.end));
-            let validator = errand.parts.headers.get(header::IF_RANGE).filter(|_| stored.is_none());
+            let validator =
+                context.parts.headers.get(header::IF_RANGE).filter(|_| stored.is_none());
             if let Some(validator) = validator {
                 head.headers.insert(header::IF_RANGE, validator.clone());
             }
@@ -83,23 +89,23 @@ impl Fetch {
         head.method = Method::GET;
         Self {
             node: node.clone(),
-            site: asked.site.clone(),
-            key: asked.key,
+            site: resource.site.clone(),
+            key: resource.key,
             fill_key: key,
-            identity: asked.identity.clone(),
+            identity: resource.identity.clone(),
             head,
-            asked: errand.parts.headers.clone(),
+            request_headers: context.parts.headers.clone(),
             stored,
             directives,
             part,
-            piece: asked.piece.clone(),
-            head_is_enough: errand.head_is_enough,
+            piece: resource.piece.clone(),
+            head_is_enough: context.head_is_enough,
             flight,
         }
     }
 
-    /// Fetches. A [`Lead`](crate::lead::Lead) sees to it that no client's abort ends it.
-    pub(crate) async fn run(mut self, writer: Writer) {
+    /// Fetches. A [`Lead`](crate::leader::FetchLeader) sees to it that no client's abort ends it.
+    pub(crate) async fn run(mut self, writer: FillWriter) {
         let requested = clock::wall();
         let sent =
             forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
@@ -181,7 +187,7 @@ impl Fetch {
                 if speaks_for_others(head.status, reason) {
                     self.node.unstorable.remember(self.fill_key, self.node.clock.now());
                 }
-                writer.pass(Passed { head, relay, reason });
+                writer.pass(UnsharedResponse { head, relay, reason });
             }
         }
     }
@@ -189,10 +195,10 @@ impl Fetch {
     /// Receives the answer to another request as if it were that to this fetch.
     pub(crate) async fn adopt(
         self,
-        exchange: Exchange,
+        exchange: UpstreamResponse,
         storable: Storable,
         received: SystemTime,
-        writer: Writer,
+        writer: FillWriter,
     ) {
         let (mut head, body) = exchange.into_parts();
         if let Some(chosen) = head.extensions.get() {
@@ -221,7 +227,7 @@ impl Fetch {
     ) -> Result<Storable, &'static str> {
         let exchange = Judged {
             method: &Method::GET,
-            request: &self.asked,
+            request: &self.request_headers,
             status,
             response: headers,
             requested,
@@ -251,25 +257,25 @@ impl Fetch {
             headers,
             freshness: storable.freshness,
             validators,
-            variant: storable.vary.key(&self.asked),
+            variant: storable.vary.key(&self.request_headers),
             vary: storable.vary,
             label,
         }
     }
 
     /// Lets the object grow under the eyes of its readers, then keeps it.
-    async fn receive(self, head: Arc<StoredHead>, mut relay: Relay, mut writer: Writer) {
+    async fn receive(self, head: Arc<StoredHead>, mut relay: Relay, mut writer: FillWriter) {
         let block = self.node.settings.cache.block;
         let length = match head.status {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
         let kept = self.node.store.admits(self.key, &head.variant);
-        let mut long: Option<Long> = None;
+        let mut long: Option<LongBodyWriter> = None;
         if length.is_some_and(|length| length > block) {
             let (blocked, running) = self.whole(writer.fill(), &head, length, kept);
             writer.blocked(blocked.clone());
-            long = Some(Long::begin(blocked, running));
+            long = Some(LongBodyWriter::begin(blocked, running));
         } else {
             writer.share(head.clone(), length, kept);
         }
@@ -281,7 +287,7 @@ impl Fetch {
             };
             let Ok(mut piece) = frame.into_data() else { continue };
             self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
-            let written = long.as_ref().map_or_else(|| writer.written(), Long::written);
+            let written = long.as_ref().map_or_else(|| writer.written(), LongBodyWriter::written);
             if length.is_some_and(|length| written + piece.len() as u64 > length) {
                 return tracing::info!(
                     uri = self.identity,
@@ -295,7 +301,7 @@ impl Fetch {
                     continue;
                 }
                 let (blocked, running) = self.whole(writer.fill(), &head, None, kept);
-                let after = Long::after(writer.fill(), blocked, running).await;
+                let after = LongBodyWriter::after(writer.fill(), blocked, running).await;
                 let Ok(after) = after else { return };
                 long = Some(after);
             }
@@ -306,7 +312,7 @@ impl Fetch {
                 }
             }
         }
-        let written = long.as_ref().map_or_else(|| writer.written(), Long::written);
+        let written = long.as_ref().map_or_else(|| writer.written(), LongBodyWriter::written);
         if length.is_some_and(|length| length != written) {
             tracing::info!(uri = self.identity, "the origin's body is shorter than it said");
             return;
@@ -321,7 +327,7 @@ impl Fetch {
                 if kept {
                     self.keep(object.clone());
                 }
-                writer.fill().end(End::Whole, Some(object.body()));
+                writer.fill().end(FillEnd::Whole, Some(object.body()));
             }
             Some(long) => {
                 let version = long.version();
@@ -333,7 +339,7 @@ impl Fetch {
     }
 
     /// What has come of a long body before it broke off is kept, if the rest can be asked for.
-    fn salvage(&self, head: &StoredHead, long: Option<Long>, length: Option<u64>) {
+    fn salvage(&self, head: &StoredHead, long: Option<LongBodyWriter>, length: Option<u64>) {
         if let (Some(long), Some(length)) = (long, length)
             && long.resumable()
         {
@@ -375,17 +381,17 @@ impl Fetch {
         head: &Arc<StoredHead>,
         length: Option<u64>,
         kept: bool,
-    ) -> (Arc<Blocked>, Arc<Running>) {
-        let running = Running::new(door);
+    ) -> (Arc<BlockedBody>, Arc<RunningFetch>) {
+        let running = RunningFetch::new(door);
         let blocked = self.blocked(head.clone(), length);
-        let blocked = Blocked { kept, running: Some(running.clone()), ..blocked };
+        let blocked = BlockedBody { kept, running: Some(running.clone()), ..blocked };
         (Arc::new(blocked), running)
     }
 
-    fn blocked(&self, head: Arc<StoredHead>, length: Option<u64>) -> Blocked {
+    fn blocked(&self, head: Arc<StoredHead>, length: Option<u64>) -> BlockedBody {
         let known_partless = self.node.no_parts.holds(self.key, self.node.clock.now());
         let request = (!known_partless).then(|| blocks::part_request(&self.head, &head)).flatten();
-        Blocked {
+        BlockedBody {
             node: self.node.clone(),
             site: self.site.clone(),
             key: self.key,
@@ -397,7 +403,7 @@ impl Fetch {
             request,
             kept: true,
             running: None,
-            parcels: None,
+            zero_copy: None,
         }
     }
 
@@ -410,7 +416,7 @@ impl Fetch {
         relay: Relay,
         verdict: Result<Storable, &'static str>,
         received: SystemTime,
-        writer: Writer,
+        writer: FillWriter,
     ) {
         let told = ContentRange::of_part(&head.headers);
         let (Ok(storable), Some(ContentRange { range: Some(range), length: Some(length) })) =
@@ -445,7 +451,7 @@ impl Fetch {
         answer: &response::Parts,
         requested: SystemTime,
         received: SystemTime,
-        writer: Writer,
+        writer: FillWriter,
     ) {
         let mut headers = stored.head.headers.clone();
         update_stored(&mut headers, &answer.headers);

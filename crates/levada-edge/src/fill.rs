@@ -1,13 +1,13 @@
 //! One fetch for many: whoever asks meanwhile streams from the growing copy.
 //!
-//! The first to miss leads ([`Lead`](crate::lead::Lead)), in such a way that its client's abort does not
-//! end what others read. Everyone, the leader's client included, awaits the [`Verdict`] on the head and then
+//! The first to miss leads ([`Lead`](crate::leader::FetchLeader)), in such a way that its client's abort does not
+//! end what others read. Everyone, the leader's client included, awaits the [`FetchOutcome`] on the head and then
 //! reads at its own speed. A fetch that fails is never mistaken for the end of a body: its readers get
 //! an error, and their connections are cut.
 //!
 //! ```text
 //!   join ── leader ──> lead fetch ───> head ──┬─ Share: pieces appended, readers woken
-//!     └── follower ───────────────────────────┼─ Blocked: read block by block, each a fill of its own
+//!     └── follower ───────────────────────────┼─ BlockedBody: read block by block, each a fill of its own
 //!                                             ├─ Large: fetched in pieces, by `large`
 //!                                             ├─ Alone: not to be shared; the leader passes it on,
 //!                                             │         followers fetch for themselves
@@ -35,13 +35,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    blocks::{Blocked, Loan},
+    blocks::{BlockedBody, Loan},
     body::Relay,
     failure::Failure,
     forward::Failed,
-    purge::{Flight, Label, Purges},
+    purge::{Label, PendingStore, Purges},
     store::{Object, StoredHead},
-    switch::Chosen,
+    switch::ChosenServer,
 };
 
 /// All fetches under way.
@@ -63,21 +63,21 @@ pub(crate) struct Fill {
     identity: Box<str>,
     /// What purges go by until the head has arrived.
     label: Label,
-    /// [`Flight::begun`].
+    /// [`PendingStore::begun`].
     begun: u64,
     fills: Weak<Fills>,
-    state: Mutex<State>,
+    state: Mutex<FillState>,
 }
 
 #[derive(Default)]
-struct State {
-    verdict: Option<Verdict>,
+struct FillState {
+    verdict: Option<FetchOutcome>,
     /// The upstream response that only the leader may have.
-    alone: Option<Passed>,
+    alone: Option<UnsharedResponse>,
     /// Fields that only the leader may have.
     own: HeaderMap,
     /// The server of a switch that gave the head.
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenServer>,
     /// Where each piece starts, and the piece.
     pieces: Vec<(u64, Bytes)>,
     bytes: u64,
@@ -87,7 +87,7 @@ struct State {
     lent: u64,
     /// For the pieces after the end, if they are a block's.
     loan: Option<Arc<Loan>>,
-    end: Option<End>,
+    end: Option<FillEnd>,
     waiting: HashMap<u64, Waker>,
     next_reader: u64,
     /// Readers there are.
@@ -96,11 +96,11 @@ struct State {
 
 /// How a fill has ended.
 #[derive(Clone)]
-pub(crate) enum End {
+pub(crate) enum FillEnd {
     /// The body is complete.
     Whole,
     /// The block is full and the body goes on.
-    Continued(Arc<Blocked>),
+    Continued(Arc<BlockedBody>),
     /// The block is complete, but no longer here: the store has it.
     LetGo,
     Broken,
@@ -108,11 +108,11 @@ pub(crate) enum End {
 
 /// What has become of a fetch, as soon as the head has arrived.
 #[derive(Clone)]
-pub(crate) enum Verdict {
+pub(crate) enum FetchOutcome {
     /// It may be shared; `length` where the head tells it, `kept` if it will be stored.
     Share { head: Arc<StoredHead>, length: Option<u64>, kept: bool },
     /// It is longer than a block, or only a part was asked for: it is read block by block.
-    Blocked(Arc<Blocked>),
+    Blocked(Arc<BlockedBody>),
     /// It is a large file, whose head is stored: its body is fetched in pieces.
     Large(Arc<Object>),
     /// It may not be shared: everyone needs an own response.
@@ -123,7 +123,7 @@ pub(crate) enum Verdict {
     Failed(Failed),
 }
 
-impl Verdict {
+impl FetchOutcome {
     /// The head of what is being received.
     pub(crate) fn head(&self) -> Option<&StoredHead> {
         match self {
@@ -145,7 +145,7 @@ impl Verdict {
 }
 
 /// A response that only the leader's client may have.
-pub(crate) struct Passed {
+pub(crate) struct UnsharedResponse {
     pub(crate) head: http::response::Parts,
     pub(crate) relay: Relay,
     /// Why it is not shared, for `Cache-Status`.
@@ -153,10 +153,10 @@ pub(crate) struct Passed {
 }
 
 /// A caller's part in a fetch.
-pub(crate) struct Part {
-    pub(crate) reader: Reader,
-    /// For the caller who must start the fetch, by [`Writer::new`].
-    pub(crate) flight: Option<Flight>,
+pub(crate) struct FillHandle {
+    pub(crate) reader: FillReader,
+    /// For the caller who must start the fetch, by [`FillWriter::new`].
+    pub(crate) flight: Option<PendingStore>,
 }
 
 impl Fills {
@@ -175,14 +175,19 @@ impl Fills {
     /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
     /// being fetched: the caller is on its own. A fetch that began before a purge of it or an
     /// invalidation is not joined any more; it goes on for those who asked before.
-    pub(crate) fn join(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Option<Part> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        key: Key,
+        identity: &str,
+        site: u64,
+    ) -> Option<FillHandle> {
         let mut table = self.table.lock();
         if let Some(fill) = table.get(&key) {
             if *fill.identity != *identity {
                 return None;
             }
             if fill.may_be_joined(&self.purges) {
-                return Some(Part { reader: fill.reader(), flight: None });
+                return Some(FillHandle { reader: fill.reader(), flight: None });
             }
         }
         let part = self.detached(key, identity, site);
@@ -191,11 +196,11 @@ impl Fills {
     }
 
     /// A fetch that nobody finds by its key.
-    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> Part {
+    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> FillHandle {
         let flight = self.purges.begin();
         let label = Label::new(site, flight.born());
         let fill = self.fill(key, identity, label, flight.begun());
-        Part { reader: fill.reader(), flight: Some(flight) }
+        FillHandle { reader: fill.reader(), flight: Some(flight) }
     }
 
     /// A block of a body that is being fetched as a whole: purges go by that body's head.
@@ -244,7 +249,7 @@ impl Fills {
 
 impl Fill {
     /// The response that is not to be shared: once, for the leader.
-    pub(crate) fn take_alone(&self) -> Option<Passed> {
+    pub(crate) fn take_alone(&self) -> Option<UnsharedResponse> {
         self.state.lock().alone.take()
     }
 
@@ -254,23 +259,23 @@ impl Fill {
     }
 
     /// The server of a switch that was asked: once, for the leader's log line.
-    pub(crate) fn take_chosen(&self) -> Option<Chosen> {
+    pub(crate) fn take_chosen(&self) -> Option<ChosenServer> {
         self.state.lock().chosen.take()
     }
 
     fn may_be_joined(&self, purges: &Purges) -> bool {
         let verdict = self.state.lock().verdict.clone();
-        let known = verdict.as_ref().and_then(Verdict::label);
+        let known = verdict.as_ref().and_then(FetchOutcome::label);
         purges.may_join(known.unwrap_or(&self.label), &self.identity)
             && !purges.invalidated_since(self.begun, Key::of(self.identity.as_bytes()))
     }
 
-    pub(crate) fn reader(self: &Arc<Self>) -> Reader {
+    pub(crate) fn reader(self: &Arc<Self>) -> FillReader {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers += 1;
-        Reader { fill: self.clone(), id, position: 0, length: None }
+        FillReader { fill: self.clone(), id, position: 0, length: None }
     }
 
     /// Whether somebody reads it, or waits for its verdict.
@@ -284,25 +289,25 @@ impl Fill {
     }
 
     /// A block has ended, under `loan` if there is one; see [`end`](Self::end).
-    pub(crate) fn end_block(&self, end: End, stored: &[Bytes], loan: Option<Arc<Loan>>) {
+    pub(crate) fn end_block(&self, end: FillEnd, stored: &[Bytes], loan: Option<Arc<Loan>>) {
         self.state.lock().loan = loan;
         self.end(end, Some(stored));
     }
 
     /// A block has ended and is in the store; it is not kept at hand.
-    pub(crate) fn let_go(&self, end: End) {
-        let end = if let End::Whole = end { End::LetGo } else { end };
+    pub(crate) fn let_go(&self, end: FillEnd) {
+        let end = if let FillEnd::Whole = end { FillEnd::LetGo } else { end };
         self.end(end, Some(&[]));
     }
 
     /// Whether the block is elsewhere.
     pub(crate) fn has_let_go(&self) -> bool {
-        matches!(self.state.lock().end, Some(End::LetGo))
+        matches!(self.state.lock().end, Some(FillEnd::LetGo))
     }
 
     /// The body has ended, or goes on elsewhere. `stored`, the same bytes as a store keeps them,
     /// takes the place of the pieces: what comes from the network in pieces holds on to more.
-    pub(crate) fn end(&self, end: End, stored: Option<&[Bytes]>) {
+    pub(crate) fn end(&self, end: FillEnd, stored: Option<&[Bytes]>) {
         let mut state = self.state.lock();
         let held = std::mem::take(&mut state.held);
         if let Some(stored) = stored {
@@ -355,7 +360,7 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
-        let State { held, lent, .. } = *self.state.get_mut();
+        let FillState { held, lent, .. } = *self.state.get_mut();
         self.release(held);
         if let Some(fills) = self.fills.upgrade() {
             fills.lent.fetch_sub(lent, Relaxed);
@@ -364,12 +369,12 @@ impl Drop for Fill {
 }
 
 /// The writing end of a fetch: the fetching task's. Dropped early, the fetch has failed.
-pub(crate) struct Writer {
+pub(crate) struct FillWriter {
     fill: Arc<Fill>,
     settled: bool,
 }
 
-impl Writer {
+impl FillWriter {
     pub(crate) fn new(fill: Arc<Fill>) -> Self {
         Self { fill, settled: false }
     }
@@ -380,12 +385,12 @@ impl Writer {
 
     /// The head has arrived and may be shared; the body is to be stored if `kept`.
     pub(crate) fn share(&mut self, head: Arc<StoredHead>, length: Option<u64>, kept: bool) {
-        self.settle(Verdict::Share { head, length, kept });
+        self.settle(FetchOutcome::Share { head, length, kept });
     }
 
     /// The body is read block by block.
-    pub(crate) fn blocked(&mut self, blocked: Arc<Blocked>) {
-        self.settle(Verdict::Blocked(blocked));
+    pub(crate) fn blocked(&mut self, blocked: Arc<BlockedBody>) {
+        self.settle(FetchOutcome::Blocked(blocked));
     }
 
     /// Fields that are the leader's alone, of a response that is to be shared without them.
@@ -394,39 +399,39 @@ impl Writer {
     }
 
     /// The head is this server's.
-    pub(crate) fn given_by(&self, chosen: &Chosen) {
+    pub(crate) fn given_by(&self, chosen: &ChosenServer) {
         self.fill.state.lock().chosen = Some(chosen.clone());
     }
 
     /// The response is the leader's alone.
-    pub(crate) fn pass(mut self, passed: Passed) {
+    pub(crate) fn pass(mut self, passed: UnsharedResponse) {
         self.fill.leave_table();
         self.fill.state.lock().alone = Some(passed);
-        self.settle(Verdict::Alone);
+        self.settle(FetchOutcome::Alone);
     }
 
     /// The response is of no use to anyone: everyone asks for itself.
     pub(crate) fn dismiss(mut self) {
         self.fill.leave_table();
-        self.settle(Verdict::Alone);
+        self.settle(FetchOutcome::Alone);
     }
 
     /// The stored object has been renewed.
     pub(crate) fn renewed(mut self, object: Arc<Object>) {
         self.fill.leave_table();
-        self.settle(Verdict::Renewed(object));
+        self.settle(FetchOutcome::Renewed(object));
     }
 
     /// It is a large file with this head.
     pub(crate) fn large(mut self, object: Arc<Object>) {
         self.fill.leave_table();
-        self.settle(Verdict::Large(object));
+        self.settle(FetchOutcome::Large(object));
     }
 
     /// There is no response.
     pub(crate) fn fail(mut self, failed: Failed) {
         self.fill.leave_table();
-        self.settle(Verdict::Failed(failed));
+        self.settle(FetchOutcome::Failed(failed));
     }
 
     /// Nobody may join any more.
@@ -446,7 +451,7 @@ impl Writer {
         }
     }
 
-    fn settle(&mut self, verdict: Verdict) {
+    fn settle(&mut self, verdict: FetchOutcome) {
         self.settled = true;
         let mut state = self.fill.state.lock();
         state.verdict = Some(verdict);
@@ -454,19 +459,19 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for FillWriter {
     /// The table forgets the fetch, after the object has been stored; an end that was not declared
     /// is a failure.
     fn drop(&mut self) {
         if !self.settled {
-            self.settle(Verdict::Failed(Failure::NoResponse.into()));
+            self.settle(FetchOutcome::Failed(Failure::NoResponse.into()));
         }
         self.fill.leave_table();
-        self.fill.end(End::Broken, None);
+        self.fill.end(FillEnd::Broken, None);
     }
 }
 
-impl State {
+impl FillState {
     fn wake_readers(&mut self) {
         for (_, waker) in self.waiting.drain() {
             waker.wake();
@@ -475,7 +480,7 @@ impl State {
 }
 
 /// Reads a growing body at its own speed.
-pub(crate) struct Reader {
+pub(crate) struct FillReader {
     fill: Arc<Fill>,
     id: u64,
     position: u64,
@@ -483,18 +488,18 @@ pub(crate) struct Reader {
 }
 
 /// What a reader gets.
-pub(crate) enum Read {
+pub(crate) enum FillRead {
     Piece(Bytes),
-    End(End),
+    End(FillEnd),
 }
 
-impl Reader {
+impl FillReader {
     pub(crate) fn fill(&self) -> &Arc<Fill> {
         &self.fill
     }
 
     /// Awaits what becomes of the fetch.
-    pub(crate) async fn verdict(&self) -> Verdict {
+    pub(crate) async fn verdict(&self) -> FetchOutcome {
         std::future::poll_fn(|cx| {
             let mut state = self.fill.state.lock();
             match &state.verdict {
@@ -510,7 +515,7 @@ impl Reader {
     }
 
     /// What has become of the fetch, if that is known.
-    pub(crate) fn settled(&self) -> Option<Verdict> {
+    pub(crate) fn settled(&self) -> Option<FetchOutcome> {
         self.fill.state.lock().verdict.clone()
     }
 
@@ -539,24 +544,24 @@ impl Reader {
     }
 
     /// What comes next.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FillRead> {
         let read = std::task::ready!(self.poll_at(cx, self.position));
-        if let Read::Piece(piece) = &read {
+        if let FillRead::Piece(piece) = &read {
             self.position += piece.len() as u64;
         }
         Poll::Ready(read)
     }
 
     /// What is at a position, up to the end of the piece it is in.
-    pub(crate) fn poll_at(&self, cx: &mut Context<'_>, position: u64) -> Poll<Read> {
+    pub(crate) fn poll_at(&self, cx: &mut Context<'_>, position: u64) -> Poll<FillRead> {
         let mut state = self.fill.state.lock();
         if position < state.bytes {
             let at = state.pieces.partition_point(|(start, _)| *start <= position) - 1;
             let (start, piece) = &state.pieces[at];
-            return Poll::Ready(Read::Piece(piece.slice((position - start) as usize..)));
+            return Poll::Ready(FillRead::Piece(piece.slice((position - start) as usize..)));
         }
         match &state.end {
-            Some(end) => Poll::Ready(Read::End(end.clone())),
+            Some(end) => Poll::Ready(FillRead::End(end.clone())),
             None => {
                 state.waiting.insert(self.id, cx.waker().clone());
                 Poll::Pending
@@ -578,7 +583,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for FillReader {
     fn drop(&mut self) {
         let mut state = self.fill.state.lock();
         state.waiting.remove(&self.id);

@@ -11,20 +11,20 @@ use levada_policy::{NodeIndex, Pick};
 use levada_types::Request as PolicyRequest;
 
 use crate::{
+    access_record::AccessRecord,
     body::RequestBody,
-    connection::{Door, Visit},
+    connection::{ClientConnection, Door},
     failure::Failure,
-    identify::{Asked, CDN_ID, CDN_LOOP, FORWARDED_PROTO},
+    identify::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, Resource},
     large::{self, LARGE, PIECE},
     misses,
     node::Node,
-    passage::Passage,
     peers::{PEER, Peers, REFUSED},
-    pipeline::Errand,
+    pipeline::RequestContext,
     redirect::retried,
     sites::Site,
     switch::{self, Subject},
-    upstream::{Exchange, Head},
+    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -44,8 +44,12 @@ impl From<Failure> for Failed {
 }
 
 /// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
-pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> Head {
-    let Errand { visit, asked, parts, .. } = errand;
+pub(crate) fn onward(
+    node: &Node,
+    context: &RequestContext,
+    mut headers: HeaderMap,
+) -> UpstreamHead {
+    let RequestContext { connection, resource, parts, .. } = context;
     // Room for what is added, at once.
     headers.reserve(8);
     static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
@@ -53,26 +57,26 @@ pub(crate) fn onward(node: &Node, errand: &Errand, mut headers: HeaderMap) -> He
     if parts.version == Version::HTTP_2 {
         join_crumbs(&mut headers);
     }
-    let client = misses::client(visit, &headers);
-    let subject = Subject::of(asked, parts, &headers);
-    let interim = visit.interim();
+    let client = misses::client(connection, &headers);
+    let subject = Subject::of(resource, parts, &headers);
+    let interim = connection.interim();
     // An absolute form, or a pass, is not for the next server to see.
-    let plain = parts.uri.authority().is_none() && !asked.passed && asked.piece.is_none();
-    let named = |host: &&HeaderValue| plain && host.as_bytes() == asked.host().as_bytes();
+    let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
+    let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
     let mut host = headers.get(HOST).filter(named).cloned();
     if host.is_none() {
-        host = HeaderValue::from_str(asked.host()).ok();
+        host = HeaderValue::from_str(resource.host()).ok();
         if let Some(host) = &host {
             headers.insert(HOST, host.clone());
         }
     }
-    if visit.door != Door::Peer {
-        forwarded(&mut headers, asked, visit, host);
+    if connection.door != Door::Peer {
+        forwarded(&mut headers, resource, connection, host);
     }
     headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
     headers.append(VIA, node.via.clone());
-    let uri = if plain { parts.uri.clone() } else { asked.target().parse().unwrap_or_default() };
-    Head {
+    let uri = if plain { parts.uri.clone() } else { resource.target().parse().unwrap_or_default() };
+    UpstreamHead {
         method: parts.method.clone(),
         uri,
         headers,
@@ -104,12 +108,17 @@ pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
 
 /// Who asked, by which name and protocol: a client's own claims are replaced where they would be
 /// believed, and kept as history in `X-Forwarded-For`.
-fn forwarded(headers: &mut HeaderMap, asked: &Asked, visit: &Visit, host: Option<HeaderValue>) {
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(asked.scheme));
+fn forwarded(
+    headers: &mut HeaderMap,
+    resource: &Resource,
+    connection: &ClientConnection,
+    host: Option<HeaderValue>,
+) {
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(resource.scheme));
     if let Some(host) = host {
         headers.insert(FORWARDED_HOST, host);
     }
-    headers.append(FORWARDED_FOR, visit.address().clone());
+    headers.append(FORWARDED_FOR, connection.address().clone());
 }
 
 /// Fields that only peers say of themselves.
@@ -120,9 +129,9 @@ pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
 pub(crate) async fn to_origin(
     node: &Node,
     site: &Site,
-    head: &mut Head,
+    head: &mut UpstreamHead,
     mut body: RequestBody,
-) -> Result<Exchange, Failed> {
+) -> Result<UpstreamResponse, Failed> {
     let safe = head.method.is_safe() && body.is_none();
     if let Some(host) = &site.origin_host {
         head.headers.insert(HOST, host.clone());
@@ -146,12 +155,12 @@ pub(crate) async fn to_origin(
                 if let Some(miss) = miss.take() {
                     exchange.body_mut().hold(miss);
                 }
-                origin.met(None);
+                origin.report_outcome(None);
                 node.metrics.upstream("origin", exchange.status());
                 return Ok(exchange);
             }
             Err(failure) => {
-                origin.met(Some(failure));
+                origin.report_outcome(Some(failure));
                 node.metrics.upstream_failure("origin", failure);
                 let origin = &origin.server.name;
                 tracing::info!(%origin, reason = failure.as_str(), "origin failed");
@@ -174,43 +183,48 @@ pub(crate) async fn to_origin(
 pub(crate) async fn to_peer(
     node: &Arc<Node>,
     peers: &Arc<Peers>,
-    errand: &Errand,
+    context: &RequestContext,
     first: Pick,
-    passage: &mut Passage,
-) -> Option<(Exchange, Pick)> {
+    record: &mut AccessRecord,
+) -> Option<(UpstreamResponse, Pick)> {
     let mut pick = first;
     if pick.node == peers.me() {
         return None;
     }
-    let (mut head, asked) = (onward(node, errand, errand.parts.headers.clone()), &errand.asked);
-    large::address(&mut head, errand);
+    let (mut head, resource) =
+        (onward(node, context, context.parts.headers.clone()), &context.resource);
+    large::address(&mut head, context);
     let mut tried: Vec<NodeIndex> = Vec::new();
     while pick.node != peers.me() {
-        passage.outstanding = Some(peers.loads().begin(pick.node));
+        record.outstanding = Some(peers.loads().begin(pick.node));
         let failure = match ask(peers, pick.node, &head).await {
             Ok(mut exchange) => {
-                peers.met(pick.node, None);
+                peers.report_outcome(pick.node, None);
                 node.metrics.upstream("peer", exchange.status());
-                if asked.piece.is_some() {
+                if resource.piece.is_some() {
                     exchange.body_mut().read_at_most(large::READ);
                 }
                 return Some((exchange, pick));
             }
             Err(failure) => failure,
         };
-        passage.outstanding = None;
-        peers.met(pick.node, Some(failure));
+        record.outstanding = None;
+        peers.report_outcome(pick.node, Some(failure));
         node.metrics.upstream_failure("peer", failure);
         let peer = &peers.server(pick.node).name;
         tracing::info!(%peer, reason = failure.as_str(), "peer failed");
         tried.push(pick.node);
-        pick = next(node, peers, asked, &tried);
-        passage.decided(asked, pick);
+        pick = next(node, peers, resource, &tried);
+        record.decided(resource, pick);
     }
     None
 }
 
-async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Failure> {
+async fn ask(
+    peers: &Peers,
+    peer: NodeIndex,
+    head: &UpstreamHead,
+) -> Result<UpstreamResponse, Failure> {
     let server = peers.server(peer);
     let exchange = server.exchange(&peers.address_to(server, head), RequestBody::None).await?;
     match exchange.headers().contains_key(REFUSED) {
@@ -221,19 +235,19 @@ async fn ask(peers: &Peers, peer: NodeIndex, head: &Head) -> Result<Exchange, Fa
 
 /// The policy's choice among the nodes that have not been tried; this node when the tries or the
 /// budget are used up: it can always ask the origin itself.
-fn next(node: &Node, peers: &Peers, asked: &Asked, tried: &[NodeIndex]) -> Pick {
+fn next(node: &Node, peers: &Peers, resource: &Resource, tried: &[NodeIndex]) -> Pick {
     let here = Pick {
         node: peers.me(),
         reason: levada_policy::Reason::Retry,
         set_size: tried.len() as u32,
     };
     let last = tried.len() + 1 >= node.settings.limits.tries as usize;
-    if last || !asked.site.may_retry(&node.clock) {
+    if last || !resource.site.may_retry(&node.clock) {
         return here;
     }
-    let avoided = asked.piece.iter().flat_map(|piece| &piece.avoided);
+    let avoided = resource.piece.iter().flat_map(|piece| &piece.avoided);
     let avoided: Vec<NodeIndex> = avoided.chain(tried).copied().collect();
     let rest = peers.cluster().without(&avoided);
-    let request = PolicyRequest::new(asked.key);
-    asked.decider().pick(&request, &rest, node.clock.now()).map_or(here, retried)
+    let request = PolicyRequest::new(resource.key);
+    resource.decider().pick(&request, &rest, node.clock.now()).map_or(here, retried)
 }

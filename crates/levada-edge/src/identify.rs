@@ -24,7 +24,7 @@ pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwar
 
 /// A request that has been understood.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct Resource {
     pub(crate) site: Arc<Site>,
     pub(crate) scheme: &'static str,
     /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text. Before it, and a space, what
@@ -44,7 +44,7 @@ pub(crate) struct Asked {
     pub(crate) piece: Option<Arc<Piece>>,
 }
 
-impl Asked {
+impl Resource {
     /// Host and port as the client named them, in lower case and without the scheme's own port.
     pub(crate) fn host(&self) -> &str {
         &self.identity[self.host_at..self.path_at]
@@ -96,7 +96,11 @@ impl Asked {
 }
 
 /// Reads the request's host, finds its site and names the object.
-pub(crate) fn identify<B>(node: &Node, door: Door, request: &Request<B>) -> Result<Asked, Failure> {
+pub(crate) fn identify<B>(
+    node: &Node,
+    door: Door,
+    request: &Request<B>,
+) -> Result<Resource, Failure> {
     check_method(request.method())?;
     check_expectation(request.headers())?;
     check_loop(request.headers(), node.settings.limits.max_hops)?;
@@ -107,13 +111,13 @@ pub(crate) fn identify<B>(node: &Node, door: Door, request: &Request<B>) -> Resu
         let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
         return Ok(name(node, door, request, authority, file, false)?.of_piece(piece));
     }
-    let asked = match redirected_here(node, door, target) {
+    let resource = match redirected_here(node, door, target) {
         Some(pass) => name(node, door, request, &pass.host, &pass.target, pass.in_time)?,
         None => name(node, door, request, authority, target, false)?,
     };
-    match large::wanted_digest(&asked.site, request)? {
-        Some(digest) => Ok(asked.wanted_by(digest)),
-        None => Ok(asked),
+    match large::wanted_digest(&resource.site, request)? {
+        Some(digest) => Ok(resource.wanted_by(digest)),
+        None => Ok(resource),
     }
 }
 
@@ -124,7 +128,7 @@ fn name<B>(
     host: &str,
     target: &str,
     passed: bool,
-) -> Result<Asked, Failure> {
+) -> Result<Resource, Failure> {
     let scheme = scheme(door, request.headers());
     let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
     identity.push_str(scheme);
@@ -138,7 +142,17 @@ fn name<B>(
     identity.truncate(path_at);
     identity.push_str(target);
     let key = Key::of(identity.as_bytes());
-    Ok(Asked { site, scheme, identity, host_at, path_at, key, passed, digest: None, piece: None })
+    Ok(Resource {
+        site,
+        scheme,
+        identity,
+        host_at,
+        path_at,
+        key,
+        passed,
+        digest: None,
+        piece: None,
+    })
 }
 
 /// The identity of the URL of an `explain`: the same text that a request for it would get.

@@ -17,6 +17,7 @@
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
 //! ```
 
+mod access_record;
 mod admin;
 mod admission;
 mod alarm;
@@ -37,7 +38,7 @@ mod guard;
 mod handoff;
 mod identify;
 mod large;
-mod lead;
+mod leader;
 mod listener;
 mod log;
 mod lookup;
@@ -46,7 +47,6 @@ mod misses;
 mod node;
 mod pace;
 mod partial;
-mod passage;
 mod peers;
 mod pipeline;
 mod posted;
@@ -67,11 +67,13 @@ mod stored;
 mod switch;
 mod tls;
 mod upstream;
-mod vigil;
+mod watchdog;
 
-pub use explain::{Candidate, ExplainError, Explanation, Pieces, Placed, offline as explain};
+pub use explain::{
+    Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
+};
 pub use node::StartError;
-pub use reload::Reader;
+pub use reload::SettingsReader;
 pub use route::{RouteError, withdraw};
 pub use run::{Addresses, Counts, Running, run};
 pub use tls::TlsError;
@@ -86,5 +88,5 @@ pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
     pub use crate::handoff::frame::{BadFrame, Frame};
     pub use crate::store::{disk, reread};
-    pub use crate::upstream::judgement::{Ending, Reply, read_reply};
+    pub use crate::upstream::judgement::{AnswerEnd, ParsedAnswer, read_reply};
 }

@@ -7,9 +7,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::{
-    connection::{self, Entrance, Guest},
+    connection::{self, ListenerRole, OpenConnection},
     dormant,
-    handoff::Link,
+    handoff::BackendLink,
     node::{Node, StartError},
     stop::Stop,
 };
@@ -40,14 +40,14 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
 pub(crate) async fn accept(
     node: Arc<Node>,
     incoming: Incoming,
-    entrance: Arc<Entrance>,
+    entrance: Arc<ListenerRole>,
     stop: Stop,
 ) {
     let watch = dormant::watch(&node, entrance.dormant_retries);
     let front = node.front.as_ref().filter(|_| entrance.may_hand_over() && !entrance.h2c);
     // Where all are accepted, each knows its own.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
-    let mut handed = Handed::default();
+    let mut handed = HandedConnections::default();
     loop {
         // At the bound, connections wait in the kernel's queue, where they cost nothing here.
         let next = async {
@@ -66,7 +66,7 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((mut socket, client)) => {
-                let mut guest = Guest { client: client.ip(), place, stop: stop.clone() };
+                let mut guest = OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
                 if let Some(front) = front {
                     let ends = service.and_then(|service| handoff::between(service, client).ok());
@@ -102,13 +102,13 @@ pub(crate) async fn accept(
 
 /// Back-ends to which connections were handed since the last one left.
 #[derive(Default)]
-struct Handed {
-    links: Vec<Arc<Link>>,
+struct HandedConnections {
+    links: Vec<Arc<BackendLink>>,
     connections: usize,
 }
 
-impl Handed {
-    fn add(&mut self, link: Arc<Link>) {
+impl HandedConnections {
+    fn add(&mut self, link: Arc<BackendLink>) {
         if !self.links.iter().any(|other| Arc::ptr_eq(other, &link)) {
             self.links.push(link);
         }
@@ -124,7 +124,7 @@ impl Handed {
     }
 }
 
-impl Drop for Handed {
+impl Drop for HandedConnections {
     fn drop(&mut self) {
         self.leave();
     }

@@ -12,7 +12,7 @@ use levada_fetch::Counts;
 use parking_lot::Mutex;
 
 use crate::{
-    passage::Line,
+    access_record::AccessLine,
     settings::{AccessLog, LogFormat},
 };
 
@@ -58,8 +58,8 @@ fn append(path: &Path) -> io::Result<File> {
 }
 
 /// What a line says.
-pub(crate) struct Entry<'a> {
-    pub(crate) line: &'a Line,
+pub(crate) struct LogEntry<'a> {
+    pub(crate) line: &'a AccessLine,
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,
     pub(crate) request_time: Duration,
@@ -71,7 +71,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) pieces: Option<Counts>,
 }
 
-impl Entry<'_> {
+impl LogEntry<'_> {
     /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy,
     /// decision and size of the set; behind a large file's, what was done for it.
     pub(crate) fn combined(&self) -> String {

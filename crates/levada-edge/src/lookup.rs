@@ -13,22 +13,22 @@ use crate::{
     clock,
     node::Node,
     partial::first_byte,
-    pipeline::Errand,
+    pipeline::RequestContext,
     store::{Object, Sought},
 };
 
 /// What a lookup found.
-pub(crate) enum Found {
+pub(crate) enum LookupResult {
     /// A stored response that may be used as it is.
     Stored {
         object: Arc<Object>,
         age: u32,
         ttl: i64,
         /// It is stale, and is to be fetched anew for those who come later.
-        refresh: Option<Order>,
+        refresh: Option<FillRequest>,
     },
     /// It has to be fetched; the result may be shared.
-    Fetch(Order),
+    Fetch(FillRequest),
     /// The cache is not for this request; the reason, in words for `Cache-Status`.
     Bypass(Forwarded, &'static str),
     /// The client wants a stored response or none, and there is none.
@@ -39,7 +39,7 @@ pub(crate) enum Found {
 
 /// A fetch to be made.
 #[derive(Clone)]
-pub(crate) struct Order {
+pub(crate) struct FillRequest {
     /// The key to fetch under: of the URI, or of the variant.
     pub(crate) key: Key,
     /// What is stored and needs validation.
@@ -53,84 +53,86 @@ pub(crate) struct Order {
 }
 
 /// Looks a request up.
-pub(crate) fn lookup(node: &Node, errand: &Errand) -> Found {
-    let Errand { asked, parts, body, .. } = errand;
-    if !asked.site.settings.cache {
-        return Found::Bypass(Forwarded::Bypass, "off");
+pub(crate) fn lookup(node: &Node, context: &RequestContext) -> LookupResult {
+    let RequestContext { resource, parts, body, .. } = context;
+    if !resource.site.settings.cache {
+        return LookupResult::Bypass(Forwarded::Bypass, "off");
     }
     if !levada_cache::is_cache_method(&parts.method) || body.is_some() {
-        return Found::Bypass(Forwarded::Method, "method");
+        return LookupResult::Bypass(Forwarded::Method, "method");
     }
-    let sought = node.store.get(asked.key, &asked.identity, &parts.headers);
+    let sought = node.store.get(resource.key, &resource.identity, &parts.headers);
     if sought.object.is_none() && node.store.may_recall(sought.key) {
-        return Found::OnDisk;
+        return LookupResult::OnDisk;
     }
-    judge(node, errand, sought)
+    judge(node, context, sought)
 }
 
 /// Looks a request up on the disk, after the memory did not have it.
-pub(crate) async fn recall(node: &Node, errand: &Errand) -> Found {
-    let Errand { asked, parts, .. } = errand;
+pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResult {
+    let RequestContext { resource, parts, .. } = context;
     let Node { store, purges, .. } = node;
-    if errand.parcels.is_some()
-        && let Some(sought) = store.in_file(asked.key, &asked.identity, &parts.headers)
+    if context.zero_copy.is_some()
+        && let Some(sought) = store.in_file(resource.key, &resource.identity, &parts.headers)
         // For all that is not just sent the body is wanted here.
-        && let found @ Found::Stored { refresh: None, .. } = judge(node, errand, sought)
+        && let found @ LookupResult::Stored { refresh: None, .. } = judge(node, context, sought)
     {
         return found;
     }
-    let sought = store.recall(purges, asked.key, &asked.identity, &parts.headers).await;
-    judge(node, errand, sought)
+    let sought = store.recall(purges, resource.key, &resource.identity, &parts.headers).await;
+    judge(node, context, sought)
 }
 
 /// What to do with what is known of a URI.
-fn judge(node: &Node, errand: &Errand, sought: Sought) -> Found {
-    let Errand { asked, wants, parts, .. } = errand;
+fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult {
+    let RequestContext { resource, wants, parts, .. } = context;
     let Wants { directives, range: ranged, conditional } = *wants;
     let sought = node.purges.sift(sought);
     let first = if ranged { first_byte(parts) } else { None };
     let part = first.map(|first| first / node.settings.cache.block);
     let order =
-        |stored, why| Order { key: sought.key, stored, why, directives, part, alone: false };
+        |stored, why| FillRequest { key: sought.key, stored, why, directives, part, alone: false };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
     let for_origin = conditional && has_precondition(&parts.headers);
     let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
     let Some(object) = sought.object else {
         return match serve_missing(&directives) {
-            Serve::GatewayTimeout => Found::Nothing,
-            _ if for_origin => Found::Bypass(missing, "precondition"),
-            _ if ranged && node.no_parts.holds(asked.key, node.clock.now()) => {
-                Found::Bypass(missing, "range")
+            Serve::GatewayTimeout => LookupResult::Nothing,
+            _ if for_origin => LookupResult::Bypass(missing, "precondition"),
+            _ if ranged && node.no_parts.holds(resource.key, node.clock.now()) => {
+                LookupResult::Bypass(missing, "range")
             }
-            _ if parts.method == Method::HEAD => Found::Bypass(missing, "head"),
+            _ if parts.method == Method::HEAD => LookupResult::Bypass(missing, "head"),
             _ => {
                 let now = node.clock.now();
                 let alone = directives.no_store || node.unstorable.holds(sought.key, now);
-                Found::Fetch(Order { alone, ..order(None, missing) })
+                LookupResult::Fetch(FillRequest { alone, ..order(None, missing) })
             }
         };
     };
     if for_origin && !directives.only_if_cached {
-        return Found::Bypass(Forwarded::Request, "precondition");
+        return LookupResult::Bypass(Forwarded::Request, "precondition");
     }
-    if asked.piece.is_some() && object.head.validators.is_strong() {
+    if resource.piece.is_some() && object.head.validators.is_strong() {
         // The version is part of its name: it is never out of date, only forgotten.
         let freshness = object.head.freshness();
         let (age, ttl) = (freshness.age(clock::wall()), i64::from(u32::MAX));
-        return Found::Stored { object, age, ttl, refresh: None };
+        return LookupResult::Stored { object, age, ttl, refresh: None };
     }
     match serve(&object.head.freshness(), &directives, clock::wall()) {
-        Serve::Fresh { age, ttl } => Found::Stored { object, age, ttl, refresh: None },
+        Serve::Fresh { age, ttl } => LookupResult::Stored { object, age, ttl, refresh: None },
         Serve::Stale { age, ttl, .. } => {
             let refresh = Some(order(Some(object.clone()), Forwarded::Stale));
-            Found::Stored { object, age, ttl, refresh }
+            LookupResult::Stored { object, age, ttl, refresh }
         }
-        Serve::GatewayTimeout => Found::Nothing,
-        Serve::Validate if parts.method == Method::HEAD => Found::Bypass(Forwarded::Stale, "head"),
+        Serve::GatewayTimeout => LookupResult::Nothing,
+        Serve::Validate if parts.method == Method::HEAD => {
+            LookupResult::Bypass(Forwarded::Stale, "head")
+        }
         Serve::Validate => {
             let fresh = object.head.freshness().is_fresh(clock::wall());
             let why = if fresh { Forwarded::Request } else { Forwarded::Stale };
-            Found::Fetch(order(Some(object), why))
+            LookupResult::Fetch(order(Some(object), why))
         }
     }
 }

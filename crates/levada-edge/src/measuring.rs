@@ -9,7 +9,7 @@ use levada_types::Key;
 
 use crate::{
     purge::Label,
-    store::{Entry, Memory, Object, StoredHead},
+    store::{Memory, Object, StoredEntry, StoredHead},
 };
 
 /// The tier of a node's memory.
@@ -44,7 +44,7 @@ impl Tier {
         };
         let via = HeaderValue::from_static("1.1 levada");
         let object = Object::new(identity, head, &via, std::iter::once(body), body.len() as u64);
-        let _ = self.0.insert(key, Entry::Object(Arc::new(object)));
+        let _ = self.0.insert(key, StoredEntry::Object(Arc::new(object)));
     }
 
     /// Whether there is a response; it is a hit like any other.
@@ -54,7 +54,7 @@ impl Tier {
 
     /// Sends a stored body, as far as memory is concerned.
     pub fn touch_body(&self, key: Key) {
-        if let Some(Entry::Object(object)) = self.0.get(key) {
+        if let Some(StoredEntry::Object(object)) = self.0.get(key) {
             let status = CacheStatus { ttl: Some(1), ..CacheStatus::default() };
             drop((object.reply(1, &status, &self.1), object.body().to_vec()));
         }

@@ -20,15 +20,15 @@ use prometheus_client::{
 };
 
 use crate::{
-    failure::Failure, guard::Ending, large::LargeMetrics, passage::CacheResult,
+    access_record::CacheResult, failure::Failure, guard::ConnectionEnd, large::LargeMetrics,
     store::disk::DiskMetrics, switch::Switch,
 };
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Word(pub(crate) &'static str);
+pub(crate) struct LabelValue(pub(crate) &'static str);
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for LabelValue {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         encoder.write_str(self.0)
     }
@@ -36,49 +36,49 @@ impl EncodeLabelValue for Word {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RequestLabels {
-    listener: Word,
+    listener: LabelValue,
     code: u16,
-    cache: Word,
+    cache: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct UpstreamLabels {
-    upstream: Word,
+    upstream: LabelValue,
     code: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct FailureLabels {
-    upstream: Word,
-    error: Word,
+    upstream: LabelValue,
+    error: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct DecisionLabels {
-    policy: Word,
-    reason: Word,
+    policy: LabelValue,
+    reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ServerLabels {
-    kind: Word,
+    kind: LabelValue,
     server: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct EndingLabels {
-    reason: Word,
+    reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HandoffLabels {
-    result: Word,
+    result: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct PurgeLabels {
-    scope: Word,
-    kind: Word,
+    scope: LabelValue,
+    kind: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -94,13 +94,13 @@ pub(crate) struct SiteLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RouteLabels {
-    level: Word,
-    reason: Word,
+    level: LabelValue,
+    reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ResultLabels {
-    result: Word,
+    result: LabelValue,
 }
 
 /// All counters of a node.
@@ -343,7 +343,7 @@ impl Metrics {
     }
 
     pub(crate) fn reloaded(&self, ok: bool) {
-        let result = Word(if ok { "ok" } else { "failed" });
+        let result = LabelValue(if ok { "ok" } else { "failed" });
         self.reloads.get_or_create(&ResultLabels { result }).inc();
         self.last_reload.set(i64::from(ok));
     }
@@ -391,16 +391,16 @@ impl Metrics {
 
     fn counter(&self, from_peer: bool, status: StatusCode, cache: CacheResult) -> Counter {
         let labels = RequestLabels {
-            listener: Word(if from_peer { "peer" } else { "client" }),
+            listener: LabelValue(if from_peer { "peer" } else { "client" }),
             code: status.as_u16(),
-            cache: Word(cache.as_str()),
+            cache: LabelValue(cache.as_str()),
         };
         self.requests.get_or_create_owned(&labels)
     }
 
     pub(crate) fn upstream(&self, kind: &'static str, status: StatusCode) {
         let counter = || {
-            let labels = UpstreamLabels { upstream: Word(kind), code: status.as_u16() };
+            let labels = UpstreamLabels { upstream: LabelValue(kind), code: status.as_u16() };
             self.upstream.get_or_create_owned(&labels)
         };
         if status == StatusCode::OK {
@@ -412,38 +412,40 @@ impl Metrics {
     }
 
     pub(crate) fn upstream_failure(&self, kind: &'static str, failure: Failure) {
-        let labels = FailureLabels { upstream: Word(kind), error: Word(failure.proxy_error()) };
+        let labels =
+            FailureLabels { upstream: LabelValue(kind), error: LabelValue(failure.proxy_error()) };
         self.upstream_failures.get_or_create(&labels).inc();
     }
 
     pub(crate) fn decision(&self, policy: &'static str, pick: Pick) {
-        let labels = DecisionLabels { policy: Word(policy), reason: Word(pick.reason.as_str()) };
+        let labels =
+            DecisionLabels { policy: LabelValue(policy), reason: LabelValue(pick.reason.as_str()) };
         self.decisions.get_or_create(&labels).inc();
         self.set_sizes.observe(f64::from(pick.set_size));
     }
 
     /// What became of a connection that was to be handed over, or had been.
     pub(crate) fn handoff(&self, result: &'static str) {
-        self.handoffs.get_or_create(&HandoffLabels { result: Word(result) }).inc();
+        self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
     }
 
     pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {
-        let labels = ServerLabels { kind: Word(kind), server: server.to_owned() };
+        let labels = ServerLabels { kind: LabelValue(kind), server: server.to_owned() };
         self.servers.get_or_create(&labels).set(i64::from(up));
     }
 
     pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
-        let labels = PurgeLabels { scope: Word(scope), kind: Word(kind) };
+        let labels = PurgeLabels { scope: LabelValue(scope), kind: LabelValue(kind) };
         self.purges.get_or_create(&labels).inc();
     }
 
     pub(crate) fn route_changed(&self, level: &'static str, reason: &'static str) {
-        let labels = RouteLabels { level: Word(level), reason: Word(reason) };
+        let labels = RouteLabels { level: LabelValue(level), reason: LabelValue(reason) };
         self.route_changes.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.endings.get_or_create(&EndingLabels { reason: Word(ending.as_str()) }).inc();
+    pub(crate) fn ended(&self, ending: ConnectionEnd) {
+        self.endings.get_or_create(&EndingLabels { reason: LabelValue(ending.as_str()) }).inc();
     }
 
     /// Requests answered, by cache result and listener: what `/status` reports.
@@ -451,8 +453,11 @@ impl Metrics {
         let listener = if from_peer { "peer" } else { "client" };
         let mut sum = 0;
         for code in 100..=599 {
-            let labels =
-                RequestLabels { listener: Word(listener), code, cache: Word(cache.as_str()) };
+            let labels = RequestLabels {
+                listener: LabelValue(listener),
+                code,
+                cache: LabelValue(cache.as_str()),
+            };
             if let Some(counter) = self.requests.get(&labels) {
                 sum += counter.get();
             }

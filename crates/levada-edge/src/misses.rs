@@ -25,19 +25,19 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{
-    connection::{Door, Visit},
+    connection::{ClientConnection, Door},
     failure::Failure,
-    settings::Misses as Bounds,
+    settings::MissLimits as Bounds,
 };
 
 /// The places of one site.
 pub(crate) struct Misses {
     bounds: Bounds,
-    state: Mutex<State>,
+    state: Mutex<MissState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MissState {
     taken: usize,
     waiting: usize,
     /// Clients that have a place or wait for one.
@@ -50,12 +50,12 @@ struct State {
 #[derive(Default)]
 struct Client {
     taken: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingMiss>,
     /// Whether it stands in `turns`.
     has_turn: bool,
 }
 
-struct Waiting {
+struct WaitingMiss {
     ticket: u64,
     place: oneshot::Sender<Miss>,
 }
@@ -67,13 +67,13 @@ pub(crate) struct Miss {
 }
 
 /// A request in the queue; leaves it when dropped.
-struct Queued<'a> {
+struct QueuedMiss<'a> {
     misses: &'a Misses,
     client: IpAddr,
     ticket: u64,
 }
 
-enum Entry {
+enum QueueEntry {
     Place(Miss),
     Queue(u64, oneshot::Receiver<Miss>),
 }
@@ -86,10 +86,10 @@ impl Misses {
     /// Waits for a place.
     pub(crate) async fn enter(self: &Arc<Self>, client: IpAddr) -> Result<Miss, Failure> {
         let (ticket, place) = match self.place_or_ticket(client)? {
-            Entry::Place(miss) => return Ok(miss),
-            Entry::Queue(ticket, place) => (ticket, place),
+            QueueEntry::Place(miss) => return Ok(miss),
+            QueueEntry::Queue(ticket, place) => (ticket, place),
         };
-        let _queued = Queued { misses: self, client, ticket };
+        let _queued = QueuedMiss { misses: self, client, ticket };
         match tokio::time::timeout(self.bounds.wait, place).await {
             Ok(Ok(miss)) => Ok(miss),
             // Somebody who waits less often came.
@@ -108,7 +108,7 @@ impl Misses {
         self.state.lock().waiting
     }
 
-    fn place_or_ticket(self: &Arc<Self>, client: IpAddr) -> Result<Entry, Failure> {
+    fn place_or_ticket(self: &Arc<Self>, client: IpAddr) -> Result<QueueEntry, Failure> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let most = self.most();
@@ -117,7 +117,7 @@ impl Misses {
         if free && mine.taken < most {
             mine.taken += 1;
             state.taken += 1;
-            return Ok(Entry::Place(Miss { misses: self.clone(), client }));
+            return Ok(QueueEntry::Place(Miss { misses: self.clone(), client }));
         }
         let waits = mine.waiting.len();
         if state.waiting >= self.bounds.queue && !state.make_room(waits) {
@@ -129,9 +129,9 @@ impl Misses {
         let (sender, place) = oneshot::channel();
         state.waiting += 1;
         let mine = state.clients.entry(client).or_default();
-        mine.waiting.push_back(Waiting { ticket, place: sender });
+        mine.waiting.push_back(WaitingMiss { ticket, place: sender });
         state.give_turn(client, most);
-        Ok(Entry::Queue(ticket, place))
+        Ok(QueueEntry::Queue(ticket, place))
     }
 
     /// The places that one client may have.
@@ -161,9 +161,9 @@ impl Misses {
     }
 }
 
-impl State {
+impl MissState {
     /// Takes the next request out of the queue; its place counts as taken.
-    fn next(&mut self, most: usize) -> Option<(IpAddr, Waiting)> {
+    fn next(&mut self, most: usize) -> Option<(IpAddr, WaitingMiss)> {
         let client = self.turns.pop_front()?;
         let theirs = self.clients.get_mut(&client)?;
         theirs.has_turn = false;
@@ -225,7 +225,7 @@ impl Drop for Miss {
     }
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedMiss<'_> {
     fn drop(&mut self) {
         let mut state = self.misses.state.lock();
         let Some(mine) = state.clients.get_mut(&self.client) else { return };
@@ -239,16 +239,16 @@ impl Drop for Queued<'_> {
 }
 
 /// Who is behind a request, for the turns: a peer says on whose behalf it asks.
-pub(crate) fn client(visit: &Visit, headers: &HeaderMap) -> IpAddr {
+pub(crate) fn client(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {
     let told = || {
         let last = headers.get_all("x-forwarded-for").iter().next_back()?;
         HeaderValue::to_str(last).ok()?.rsplit(',').next()?.trim().parse().ok()
     };
-    let address = match visit.door {
+    let address = match connection.door {
         Door::Peer => told(),
         Door::Client { .. } => None,
     };
-    network(address.unwrap_or(visit.client))
+    network(address.unwrap_or(connection.client))
 }
 
 /// An IPv6 client has a whole network of addresses to choose from: that network is the client.

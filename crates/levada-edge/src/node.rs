@@ -21,22 +21,22 @@ use crate::{
     admission::Capacity,
     blocks::Loans,
     clock::{self, Clock},
-    dormant::Lost,
+    dormant::GivenUpClients,
     drain::Drain,
     fill::Fills,
-    handoff::{Front, Taker},
+    handoff::{Front, HandoffBackend},
     large::Agency,
     log::Log,
     metrics::Metrics,
     pace::{Paced, Pacer},
     peers::{Peers, WatchedPeer},
-    purge::{self, Flight, Purges},
+    purge::{self, PendingStore, Purges},
     redirect::Prepared,
-    reload::Reader,
+    reload::SettingsReader,
     remembered::Remembered,
     route::{self, Route},
-    settings::{Origin, PolicyChoice, Runtime, Settings, Site as SiteSettings},
-    sites::{Parts, Site, Sites, WatchedOrigin},
+    settings::{Origin, PolicyChoice, Runtime, Settings, SiteSettings},
+    sites::{Site, SiteParts, Sites, WatchedOrigin},
     sizes::Sizes,
     stop::Stop,
     store::{Object, Store, disk::DiskError},
@@ -60,7 +60,7 @@ pub(crate) struct Node {
     /// As the last reload left them.
     pub(crate) sites: ArcSwap<Sites>,
     /// Where new settings come from.
-    pub(crate) reader: Option<Reader>,
+    pub(crate) reader: Option<SettingsReader>,
     /// Held while settings change.
     pub(crate) reloading: tokio::sync::Mutex<()>,
     workers: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Node {
     /// Hands connections to back-ends.
     pub(crate) front: Option<Front>,
     /// Takes connections from front-ends.
-    pub(crate) taker: Option<Arc<Taker>>,
+    pub(crate) backend: Option<Arc<HandoffBackend>>,
     pub(crate) store: Store,
     pub(crate) fills: Arc<Fills>,
     /// What readers hold on to, beside the tiers.
@@ -82,7 +82,7 @@ pub(crate) struct Node {
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
     /// Clients whose connections were given up as dormant.
-    pub(crate) lost: Lost,
+    pub(crate) lost: GivenUpClients,
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) capacity: Arc<Capacity>,
@@ -154,17 +154,22 @@ fn front(settings: &Settings) -> Option<Front> {
 }
 
 /// What takes connections over, where the settings want it.
-fn taker(settings: &Settings) -> Result<Option<Taker>, BpfError> {
+fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
     let taking = handoff.taking.as_ref();
-    taking.map(|taking| Taker::start(handoff, taking, settings.limits.connections)).transpose()
+    taking
+        .map(|taking| HandoffBackend::start(handoff, taking, settings.limits.connections))
+        .transpose()
 }
 
 /// Starts a task that ends with the node, or when it is aborted.
 pub(crate) type Spawn<'a> = dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle + 'a;
 
 impl Node {
-    pub(crate) fn new(settings: Settings, reader: Option<Reader>) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(
+        settings: Settings,
+        reader: Option<SettingsReader>,
+    ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::new());
         let workers = match settings.runtime {
@@ -178,7 +183,7 @@ impl Node {
             .transpose()?
             .map(Arc::new);
         let peer_count = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
-        let around = Around { settings: &settings, clock, metrics: &metrics, workers };
+        let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let access_log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
@@ -197,7 +202,7 @@ impl Node {
             workers,
             peers,
             front: front(&settings),
-            taker: taker(&settings).map_err(StartError::Taker)?.map(Arc::new),
+            backend: backend(&settings).map_err(StartError::Taker)?.map(Arc::new),
             store,
             fills: Fills::new(settings.cache.memory / 4, purges.clone()),
             loans: Loans::new(settings.cache.memory / 4),
@@ -206,7 +211,7 @@ impl Node {
             sizes: Sizes::default(),
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
-            lost: Lost::default(),
+            lost: GivenUpClients::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
             route: settings.route.clone().map(|route| Arc::new(Route::new(route))),
             capacity: Capacity::new(settings.limits.capacity),
@@ -230,7 +235,7 @@ impl Node {
     }
 
     /// Stores an object, unless it was purged or invalidated while it was fetched.
-    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, flight: &Flight) {
+    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, flight: &PendingStore) {
         if self.purges.may_keep(&object) && !flight.is_outdated(key) {
             self.store.put(key, object);
             // Whoever invalidates notes it first, and then removes what is stored.
@@ -350,7 +355,7 @@ impl Node {
     ) -> Result<(), StartError> {
         let before = self.sites.load_full();
         let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
-        let around = Around { settings: &self.settings, clock, metrics, workers };
+        let around = SiteBuilder { settings: &self.settings, clock, metrics, workers };
         let after = Arc::new(make_sites(&around, settings, &before)?);
         self.sites.store(after.clone());
         for old in before.iter() {
@@ -413,7 +418,7 @@ async fn flush(node: Arc<Node>) {
 }
 
 /// What sites are made in.
-struct Around<'a> {
+struct SiteBuilder<'a> {
     settings: &'a Settings,
     clock: Clock,
     metrics: &'a Arc<Metrics>,
@@ -425,7 +430,7 @@ struct Around<'a> {
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.
 fn make_sites(
-    around: &Around<'_>,
+    around: &SiteBuilder<'_>,
     settings: &[SiteSettings],
     before: &Sites,
 ) -> Result<Sites, StartError> {
@@ -442,10 +447,10 @@ fn make_sites(
 }
 
 fn prepare(
-    around: &Around<'_>,
+    around: &SiteBuilder<'_>,
     site: &SiteSettings,
     before: Option<&Site>,
-) -> Result<Deciders, BuildError> {
+) -> Result<SitePolicies, BuildError> {
     let Settings { peering, limits, .. } = around.settings;
     let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
     let capacity = site.switch.as_ref().map_or(limits.capacity, switch::capacity);
@@ -459,11 +464,11 @@ fn prepare(
         let before = before.and_then(|site| site.pieces.as_ref());
         Prepared::new(&choice, redirectors, limits.capacity, seed, before)
     });
-    Ok(Deciders { whole, pieces: pieces.transpose()? })
+    Ok(SitePolicies { whole, pieces: pieces.transpose()? })
 }
 
 /// Who is to choose for a site, and for the pieces of its large files.
-struct Deciders {
+struct SitePolicies {
     whole: Prepared,
     pieces: Option<Prepared>,
 }
@@ -473,12 +478,12 @@ fn seed(settings: &Settings) -> u64 {
 }
 
 fn make_site(
-    around: &Around<'_>,
+    around: &SiteBuilder<'_>,
     site: &SiteSettings,
-    prepared: Deciders,
+    prepared: SitePolicies,
     before: Option<&Site>,
 ) -> Site {
-    let Around { settings, clock, metrics, workers } = *around;
+    let SiteBuilder { settings, clock, metrics, workers } = *around;
     let decider = prepared.whole.commit();
     let pieces = prepared.pieces.map(Prepared::commit);
     let host: Option<HeaderValue> = site
@@ -525,7 +530,7 @@ fn make_site(
     let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
     Site::new(
         site.clone(),
-        Parts { decider, pieces, origins, switch, fallbacks, retry_budget },
+        SiteParts { decider, pieces, origins, switch, fallbacks, retry_budget },
         before,
     )
 }

@@ -18,8 +18,8 @@ use levada_cache::{ContentRange, Multipart, Parts, RangeSet, RangeSpec, Validato
 use crate::{
     blocks::{BlockReader, new_version},
     body::BodyError,
-    fill::{End, Read, Reader},
-    guard::{Goods, Parcels},
+    fill::{FillEnd, FillRead, FillReader},
+    guard::{ZeroCopyChunk, ZeroCopyQueue},
     large::PieceReader,
     store::{Object, StoredHead},
 };
@@ -77,17 +77,17 @@ pub(crate) fn first_byte(request: &RequestParts) -> Option<u64> {
 /// Where the bytes come from.
 pub(crate) enum Cursor {
     Stored(Arc<Object>),
-    Parcelled(Goods, Arc<Parcels>),
-    Growing(Reader),
+    Parcelled(ZeroCopyChunk, Arc<ZeroCopyQueue>),
+    Growing(FillReader),
     Blocks(BlockReader),
     Pieces(Box<PieceReader>),
 }
 
 impl Cursor {
     /// The body of a stored object for a client, by way of `parcels` if that pays.
-    pub(crate) fn of(object: &Arc<Object>, parcels: Option<&Arc<Parcels>>) -> Self {
-        match (object.goods(), parcels) {
-            (Some(goods), Some(parcels)) => Self::Parcelled(goods, parcels.clone()),
+    pub(crate) fn of(object: &Arc<Object>, zero_copy: Option<&Arc<ZeroCopyQueue>>) -> Self {
+        match (object.chunk(), zero_copy) {
+            (Some(chunk), Some(zero_copy)) => Self::Parcelled(chunk, zero_copy.clone()),
             _ => Self::Stored(object.clone()),
         }
     }
@@ -101,16 +101,18 @@ impl Cursor {
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         match self {
             Self::Stored(object) => Poll::Ready(object.at(position).map(Ok)),
-            Self::Parcelled(goods, parcels) => {
-                Poll::Ready(parcels.hand_in(goods, position, most).map(Ok))
+            Self::Parcelled(chunk, zero_copy) => {
+                Poll::Ready(zero_copy.hand_in(chunk, position, most).map(Ok))
             }
             Self::Blocks(reader) => reader.poll_at(cx, position, most),
             Self::Pieces(reader) => reader.poll_at(cx, position),
             Self::Growing(reader) => match ready!(reader.poll_at(cx, position)) {
-                Read::Piece(piece) => Poll::Ready(Some(Ok(piece))),
-                Read::End(End::Broken | End::LetGo) => Poll::Ready(Some(Err(BodyError::Fill))),
-                Read::End(End::Whole) => Poll::Ready(None),
-                Read::End(End::Continued(blocked)) => {
+                FillRead::Piece(piece) => Poll::Ready(Some(Ok(piece))),
+                FillRead::End(FillEnd::Broken | FillEnd::LetGo) => {
+                    Poll::Ready(Some(Err(BodyError::Fill)))
+                }
+                FillRead::End(FillEnd::Whole) => Poll::Ready(None),
+                FillRead::End(FillEnd::Continued(blocked)) => {
                     *self = Self::Blocks(BlockReader::new(blocked, u64::MAX));
                     self.poll_at(cx, position, most)
                 }

@@ -13,9 +13,9 @@ use crate::{
     failure::Failure,
     metrics::Metrics,
     purge,
-    settings::{Peer, Peering, Settings, Trust},
+    settings::{Peer, PeerTrust, Peering, Settings},
     tls,
-    upstream::{Address, Change, Head, Health, Server, Watched, Wire, report},
+    upstream::{Address, Change, Health, Server, UpstreamHead, WatchedServer, Wire, report},
 };
 
 /// Proves that a request comes from a peer: the sender's name and the secret.
@@ -69,8 +69,8 @@ impl Peers {
         let loads = LoadTable::new(template.len());
         let cluster = Cluster::new(template.clone(), loads.clone());
         let credential = match &peering.trust {
-            Trust::Secret(secret) => Some(credential(&settings.name, secret)),
-            Trust::Mtls { .. } => None,
+            PeerTrust::Secret(secret) => Some(credential(&settings.name, secret)),
+            PeerTrust::Mtls { .. } => None,
         };
         Ok(Self {
             me: NodeIndex(me as u32),
@@ -118,14 +118,14 @@ impl Peers {
     /// What signs the redirects of this cluster.
     pub(crate) fn secret(&self) -> Option<&str> {
         match &self.settings.trust {
-            Trust::Secret(secret) => Some(secret),
-            Trust::Mtls { secret, .. } => secret.as_deref(),
+            PeerTrust::Secret(secret) => Some(secret),
+            PeerTrust::Mtls { secret, .. } => secret.as_deref(),
         }
     }
 
     /// A head as `server` takes it from a peer: with the credential, and over HTTP/2 with an absolute
     /// URI. A client's own such header never gets here: it is stripped.
-    pub(crate) fn address_to(&self, server: &Server, head: &Head) -> Head {
+    pub(crate) fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
         let mut head = head.clone();
         if let Some(credential) = &self.credential {
             head.headers.insert(PEER, credential.clone());
@@ -142,7 +142,7 @@ impl Peers {
     }
 
     /// What a request met at a peer.
-    pub(crate) fn met(self: &Arc<Self>, node: NodeIndex, failure: Option<Failure>) {
+    pub(crate) fn report_outcome(self: &Arc<Self>, node: NodeIndex, failure: Option<Failure>) {
         let health = &self.server(node).health;
         match failure {
             None => health.served(),
@@ -157,7 +157,7 @@ impl Peers {
     /// Whether a request on the peer listener comes from a peer. With mutual TLS the connection has
     /// proved it already.
     pub(crate) fn recognises(&self, headers: &HeaderMap) -> bool {
-        let Trust::Secret(secret) = &self.settings.trust else { return true };
+        let PeerTrust::Secret(secret) = &self.settings.trust else { return true };
         let Some(shown) = headers.get(PEER).map(HeaderValue::as_bytes) else { return false };
         let Some(at) = shown.iter().position(|b| *b == b';') else { return false };
         tls::equal(&shown[at + 1..], secret.as_bytes())
@@ -192,7 +192,7 @@ pub(crate) struct WatchedPeer {
     pub(crate) node: NodeIndex,
 }
 
-impl Watched for WatchedPeer {
+impl WatchedServer for WatchedPeer {
     fn name(&self) -> String {
         format!("peer {}", self.peers.server(self.node).name)
     }
@@ -203,7 +203,7 @@ impl Watched for WatchedPeer {
 
     async fn probe(&self) -> bool {
         let server = self.peers.server(self.node);
-        let mut head = Head::get(PROBE);
+        let mut head = UpstreamHead::get(PROBE);
         if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
             head.headers.insert(HOST, host);
         }
@@ -259,10 +259,12 @@ fn credential(name: &str, secret: &str) -> HeaderValue {
     value
 }
 
-fn wire(trust: &Trust, h2: bool) -> Result<Wire, tls::TlsError> {
+fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, tls::TlsError> {
     let tls = match trust {
-        Trust::Secret(_) => None,
-        Trust::Mtls { identity, authority, .. } => Some(tls::peer_client(identity, authority, h2)?),
+        PeerTrust::Secret(_) => None,
+        PeerTrust::Mtls { identity, authority, .. } => {
+            Some(tls::peer_client(identity, authority, h2)?)
+        }
     };
     Ok(Wire { tls, h2, peer: true })
 }

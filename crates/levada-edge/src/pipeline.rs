@@ -18,34 +18,34 @@ use levada_policy::{NodeIndex, Pick};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 
 use crate::{
-    blocks::Blocked,
+    access_record::{AccessRecord, CacheResult},
+    blocks::BlockedBody,
     body::{BodyError, Relay, RequestBody, ResponseBody, Source},
     clock,
-    connection::{Door, Visit},
+    connection::{ClientConnection, Door},
     effects::Effects,
     failure::Failure,
     fetch::Fetch,
-    fill::{Reader, Verdict, Writer},
+    fill::{FetchOutcome, FillReader, FillWriter},
     forward::{self, Failed},
-    guard::Parcels,
-    identify::{Asked, identify},
+    guard::ZeroCopyQueue,
+    identify::{Resource, identify},
     large,
-    lead::Lead,
-    lookup::{Found, Order, lookup, recall},
+    leader::FetchLeader,
+    lookup::{FillRequest, LookupResult, lookup, recall},
     node::Node,
     partial,
-    passage::{CacheResult, Passage},
     peers::{self, PROBE, Peers},
     posted::Posted,
     purge::{self, Label},
     respond,
     store::{Object, StoredHead},
     stored,
-    switch::{self, Chosen},
-    upstream::Exchange,
+    switch::{self, ChosenServer},
+    upstream::UpstreamResponse,
 };
 
-type Answer = Result<Response<ResponseBody>, Failed>;
+type PipelineResult = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
 ///
@@ -53,43 +53,43 @@ type Answer = Result<Response<ResponseBody>, Failed>;
 /// moved whole before they first run, and a hit must not pay for the room that others need.
 pub(crate) fn serve<'a>(
     node: &'a Arc<Node>,
-    visit: &'a Arc<Visit>,
+    connection: &'a Arc<ClientConnection>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Response<ResponseBody>> + Send + use<'a> {
-    let passage = Passage::begin(node, visit.door == Door::Peer);
-    let admission = admit(node, visit, request);
-    answer(node, visit, admission, passage)
+    let record = AccessRecord::begin(node, connection.door == Door::Peer);
+    let admission = admit(node, connection, request);
+    answer(node, connection, admission, record)
 }
 
 async fn answer(
     node: &Arc<Node>,
-    visit: &Visit,
-    admission: Admission,
-    mut passage: Box<Passage>,
+    connection: &ClientConnection,
+    admission: Admitted,
+    mut record: Box<AccessRecord>,
 ) -> Response<ResponseBody> {
     let mut is_get = false;
     let answer = match admission {
-        Admission::Errand(errand) => {
-            passage.note(node, &errand);
-            is_get = errand.parts.method == Method::GET;
-            route(node, errand, &mut passage).await
+        Admitted::Context(context) => {
+            record.note(node, &context);
+            is_get = context.parts.method == Method::GET;
+            route(node, context, &mut record).await
         }
-        Admission::Answered(response) => Ok(*response),
-        Admission::Order(order) => {
+        Admitted::Answered(response) => Ok(*response),
+        Admitted::Order(order) => {
             let answer = Box::pin(purge::door::peer(node, *order)).await;
             Ok(answer.into_response(ResponseBody::text))
         }
-        Admission::Refused(failure) => Err(failure.into()),
+        Admitted::Refused(failure) => Err(failure.into()),
     };
     let mut response = answer.unwrap_or_else(|failed| {
-        passage.failed(visit.client, &failed);
+        record.failed(connection.client, &failed);
         respond::failure(node, &failed)
     });
-    passage.head(response.status());
-    if is_get && visit.door != Door::Peer && can_be_resumed(&response) {
+    record.head(response.status());
+    if is_get && connection.door != Door::Peer && can_be_resumed(&response) {
         response.body_mut().may_move(&node.drain);
     }
-    response.body_mut().take_along(passage);
+    response.body_mut().take_along(record);
     response
 }
 
@@ -105,9 +105,9 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
 }
 
 /// A request that has been admitted, on its way down this file.
-pub(crate) struct Errand {
-    pub(crate) visit: Arc<Visit>,
-    pub(crate) asked: Asked,
+pub(crate) struct RequestContext {
+    pub(crate) connection: Arc<ClientConnection>,
+    pub(crate) resource: Resource,
     /// What it asks of a cache.
     pub(crate) wants: Wants,
     pub(crate) parts: Parts,
@@ -119,11 +119,11 @@ pub(crate) struct Errand {
     pub(crate) anew: bool,
     /// Where bodies go that the system is to send, if what answers this request goes straight to its client.
     /// Whoever reads the answer here must have the bytes.
-    pub(crate) parcels: Option<Arc<Parcels>>,
+    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
 }
 
-enum Admission {
-    Errand(Box<Errand>),
+enum Admitted {
+    Context(Box<RequestContext>),
     Answered(Box<Response<ResponseBody>>),
     /// A peer's order to purge.
     Order(Box<Incoming>),
@@ -131,97 +131,111 @@ enum Admission {
 }
 
 /// Who may ask, and for what.
-fn admit(node: &Node, visit: &Arc<Visit>, request: Request<Incoming>) -> Admission {
-    if visit.door == Door::Peer {
+fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incoming>) -> Admitted {
+    if connection.door == Door::Peer {
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
-            return Admission::Refused(Failure::NoPeer);
+            return Admitted::Refused(Failure::NoPeer);
         }
         if request.uri().path() == PROBE {
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
-            return Admission::Answered(Box::new(well));
+            return Admitted::Answered(Box::new(well));
         }
         if request.uri().path() == purge::door::PATH && *request.method() == Method::POST {
-            return Admission::Order(Box::new(request.into_body()));
+            return Admitted::Order(Box::new(request.into_body()));
         }
     }
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
-        return Admission::Answered(Box::new(respond::options()));
+        return Admitted::Answered(Box::new(respond::options()));
     }
-    let asked = match identify(node, visit.door, &request) {
-        Ok(asked) => asked,
-        Err(failure) => return Admission::Refused(failure),
+    let resource = match identify(node, connection.door, &request) {
+        Ok(resource) => resource,
+        Err(failure) => return Admitted::Refused(failure),
     };
-    visit.asks_for(asked.key);
+    connection.set_last_key(resource.key);
     let (mut parts, body) = request.into_parts();
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
     let wants = Wants::of(&parts.headers);
-    if wants.range && node.lost.returns(visit.client, asked.key) {
+    if wants.range && node.lost.returns(connection.client, resource.key) {
         node.metrics.dormant_returned.inc();
     }
-    let head_is_enough = large::asks_for_head(visit.door, &parts.headers);
+    let head_is_enough = large::asks_for_head(connection.door, &parts.headers);
     let anew = head_is_enough && large::asks_anew(&parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
-    let (visit, parcels) = (visit.clone(), visit.parcels.clone());
-    let errand = Errand { visit, asked, wants, parts, body, head_is_enough, anew, parcels };
-    Admission::Errand(Box::new(errand))
+    let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
+    let context = RequestContext {
+        connection,
+        resource,
+        wants,
+        parts,
+        body,
+        head_is_enough,
+        anew,
+        zero_copy,
+    };
+    Admitted::Context(Box::new(context))
 }
 
 /// Where the request is served: here, by a peer through this node, or by a peer that the client is
 /// sent to.
-async fn route(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
-    let Errand { asked, parts, .. } = &*errand;
+async fn route(
+    node: &Arc<Node>,
+    context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let RequestContext { resource, parts, .. } = &*context;
     if parts.method.as_str() == purge::door::METHOD {
-        let answer = Box::pin(purge::door::client(node, asked, &parts.headers)).await;
+        let answer = Box::pin(purge::door::client(node, resource, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
-    asked.site.count();
-    if large::may_be(&errand) {
-        return Box::pin(large::serve(node, errand, passage)).await;
+    resource.site.count();
+    if large::may_be(&context) {
+        return Box::pin(large::serve(node, context, record)).await;
     }
-    directly(node, errand, passage).await
+    dispatch(node, context, record).await
 }
 
 /// The same for what is no large file, for a piece of one, and for the head of one.
-pub(crate) async fn directly(
+pub(crate) async fn dispatch(
     node: &Arc<Node>,
-    errand: Box<Errand>,
-    passage: &mut Passage,
-) -> Answer {
-    let Errand { visit, asked, parts, body, .. } = &*errand;
+    context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let RequestContext { connection, resource, parts, body, .. } = &*context;
     // A request that was forwarded once is served here; one that changes something is the origin's.
     // One whose site has servers of its own is for this node to switch.
-    let settled = visit.door == Door::Peer || asked.passed || asked.site.switch.is_some();
+    let settled =
+        connection.door == Door::Peer || resource.passed || resource.site.switch.is_some();
     let peers =
         node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_none());
     let Some(peers) = peers else {
-        return here(node, errand, passage).await;
+        return serve_locally(node, context, record).await;
     };
-    let (class, _) = switch::class(&asked.site, asked, parts, &parts.headers);
-    let pick = redirect(node, peers, asked, class)?;
-    passage.decided(asked, pick);
-    if asked.site.redirects() && asked.piece.is_none() && pick.node != peers.me() {
-        return away(node, peers, asked, pick.node);
+    let (class, _) = switch::class(&resource.site, resource, parts, &parts.headers);
+    let pick = redirect(node, peers, resource, class)?;
+    record.decided(resource, pick);
+    if resource.site.redirects() && resource.piece.is_none() && pick.node != peers.me() {
+        return redirect_client(node, peers, resource, pick.node);
     }
     let Some((exchange, pick)) =
-        Box::pin(forward::to_peer(node, peers, &errand, pick, passage)).await
+        Box::pin(forward::to_peer(node, peers, &context, pick, record)).await
     else {
-        passage.outstanding = Some(peers.loads().begin(peers.me()));
-        return here(node, errand, passage).await;
+        record.outstanding = Some(peers.loads().begin(peers.me()));
+        return serve_locally(node, context, record).await;
     };
-    Ok(relay(node, &errand, exchange, pick, passage))
+    Ok(relay(node, &context, exchange, pick, record))
 }
 
 /// The node that the policy chooses.
 fn redirect(
     node: &Node,
     peers: &Peers,
-    asked: &Asked,
+    resource: &Resource,
     class: ServiceClass,
 ) -> Result<Pick, Failure> {
-    let request = PolicyRequest { key: asked.key, class, size: node.sizes.get(asked.key) };
-    let (decider, now) = (asked.decider(), node.clock.now());
-    let pick = match &asked.piece {
+    let request = PolicyRequest { key: resource.key, class, size: node.sizes.get(resource.key) };
+    let (decider, now) = (resource.decider(), node.clock.now());
+    let pick = match &resource.piece {
         Some(piece) if !piece.avoided.is_empty() => decider
             .pick(&request, &peers.cluster().without(&piece.avoided), now)
             // Better one that was slow than none.
@@ -234,70 +248,82 @@ fn redirect(
 }
 
 /// Sends the client to the chosen node, with a pass that only this cluster can have made.
-fn away(node: &Node, peers: &Peers, asked: &Asked, chosen: NodeIndex) -> Answer {
+fn redirect_client(
+    node: &Node,
+    peers: &Peers,
+    resource: &Resource,
+    chosen: NodeIndex,
+) -> PipelineResult {
     let (Some(base), Some(secret)) = (peers.client_url(chosen), peers.secret()) else {
         return Err(Failure::AllDown.into());
     };
     let name = &peers.server(chosen).name;
-    let target = peers::pass::issue(secret, name, asked.host(), asked.target(), node.unix_time());
+    let target =
+        peers::pass::issue(secret, name, resource.host(), resource.target(), node.unix_time());
     let location = format!("{}{target}", base.trim_end_matches('/'));
-    respond::away(&location).ok_or_else(|| Failure::BadHost.into())
+    respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }
 
 /// A peer's answer, as it came.
 fn relay(
     node: &Node,
-    errand: &Errand,
-    exchange: Exchange,
+    context: &RequestContext,
+    exchange: UpstreamResponse,
     pick: Pick,
-    passage: &mut Passage,
+    record: &mut AccessRecord,
 ) -> Response<ResponseBody> {
-    let Errand { asked, parcels, .. } = errand;
+    let RequestContext { resource, zero_copy, .. } = context;
     let peer = exchange.body().server().name.clone();
-    let mut response = passed_on(node, exchange, parcels.as_ref());
-    respond::next_hop(node, response.headers_mut(), &peer, asked, pick);
-    node.sizes.learn(asked.key, response.status(), response.headers());
-    passage.relayed_by(peer, pick);
+    let mut response = passed_on(node, exchange, zero_copy.as_ref());
+    respond::next_hop(node, response.headers_mut(), &peer, resource, pick);
+    node.sizes.learn(resource.key, response.status(), response.headers());
+    record.relayed_by(peer, pick);
     response
 }
 
 /// Served by this node: from its store, by a fetch, or by the origin for this request alone.
-async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> Answer {
-    passage.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
-    let key = errand.asked.key;
-    let switched = errand.asked.site.switch.is_some().then(|| errand.asked.site.clone());
-    let mut found = lookup(node, &errand);
-    if let Found::OnDisk = found {
-        found = Box::pin(recall(node, &errand)).await;
+async fn serve_locally(
+    node: &Arc<Node>,
+    context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    record.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
+    let key = context.resource.key;
+    let switched = context.resource.site.switch.is_some().then(|| context.resource.site.clone());
+    let mut found = lookup(node, &context);
+    if let LookupResult::OnDisk = found {
+        found = Box::pin(recall(node, &context)).await;
     }
     let mut response = match found {
-        Found::Stored { object, age, ttl, refresh } => {
-            passage.cache = CacheResult::Hit;
+        LookupResult::Stored { object, age, ttl, refresh } => {
+            record.cache = CacheResult::Hit;
             if let Some(order) = refresh {
-                drop(join(node, &errand, &order));
+                drop(lead_or_follow(node, &context, &order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
-                None => stored::answer(node, &errand, &object, Some(age), &status),
-                Some(_) if large::head_is_enough(node, &errand, &object) => {
-                    large::head(node, &errand, &object, Some(age), status)
+                None => stored::answer(node, &context, &object, Some(age), &status),
+                Some(_) if large::head_is_enough(node, &context, &object) => {
+                    large::head(node, &context, &object, Some(age), status)
                 }
-                Some(_) => Box::pin(in_blocks(node, errand, object, age, status, passage)).await?,
+                Some(_) => Box::pin(in_blocks(node, context, object, age, status, record)).await?,
             }
         }
-        Found::Fetch(order) => Box::pin(filled(node, errand, order, passage)).await?,
-        Found::Bypass(why, detail) => {
-            passage.cache = CacheResult::Bypass;
-            Box::pin(bypass(node, errand, why, detail)).await?
+        LookupResult::Fetch(order) => {
+            Box::pin(serve_from_fill(node, context, order, record)).await?
         }
-        Found::Nothing | Found::OnDisk => return Err(Failure::OnlyIfCached.into()),
+        LookupResult::Bypass(why, detail) => {
+            record.cache = CacheResult::Bypass;
+            Box::pin(bypass(node, context, why, detail)).await?
+        }
+        LookupResult::Nothing | LookupResult::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
     if let Some(site) = &switched
         && let Some(chosen) =
-            response.extensions_mut().remove::<Chosen>().or_else(|| passage.chosen.take())
+            response.extensions_mut().remove::<ChosenServer>().or_else(|| record.chosen.take())
     {
         respond::server(node, response.headers_mut(), site, &chosen);
-        passage.switched_to(chosen);
+        record.switched_to(chosen);
     }
     if node.peers.is_some() || switched.is_some() {
         node.sizes.learn(key, response.status(), response.headers());
@@ -310,79 +336,90 @@ async fn here(node: &Arc<Node>, errand: Box<Errand>, passage: &mut Passage) -> A
 /// the object is fetched anew.
 async fn in_blocks(
     node: &Arc<Node>,
-    errand: Box<Errand>,
+    context: Box<RequestContext>,
     object: Arc<Object>,
     age: u32,
     mut status: CacheStatus<'_>,
-    passage: &mut Passage,
-) -> Answer {
-    let blocked = Arc::new(Blocked::stored(node, &errand, &object));
-    match stored::from_blocks(node, &errand.parts, &blocked, Some(age), &mut status).await {
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let blocked = Arc::new(BlockedBody::stored(node, &context, &object));
+    match stored::from_blocks(node, &context.parts, &blocked, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
-                passage.cache = CacheResult::Miss;
+                record.cache = CacheResult::Miss;
             }
             return Ok(response);
         }
         Err(BodyError::Failed(failure)) => return Err(failure.into()),
-        Err(_) => node.store.remove(errand.asked.key),
+        Err(_) => node.store.remove(context.resource.key),
     }
     let why = Why::UriMiss;
     let directives = RequestDirectives::default();
-    let part = partial::first_byte(&errand.parts).map(|first| first / blocked.block);
+    let part = partial::first_byte(&context.parts).map(|first| first / blocked.block);
     let part = part.filter(|_| blocked.request.is_some());
-    let order = Order { key: errand.asked.key, stored: None, why, directives, part, alone: false };
-    filled(node, errand, order, passage).await
+    let order = FillRequest {
+        key: context.resource.key,
+        stored: None,
+        why,
+        directives,
+        part,
+        alone: false,
+    };
+    serve_from_fill(node, context, order, record).await
 }
 
 /// Joins the fetch of an object, or begins it and leads it. `None` when another URI is being fetched
 /// under the same key.
-fn join(node: &Arc<Node>, errand: &Errand, order: &Order) -> Option<(Reader, Option<Lead>)> {
-    let (identity, site) = (&errand.asked.identity, errand.asked.site.id);
+fn lead_or_follow(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    order: &FillRequest,
+) -> Option<(FillReader, Option<FetchLeader>)> {
+    let (identity, site) = (&context.resource.identity, context.resource.site.id);
     let part = match order.alone {
         true => node.fills.detached(order.key, identity, site),
         false => node.fills.join(order.key, identity, site)?,
     };
     let lead = part.flight.map(|flight| {
-        let fetch = Fetch::new(node, errand, order.clone(), flight);
-        let writer = Writer::new(part.reader.fill().clone());
-        Lead::new(fetch.run(writer))
+        let fetch = Fetch::new(node, context, order.clone(), flight);
+        let writer = FillWriter::new(part.reader.fill().clone());
+        FetchLeader::new(fetch.run(writer))
     });
     Some((part.reader, lead))
 }
 
 /// From the growing copy of an object that this request, or one before it, had fetched.
-async fn filled(
+async fn serve_from_fill(
     node: &Arc<Node>,
-    errand: Box<Errand>,
-    mut order: Order,
-    passage: &mut Passage,
-) -> Answer {
+    context: Box<RequestContext>,
+    mut order: FillRequest,
+    record: &mut AccessRecord,
+) -> PipelineResult {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
-    passage.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
-    if forward::has_passed(node, &errand.parts.headers) {
-        return Box::pin(alone(node, errand, why, "loop")).await;
+    record.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
+    if forward::has_passed(node, &context.parts.headers) {
+        return Box::pin(pass(node, context, why, "loop")).await;
     }
     let arrived = node.purges.latest();
     let (reader, leader, verdict) = loop {
-        let Some((reader, lead)) = join(node, &errand, &order) else {
-            return Box::pin(alone(node, errand, why, "collision")).await;
+        let Some((reader, lead)) = lead_or_follow(node, &context, &order) else {
+            return Box::pin(pass(node, context, why, "collision")).await;
         };
         let leader = lead.is_some();
         let verdict = match lead {
             Some(lead) => lead.verdict(&reader).await,
             None => {
-                passage.cache = CacheResult::Collapsed;
+                record.cache = CacheResult::Collapsed;
                 reader.verdict().await
             }
         };
         // Only now its tags are known: what was begun before a purge is for those who asked before.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = verdict.label().is_some_and(|label| {
-            begun_before(label) && !node.purges.may_join(label, &errand.asked.identity)
+            begun_before(label) && !node.purges.may_join(label, &context.resource.identity)
         });
         if leader {
-            passage.chosen = reader.fill().take_chosen();
+            record.chosen = reader.fill().take_chosen();
         }
         if leader || !outdated {
             break (reader, leader, verdict);
@@ -390,48 +427,50 @@ async fn filled(
         let alive = |object: &Arc<Object>| node.purges.may_keep(object);
         order.stored = order.stored.filter(alive);
     };
-    let parts = &errand.parts;
+    let parts = &context.parts;
     // Others may have a response only if it could be served from the store.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     match verdict {
-        Verdict::Share { .. } | Verdict::Blocked(_) if verdict.head().is_some_and(mine) => {
+        FetchOutcome::Share { .. } | FetchOutcome::Blocked(_)
+            if verdict.head().is_some_and(mine) =>
+        {
             match stored::arriving(node, parts, verdict, reader, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
             }
         }
-        Verdict::Renewed(object) if mine(&object.head) => {
-            passage.cache = CacheResult::Revalidated;
+        FetchOutcome::Renewed(object) if mine(&object.head) => {
+            record.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            if large::head_is_enough(node, &errand, &object) {
-                return Ok(large::head(node, &errand, &object, None, status));
+            if large::head_is_enough(node, &context, &object) {
+                return Ok(large::head(node, &context, &object, None, status));
             }
-            match stored::from_object(node, &errand, &object, None, status).await {
+            match stored::from_object(node, &context, &object, None, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
             }
         }
-        Verdict::Large(object) if mine(&object.head) => {
+        FetchOutcome::Large(object) if mine(&object.head) => {
             status.forwarded_status = leader.then_some(200);
             status.stored = true;
-            if large::head_is_enough(node, &errand, &object) {
-                return Ok(large::head(node, &errand, &object, None, status));
+            if large::head_is_enough(node, &context, &object) {
+                return Ok(large::head(node, &context, &object, None, status));
             }
-            match stored::from_object(node, &errand, &object, None, status).await {
+            match stored::from_object(node, &context, &object, None, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(alone(node, errand, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
             }
         }
-        Verdict::Failed(failed) => {
+        FetchOutcome::Failed(failed) => {
             let Some((object, age, status)) =
                 stale.as_ref().and_then(|object| bridge(object, &directives, &failed, status))
             else {
                 return Err(failed);
             };
-            stored::from_object(node, &errand, object, Some(age), status).await.map_err(|_| failed)
+            stored::from_object(node, &context, object, Some(age), status).await.map_err(|_| failed)
         }
-        Verdict::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
+        FetchOutcome::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
             status.detail = Some(passed.reason);
             let source = Source::Upstream(Box::new(passed.relay));
@@ -443,7 +482,7 @@ async fn filled(
         // its leader has left lying is let go first.
         _ => {
             drop(reader);
-            Box::pin(alone(node, errand, why, "not-shared")).await
+            Box::pin(pass(node, context, why, "not-shared")).await
         }
     }
 }
@@ -483,38 +522,43 @@ fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
 }
 
 /// From the origin for this request alone, which has no body.
-async fn alone(node: &Node, mut errand: Box<Errand>, why: Why, detail: &'static str) -> Answer {
-    let headers = std::mem::take(&mut errand.parts.headers);
-    let mut head = forward::onward(node, &errand, headers);
-    let site = &errand.asked.site;
+async fn pass(
+    node: &Node,
+    mut context: Box<RequestContext>,
+    why: Why,
+    detail: &'static str,
+) -> PipelineResult {
+    let headers = std::mem::take(&mut context.parts.headers);
+    let mut head = forward::onward(node, &context, headers);
+    let site = &context.resource.site;
     let exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
-    Ok(from_origin(node, exchange, errand.parcels.as_ref(), why, detail))
+    Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail))
 }
 
 /// Past the cache, body and all.
 async fn bypass(
     node: &Arc<Node>,
-    mut errand: Box<Errand>,
+    mut context: Box<RequestContext>,
     why: Why,
     detail: &'static str,
-) -> Answer {
-    let effects = Effects::of(&errand.parts.method, &errand.parts.headers);
+) -> PipelineResult {
+    let effects = Effects::of(&context.parts.method, &context.parts.headers);
     // Boxed, as what follows from it: few requests have it, and each that passes here would carry it.
-    let posted = Posted::of(node, &errand).map(Box::new);
-    let headers = std::mem::take(&mut errand.parts.headers);
-    let mut head = forward::onward(node, &errand, headers);
+    let posted = Posted::of(node, &context).map(Box::new);
+    let headers = std::mem::take(&mut context.parts.headers);
+    let mut head = forward::onward(node, &context, headers);
     // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let mut body =
-        errand.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
-    let asked = &errand.asked;
-    if let Some(key) = switch::body_key(&asked.site, &mut body).await? {
+        context.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
+    let resource = &context.resource;
+    if let Some(key) = switch::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;
     }
-    let exchange = forward::to_origin(node, &asked.site, &mut head, body).await?;
-    let kept = posted.and_then(|posted| posted.judge(node, asked, &exchange));
-    let invalid = effects.take(node, asked, exchange.status(), exchange.headers());
-    let growing = kept.and_then(|kept| kept.begin(node, asked, head)).map(Box::new);
+    let exchange = forward::to_origin(node, &resource.site, &mut head, body).await?;
+    let kept = posted.and_then(|posted| posted.judge(node, resource, &exchange));
+    let invalid = effects.take(node, resource, exchange.status(), exchange.headers());
+    let growing = kept.and_then(|kept| kept.begin(node, resource, head)).map(Box::new);
     if !invalid.is_empty() {
         Box::pin(purge::door::invalidated(node, invalid)).await;
     }
@@ -526,20 +570,20 @@ async fn bypass(
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
-                Box::pin(stored::arriving(node, &errand.parts, verdict, reader, status)).await;
+                Box::pin(stored::arriving(node, &context.parts, verdict, reader, status)).await;
             let mut response = response.map_err(|_| Failure::NoResponse)?;
             chosen.map(|chosen| response.extensions_mut().insert(chosen));
             Ok(response)
         }
-        None => Ok(from_origin(node, exchange, errand.parcels.as_ref(), why, detail)),
+        None => Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail)),
     }
 }
 
 /// The origin's answer to one request alone.
 fn from_origin(
     node: &Node,
-    exchange: Exchange,
-    parcels: Option<&Arc<Parcels>>,
+    exchange: UpstreamResponse,
+    zero_copy: Option<&Arc<ZeroCopyQueue>>,
     why: Why,
     detail: &'static str,
 ) -> Response<ResponseBody> {
@@ -552,7 +596,7 @@ fn from_origin(
     if let Some(length) = exchange.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
-    let mut response = passed_on(node, exchange, parcels);
+    let mut response = passed_on(node, exchange, zero_copy);
     status.append_to(response.headers_mut(), &node.cache_name);
     response
 }
@@ -561,12 +605,12 @@ fn from_origin(
 /// A long body is moved by the system, where that can be.
 fn passed_on(
     node: &Node,
-    exchange: Exchange,
-    parcels: Option<&Arc<Parcels>>,
+    exchange: UpstreamResponse,
+    zero_copy: Option<&Arc<ZeroCopyQueue>>,
 ) -> Response<ResponseBody> {
     let (mut parts, mut body) = exchange.into_parts();
-    if let Some(parcels) = parcels.filter(|_| node.settings.splice)
-        && body.convey(parcels)
+    if let Some(zero_copy) = zero_copy.filter(|_| node.settings.splice)
+        && body.convey(zero_copy)
     {
         node.metrics.spliced.inc();
     }

@@ -9,12 +9,12 @@ use levada_cache::{Exchange as Judged, RequestDirectives, Storable, may_store_po
 use crate::{
     clock,
     fetch::{Fetch, content_length},
-    fill::{Part, Reader, Writer},
-    identify::Asked,
+    fill::{FillHandle, FillReader, FillWriter},
+    identify::Resource,
     node::Node,
-    pipeline::Errand,
-    purge::Flight,
-    upstream::{Exchange, Head},
+    pipeline::RequestContext,
+    purge::PendingStore,
+    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 /// Fields that describe the body of a request.
@@ -32,7 +32,7 @@ pub(crate) struct Posted {
     request: HeaderMap,
     requested: SystemTime,
     /// Since when: what purges and invalidates meanwhile wins.
-    flight: Flight,
+    flight: PendingStore,
 }
 
 /// An answer that may be kept.
@@ -44,10 +44,10 @@ pub(crate) struct Kept {
 
 impl Posted {
     /// `None` for what is no POST, and for those whose answer is for their client alone.
-    pub(crate) fn of(node: &Node, errand: &Errand) -> Option<Self> {
-        let Errand { asked, wants, parts, .. } = errand;
+    pub(crate) fn of(node: &Node, context: &RequestContext) -> Option<Self> {
+        let RequestContext { resource, wants, parts, .. } = context;
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
-        (plain && asked.site.settings.cache).then(|| Self {
+        (plain && resource.site.settings.cache).then(|| Self {
             request: parts.headers.clone(),
             requested: clock::wall(),
             flight: node.purges.begin(),
@@ -56,8 +56,13 @@ impl Posted {
 
     /// Whether the answer may be kept. To be asked before it invalidates what is stored: another that
     /// has done so meanwhile may have changed what this one tells.
-    pub(crate) fn judge(self, node: &Node, asked: &Asked, exchange: &Exchange) -> Option<Kept> {
-        if self.flight.is_outdated(asked.key) {
+    pub(crate) fn judge(
+        self,
+        node: &Node,
+        resource: &Resource,
+        exchange: &UpstreamResponse,
+    ) -> Option<Kept> {
+        if self.flight.is_outdated(resource.key) {
             return None;
         }
         let (response, received) = (exchange.headers(), clock::wall());
@@ -69,8 +74,8 @@ impl Posted {
             requested: self.requested,
             received,
         };
-        let target = asked.identity.parse().ok()?;
-        let storable = may_store_post(&judged, &target, &asked.site.settings.rules).ok()?;
+        let target = resource.identity.parse().ok()?;
+        let storable = may_store_post(&judged, &target, &resource.site.settings.rules).ok()?;
         let small = |length| length <= node.settings.cache.max_object;
         content_length(response).is_none_or(small).then_some(Kept {
             posted: self,
@@ -83,23 +88,28 @@ impl Posted {
 impl Kept {
     /// Has the answer grow into the store, for its client to read along. To be called when it has
     /// invalidated what was stored. `head` is what was sent.
-    pub(crate) fn begin(self, node: &Arc<Node>, asked: &Asked, head: Head) -> Option<Growing> {
+    pub(crate) fn begin(
+        self,
+        node: &Arc<Node>,
+        resource: &Resource,
+        head: UpstreamHead,
+    ) -> Option<Growing> {
         let Self { posted, storable, received } = self;
-        let Part { reader, flight } =
-            node.fills.detached(asked.key, &asked.identity, asked.site.id);
+        let FillHandle { reader, flight } =
+            node.fills.detached(resource.key, &resource.identity, resource.site.id);
         let flight = flight.filter(|flight| flight.born() == posted.flight.born())?;
-        let mut head = Head { method: Method::GET, ..head };
+        let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {
             head.headers.remove(name);
         }
         let fetch = Fetch {
             node: node.clone(),
-            site: asked.site.clone(),
-            key: asked.key,
-            fill_key: asked.key,
-            identity: asked.identity.clone(),
+            site: resource.site.clone(),
+            key: resource.key,
+            fill_key: resource.key,
+            identity: resource.identity.clone(),
             head,
-            asked: posted.request,
+            request_headers: posted.request,
             stored: None,
             directives: RequestDirectives::default(),
             part: None,
@@ -114,16 +124,16 @@ impl Kept {
 /// An answer on its way into the store.
 pub(crate) struct Growing {
     fetch: Fetch,
-    reader: Reader,
+    reader: FillReader,
     storable: Storable,
     received: SystemTime,
 }
 
 impl Growing {
     /// Receives the body in a task of its own.
-    pub(crate) fn receive(self, exchange: Exchange) -> Reader {
+    pub(crate) fn receive(self, exchange: UpstreamResponse) -> FillReader {
         let Self { fetch, reader, storable, received } = self;
-        let writer = Writer::new(reader.fill().clone());
+        let writer = FillWriter::new(reader.fill().clone());
         tokio::spawn(fetch.adopt(exchange, storable, received, writer));
         reader
     }

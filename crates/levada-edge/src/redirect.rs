@@ -20,14 +20,14 @@ const SHARDS: u32 = 16;
 /// A site's policy. Keyed policies are divided by key, which loses nothing: their state is per key.
 pub(crate) struct Decider {
     name: &'static str,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<PolicyShard>]>,
     observes: AtomicBool,
     decisions: AtomicU64,
     /// What it was built from.
     plan: Mutex<(PolicyChoice, Surroundings)>,
 }
 
-struct Shard {
+struct PolicyShard {
     policy: Box<dyn Policy>,
     rng: Rng,
 }
@@ -43,7 +43,8 @@ impl Decider {
         let (entry, surroundings) = plan(choice, redirectors, capacity)?;
         let policies = instances(choice, &surroundings)?;
         let observes = AtomicBool::new(policies[0].observes());
-        let shard = |(shard, policy)| Mutex::new(Shard { policy, rng: Rng::new(seed ^ shard) });
+        let shard =
+            |(shard, policy)| Mutex::new(PolicyShard { policy, rng: Rng::new(seed ^ shard) });
         Ok(Self {
             name: entry.name,
             shards: (0..).zip(policies).map(shard).collect(),
@@ -77,7 +78,7 @@ impl Decider {
     ) -> Option<Pick> {
         self.decisions.fetch_add(1, Relaxed);
         let mut shard = self.shard(request.key).lock();
-        let Shard { policy, rng } = &mut *shard;
+        let PolicyShard { policy, rng } = &mut *shard;
         policy.pick(request, cluster, &mut Context { now, rng })
     }
 
@@ -87,7 +88,7 @@ impl Decider {
             return;
         }
         for shard in &self.shards {
-            let Shard { policy, rng } = &mut *shard.lock();
+            let PolicyShard { policy, rng } = &mut *shard.lock();
             policy.observe(outcome, &mut Context { now, rng });
         }
     }
@@ -131,7 +132,7 @@ impl Decider {
         })
     }
 
-    fn shard(&self, key: Key) -> &Mutex<Shard> {
+    fn shard(&self, key: Key) -> &Mutex<PolicyShard> {
         // The high bits: policies use the low ones for their tables.
         let shard = (key.0 >> 32) % self.shards.len() as u64;
         &self.shards[shard as usize]

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::{node::Node, settings::Settings, stop::Stop};
 
 /// Reads the settings anew, or says why they cannot be used, in lines for an operator.
-pub struct Reader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
+pub struct SettingsReader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for SettingsReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Reader")
+        f.write_str("SettingsReader")
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, Strin
 async fn read(node: &Arc<Node>) -> Result<Settings, String> {
     let node = node.clone();
     let read = move || match &node.reader {
-        Some(Reader(read)) => read(),
+        Some(SettingsReader(read)) => read(),
         None => Err("this node was not started from a file".to_owned()),
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?

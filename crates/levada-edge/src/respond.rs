@@ -8,8 +8,8 @@ use levada_policy::Pick;
 use std::fmt::Write;
 
 use crate::{
-    body::ResponseBody, failure::Failure, forward::Failed, identify::Asked, large, node::Node,
-    peers::REFUSED, sites::Site, switch::Chosen,
+    body::ResponseBody, failure::Failure, forward::Failed, identify::Resource, large, node::Node,
+    peers::REFUSED, sites::Site, switch::ChosenServer,
 };
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -25,10 +25,10 @@ pub(crate) fn next_hop(
     node: &Node,
     headers: &mut HeaderMap,
     peer: &str,
-    asked: &Asked,
+    resource: &Resource,
     pick: Pick,
 ) {
-    named(node, headers, peer, &asked.site, pick);
+    named(node, headers, peer, &resource.site, pick);
 }
 
 fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pick) {
@@ -48,7 +48,7 @@ fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pi
 }
 
 /// Names the server of a switch that answered, and why it was chosen where the site shows that.
-pub(crate) fn server(node: &Node, headers: &mut HeaderMap, site: &Site, chosen: &Chosen) {
+pub(crate) fn server(node: &Node, headers: &mut HeaderMap, site: &Site, chosen: &ChosenServer) {
     named(node, headers, &chosen.server, site, chosen.pick);
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn options() -> Response<ResponseBody> {
 }
 
 /// Sends the client to the node that serves its request.
-pub(crate) fn away(location: &str) -> Option<Response<ResponseBody>> {
+pub(crate) fn redirect_client(location: &str) -> Option<Response<ResponseBody>> {
     let location = HeaderValue::from_str(location).ok()?;
     let mut response = plain(StatusCode::TEMPORARY_REDIRECT, String::new());
     response.headers_mut().insert(LOCATION, location);

@@ -8,12 +8,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     admin,
-    connection::{Door, Entrance},
+    connection::{Door, ListenerRole},
     handoff, listener,
     node::{Node, StartError, hands_over},
-    reload::{self, Reader},
+    reload::{self, SettingsReader},
     route,
-    settings::{Runtime, Settings, Trust},
+    settings::{PeerTrust, Runtime, Settings},
     stop::{self, Stop, Stopper},
     tls, upstream,
 };
@@ -37,7 +37,7 @@ pub struct Addresses {
 /// When an address, a certificate, a policy or the log cannot be had. Nothing is left half started.
 pub fn run(
     settings: Settings,
-    reader: Reader,
+    reader: SettingsReader,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
@@ -81,7 +81,7 @@ impl Running {
     /// As [`run`].
     pub async fn start_with(
         settings: Settings,
-        reader: Option<Reader>,
+        reader: Option<SettingsReader>,
     ) -> Result<Self, StartError> {
         let sockets = Sockets::open(&settings, Runtime::Shared(1))?;
         let node = Node::new(settings, reader)?;
@@ -246,15 +246,15 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
     }
-    if let (Some(listener), Some(taker)) = (sockets.control, &node.taker) {
+    if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(handoff::accept(node.clone(), taker.clone(), listener, stop.clone()));
+        tokio::spawn(handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
     }
     node.tend(stop);
     Ok(())
 }
 
-fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
+fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
     let mut entrances = Vec::new();
     // Peers have places of their own: however many clients there are, the cluster goes on working.
     let [clients, peers] =
@@ -265,7 +265,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
             false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
         };
         let door = Door::Client { tls: tls.is_some() };
-        entrances.push(Arc::new(Entrance {
+        entrances.push(Arc::new(ListenerRole {
             door,
             tls,
             h2c: listener.h2c,
@@ -275,12 +275,12 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
     }
     if let Some(peering) = &node.settings.peering {
         let tls = match &peering.trust {
-            Trust::Secret(_) => None,
-            Trust::Mtls { identity, authority, .. } => {
+            PeerTrust::Secret(_) => None,
+            PeerTrust::Mtls { identity, authority, .. } => {
                 Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
             }
         };
-        entrances.push(Arc::new(Entrance {
+        entrances.push(Arc::new(ListenerRole {
             door: Door::Peer,
             tls,
             h2c: peering.h2,
@@ -295,7 +295,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<Entrance>>, StartError> {
 fn accept_all(
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
-    entrances: &[Arc<Entrance>],
+    entrances: &[Arc<ListenerRole>],
     stop: &Stop,
 ) -> Result<(), StartError> {
     for (listener, entrance) in listeners.into_iter().zip(entrances) {
@@ -310,7 +310,7 @@ fn worker(
     index: usize,
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
-    entrances: &[Arc<Entrance>],
+    entrances: &[Arc<ListenerRole>],
     stop: &Stop,
 ) -> Result<(), StartError> {
     let (node, entrances) = (node.clone(), entrances.to_vec());

@@ -6,7 +6,7 @@ use crate::{node::Node, sites::Site, switch::Member};
 
 /// One site with its switch.
 #[derive(Serialize)]
-pub(crate) struct Switched {
+pub(crate) struct SwitchedSite {
     site: String,
     policy: &'static str,
     /// Requests at its servers.
@@ -15,13 +15,13 @@ pub(crate) struct Switched {
     waiting: usize,
     /// How many may be at the servers together.
     limit: usize,
-    servers: Vec<Listed>,
+    servers: Vec<ListedServer>,
     /// Classes that were learned, by prefix or rule.
     learned: Vec<(String, &'static str)>,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedServer {
     name: String,
     address: String,
     /// `up`, `slow start`, `down` or `drained`.
@@ -34,18 +34,18 @@ struct Listed {
 }
 
 /// All switches, in the order of the sites.
-pub(crate) fn list(node: &Node) -> Vec<Switched> {
+pub(crate) fn list(node: &Node) -> Vec<SwitchedSite> {
     node.sites.load().iter().filter_map(|site| switched(site)).collect()
 }
 
-fn switched(site: &Site) -> Option<Switched> {
+fn switched(site: &Site) -> Option<SwitchedSite> {
     let switch = site.switch.as_ref()?;
     let view = switch.view();
     let (outstanding, waiting, limit) = switch.queue.counts();
     let ramps = view.cluster().nodes().iter().map(|seen| seen.ramp);
     let servers = view.settings.servers.iter().zip(&view.members).zip(ramps);
     let learned = site.classes.iter().flat_map(|classes| classes.learned());
-    Some(Switched {
+    Some(SwitchedSite {
         site: site.settings.hosts.join(", "),
         policy: site.decider.name(),
         outstanding,
@@ -54,7 +54,7 @@ fn switched(site: &Site) -> Option<Switched> {
         servers: servers
             .map(|((settings, member), ramp)| {
                 let (requests, failures) = member.totals();
-                Listed {
+                ListedServer {
                     name: settings.name.clone(),
                     address: member.server.address.to_string(),
                     state: state(member, ramp),

@@ -36,22 +36,22 @@ pub struct Settings {
     /// Who may purge, and what becomes of tags.
     pub purge: PurgeSettings,
     /// How connections are handed over, to back-ends or from a front-end; `None`: not at all.
-    pub handoff: Option<Handoff>,
+    pub handoff: Option<HandoffSettings>,
     /// What is served, by host.
-    pub sites: Vec<Site>,
+    pub sites: Vec<SiteSettings>,
     /// What a client may cost.
     pub limits: Limits,
     /// Where and how requests are logged.
     pub access_log: Option<AccessLog>,
     /// What becomes of the route to this node; `None`: somebody else's business.
-    pub route: Option<Route>,
+    pub route: Option<RouteSettings>,
     /// Seeds every random choice, so that a run can be repeated; `None` takes one from the system.
     pub seed: Option<u64>,
 }
 
 /// The route to a node, and the BGP daemon that announces it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Route {
+pub struct RouteSettings {
     /// Who is told.
     pub speaker: Speaker,
     /// When it changes.
@@ -95,12 +95,12 @@ pub struct RouteRules {
     /// The load at which it is one no longer.
     pub load_low: Option<f64>,
     /// What becomes of the route when all servers of a site are down.
-    pub unwell: Level,
+    pub unwell: RouteLevel,
 }
 
 /// How a route is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum RouteLevel {
     /// Not at all.
     Withdrawn,
     /// For what no other node takes.
@@ -109,7 +109,7 @@ pub enum Level {
     Announced,
 }
 
-impl Level {
+impl RouteLevel {
     /// The name used in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ pub struct Peering {
     /// Where peers come in, and nobody else may.
     pub listen: SocketAddr,
     /// How a peer proves to be one.
-    pub trust: Trust,
+    pub trust: PeerTrust,
     /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
     pub h2: bool,
     /// Every node, this one included.
@@ -181,7 +181,7 @@ pub struct Peering {
 
 /// How a peer proves to be one.
 #[derive(Clone, Debug)]
-pub enum Trust {
+pub enum PeerTrust {
     /// All peers know this secret (at least 16 bytes).
     Secret(String),
     /// Both sides show certificates of one authority; `secret` still signs redirects.
@@ -212,15 +212,15 @@ pub struct Peer {
 
 /// One site: the hosts it answers to and how it is served.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SiteSettings {
     /// Host names, `*.example.com` for all below one, `*` for whatever no other site has.
     pub hosts: Vec<String>,
     /// Where content comes from; the first that is up is asked. Empty where there is a switch.
     pub origins: Vec<Origin>,
     /// Servers that the policy chooses among, instead of the nodes of the cluster.
-    pub switch: Option<Switch>,
+    pub switch: Option<SwitchSettings>,
     /// Which service class a request is of.
-    pub classes: Classes,
+    pub classes: ClassSettings,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
     /// How a chosen peer's answer reaches the client.
@@ -232,18 +232,18 @@ pub struct Site {
     /// What may be stored and for how long, where the RFCs leave a choice.
     pub rules: Rules,
     /// How many requests may be at the origins at once.
-    pub misses: Misses,
+    pub misses: MissLimits,
     /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
     pub debug: bool,
     /// Whether responses are stored at all; off, the site is only distributed.
     pub cache: bool,
     /// How large files are served; `None`: as all others.
-    pub large: Option<Large>,
+    pub large: Option<LargeSettings>,
 }
 
 /// How large files are served: in pieces, each an object of its own to the cluster (CoDeploy).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Large {
+pub struct LargeSettings {
     /// Files of at least so many bytes. No less than a piece.
     pub threshold: u64,
     /// The window, its pieces, and what is done about slow ones. A piece is at most a block.
@@ -252,7 +252,7 @@ pub struct Large {
     pub replicas: Option<u32>,
 }
 
-impl Large {
+impl LargeSettings {
     /// As published: ten pieces of 60 KB at once (WORLDS'04, Sec. 4); what takes five times the average
     /// is asked for again, under another name (Sec. 3).
     pub fn paper() -> Self {
@@ -263,7 +263,7 @@ impl Large {
     }
 }
 
-impl Default for Large {
+impl Default for LargeSettings {
     fn default() -> Self {
         let plan = Plan {
             chunk: 512 << 10,
@@ -279,7 +279,7 @@ impl Default for Large {
 
 /// Servers that are not Levada, before which this node is the front-end: a web switch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
+pub struct SwitchSettings {
     /// At least one; no two have the same name.
     pub servers: Vec<SwitchServer>,
     /// By what the policy tells requests apart.
@@ -287,7 +287,7 @@ pub struct Switch {
     /// How long a server that came up takes to reach its full share; zero: at once.
     pub slow_start: Duration,
     /// How many requests may be at the servers at once.
-    pub admission: Admission,
+    pub admission: AdmissionLimits,
 }
 
 /// A server of a switch.
@@ -302,19 +302,19 @@ pub struct SwitchServer {
     /// Requests that it gets at once.
     pub max_conns: u32,
     /// Where connections can be handed to it.
-    pub handoff: Option<Control>,
+    pub handoff: Option<HandoffControl>,
 }
 
 /// Where a back-end is to which connections can be handed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
+pub struct HandoffControl {
     /// Its channel; packets of connections over the same version of IP go to this address.
     pub to: SocketAddr,
     /// Where those over the other version go. Without it they are proxied.
     pub also: Option<IpAddr>,
 }
 
-impl Control {
+impl HandoffControl {
     /// Where packets go.
     pub(crate) fn addresses(self) -> impl Iterator<Item = IpAddr> {
         [self.to.ip()].into_iter().chain(self.also)
@@ -323,20 +323,20 @@ impl Control {
 
 /// Handing connections over: TCP handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handoff {
+pub struct HandoffSettings {
     /// What front-ends and back-ends know and nobody else does (at least 16 bytes).
     pub secret: String,
     /// The network interfaces by which clients' packets come in.
     pub interfaces: Vec<String>,
     /// What becomes of a connection when its request is answered, as the front-end wants it.
-    pub after: After,
+    pub after: AfterHandoff,
     /// What a back-end takes; a front-end takes nothing.
-    pub taking: Option<Taking>,
+    pub taking: Option<HandoffBackendSettings>,
 }
 
 /// What a back-end takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taking {
+pub struct HandoffBackendSettings {
     /// Where front-ends come in, and nobody else may.
     pub listen: SocketAddr,
     /// The service addresses whose connections are taken. All of them are this machine's.
@@ -346,7 +346,7 @@ pub struct Taking {
 /// What becomes of a connection that was handed over when its client sends another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum After {
+pub enum AfterHandoff {
     /// It stays where it is.
     #[default]
     Stay,
@@ -356,7 +356,7 @@ pub enum After {
     On,
 }
 
-impl After {
+impl AfterHandoff {
     /// All there are.
     pub const ALL: [Self; 3] = [Self::Stay, Self::Back, Self::On];
 }
@@ -398,7 +398,7 @@ impl std::fmt::Display for KeyFrom {
 
 /// How many requests may be at the servers of a switch at once, over all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct AdmissionLimits {
     /// `None`: as many as the servers together may have, and with LARD no more than its S.
     pub at_once: Option<u32>,
     /// Requests that may wait for a place.
@@ -409,7 +409,7 @@ pub struct Admission {
 
 /// Which service class a request is of, for policies that go by it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Classes {
+pub struct ClassSettings {
     /// The first that matches counts.
     pub rules: ClassRules,
     /// Whether classes are learned for what no rule is about.
@@ -418,7 +418,7 @@ pub struct Classes {
 
 /// How many requests of a site may be at its origins at once, over all origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misses {
+pub struct MissLimits {
     /// Requests at the origins; one client's at most half of them.
     pub at_once: usize,
     /// Requests that may wait for a place.
@@ -607,13 +607,13 @@ impl Default for Limits {
     }
 }
 
-impl Default for Misses {
+impl Default for MissLimits {
     fn default() -> Self {
         Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
     }
 }
 
-impl Default for Admission {
+impl Default for AdmissionLimits {
     fn default() -> Self {
         Self { at_once: None, queue: 1024, wait: Duration::from_secs(5) }
     }

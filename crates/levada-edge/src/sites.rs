@@ -21,9 +21,9 @@ use crate::{
     metrics::Metrics,
     misses::Misses,
     redirect::SharedDecider,
-    settings::{Delivery, HealthCheck, Site as SiteSettings},
+    settings::{Delivery, HealthCheck, SiteSettings},
     switch::Switch,
-    upstream::{Change, Health, RetryBudget, Server, Watched, report},
+    upstream::{Change, Health, RetryBudget, Server, WatchedServer, report},
 };
 
 /// A site at work.
@@ -51,7 +51,7 @@ pub(crate) struct Site {
 }
 
 /// What a site is put together from.
-pub(crate) struct Parts {
+pub(crate) struct SiteParts {
     pub(crate) decider: SharedDecider,
     pub(crate) pieces: Option<SharedDecider>,
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
@@ -62,7 +62,7 @@ pub(crate) struct Parts {
 
 impl Site {
     /// A site that goes on where `before` was.
-    pub(crate) fn new(settings: SiteSettings, parts: Parts, before: Option<&Self>) -> Self {
+    pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
         let misses = before.filter(|before| before.settings.misses == settings.misses);
         let misses =
             misses.map_or_else(|| Misses::new(settings.misses), |before| before.misses.clone());
@@ -168,7 +168,7 @@ pub(crate) struct WatchedOrigin {
 
 impl WatchedOrigin {
     /// What a request met at this origin.
-    pub(crate) fn met(&self, failure: Option<Failure>) {
+    pub(crate) fn report_outcome(&self, failure: Option<Failure>) {
         match failure {
             None => self.server.health.served(),
             Some(failure) if failure.blames_server() => {
@@ -179,7 +179,7 @@ impl WatchedOrigin {
     }
 }
 
-impl Watched for WatchedOrigin {
+impl WatchedServer for WatchedOrigin {
     fn name(&self) -> String {
         format!("origin {}", self.server.name)
     }

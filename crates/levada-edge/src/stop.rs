@@ -6,33 +6,33 @@ use tokio::sync::watch;
 
 /// Heard by everyone who must stop; kept by every connection until it has.
 #[derive(Clone)]
-pub(crate) struct Stop(watch::Receiver<Phase>);
+pub(crate) struct Stop(watch::Receiver<StopPhase>);
 
 /// Says when to stop. Whatever is left is cut when it is dropped.
-pub(crate) struct Stopper(watch::Sender<Phase>);
+pub(crate) struct Stopper(watch::Sender<StopPhase>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum StopPhase {
     Open,
     Draining,
 }
 
 pub(crate) fn channel() -> (Stopper, Stop) {
-    let (sender, receiver) = watch::channel(Phase::Open);
+    let (sender, receiver) = watch::channel(StopPhase::Open);
     (Stopper(sender), Stop(receiver))
 }
 
 impl Stop {
     /// Whether the stop has begun.
     pub(crate) fn has_begun(&self) -> bool {
-        *self.0.borrow() == Phase::Draining
+        *self.0.borrow() == StopPhase::Draining
     }
 
     /// Returns when the stop has begun.
     pub(crate) async fn begun(&self) {
         let mut receiver = self.0.clone();
         // An error means that the stopper is gone: a stop of the hardest kind.
-        let begun = async { drop(receiver.wait_for(|phase| *phase == Phase::Draining).await) };
+        let begun = async { drop(receiver.wait_for(|phase| *phase == StopPhase::Draining).await) };
         once_changed(&self.0, begun).await;
     }
 
@@ -60,7 +60,7 @@ pub(crate) async fn once_changed<T>(news: &watch::Receiver<T>, told: impl Future
 impl Stopper {
     /// Begins the stop.
     pub(crate) fn begin(&self) {
-        self.0.send_replace(Phase::Draining);
+        self.0.send_replace(StopPhase::Draining);
     }
 
     /// Returns when everyone who could hear it is gone.

@@ -11,13 +11,13 @@ use http::{
 use levada_cache::{CacheStatus, Condition, Forwarded as Why, not_modified_fields};
 
 use crate::{
-    blocks::{BlockReader, Blocked},
+    blocks::{BlockReader, BlockedBody},
     body::{BodyError, ResponseBody, Source},
     clock,
-    fill::{Reader, Verdict},
+    fill::{FetchOutcome, FillReader},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
-    pipeline::Errand,
+    pipeline::RequestContext,
     respond,
     store::{Object, StoredHead},
 };
@@ -25,12 +25,12 @@ use crate::{
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
 pub(crate) fn answer(
     node: &Node,
-    errand: &Errand,
+    context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
     status: &CacheStatus<'static>,
 ) -> Response<ResponseBody> {
-    let Errand { wants, parts, .. } = errand;
+    let RequestContext { wants, parts, .. } = context;
     let head = &object.head;
     if wants.conditional && has_already(head, parts) {
         return not_modified(node, head, age, status);
@@ -47,14 +47,14 @@ pub(crate) fn answer(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if object.goods().is_some() => {
-            let cursor = Cursor::of(object, errand.parcels.as_ref());
+        Wanted::Whole if object.chunk().is_some() => {
+            let cursor = Cursor::of(object, context.zero_copy.as_ref());
             Script::from(0, Some(object.len()), cursor).into()
         }
         Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
         Wanted::Nothing => return unsatisfied(node, object.len(), status),
         Wanted::Some(ranges) => {
-            let cursor = Cursor::of(object, errand.parcels.as_ref());
+            let cursor = Cursor::of(object, context.zero_copy.as_ref());
             partial::answer(&mut response, &ranges, object.len(), cursor).into()
         }
     };
@@ -65,23 +65,23 @@ pub(crate) fn answer(
 /// A stored response, wherever its body is, unless that cannot be had.
 pub(crate) async fn from_object(
     node: &Arc<Node>,
-    errand: &Errand,
+    context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, BodyError> {
     if object.blocks().is_none() {
-        return Ok(answer(node, errand, object, age, &status));
+        return Ok(answer(node, context, object, age, &status));
     }
-    let blocked = Arc::new(Blocked::stored(node, errand, object));
-    from_blocks(node, &errand.parts, &blocked, age, &mut status).await
+    let blocked = Arc::new(BlockedBody::stored(node, context, object));
+    from_blocks(node, &context.parts, &blocked, age, &mut status).await
 }
 
 /// A response that is read block by block, unless it cannot be had.
 pub(crate) async fn from_blocks(
     node: &Node,
     parts: &Parts,
-    blocked: &Arc<Blocked>,
+    blocked: &Arc<BlockedBody>,
     age: Option<u32>,
     status: &mut CacheStatus<'_>,
 ) -> Result<Response<ResponseBody>, BodyError> {
@@ -133,13 +133,13 @@ pub(crate) async fn from_blocks(
 pub(crate) async fn arriving(
     node: &Node,
     parts: &Parts,
-    verdict: Verdict,
-    reader: Reader,
+    verdict: FetchOutcome,
+    reader: FillReader,
     mut status: CacheStatus<'_>,
 ) -> Result<Response<ResponseBody>, BodyError> {
     let (head, kept) = match &verdict {
-        Verdict::Share { head, kept, .. } => (head, *kept),
-        Verdict::Blocked(blocked) => (&blocked.head, blocked.kept),
+        FetchOutcome::Share { head, kept, .. } => (head, *kept),
+        FetchOutcome::Blocked(blocked) => (&blocked.head, blocked.kept),
         _ => return Err(BodyError::Gone),
     };
     let mut own = HeaderMap::new();
@@ -149,11 +149,11 @@ pub(crate) async fn arriving(
         own = reader.fill().take_own();
     }
     let mut response = match &verdict {
-        Verdict::Blocked(blocked) => {
+        FetchOutcome::Blocked(blocked) => {
             let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
             from_blocks(node, parts, blocked, age, &mut status).await?
         }
-        Verdict::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
+        FetchOutcome::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
         _ => return Err(BodyError::Gone),
     };
     response.headers_mut().extend(own);
@@ -165,7 +165,7 @@ fn growing(
     node: &Node,
     parts: &Parts,
     head: &StoredHead,
-    reader: Reader,
+    reader: FillReader,
     length: Option<u64>,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {

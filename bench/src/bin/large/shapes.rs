@@ -1,7 +1,7 @@
 //! The paper's comparison (Sec. 4): straight from the origin, aggressively from there, and through the
 //! nodes when they have nothing and when they have all of it; one client, and many at once.
 
-use levada_edge::settings::Large;
+use levada_edge::settings::LargeSettings;
 
 use crate::{
     Bench, Result,
@@ -56,7 +56,7 @@ fn compare(bench: &Bench, name: &str, size: u64, clients: usize) -> Result<Table
     let nodes: Vec<Url> = (0..clients)
         .map(|client| world.at_node(client, &default_site().host, size, "file"))
         .collect();
-    let plan = Large::default().plan;
+    let plan = LargeSettings::default().plan;
     let window = (plan.chunk * plan.window as u64).min(size) as f64;
     // Nodes share the clients evenly.
     let most = clients.div_ceil(NODES) as f64;

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use levada_edge::settings::Large;
+use levada_edge::settings::LargeSettings;
 use levada_net::lab::Network;
 
 use crate::{
@@ -28,7 +28,7 @@ pub(crate) fn slice(bench: &Bench) -> Result<Table> {
     server::leave_their_core()?;
     let size = if bench.quick { 10_000_000 } else { 50_000_000 };
     let origin = Origin::start()?;
-    let piece = Large::default().plan.chunk;
+    let piece = LargeSettings::default().plan.chunk;
     let title = format!("slices of {piece} bytes, a file of {} MB on loopback", size / 1_000_000);
     let columns = [
         "first Mbit/s",

@@ -1,7 +1,7 @@
 //! Rules of service classes: whether they can be read, whether each can ever be the first to match, and
 //! whether the policy asks for classes at all.
 
-use levada_edge::settings::{ClassRules, Classes, PolicyChoice, Rule};
+use levada_edge::settings::{ClassRules, ClassSettings, PolicyChoice, Rule};
 use levada_policy::Need;
 use levada_types::ServiceClass;
 use regex::RegexBuilder;
@@ -16,7 +16,7 @@ use crate::{
 const LARGEST_REGEX: usize = 1 << 20;
 
 impl Check<'_, '_> {
-    pub(super) fn classes(&mut self, site: &file::Site, path: &Path) -> Option<Classes> {
+    pub(super) fn classes(&mut self, site: &file::Site, path: &Path) -> Option<ClassSettings> {
         let list = path.key("class");
         let mut rules = Vec::new();
         for (at, rule) in site.class.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Check<'_, '_> {
                 "should it be otherwise, put this rule first, or one about just these requests";
             self.findings.warning(&list.index(at), message, Some(help.to_owned()));
         }
-        Some(Classes { rules, learn: site.learn_classes })
+        Some(ClassSettings { rules, learn: site.learn_classes })
     }
 
     fn class_rule(&mut self, rule: &file::ClassRule, path: &Path) -> Option<Rule> {

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use levada_edge::settings::{self, Control, Handoff, KeyFrom, SwitchServer, Taking};
+use levada_edge::settings::{
+    self, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
+};
 
 use super::Check;
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
 
 impl Check<'_, '_> {
     /// The outer `None` when it is wrong, the inner when connections stay where they are.
-    pub(super) fn handoff(&mut self) -> Option<Option<Handoff>> {
+    pub(super) fn handoff(&mut self) -> Option<Option<HandoffSettings>> {
         let Some(handoff) = &self.file.handoff else { return Some(None) };
         let path = self.root.key("handoff");
         let file::Handoff { secret, secret_file, .. } = handoff;
@@ -25,19 +27,23 @@ impl Check<'_, '_> {
         }
         let interfaces = handoff.interfaces.as_slice();
         let taking = self.taking(handoff, &path);
-        Some(Some(Handoff {
+        Some(Some(HandoffSettings {
             secret: secret??,
             interfaces: (!interfaces.is_empty()).then(|| interfaces.to_vec())?,
             after: match handoff.after {
-                After::Stay => settings::After::Stay,
-                After::Back => settings::After::Back,
-                After::On => settings::After::On,
+                After::Stay => settings::AfterHandoff::Stay,
+                After::Back => settings::AfterHandoff::Back,
+                After::On => settings::AfterHandoff::On,
             },
             taking: taking?,
         }))
     }
 
-    fn taking(&mut self, handoff: &file::Handoff, path: &Path) -> Option<Option<Taking>> {
+    fn taking(
+        &mut self,
+        handoff: &file::Handoff,
+        path: &Path,
+    ) -> Option<Option<HandoffBackendSettings>> {
         let services = handoff.services.as_slice();
         let (listen_at, services_at) = (path.key("listen"), path.key("services"));
         let Some(listen) = handoff.listen else {
@@ -60,7 +66,7 @@ impl Check<'_, '_> {
         let services: Vec<_> =
             services.iter().map(|service| self.single(*service, &services_at)).collect();
         let services = services.into_iter().collect::<Option<_>>();
-        Some(Some(Taking { listen: listen?, services: services? }))
+        Some(Some(HandoffBackendSettings { listen: listen?, services: services? }))
     }
 
     fn single(&mut self, address: Address, path: &Path) -> Option<SocketAddr> {
@@ -77,7 +83,7 @@ impl Check<'_, '_> {
     }
 
     /// Where connections can be handed to a server, if anywhere.
-    pub(super) fn control(&mut self, server: &file::Server, path: &Path) -> Option<Control> {
+    pub(super) fn control(&mut self, server: &file::Server, path: &Path) -> Option<HandoffControl> {
         let at = path.key("handoff");
         let given = server.handoff.as_ref()?.as_slice();
         let addresses: Vec<_> =
@@ -87,9 +93,9 @@ impl Check<'_, '_> {
             self.findings.error(&at, message, None);
         }
         match addresses[..] {
-            [to] => Some(Control { to, also: None }),
+            [to] => Some(HandoffControl { to, also: None }),
             [to, also] if to.is_ipv4() != also.is_ipv4() => {
-                Some(Control { to, also: Some(also.ip()) })
+                Some(HandoffControl { to, also: Some(also.ip()) })
             }
             [] => None,
             _ => {

@@ -1,6 +1,6 @@
 //! The cluster: names, and how its nodes trust each other.
 
-use levada_edge::settings::{Peer, Peering, Trust};
+use levada_edge::settings::{Peer, PeerTrust, Peering};
 
 use super::Check;
 use crate::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
@@ -70,7 +70,7 @@ impl Check<'_, '_> {
         }
     }
 
-    fn trust(&mut self, peering: &file::Peering, path: &Path) -> Option<Trust> {
+    fn trust(&mut self, peering: &file::Peering, path: &Path) -> Option<PeerTrust> {
         let file::Peering { secret, secret_file, .. } = peering;
         let secret = self.secret(["secret", "secret_file"], secret, secret_file, path);
         let Some(tls) = &peering.tls else {
@@ -79,12 +79,12 @@ impl Check<'_, '_> {
                 let message = "has neither a secret nor certificates, so that anyone is a peer";
                 self.findings.error(path, message, Some(help.to_owned()));
             }
-            return secret?.map(Trust::Secret);
+            return secret?.map(PeerTrust::Secret);
         };
         let path = path.key("tls");
         let identity = self.certificate(&tls.certificate, &tls.key, &path);
         let authority = self.pem(&tls.authority, "CERTIFICATE", &path.key("authority"));
-        Some(Trust::Mtls { identity: identity?, authority: authority?, secret: secret? })
+        Some(PeerTrust::Mtls { identity: identity?, authority: authority?, secret: secret? })
     }
 
     /// A secret that is given by one of two keys: as it is, or as a file. The outer `None` when it is

@@ -1,13 +1,13 @@
 //! The node's route: by one daemon, in words that it takes.
 
-use levada_edge::settings::{Level, Route, RouteRules, Speaker};
+use levada_edge::settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
 use super::Check;
 use crate::{file, tree::Path};
 
 impl Check<'_, '_> {
     /// The outer `None` when it is wrong, the inner for a node without a route.
-    pub(super) fn route(&mut self) -> Option<Option<Route>> {
+    pub(super) fn route(&mut self) -> Option<Option<RouteSettings>> {
         let Some(route) = &self.file.route else { return Some(None) };
         let path = self.root.key("route");
         let speaker = match (&route.bird, &route.exabgp) {
@@ -38,9 +38,9 @@ impl Check<'_, '_> {
             }
         }
         let unwell = match route.unwell {
-            None if has_backup => Level::Backup,
-            None | Some(file::Unwell::Withdraw) => Level::Withdrawn,
-            Some(file::Unwell::Backup) if has_backup => Level::Backup,
+            None if has_backup => RouteLevel::Backup,
+            None | Some(file::Unwell::Withdraw) => RouteLevel::Withdrawn,
+            Some(file::Unwell::Backup) if has_backup => RouteLevel::Backup,
             Some(file::Unwell::Backup) => {
                 let message = "there is no backup";
                 let help = "add `backup_protocol` or `backup_attributes`".to_owned();
@@ -48,7 +48,7 @@ impl Check<'_, '_> {
                 return None;
             }
         };
-        Some(Some(Route {
+        Some(Some(RouteSettings {
             speaker: speaker?,
             rules: RouteRules {
                 dwell: route.dwell.0,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{KeyFrom, Switch, SwitchServer};
+use levada_edge::settings::{KeyFrom, SwitchServer, SwitchSettings};
 
 use super::{Check, site::origin};
 use crate::{
@@ -16,7 +16,11 @@ const OF_SERVERS: [&str; 3] = ["key", "slow_start", "admission"];
 
 impl Check<'_, '_> {
     /// The outer `None` when it is wrong, the inner for a site with an origin.
-    pub(super) fn switch(&mut self, site: &file::Site, path: &Path) -> Option<Option<Switch>> {
+    pub(super) fn switch(
+        &mut self,
+        site: &file::Site,
+        path: &Path,
+    ) -> Option<Option<SwitchSettings>> {
         let has = |check: &Self, key: &'static str| check.findings.has(&path.key(key));
         let given = ["servers", "server"].into_iter().find(|key| has(self, key));
         let Some(given) = given else {
@@ -53,7 +57,7 @@ impl Check<'_, '_> {
         let key = self.key_from(&site.key, &path.key("key"));
         let (servers, key) = (servers?, key?);
         self.handing_over(site, &servers, &key, path);
-        Some(Some(Switch {
+        Some(Some(SwitchSettings {
             servers,
             key,
             slow_start: site.slow_start.0,

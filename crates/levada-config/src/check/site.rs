@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{Delivery, Large, Origin, PolicyChoice, Site};
+use levada_edge::settings::{Delivery, LargeSettings, Origin, PolicyChoice, SiteSettings};
 use levada_policy::{Entry, POLICIES, ParameterError, Parameters, Value};
 use levada_types::ByteSize;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Check<'_, '_> {
-    pub(super) fn sites(&mut self) -> Option<Vec<Site>> {
+    pub(super) fn sites(&mut self) -> Option<Vec<SiteSettings>> {
         self.hosts();
         let list = self.root.key("site");
         let default = match &self.file.policy {
@@ -54,7 +54,7 @@ impl Check<'_, '_> {
         site: &file::Site,
         default: Option<&PolicyChoice>,
         path: &Path,
-    ) -> Option<Site> {
+    ) -> Option<SiteSettings> {
         let policy = match &site.policy {
             Some(policy) => self.policy(policy, &path.key("policy")),
             None => default.cloned(),
@@ -80,7 +80,7 @@ impl Check<'_, '_> {
             let list = path.key("origin");
             self.socket(origin, &if origins.len() == 1 { list } else { list.index(at) });
         }
-        Some(Site {
+        Some(SiteSettings {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             origins: origins.iter().map(origin).collect(),
             switch: switch?,
@@ -99,12 +99,12 @@ impl Check<'_, '_> {
 
     /// Large files, where they are fetched in pieces: a piece is an object within a block, and a window
     /// fits into what there is for all of them.
-    fn large(&mut self, site: &file::Site, path: &Path) -> Option<Large> {
+    fn large(&mut self, site: &file::Site, path: &Path) -> Option<LargeSettings> {
         let (path, cache) = (path.key("large"), &self.file.cache);
         if !site.large.enabled {
             return None;
         }
-        let large = Large::from(&site.large);
+        let large = LargeSettings::from(&site.large);
         let (chunk, window) = (large.plan.chunk, large.plan.window as u64);
         if !site.cache {
             let message = "has no effect while the site's `cache` is off: pieces are kept in it";

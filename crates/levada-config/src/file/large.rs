@@ -66,7 +66,7 @@ pub enum LargeRetry {
     Deadline,
 }
 
-impl From<&Large> for settings::Large {
+impl From<&Large> for settings::LargeSettings {
     fn from(file: &Large) -> Self {
         let base = match file.profile {
             LargeProfile::Default => Self::default(),

@@ -137,12 +137,13 @@ impl Default for KeyFrom {
 
 impl Default for ServerAdmission {
     fn default() -> Self {
-        let settings::Admission { at_once, queue, wait } = settings::Admission::default();
+        let settings::AdmissionLimits { at_once, queue, wait } =
+            settings::AdmissionLimits::default();
         Self { at_once, queue: count(queue), wait: Time(wait) }
     }
 }
 
-impl From<&ServerAdmission> for settings::Admission {
+impl From<&ServerAdmission> for settings::AdmissionLimits {
     fn from(file: &ServerAdmission) -> Self {
         Self { at_once: file.at_once, queue: file.queue as usize, wait: file.wait.0 }
     }

@@ -143,12 +143,12 @@ pub struct HealthCheck {
 
 impl Default for Misses {
     fn default() -> Self {
-        let settings::Misses { at_once, queue, wait } = settings::Misses::default();
+        let settings::MissLimits { at_once, queue, wait } = settings::MissLimits::default();
         Self { at_once: count(at_once), queue: count(queue), wait: Time(wait) }
     }
 }
 
-impl From<&Misses> for settings::Misses {
+impl From<&Misses> for settings::MissLimits {
     fn from(file: &Misses) -> Self {
         Self { at_once: file.at_once as usize, queue: file.queue as usize, wait: file.wait.0 }
     }

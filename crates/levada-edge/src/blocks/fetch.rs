@@ -5,18 +5,18 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode, header};
 use levada_cache::{ContentRange, Validators};
 
-use super::{Blocked, range_value};
+use super::{BlockedBody, range_value};
 use crate::{
     body::{Relay, RequestBody},
     clock,
     failure::Failure,
-    fill::{End, Fill, Writer},
+    fill::{Fill, FillEnd, FillWriter},
     forward,
     store::Block,
 };
 
 /// What the origin's answer to a request for a block is.
-enum Answer {
+enum BlockAnswer {
     /// The block.
     Block,
     /// Something of another representation, or of none: what is stored is out of date.
@@ -28,8 +28,8 @@ enum Answer {
 }
 
 /// Fetches a block into the store, for everyone who waits for it. Runs in a task of its own.
-pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
-    let writer = Writer::new(fill);
+pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill>) {
+    let writer = FillWriter::new(fill);
     let Some(mut request) = blocked.request.clone() else { return };
     let node = &blocked.node;
     node.fills.room().await;
@@ -41,8 +41,8 @@ pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
         Err(failed) => return writer.fail(failed),
     };
     match judge(&blocked, number, head.status, &head.headers) {
-        Answer::Block => {}
-        Answer::Changed => {
+        BlockAnswer::Block => {}
+        BlockAnswer::Changed => {
             tracing::info!(
                 uri = blocked.identity,
                 "the representation has changed; its blocks are dropped"
@@ -50,7 +50,7 @@ pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
             node.store.remove(blocked.key);
             return writer.dismiss();
         }
-        Answer::Unfit => {
+        BlockAnswer::Unfit => {
             tracing::info!(
                 uri = blocked.identity,
                 "the origin does not send the part it was asked for"
@@ -59,19 +59,24 @@ pub(super) async fn block(blocked: Arc<Blocked>, number: u64, fill: Arc<Fill>) {
             node.store.remove(blocked.key);
             return writer.dismiss();
         }
-        Answer::Error => return writer.fail(Failure::BadResponse.into()),
+        BlockAnswer::Error => return writer.fail(Failure::BadResponse.into()),
     }
     let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     receive(&blocked, number, relay, writer).await;
 }
 
-fn judge(blocked: &Blocked, number: u64, status: StatusCode, headers: &HeaderMap) -> Answer {
+fn judge(
+    blocked: &BlockedBody,
+    number: u64,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> BlockAnswer {
     if status.is_server_error() {
-        return Answer::Error;
+        return BlockAnswer::Error;
     }
     let same = Validators::of(headers, clock::wall()).same_representation(&blocked.head.validators);
     if !same || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
-        return Answer::Changed;
+        return BlockAnswer::Changed;
     }
     let told = ContentRange::of_part(headers);
     match told {
@@ -80,16 +85,21 @@ fn judge(blocked: &Blocked, number: u64, status: StatusCode, headers: &HeaderMap
         {
             let known = blocked.length.is_none() || length.is_none() || length == blocked.length;
             match (known, range == blocked.span(number)) {
-                (false, _) => Answer::Changed,
-                (true, true) => Answer::Block,
-                (true, false) => Answer::Unfit,
+                (false, _) => BlockAnswer::Changed,
+                (true, true) => BlockAnswer::Block,
+                (true, false) => BlockAnswer::Unfit,
             }
         }
-        _ => Answer::Unfit,
+        _ => BlockAnswer::Unfit,
     }
 }
 
-pub(super) async fn receive(blocked: &Blocked, number: u64, mut relay: Relay, mut writer: Writer) {
+pub(super) async fn receive(
+    blocked: &BlockedBody,
+    number: u64,
+    mut relay: Relay,
+    mut writer: FillWriter,
+) {
     let node = &blocked.node;
     let span = blocked.span(number);
     let due = span.end - span.start;
@@ -110,6 +120,6 @@ pub(super) async fn receive(blocked: &Blocked, number: u64, mut relay: Relay, mu
         let pieces = writer.fill().pieces();
         let block = Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), due));
         node.store.put_block(blocked.block_key(number), block.clone());
-        blocked.complete(writer.fill(), End::Whole, &block);
+        blocked.complete(writer.fill(), FillEnd::Whole, &block);
     }
 }

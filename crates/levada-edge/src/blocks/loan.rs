@@ -67,9 +67,9 @@ impl Drop for Loan {
 
 /// The loan for something that several may hold: one is enough for all of them.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<Weak<Loan>>);
+pub(crate) struct SharedLoan(Mutex<Weak<Loan>>);
 
-impl Shared {
+impl SharedLoan {
     pub(crate) fn take(&self, loans: &Arc<Loans>, bytes: u64) -> Option<Arc<Loan>> {
         let mut there = self.0.lock();
         there.upgrade().or_else(|| {
@@ -80,25 +80,25 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedLoan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shared")
+        f.write_str("SharedLoan")
     }
 }
 
 /// What one reader has handed out.
-pub(super) struct Handed {
+pub(super) struct HandedOut {
     loans: Arc<Loans>,
     /// For what the connection gathers.
     gathered: Option<Arc<Loan>>,
-    small: Arc<Small>,
+    small: Arc<SmallPiece>,
 }
 
 /// The small piece that is out.
 #[derive(Default)]
-struct Small(Mutex<Option<Option<Waker>>>);
+struct SmallPiece(Mutex<Option<Option<Waker>>>);
 
-impl Handed {
+impl HandedOut {
     pub(super) fn new(loans: &Arc<Loans>) -> Self {
         Self { loans: loans.clone(), gathered: None, small: Arc::default() }
     }
@@ -121,38 +121,38 @@ impl Handed {
             self.gathered = self.loans.take(GATHERED);
         }
         if let Some(loan) = of.or(self.gathered.as_ref()) {
-            return Bytes::from_owner(Large { piece, _loan: loan.clone() });
+            return Bytes::from_owner(LargePiece { piece, _loan: loan.clone() });
         }
         let len = piece.len().min(SMALL);
         let piece = if apart { Bytes::copy_from_slice(&piece[..len]) } else { piece.slice(..len) };
         *self.small.0.lock() = Some(None);
-        Bytes::from_owner(Lone { piece, small: self.small.clone() })
+        Bytes::from_owner(LoneSegment { piece, small: self.small.clone() })
     }
 }
 
-struct Large {
+struct LargePiece {
     piece: Bytes,
     _loan: Arc<Loan>,
 }
 
-impl AsRef<[u8]> for Large {
+impl AsRef<[u8]> for LargePiece {
     fn as_ref(&self) -> &[u8] {
         &self.piece
     }
 }
 
-struct Lone {
+struct LoneSegment {
     piece: Bytes,
-    small: Arc<Small>,
+    small: Arc<SmallPiece>,
 }
 
-impl AsRef<[u8]> for Lone {
+impl AsRef<[u8]> for LoneSegment {
     fn as_ref(&self) -> &[u8] {
         &self.piece
     }
 }
 
-impl Drop for Lone {
+impl Drop for LoneSegment {
     fn drop(&mut self) {
         self.piece = Bytes::new();
         let waiting = self.small.0.lock().take();
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn one_loan_does_for_all_who_read_the_same() {
-        let (loans, shared) = (Loans::new(100), Shared::default());
+        let (loans, shared) = (Loans::new(100), SharedLoan::default());
         let both = (shared.take(&loans, 80).unwrap(), shared.take(&loans, 80).unwrap());
         assert_eq!(loans.bytes(), 80);
         drop(both.0);
@@ -199,11 +199,11 @@ mod tests {
     fn pieces_are_small_and_come_one_by_one_when_too_much_is_lent() {
         let loans = Loans::new(GATHERED);
         let cx = Context::from_waker(Waker::noop());
-        let mut first = Handed::new(&loans);
+        let mut first = HandedOut::new(&loans);
         let large = first.hand(piece(200_000), None, false);
         assert_eq!((large.len(), loans.bytes()), (200_000, GATHERED));
         assert!(first.poll_back(&cx).is_ready());
-        let mut second = Handed::new(&loans);
+        let mut second = HandedOut::new(&loans);
         let small = second.hand(piece(200_000), None, true);
         assert_eq!(small.len(), SMALL);
         assert!(second.poll_back(&cx).is_pending());

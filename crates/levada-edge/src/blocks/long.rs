@@ -7,9 +7,9 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Blocked, Running, running::WINDOW};
+use super::{BlockedBody, RunningFetch, running::WINDOW};
 use crate::{
-    fill::{End, Fill, Writer},
+    fill::{Fill, FillEnd, FillWriter},
     store::Block,
 };
 
@@ -19,24 +19,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether readers have left.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The writing side of a running fetch. Dropped before [`Long::finish`], the fetch has broken off.
-pub(crate) struct Long {
-    blocked: Arc<Blocked>,
-    running: Arc<Running>,
+/// The writing side of a running fetch. Dropped before [`LongBodyWriter::finish`], the fetch has broken off.
+pub(crate) struct LongBodyWriter {
+    blocked: Arc<BlockedBody>,
+    running: Arc<RunningFetch>,
     number: u64,
     /// The block that is being filled.
-    current: Option<Writer>,
+    current: Option<FillWriter>,
     /// Whether blocks go into the store.
     kept: bool,
     written: u64,
 }
 
 /// Nobody reads it, and it is not kept either.
-pub(crate) struct Unwanted;
+pub(crate) struct NoReader;
 
-impl Long {
+impl LongBodyWriter {
     /// Begins with block 0.
-    pub(crate) fn begin(blocked: Arc<Blocked>, running: Arc<Running>) -> Self {
+    pub(crate) fn begin(blocked: Arc<BlockedBody>, running: Arc<RunningFetch>) -> Self {
         let current = Some(block_writer(&blocked, &running, 0));
         let kept = blocked.kept;
         Self { blocked, running, number: 0, current, kept, written: 0 }
@@ -45,20 +45,20 @@ impl Long {
     /// Goes on after block 0, which `first` has filled.
     pub(crate) async fn after(
         first: &Arc<Fill>,
-        blocked: Arc<Blocked>,
-        running: Arc<Running>,
-    ) -> Result<Self, Unwanted> {
+        blocked: Arc<BlockedBody>,
+        running: Arc<RunningFetch>,
+    ) -> Result<Self, NoReader> {
         let kept = blocked.kept;
         // Another fill of the same bytes: `first` leads to the running fetch, which must not lead back.
         let fill = blocked.node.fills.block(blocked.block_key(0), &blocked.identity);
-        let continued = End::Continued(blocked.clone());
+        let continued = FillEnd::Continued(blocked.clone());
         if kept {
             let block = store(&blocked, 0, first);
-            blocked.complete(&fill, End::Whole, &block);
+            blocked.complete(&fill, FillEnd::Whole, &block);
             running.begin(fill);
             blocked.complete(first, continued, &block);
         } else {
-            fill.end(End::Whole, Some(&first.pieces()));
+            fill.end(FillEnd::Whole, Some(&first.pieces()));
             running.begin(fill);
             first.end(continued, None);
         }
@@ -69,7 +69,7 @@ impl Long {
     }
 
     /// Adds a piece of body, and waits when it runs too far ahead of its readers.
-    pub(crate) async fn push(&mut self, mut piece: Bytes) -> Result<(), Unwanted> {
+    pub(crate) async fn push(&mut self, mut piece: Bytes) -> Result<(), NoReader> {
         while !piece.is_empty() {
             let room = (self.number + 1).saturating_mul(self.blocked.block) - self.written;
             if room == 0 {
@@ -123,9 +123,9 @@ impl Long {
         match self.kept {
             true => {
                 let block = store(&self.blocked, self.number, fill);
-                self.blocked.complete(fill, End::Whole, &block);
+                self.blocked.complete(fill, FillEnd::Whole, &block);
             }
-            false => fill.end(End::Whole, None),
+            false => fill.end(FillEnd::Whole, None),
         }
     }
 
@@ -136,7 +136,7 @@ impl Long {
     }
 
     /// Begins the next block as soon as there is room and somebody to read it.
-    async fn advance(&mut self) -> Result<(), Unwanted> {
+    async fn advance(&mut self) -> Result<(), NoReader> {
         let (blocked, running) = (&self.blocked, &self.running);
         let next = self.number + 1;
         let free = self.is_found_again();
@@ -147,7 +147,7 @@ impl Long {
                 if self.kept {
                     break;
                 }
-                return Err(Unwanted);
+                return Err(NoReader);
             };
             // What is kept nowhere waits for the slow as well, but not for ever.
             let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
@@ -172,21 +172,21 @@ impl Long {
     }
 }
 
-impl Drop for Long {
+impl Drop for LongBodyWriter {
     fn drop(&mut self) {
         self.running.end(Err(()));
     }
 }
 
-fn block_writer(blocked: &Blocked, running: &Running, number: u64) -> Writer {
+fn block_writer(blocked: &BlockedBody, running: &RunningFetch, number: u64) -> FillWriter {
     let fill = blocked.node.fills.block(blocked.block_key(number), &blocked.identity);
     running.begin(fill.clone());
-    let mut writer = Writer::new(fill);
+    let mut writer = FillWriter::new(fill);
     writer.share(blocked.head.clone(), None, blocked.kept);
     writer
 }
 
-fn store(blocked: &Blocked, number: u64, fill: &Fill) -> Arc<Block> {
+fn store(blocked: &BlockedBody, number: u64, fill: &Fill) -> Arc<Block> {
     let pieces = fill.pieces();
     let block =
         Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), blocked.block));

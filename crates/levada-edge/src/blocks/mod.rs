@@ -1,4 +1,4 @@
-//! Long bodies: read block by block, each from wherever it is.
+//! LongBodyWriter bodies: read block by block, each from wherever it is.
 //!
 //! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
 //! store, from the fetch of the whole body if one is running, or by a range request of their own, and
@@ -28,23 +28,23 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
 use levada_types::{Key, hash64, weigh};
 
-pub(crate) use loan::{Loan, Loans, Shared};
-pub(crate) use long::Long;
+pub(crate) use loan::{Loan, Loans, SharedLoan};
+pub(crate) use long::LongBodyWriter;
 pub(crate) use reader::BlockReader;
-pub(crate) use running::Running;
+pub(crate) use running::RunningFetch;
 
 use crate::{
     body::{BodyError, Relay},
-    fill::{End, Fill, Reader, Verdict, Writer},
+    fill::{FetchOutcome, Fill, FillEnd, FillReader, FillWriter},
     forward,
-    guard::Parcels,
+    guard::ZeroCopyQueue,
     node::Node,
-    pipeline::Errand,
+    pipeline::RequestContext,
     sites::Site,
     store::{Block, Blocks, Object, StoredHead},
-    upstream::Head,
+    upstream::UpstreamHead,
 };
-use running::At;
+use running::BlockStatus;
 
 /// Blocks that are fetched ahead of a reader when they are missing, in parallel.
 const AHEAD: u64 = 4;
@@ -61,7 +61,7 @@ pub(crate) fn new_version() -> u64 {
 }
 
 /// A body in blocks, and how to get at them.
-pub(crate) struct Blocked {
+pub(crate) struct BlockedBody {
     pub(crate) node: Arc<Node>,
     pub(crate) site: Arc<Site>,
     /// The key of the URI, under which the head is stored.
@@ -75,26 +75,26 @@ pub(crate) struct Blocked {
     pub(crate) length: Option<u64>,
     /// How the origin is asked for a block; `None` when parts of this representation cannot be told
     /// from those of another.
-    pub(crate) request: Option<Head>,
+    pub(crate) request: Option<UpstreamHead>,
     /// Whether blocks go into the store as they come.
     pub(crate) kept: bool,
     /// The fetch of the whole body.
-    pub(crate) running: Option<Arc<Running>>,
+    pub(crate) running: Option<Arc<RunningFetch>>,
     /// Where its only reader's client can be sent blocks that are in files.
-    pub(crate) parcels: Option<Arc<Parcels>>,
+    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
 }
 
 /// Where a block is.
-pub(crate) enum Got {
+pub(crate) enum BlockLocation {
     Stored(Arc<Block>),
-    Growing(Reader),
+    Growing(FillReader),
     /// The body has ended before it.
     End,
 }
 
 /// The request for a part of a representation: of `onward`, without what the client asked of its own
 /// copy. `None` without a strong validator to ask under.
-pub(crate) fn part_request(onward: &Head, head: &StoredHead) -> Option<Head> {
+pub(crate) fn part_request(onward: &UpstreamHead, head: &StoredHead) -> Option<UpstreamHead> {
     if !head.validators.is_strong() {
         return None;
     }
@@ -115,20 +115,20 @@ pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes=0-"))
 }
 
-impl Blocked {
+impl BlockedBody {
     /// The body of a stored object, for the client that asks for it.
-    pub(crate) fn stored(node: &Arc<Node>, errand: &Errand, object: &Object) -> Self {
-        let asked = &errand.asked;
+    pub(crate) fn stored(node: &Arc<Node>, context: &RequestContext, object: &Object) -> Self {
+        let resource = &context.resource;
         let Blocks { version, block, length } = object.blocks().unwrap_or_default();
         let head = object.head.clone();
-        let partless = node.no_parts.holds(asked.key, node.clock.now());
+        let partless = node.no_parts.holds(resource.key, node.clock.now());
         let onward = (!partless && head.validators.is_strong())
-            .then(|| forward::onward(node, errand, errand.parts.headers.clone()));
+            .then(|| forward::onward(node, context, context.parts.headers.clone()));
         Self {
             node: node.clone(),
-            site: asked.site.clone(),
-            key: asked.key,
-            identity: asked.identity.as_str().into(),
+            site: resource.site.clone(),
+            key: resource.key,
+            identity: resource.identity.as_str().into(),
             request: onward.and_then(|onward| part_request(&onward, &head)),
             head: Arc::new(head),
             version,
@@ -136,7 +136,7 @@ impl Blocked {
             length: Some(length),
             kept: true,
             running: None,
-            parcels: errand.parcels.clone(),
+            zero_copy: context.zero_copy.clone(),
         }
     }
 
@@ -170,7 +170,7 @@ impl Blocked {
 
     /// A block is complete and was given to the store: `fill` keeps it at hand if it may be lent, or if
     /// it is nowhere else.
-    fn complete(&self, fill: &Fill, end: End, block: &Block) {
+    fn complete(&self, fill: &Fill, end: FillEnd, block: &Block) {
         let loan = block.loan(&self.node.loans);
         if loan.is_none() && self.node.store.holds(self.block_key(block.number)) {
             fill.let_go(end);
@@ -180,53 +180,54 @@ impl Blocked {
     }
 
     /// Gets a block, or gets it to grow.
-    async fn obtain(self: Arc<Self>, number: u64) -> Result<Got, BodyError> {
+    async fn obtain(self: Arc<Self>, number: u64) -> Result<BlockLocation, BodyError> {
         if let Some(running) = &self.running {
             loop {
                 let change = running.change();
                 match running.at(number) {
-                    At::Growing(fill) => return Ok(Got::Growing(fill.reader())),
-                    At::Ended => return Ok(Got::End),
+                    BlockStatus::Growing(fill) => return Ok(BlockLocation::Growing(fill.reader())),
+                    BlockStatus::Ended => return Ok(BlockLocation::End),
                     // Far ahead of the whole fetch: by range, if that is possible.
-                    At::Later { far: true } if self.request.is_some() => break,
-                    At::Later { .. } => change.await,
+                    BlockStatus::Later { far: true } if self.request.is_some() => break,
+                    BlockStatus::Later { .. } => change.await,
                     // Nobody else has more of it.
-                    At::Broken(Some(fill)) if self.request.is_none() => {
-                        return Ok(Got::Growing(fill.reader()));
+                    BlockStatus::Broken(Some(fill)) if self.request.is_none() => {
+                        return Ok(BlockLocation::Growing(fill.reader()));
                     }
-                    At::Past | At::Broken(_) => break,
+                    BlockStatus::Past | BlockStatus::Broken(_) => break,
                 }
             }
         }
         let (key, version) = (self.block_key(number), self.version);
-        if self.parcels.is_some()
+        if self.zero_copy.is_some()
             && let Some(block) = self.node.store.block_in_file(key, self.key, version, number)
         {
-            return Ok(Got::Stored(block));
+            return Ok(BlockLocation::Stored(block));
         }
         if let Some(block) = self.node.store.block(key, self.key, version, number).await {
-            return Ok(Got::Stored(block));
+            return Ok(BlockLocation::Stored(block));
         }
         let Some(reader) = self.fetch(number) else { return Err(BodyError::Gone) };
         match reader.verdict().await {
-            Verdict::Share { .. } => Ok(Got::Growing(reader)),
+            FetchOutcome::Share { .. } => Ok(BlockLocation::Growing(reader)),
             // The representation is not what it was, or the origin cannot send parts of it.
-            Verdict::Alone | Verdict::Renewed(_) | Verdict::Large(_) | Verdict::Blocked(_) => {
-                Err(BodyError::Gone)
-            }
-            Verdict::Failed(failed) => Err(BodyError::Failed(failed.failure)),
+            FetchOutcome::Alone
+            | FetchOutcome::Renewed(_)
+            | FetchOutcome::Large(_)
+            | FetchOutcome::Blocked(_) => Err(BodyError::Gone),
+            FetchOutcome::Failed(failed) => Err(BodyError::Failed(failed.failure)),
         }
     }
 
     /// The first block that was asked for is arriving, and with it all that `writer`'s readers need to
     /// read the others.
-    pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: Writer) {
+    pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: FillWriter) {
         // Nobody else knows this version.
         let Some(part) = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)
         else {
             return writer.dismiss();
         };
-        let block = Writer::new(part.reader.fill().clone());
+        let block = FillWriter::new(part.reader.fill().clone());
         drop(part);
         writer.blocked(self.clone());
         // The head is in the store: whoever comes now finds it there.
@@ -235,7 +236,7 @@ impl Blocked {
     }
 
     /// Joins the fetch of a block, or begins it. `None` when it cannot be asked for.
-    fn fetch(self: &Arc<Self>, number: u64) -> Option<Reader> {
+    fn fetch(self: &Arc<Self>, number: u64) -> Option<FillReader> {
         self.request.as_ref()?;
         let part = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)?;
         if part.flight.is_some() {

@@ -10,52 +10,52 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Blocked, Got,
-    loan::{Handed, Loan},
-    running::Place,
+    BlockLocation, BlockedBody,
+    loan::{HandedOut, Loan},
+    running::ReaderPlace,
 };
 use crate::{
     body::BodyError,
-    fill::{End, Read, Reader},
-    guard::{Goods, Parcels},
+    fill::{FillEnd, FillRead, FillReader},
+    guard::{ZeroCopyChunk, ZeroCopyQueue},
     store::Block,
 };
 
-type Obtaining = Pin<Box<dyn Future<Output = Result<Got, BodyError>> + Send>>;
+type Obtaining = Pin<Box<dyn Future<Output = Result<BlockLocation, BodyError>> + Send>>;
 
 /// Reads a body in blocks.
 pub(crate) struct BlockReader {
-    blocked: Arc<Blocked>,
+    blocked: Arc<BlockedBody>,
     /// Up to where blocks are fetched ahead.
     end: u64,
     number: u64,
-    now: Now,
-    place: Option<Place>,
+    now: ReaderStep,
+    place: Option<ReaderPlace>,
     /// The block that broke off while it was read: once is not reason enough to give up.
     broken: Option<u64>,
     /// What its connection has got of it.
-    handed: Handed,
+    handed: HandedOut,
     /// The block after which others were fetched ahead.
     ahead: Option<u64>,
 }
 
 /// Where the block is that is being read.
-enum Now {
+enum ReaderStep {
     Nowhere,
     Obtaining(Obtaining),
-    Growing(Reader),
+    Growing(FillReader),
     /// Under a loan, or to be found again for every piece.
     Stored(Arc<Block>, Option<Arc<Loan>>),
     /// To be sent from there.
-    Parcelled(Goods, Arc<Parcels>),
+    Parcelled(ZeroCopyChunk, Arc<ZeroCopyQueue>),
 }
 
 impl BlockReader {
     /// A reader that reads nothing at or after `end`.
-    pub(crate) fn new(blocked: Arc<Blocked>, end: u64) -> Self {
+    pub(crate) fn new(blocked: Arc<BlockedBody>, end: u64) -> Self {
         let place = blocked.running.as_ref().map(|running| running.enter());
-        let handed = Handed::new(&blocked.node.loans);
-        let (now, broken, ahead) = (Now::Nowhere, None, None);
+        let handed = HandedOut::new(&blocked.node.loans);
+        let (now, broken, ahead) = (ReaderStep::Nowhere, None, None);
         Self { blocked, end, number: 0, now, place, broken, handed, ahead }
     }
 
@@ -84,49 +84,51 @@ impl BlockReader {
                 Ok(true) => {}
             }
             let read = match &self.now {
-                Now::Parcelled(goods, parcels) => match parcels.hand_in(goods, within, most) {
-                    Some(piece) => return Poll::Ready(Some(Ok(piece))),
-                    None => Read::End(End::Whole),
-                },
-                Now::Stored(block, loan) => match block.at(within) {
+                ReaderStep::Parcelled(chunk, zero_copy) => {
+                    match zero_copy.hand_in(chunk, within, most) {
+                        Some(piece) => return Poll::Ready(Some(Ok(piece))),
+                        None => FillRead::End(FillEnd::Whole),
+                    }
+                }
+                ReaderStep::Stored(block, loan) => match block.at(within) {
                     Some(piece) => {
                         let piece = self.handed.hand(piece, loan.as_ref(), false);
                         if loan.is_none() {
-                            self.now = Now::Nowhere;
+                            self.now = ReaderStep::Nowhere;
                         }
                         return Poll::Ready(Some(Ok(piece)));
                     }
-                    None => Read::End(End::Whole),
+                    None => FillRead::End(FillEnd::Whole),
                 },
-                Now::Growing(reader) => ready!(reader.poll_at(cx, within)),
-                Now::Nowhere | Now::Obtaining(_) => continue,
+                ReaderStep::Growing(reader) => ready!(reader.poll_at(cx, within)),
+                ReaderStep::Nowhere | ReaderStep::Obtaining(_) => continue,
             };
             match read {
-                Read::Piece(piece) => {
+                FillRead::Piece(piece) => {
                     return Poll::Ready(Some(Ok(self.handed.hand(piece, None, true))));
                 }
                 // It was complete before this reader had read it.
-                Read::End(End::LetGo) => self.now = Now::Nowhere,
-                Read::End(End::Broken) if self.broken != Some(self.number) => {
+                FillRead::End(FillEnd::LetGo) => self.now = ReaderStep::Nowhere,
+                FillRead::End(FillEnd::Broken) if self.broken != Some(self.number) => {
                     self.broken = Some(self.number);
-                    self.now = Now::Nowhere;
+                    self.now = ReaderStep::Nowhere;
                 }
-                Read::End(End::Broken) => return Poll::Ready(Some(Err(BodyError::Fill))),
+                FillRead::End(FillEnd::Broken) => return Poll::Ready(Some(Err(BodyError::Fill))),
                 // Only the last block is short.
-                Read::End(_) => return Poll::Ready(None),
+                FillRead::End(_) => return Poll::Ready(None),
             }
         }
     }
 
     fn turn_to(&mut self, number: u64) {
-        if number == self.number && !matches!(self.now, Now::Nowhere) {
+        if number == self.number && !matches!(self.now, ReaderStep::Nowhere) {
             return;
         }
         self.number = number;
         if let Some(place) = &self.place {
             place.at(number);
         }
-        self.now = Now::Obtaining(Box::pin(self.blocked.clone().obtain(number)));
+        self.now = ReaderStep::Obtaining(Box::pin(self.blocked.clone().obtain(number)));
         if self.ahead.replace(number) != Some(number) {
             self.blocked.read_ahead(number, self.end);
         }
@@ -134,22 +136,24 @@ impl BlockReader {
 
     /// Waits for the block; false when the body has ended before it.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        let Now::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
+        let ReaderStep::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
-            Ok(Got::Stored(block)) => {
+            Ok(BlockLocation::Stored(block)) => {
                 let loan = block.loan(&self.blocked.node.loans);
-                match (block.goods(loan.as_ref()), &self.blocked.parcels) {
-                    (Some(goods), Some(parcels)) => Now::Parcelled(goods, parcels.clone()),
-                    _ => Now::Stored(block, loan),
+                match (block.chunk(loan.as_ref()), &self.blocked.zero_copy) {
+                    (Some(chunk), Some(zero_copy)) => {
+                        ReaderStep::Parcelled(chunk, zero_copy.clone())
+                    }
+                    _ => ReaderStep::Stored(block, loan),
                 }
             }
-            Ok(Got::Growing(reader)) => Now::Growing(reader),
-            Ok(Got::End) => {
-                self.now = Now::Nowhere;
+            Ok(BlockLocation::Growing(reader)) => ReaderStep::Growing(reader),
+            Ok(BlockLocation::End) => {
+                self.now = ReaderStep::Nowhere;
                 return Poll::Ready(Ok(false));
             }
             Err(error) => {
-                self.now = Now::Nowhere;
+                self.now = ReaderStep::Nowhere;
                 return Poll::Ready(Err(error));
             }
         };

@@ -15,15 +15,15 @@ use crate::fill::Fill;
 pub(crate) const WINDOW: u64 = 4;
 
 /// What a running fetch shares with its readers.
-pub(crate) struct Running {
-    state: Mutex<State>,
+pub(crate) struct RunningFetch {
+    state: Mutex<RunningFetchState>,
     changed: Arc<Notify>,
     /// The fetch of the object: its readers are about to enter.
     door: Weak<Fill>,
 }
 
 #[derive(Default)]
-struct State {
+struct RunningFetchState {
     recent: VecDeque<(u64, Arc<Fill>)>,
     /// The first block that has not been begun.
     next: u64,
@@ -35,7 +35,7 @@ struct State {
 }
 
 /// What a running fetch has to say of a block.
-pub(crate) enum At {
+pub(crate) enum BlockStatus {
     /// It is at hand, complete or not.
     Growing(Arc<Fill>),
     /// It has not been begun; `far`: there are many before it.
@@ -48,7 +48,7 @@ pub(crate) enum At {
     Broken(Option<Arc<Fill>>),
 }
 
-impl Running {
+impl RunningFetch {
     /// What is fetched for the readers of `door`, who come in one by one.
     pub(crate) fn new(door: &Arc<Fill>) -> Arc<Self> {
         let door = Arc::downgrade(door);
@@ -60,27 +60,30 @@ impl Running {
         self.changed.clone().notified_owned()
     }
 
-    pub(crate) fn at(&self, number: u64) -> At {
+    pub(crate) fn at(&self, number: u64) -> BlockStatus {
         let state = self.state.lock();
         let broken = state.end == Some(Err(())) && number + 1 == state.next;
         let at_hand = |fill: &Arc<Fill>| !fill.has_let_go();
         let recent = state.recent.iter().find(|(recent, fill)| *recent == number && at_hand(fill));
         let fill = recent.map(|(_, fill)| fill.clone());
         if let Some(fill) = fill.clone().filter(|_| !broken) {
-            return At::Growing(fill);
+            return BlockStatus::Growing(fill);
         }
         match state.end {
-            _ if broken => At::Broken(fill),
-            _ if number < state.next => At::Past,
-            None => At::Later { far: number > state.next + WINDOW },
-            Some(Ok(_)) => At::Ended,
-            Some(Err(())) => At::Broken(None),
+            _ if broken => BlockStatus::Broken(fill),
+            _ if number < state.next => BlockStatus::Past,
+            None => BlockStatus::Later { far: number > state.next + WINDOW },
+            Some(Ok(_)) => BlockStatus::Ended,
+            Some(Err(())) => BlockStatus::Broken(None),
         }
     }
 
     /// Whether the fetch will bring this block soon, or has it at hand.
     pub(crate) fn brings(&self, number: u64) -> bool {
-        matches!(self.at(number), At::Growing(_) | At::Later { far: false } | At::Ended)
+        matches!(
+            self.at(number),
+            BlockStatus::Growing(_) | BlockStatus::Later { far: false } | BlockStatus::Ended
+        )
     }
 
     /// The next block is being filled.
@@ -116,23 +119,23 @@ impl Running {
     }
 
     /// A reader's place.
-    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+    pub(crate) fn enter(self: &Arc<Self>) -> ReaderPlace {
         let mut state = self.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers.insert(id, 0);
         drop(state);
-        Place { running: self.clone(), id }
+        ReaderPlace { running: self.clone(), id }
     }
 }
 
 /// A reader's place in a running fetch, which goes with the reader.
-pub(crate) struct Place {
-    running: Arc<Running>,
+pub(crate) struct ReaderPlace {
+    running: Arc<RunningFetch>,
     id: u64,
 }
 
-impl Place {
+impl ReaderPlace {
     /// The reader has come to this block.
     pub(crate) fn at(&self, number: u64) {
         if let Some(place) = self.running.state.lock().readers.get_mut(&self.id) {
@@ -142,7 +145,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ReaderPlace {
     fn drop(&mut self) {
         self.running.state.lock().readers.remove(&self.id);
         self.running.changed.notify_waiters();

@@ -3,7 +3,7 @@
 //! ```text
 //!              +-------------------- no body --------------------+
 //!              v                                                 |
-//!   +------> Head ---- Content-Length: n ----> Counted(n) -------+
+//!   +------> HeadProgress ---- Content-Length: n ----> Counted(n) -------+
 //!   |          |                                                 ^
 //!   |          +---- Transfer-Encoding: chunked                  |
 //!   |                     v                                      |
@@ -28,7 +28,7 @@ use super::{
 
 /// What a head may cost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct HeadBounds {
     /// Bytes of a head, its request line included.
     pub(crate) head: usize,
     /// Fields of a head.
@@ -37,10 +37,10 @@ pub(crate) struct Bounds {
 
 /// The state of one connection's request stream.
 #[derive(Debug)]
-pub(crate) struct Framing {
-    bounds: Bounds,
-    place: Place,
-    head: Head,
+pub(crate) struct RequestFraming {
+    bounds: HeadBounds,
+    place: FramingState,
+    head: HeadProgress,
     /// In what was not accepted yet: where the first line that has not been judged begins.
     judged: usize,
     /// In what was not accepted yet: where the search for the end of that line goes on.
@@ -52,7 +52,7 @@ pub(crate) struct Framing {
     heads: u64,
 }
 
-/// What a call of [`Framing::feed`] found.
+/// What a call of [`RequestFraming::feed`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fed {
     /// How many bytes may pass.
@@ -63,7 +63,7 @@ pub(crate) struct Fed {
 
 /// Which part of a request is awaited, as far as deadlines are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum AwaitedPart {
     /// No byte of a request has come.
     Between,
     /// A head has begun.
@@ -73,7 +73,7 @@ pub(crate) enum Part {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FramingState {
     Head,
     Counted(u64),
     ChunkSize,
@@ -84,7 +84,7 @@ enum Place {
 
 /// What has been learnt of the head that is being read.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadProgress {
     /// One empty line was skipped.
     skipped: bool,
     version: Option<Version>,
@@ -94,12 +94,12 @@ struct Head {
     chunked: bool,
 }
 
-impl Framing {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+impl RequestFraming {
+    pub(crate) fn new(bounds: HeadBounds) -> Self {
         Self {
             bounds,
-            place: Place::Head,
-            head: Head::default(),
+            place: FramingState::Head,
+            head: HeadProgress::default(),
             judged: 0,
             searched: 0,
             overhead: 0,
@@ -125,12 +125,14 @@ impl Framing {
     }
 
     /// Which part of a request the next byte belongs to.
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> AwaitedPart {
         match self.place {
             // The tolerated empty line is the end of the request before rather than a beginning.
-            Place::Head if self.searched == 2 * usize::from(self.head.skipped) => Part::Between,
-            Place::Head => Part::Head,
-            _ => Part::Body,
+            FramingState::Head if self.searched == 2 * usize::from(self.head.skipped) => {
+                AwaitedPart::Between
+            }
+            FramingState::Head => AwaitedPart::Head,
+            _ => AwaitedPart::Body,
         }
     }
 
@@ -145,12 +147,16 @@ impl Framing {
             return Ok(0);
         }
         match self.place {
-            Place::Head => self.head(bytes),
-            Place::Counted(left) => Ok(self.run(bytes, left, Place::Counted, Place::Head)),
-            Place::ChunkSize => self.chunk_size(bytes),
-            Place::ChunkData(left) => Ok(self.run(bytes, left, Place::ChunkData, Place::ChunkEnd)),
-            Place::ChunkEnd => self.chunk_end(bytes),
-            Place::Trailers => self.trailer(bytes),
+            FramingState::Head => self.head(bytes),
+            FramingState::Counted(left) => {
+                Ok(self.run(bytes, left, FramingState::Counted, FramingState::Head))
+            }
+            FramingState::ChunkSize => self.chunk_size(bytes),
+            FramingState::ChunkData(left) => {
+                Ok(self.run(bytes, left, FramingState::ChunkData, FramingState::ChunkEnd))
+            }
+            FramingState::ChunkEnd => self.chunk_end(bytes),
+            FramingState::Trailers => self.trailer(bytes),
         }
     }
 
@@ -177,7 +183,7 @@ impl Framing {
 
     fn head_end(&mut self, version: Version) -> Result<usize, Fault> {
         self.place = self.head.body(version)?;
-        self.head = Head::default();
+        self.head = HeadProgress::default();
         self.overhead = 0;
         self.trailers = 0;
         self.heads += 1;
@@ -185,7 +191,13 @@ impl Framing {
     }
 
     /// Takes a run of body bytes of which `left` are to come.
-    fn run(&mut self, bytes: &[u8], left: u64, more: fn(u64) -> Place, then: Place) -> usize {
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        left: u64,
+        more: fn(u64) -> FramingState,
+        then: FramingState,
+    ) -> usize {
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         self.place = match left - taken as u64 {
             0 => then,
@@ -208,8 +220,8 @@ impl Framing {
         }
         self.place =
             match chunk_length(size).ok_or_else(|| syntax::or_bare_cr(line, Fault::ChunkSize))? {
-                0 => Place::Trailers,
-                length => Place::ChunkData(length),
+                0 => FramingState::Trailers,
+                length => FramingState::ChunkData(length),
             };
         check_extension(extension)?;
         Ok(self.take_line())
@@ -218,7 +230,7 @@ impl Framing {
     fn chunk_end(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         match bytes {
             [b'\r', b'\n', ..] => {
-                self.place = Place::ChunkSize;
+                self.place = FramingState::ChunkSize;
                 Ok(2)
             }
             [b'\r'] => Ok(0),
@@ -236,7 +248,7 @@ impl Framing {
             return Ok(0);
         };
         if line.is_empty() {
-            self.place = Place::Head;
+            self.place = FramingState::Head;
         } else {
             let (name, _) = syntax::field(line)?;
             self.trailers += 1;
@@ -282,7 +294,7 @@ impl Framing {
     }
 }
 
-impl Head {
+impl HeadProgress {
     /// A server ought to ignore at least one empty line before a request line (RFC 9112 section 2.2).
     fn skip(&mut self) -> Result<(), Fault> {
         if std::mem::replace(&mut self.skipped, true) { Err(Fault::EmptyLine) } else { Ok(()) }
@@ -331,14 +343,14 @@ impl Head {
     }
 
     /// RFC 9112 section 6.3, for requests.
-    fn body(&self, version: Version) -> Result<Place, Fault> {
+    fn body(&self, version: Version) -> Result<FramingState, Fault> {
         match (self.length, self.chunked) {
             (Some(_), true) => Err(Fault::LengthWithEncoding),
             (_, true) if version == Version::Http10 => Err(Fault::EncodingInOldVersion),
             _ if version == Version::Http11 && !self.host => Err(Fault::HostMissing),
-            (None, true) => Ok(Place::ChunkSize),
-            (None | Some(0), false) => Ok(Place::Head),
-            (Some(length), false) => Ok(Place::Counted(length)),
+            (None, true) => Ok(FramingState::ChunkSize),
+            (None | Some(0), false) => Ok(FramingState::Head),
+            (Some(length), false) => Ok(FramingState::Counted(length)),
         }
     }
 }

@@ -4,13 +4,13 @@ use tokio::io::ReadBuf;
 
 /// Empty, and without memory of its own, as long as heads arrive whole.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldBytes {
     bytes: Vec<u8>,
     /// How many of them may be read.
     ready: usize,
 }
 
-impl Held {
+impl HeldBytes {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -24,11 +24,11 @@ const MOST: usize = 16 << 10;
 pub(crate) struct Interims {
     /// Whether there is something to be written.
     waiting: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<InterimState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InterimState {
     /// The number of the request that is being answered.
     turn: u64,
     /// Whether its final response is still to come.

@@ -1,6 +1,6 @@
 //! A whole stream of requests through the scanner, as tests and fuzzing want it.
 
-use super::framing::{Bounds, Framing};
+use super::framing::{HeadBounds, RequestFraming};
 
 /// What became of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Judgement {
 /// Judges `stream` as it would be judged with default limits if it arrived in pieces of these sizes,
 /// and the rest at once.
 pub fn judge(stream: &[u8], pieces: impl IntoIterator<Item = usize>) -> Judgement {
-    let mut framing = Framing::new(Bounds { head: 32 << 10, fields: 100 });
+    let mut framing = RequestFraming::new(HeadBounds { head: 32 << 10, fields: 100 });
     let mut accepted = 0;
     let mut arrived = 0;
     let mut pieces = pieces.into_iter();

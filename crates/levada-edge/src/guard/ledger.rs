@@ -16,7 +16,7 @@ pub(crate) struct Ledger {
     finished: AtomicU64,
     tunnel: AtomicBool,
     leaves: AtomicBool,
-    ending: OnceLock<Ending>,
+    ending: OnceLock<ConnectionEnd>,
 }
 
 /// One request being answered; ends when it is dropped.
@@ -24,11 +24,11 @@ pub(crate) struct Ledger {
 /// It must live as long as the response's body: the guard takes its end as the moment from which
 /// the next words on the connection may be its own.
 #[derive(Debug)]
-pub(crate) struct Exchange(Arc<Ledger>);
+pub(crate) struct ActiveRequest(Arc<Ledger>);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnd {
     /// This side closed it: after `Connection: close`, at the end of a drain.
     Finished,
     /// It did not end: everything is answered, and the stream given back.
@@ -58,8 +58,8 @@ pub(crate) enum Ending {
 impl Ledger {
     /// A request is being answered until what is returned is dropped. To be called as soon as the
     /// service is, since a future that is never polled must count as answered, too.
-    pub(crate) fn begin(self: &Arc<Self>) -> Exchange {
-        Exchange(Arc::clone(self))
+    pub(crate) fn begin(self: &Arc<Self>) -> ActiveRequest {
+        ActiveRequest(Arc::clone(self))
     }
 
     /// Makes the guard let everything pass, from the next read on: the connection speaks another
@@ -70,8 +70,8 @@ impl Ledger {
     }
 
     /// Why the connection ended, as far as the guard knows.
-    pub(crate) fn ending(&self) -> Ending {
-        self.ending.get().copied().unwrap_or(Ending::Finished)
+    pub(crate) fn ending(&self) -> ConnectionEnd {
+        self.ending.get().copied().unwrap_or(ConnectionEnd::Finished)
     }
 
     pub(super) fn finished(&self) -> u64 {
@@ -88,12 +88,12 @@ impl Ledger {
     }
 
     /// Notes why the connection ends; the first reason stays, those that follow from it do not count.
-    pub(super) fn end(&self, ending: Ending) {
+    pub(super) fn end(&self, ending: ConnectionEnd) {
         let _ = self.ending.set(ending);
     }
 }
 
-impl Exchange {
+impl ActiveRequest {
     /// Ends the connection in the middle of this response, by an orderly close. Whoever calls it has no
     /// more to send, and does not say so to the HTTP implementation, which would cut the connection.
     pub(crate) fn leave(&self) {
@@ -101,13 +101,13 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.finished.fetch_add(1, Ordering::Release);
     }
 }
 
-impl Ending {
+impl ConnectionEnd {
     /// The name used in logs and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -168,15 +168,15 @@ mod tests {
     #[test]
     fn the_first_reason_for_an_ending_stays() {
         let ledger = Ledger::default();
-        assert_eq!(ledger.ending(), Ending::Finished);
-        ledger.end(Ending::HeadTimeout);
-        ledger.end(Ending::Broken);
+        assert_eq!(ledger.ending(), ConnectionEnd::Finished);
+        ledger.end(ConnectionEnd::HeadTimeout);
+        ledger.end(ConnectionEnd::Broken);
         assert_eq!(ledger.ending().as_str(), "head-timeout");
     }
 
     #[test]
     fn a_refusal_is_a_complete_response() {
-        let response = Ending::Violation(Fault::HostMissing).response().unwrap();
+        let response = ConnectionEnd::Violation(Fault::HostMissing).response().unwrap();
         let response = String::from_utf8(response).unwrap();
         assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
         let (head, body) = response.split_once("\r\n\r\n").unwrap();

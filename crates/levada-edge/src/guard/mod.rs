@@ -20,8 +20,8 @@ mod interim;
 pub(crate) mod judgement;
 mod ledger;
 mod outlet;
-mod parcel;
 mod syntax;
+mod zero_copy;
 
 use std::{
     io::{self, IoSlice},
@@ -36,14 +36,14 @@ use tokio::{
     time::Instant,
 };
 
-use self::{framing::Part, held::Held};
+use self::{framing::AwaitedPart, held::HeldBytes};
 pub(crate) use self::{
-    framing::{Bounds, Framing},
+    framing::{HeadBounds, RequestFraming},
     interim::{Interim, Interims},
-    ledger::{Ending, Exchange, Ledger},
+    ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
-    parcel::{Goods, LONGEST, Parcels, Segments},
     syntax::names_host,
+    zero_copy::{LONGEST, Segments, ZeroCopyChunk, ZeroCopyQueue},
 };
 use crate::{
     alarm::{Alarm, after},
@@ -58,12 +58,12 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Guarded<S> {
     inner: S,
-    framing: Framing,
-    held: Held,
+    framing: RequestFraming,
+    held: HeldBytes,
     ledger: Arc<Ledger>,
     interims: Arc<Interims>,
     /// What is sent from files.
-    parcels: Option<Arc<Parcels>>,
+    zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// Of an interim response, what is still to be written.
     interim: Vec<u8>,
     /// Where short pieces are put together.
@@ -71,10 +71,10 @@ pub(crate) struct Guarded<S> {
     /// Whether nothing was written since everything was last flushed.
     clean: bool,
     timeouts: Timeouts,
-    course: Course,
+    course: ReadState,
     alarm: Alarm,
     /// What the client owes, and until when.
-    awaited: Option<(Part, Instant)>,
+    awaited: Option<(AwaitedPart, Instant)>,
     /// Until when the client has to take something; `None` while writes succeed.
     stalled: Option<Instant>,
     /// How many exchanges had finished when everything written was last flushed.
@@ -97,11 +97,11 @@ struct Timeouts {
 
 /// How a connection's reading side goes on.
 #[derive(Debug)]
-enum Course {
+enum ReadState {
     /// Requests are read.
     Open,
     /// A request is refused, and its refusal waits for the responses before it.
-    Refused { ending: Ending, part: Part },
+    Refused { ending: ConnectionEnd, part: AwaitedPart },
     /// The refusal is written.
     Answering { response: Vec<u8>, written: usize },
     /// Nothing more will be written; the client is told so.
@@ -118,16 +118,19 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         inner: S,
         ledger: Arc<Ledger>,
         interims: Arc<Interims>,
-        parcels: Option<Arc<Parcels>>,
+        zero_copy: Option<Arc<ZeroCopyQueue>>,
         limits: &Limits,
     ) -> Self {
         Self {
             inner,
-            framing: Framing::new(Bounds { head: limits.head_size, fields: limits.header_count }),
-            held: Held::default(),
+            framing: RequestFraming::new(HeadBounds {
+                head: limits.head_size,
+                fields: limits.header_count,
+            }),
+            held: HeldBytes::default(),
             ledger,
             interims,
-            parcels,
+            zero_copy,
             interim: Vec::new(),
             short: Vec::new(),
             clean: true,
@@ -137,7 +140,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 body: limits.body_timeout,
                 send: limits.send_timeout,
             },
-            course: Course::Open,
+            course: ReadState::Open,
             alarm: Alarm::default(),
             awaited: None,
             stalled: None,
@@ -149,7 +152,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     }
 
     /// Lets whoever reads see an end as soon as every request that has come is answered, and nothing of
-    /// another is there. The stream is left open then, and the ending is [`Ending::Resting`].
+    /// another is there. The stream is left open then, and the ending is [`ConnectionEnd::Resting`].
     pub(crate) fn lent(self) -> Self {
         Self { lent: true, ..self }
     }
@@ -158,7 +161,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     fn rests(&self) -> bool {
         self.lent
             && self.framing.heads() > 0
-            && self.framing.part() == Part::Between
+            && self.framing.part() == AwaitedPart::Between
             && self.is_quiet()
     }
 
@@ -172,22 +175,24 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(Err(error)) => {
-                    self.ledger.end(Ending::Broken);
+                    self.ledger.end(ConnectionEnd::Broken);
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready(Ok(())) if buf.filled().len() == start => {
-                    self.ledger.end(if self.is_quiet() && self.framing.part() == Part::Between {
-                        Ending::Closed
-                    } else {
-                        Ending::Cut
-                    });
-                    self.course = Course::Ended(None);
+                    self.ledger.end(
+                        if self.is_quiet() && self.framing.part() == AwaitedPart::Between {
+                            ConnectionEnd::Closed
+                        } else {
+                            ConnectionEnd::Cut
+                        },
+                    );
+                    self.course = ReadState::Ended(None);
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(Ok(())) => self.judge(buf, start),
             }
             let may_pass = buf.filled().len() > start || self.held.read(buf);
-            if may_pass || !matches!(self.course, Course::Open) {
+            if may_pass || !matches!(self.course, ReadState::Open) {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -220,14 +225,14 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             self.awaited = None;
         }
         if let Some(fault) = fed.fault {
-            self.refuse(Ending::Violation(fault));
+            self.refuse(ConnectionEnd::Violation(fault));
         }
     }
 
     /// Ready when the client has let a deadline pass; the course has changed then.
     fn poll_awaited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.framing.part();
-        if self.ledger.is_tunnel() || (part != Part::Body && !self.is_quiet()) {
+        if self.ledger.is_tunnel() || (part != AwaitedPart::Body && !self.is_quiet()) {
             self.awaited = None;
             return Poll::Pending;
         }
@@ -238,19 +243,19 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         self.awaited = Some((part, deadline));
         ready!(self.alarm.poll(cx, deadline));
         match part {
-            Part::Between => {
-                self.ledger.end(Ending::IdleTimeout);
-                self.course = Course::Ended(None);
+            AwaitedPart::Between => {
+                self.ledger.end(ConnectionEnd::IdleTimeout);
+                self.course = ReadState::Ended(None);
             }
-            Part::Head => self.refuse(Ending::HeadTimeout),
-            Part::Body => self.refuse(Ending::BodyTimeout),
+            AwaitedPart::Head => self.refuse(ConnectionEnd::HeadTimeout),
+            AwaitedPart::Body => self.refuse(ConnectionEnd::BodyTimeout),
         }
         Poll::Ready(())
     }
 
-    fn refuse(&mut self, ending: Ending) {
+    fn refuse(&mut self, ending: ConnectionEnd) {
         self.ledger.end(ending);
-        self.course = Course::Refused { ending, part: self.framing.part() };
+        self.course = ReadState::Refused { ending, part: self.framing.part() };
     }
 
     /// Whether every request that passed was answered, and every answer written.
@@ -263,9 +268,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     }
 
     /// Whether responses to requests before the refused one are still to be written.
-    fn waits_for_earlier(&self, part: Part) -> bool {
+    fn waits_for_earlier(&self, part: AwaitedPart) -> bool {
         // A refused body belongs to the last head that passed, a refused head comes after it.
-        let earlier = self.framing.heads() - u64::from(part == Part::Body);
+        let earlier = self.framing.heads() - u64::from(part == AwaitedPart::Body);
         self.ledger.finished() < earlier
             || (self.ledger.finished() == earlier && !self.is_settled())
     }
@@ -274,9 +279,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match &mut self.course {
-                Course::Open | Course::Ended(None) => return Poll::Ready(Ok(())),
-                Course::Ended(Some(kind)) => return Poll::Ready(Err((*kind).into())),
-                Course::Refused { ending, part } => {
+                ReadState::Open | ReadState::Ended(None) => return Poll::Ready(Ok(())),
+                ReadState::Ended(Some(kind)) => return Poll::Ready(Err((*kind).into())),
+                ReadState::Refused { ending, part } => {
                     let (ending, part) = (*ending, *part);
                     if self.waits_for_earlier(part) {
                         self.parked = true;
@@ -284,28 +289,28 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                     }
                     self.course = self.answer(ending, part);
                 }
-                Course::Answering { .. } => ready!(self.poll_answer(cx)),
-                Course::Closing => ready!(self.poll_close(cx)),
-                Course::Lingering { .. } => {
+                ReadState::Answering { .. } => ready!(self.poll_answer(cx)),
+                ReadState::Closing => ready!(self.poll_close(cx)),
+                ReadState::Lingering { .. } => {
                     ready!(self.poll_linger(cx));
-                    self.course = Course::Ended(Some(io::ErrorKind::InvalidData));
+                    self.course = ReadState::Ended(Some(io::ErrorKind::InvalidData));
                 }
             }
         }
     }
 
     /// A response that has begun, or is over, cannot be replaced by another; the connection just ends.
-    fn answer(&self, ending: Ending, part: Part) -> Course {
-        let is_unanswered = part != Part::Body
+    fn answer(&self, ending: ConnectionEnd, part: AwaitedPart) -> ReadState {
+        let is_unanswered = part != AwaitedPart::Body
             || (self.ledger.finished() < self.framing.heads() && !self.responding);
         match ending.response() {
-            Some(response) if is_unanswered => Course::Answering { response, written: 0 },
-            _ => Course::Ended(Some(io::ErrorKind::InvalidData)),
+            Some(response) if is_unanswered => ReadState::Answering { response, written: 0 },
+            _ => ReadState::Ended(Some(io::ErrorKind::InvalidData)),
         }
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Course::Answering { response, written } = &mut self.course else {
+        let ReadState::Answering { response, written } = &mut self.course else {
             return Poll::Ready(());
         };
         let progress = if *written < response.len() {
@@ -314,9 +319,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             Pin::new(&mut self.inner).poll_flush(cx).map_ok(|()| 0)
         };
         match progress {
-            Poll::Ready(Ok(0)) => self.course = Course::Closing,
+            Poll::Ready(Ok(0)) => self.course = ReadState::Closing,
             Poll::Ready(Ok(count)) => *written += count,
-            Poll::Ready(Err(_)) => self.course = Course::Ended(Some(io::ErrorKind::InvalidData)),
+            Poll::Ready(Err(_)) => self.course = ReadState::Ended(Some(io::ErrorKind::InvalidData)),
             Poll::Pending => return self.poll_stalled(cx),
         }
         self.stalled = None;
@@ -326,8 +331,10 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     /// Ends this side, then lingers.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.course = match Pin::new(&mut self.inner).poll_shutdown(cx) {
-            Poll::Ready(Ok(())) => Course::Lingering { until: after(LINGER), left: LINGER_BYTES },
-            Poll::Ready(Err(_)) => Course::Ended(Some(io::ErrorKind::InvalidData)),
+            Poll::Ready(Ok(())) => {
+                ReadState::Lingering { until: after(LINGER), left: LINGER_BYTES }
+            }
+            Poll::Ready(Err(_)) => ReadState::Ended(Some(io::ErrorKind::InvalidData)),
             Poll::Pending => return self.poll_stalled(cx),
         };
         Poll::Ready(())
@@ -335,7 +342,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
 
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; 4096];
-        while let Course::Lingering { until, left } = &mut self.course {
+        while let ReadState::Lingering { until, left } = &mut self.course {
             let mut buf = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.inner).poll_read(cx, &mut buf) {
                 Poll::Pending => return self.alarm.poll(cx, *until),
@@ -353,17 +360,17 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         let send = self.timeouts.send;
         let deadline = *self.stalled.get_or_insert_with(|| after(send));
         ready!(self.alarm.poll(cx, deadline));
-        self.ledger.end(Ending::SendTimeout);
-        self.course = Course::Ended(Some(io::ErrorKind::TimedOut));
+        self.ledger.end(ConnectionEnd::SendTimeout);
+        self.course = ReadState::Ended(Some(io::ErrorKind::TimedOut));
         Poll::Ready(())
     }
 
     /// Whether responses may be written; not once the guard has had the last word.
     fn check_writable(&self) -> io::Result<()> {
         match self.course {
-            Course::Open | Course::Refused { .. } | Course::Ended(None) => Ok(()),
-            Course::Ended(Some(kind)) => Err(kind.into()),
-            Course::Answering { .. } | Course::Closing | Course::Lingering { .. } => {
+            ReadState::Open | ReadState::Refused { .. } | ReadState::Ended(None) => Ok(()),
+            ReadState::Ended(Some(kind)) => Err(kind.into()),
+            ReadState::Answering { .. } | ReadState::Closing | ReadState::Lingering { .. } => {
                 Err(io::ErrorKind::BrokenPipe.into())
             }
         }
@@ -381,7 +388,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 self.stalled = None;
                 self.responding |= !is_interim;
             }
-            Poll::Ready(Err(_)) => self.ledger.end(Ending::Broken),
+            Poll::Ready(Err(_)) => self.ledger.end(ConnectionEnd::Broken),
             Poll::Pending => {
                 return self.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into()));
             }
@@ -390,31 +397,32 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     }
 
     /// Sends of the parcel that comes next what `stand_in` stands for, after what goes before it.
-    fn poll_parcel(
+    fn poll_zero_copy(
         &mut self,
         cx: &mut Context<'_>,
         before: &[u8],
         stand_in: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Some(parcels) = &self.parcels else {
+        let Some(zero_copy) = &self.zero_copy else {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         };
-        let (goods, at) = parcels.due(stand_in)?;
-        let written = match &goods {
-            Goods::Memory(body) => {
+        let (chunk, at) = zero_copy.due(stand_in)?;
+        let written = match &chunk {
+            ZeroCopyChunk::Memory(body) => {
                 let mut slices = [IoSlice::new(before); AT_ONCE];
                 let mut count = usize::from(!before.is_empty());
-                for part in parcel::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count)
+                for part in
+                    zero_copy::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count)
                 {
                     slices[count] = IoSlice::new(part);
                     count += 1;
                 }
                 Pin::new(&mut self.inner).poll_write_vectored(cx, &slices[..count])
             }
-            Goods::File(_) | Goods::Pipe(_) if !before.is_empty() => {
+            ZeroCopyChunk::File(_) | ZeroCopyChunk::Pipe(_) if !before.is_empty() => {
                 outlet::poll_write_ahead(self.inner.socket()?, cx, before)
             }
-            Goods::File(stretch) => {
+            ZeroCopyChunk::File(stretch) => {
                 let (file, at) = (stretch.file(), stretch.start() + at);
                 let socket = self.inner.socket()?;
                 let sent = ready!(outlet::poll_send_file(socket, cx, file, at, stand_in.len()))?;
@@ -424,7 +432,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 }
                 Poll::Ready(Ok(sent))
             }
-            Goods::Pipe(pipe) => {
+            ZeroCopyChunk::Pipe(pipe) => {
                 let socket = self.inner.socket()?;
                 let sent = ready!(outlet::poll_drain(socket, cx, pipe, stand_in.len()))?;
                 if pipe.held() == 0 {
@@ -435,7 +443,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             }
         };
         let written = ready!(written)?;
-        parcels.sent(written.saturating_sub(before.len()));
+        zero_copy.sent(written.saturating_sub(before.len()));
         Poll::Ready(Ok(written))
     }
 
@@ -464,9 +472,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         if !self.ledger.leaves() {
             return Poll::Ready(Ok(()));
         }
-        if matches!(self.course, Course::Open) {
-            self.ledger.end(Ending::Moved);
-            self.course = Course::Closing;
+        if matches!(self.course, ReadState::Open) {
+            self.ledger.end(ConnectionEnd::Moved);
+            self.course = ReadState::Closing;
         }
         self.poll_end(cx)
     }
@@ -484,9 +492,11 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         self.settled = finished;
         self.responding = false;
         let goes_on = match self.course {
-            Course::Open if self.rests() => true,
-            Course::Open => self.framing.part() != Part::Body && self.poll_awaited(cx).is_ready(),
-            Course::Refused { part, .. } => {
+            ReadState::Open if self.rests() => true,
+            ReadState::Open => {
+                self.framing.part() != AwaitedPart::Body && self.poll_awaited(cx).is_ready()
+            }
+            ReadState::Refused { part, .. } => {
                 !self.waits_for_earlier(part) && std::mem::take(&mut self.parked)
             }
             _ => false,
@@ -511,11 +521,11 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
             return Poll::Ready(Ok(()));
         }
         let start = buf.filled().len();
-        if matches!(this.course, Course::Open) && this.rests() {
-            this.ledger.end(Ending::Resting);
-            this.course = Course::Ended(None);
+        if matches!(this.course, ReadState::Open) && this.rests() {
+            this.ledger.end(ConnectionEnd::Resting);
+            this.course = ReadState::Ended(None);
         }
-        if matches!(this.course, Course::Open) {
+        if matches!(this.course, ReadState::Open) {
             ready!(this.poll_open(cx, buf))?;
         }
         // Good bytes pass before it is told what came after them.
@@ -545,8 +555,8 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         this.check_writable()?;
         ready!(this.poll_interim(cx))?;
         this.clean = false;
-        let progress = if parcel::stands_in(bytes) {
-            this.poll_parcel(cx, &[], bytes)
+        let progress = if zero_copy::stands_in(bytes) {
+            this.poll_zero_copy(cx, &[], bytes)
         } else {
             Pin::new(&mut this.inner).poll_write(cx, bytes)
         };
@@ -563,10 +573,10 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         ready!(this.poll_interim(cx))?;
         this.clean = false;
         let inner = Pin::new(&mut this.inner);
-        let parcel = slices.iter().position(|slice| parcel::stands_in(slice));
-        let progress = match parcel {
-            Some(0) => this.poll_parcel(cx, &[], &slices[0]),
-            Some(1) => this.poll_parcel(cx, &slices[0], &slices[1]),
+        let chunk = slices.iter().position(|slice| zero_copy::stands_in(slice));
+        let progress = match chunk {
+            Some(0) => this.poll_zero_copy(cx, &[], &slices[0]),
+            Some(1) => this.poll_zero_copy(cx, &slices[0], &slices[1]),
             Some(first) => inner.poll_write_vectored(cx, &slices[..first]),
             None if is_short(slices) => {
                 this.short.clear();
@@ -596,7 +606,7 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
                 this.poll_leave(cx)
             }
             Poll::Ready(Err(error)) => {
-                this.ledger.end(Ending::Broken);
+                this.ledger.end(ConnectionEnd::Broken);
                 Poll::Ready(Err(error))
             }
             Poll::Pending => this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
@@ -606,15 +616,15 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
     /// Also lingers when a request's body is left unread, as after an early refusal by the service.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if matches!(this.course, Course::Open) && this.framing.part() == Part::Body {
-            this.course = Course::Closing;
+        if matches!(this.course, ReadState::Open) && this.framing.part() == AwaitedPart::Body {
+            this.course = ReadState::Closing;
         }
         match this.course {
-            Course::Closing | Course::Lingering { .. } => {
+            ReadState::Closing | ReadState::Lingering { .. } => {
                 let _ = ready!(this.poll_end(cx));
                 Poll::Ready(Ok(()))
             }
-            _ if this.ledger.ending() == Ending::Resting => Poll::Ready(Ok(())),
+            _ if this.ledger.ending() == ConnectionEnd::Resting => Poll::Ready(Ok(())),
             _ => match Pin::new(&mut this.inner).poll_shutdown(cx) {
                 Poll::Pending => {
                     this.poll_stalled(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -626,11 +636,11 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
 }
 
 impl Timeouts {
-    fn of(&self, part: Part) -> Duration {
+    fn of(&self, part: AwaitedPart) -> Duration {
         match part {
-            Part::Between => self.idle,
-            Part::Head => self.head,
-            Part::Body => self.body,
+            AwaitedPart::Between => self.idle,
+            AwaitedPart::Head => self.head,
+            AwaitedPart::Body => self.body,
         }
     }
 }

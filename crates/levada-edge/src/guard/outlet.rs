@@ -15,7 +15,7 @@ use rustix::{
 use tokio::{io::AsyncWrite, net::TcpStream};
 use tokio_rustls::server::TlsStream;
 
-use crate::dormant::Stream;
+use crate::dormant::ClientSocket;
 
 /// A connection to a client.
 pub(crate) trait Outlet: AsyncWrite {
@@ -23,18 +23,18 @@ pub(crate) trait Outlet: AsyncWrite {
     ///
     /// # Errors
     /// Where there is none, or what leaves has to be encrypted first.
-    fn socket(&mut self) -> io::Result<&Stream> {
+    fn socket(&mut self) -> io::Result<&ClientSocket> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-impl Outlet for Stream {
-    fn socket(&mut self) -> io::Result<&Stream> {
+impl Outlet for ClientSocket {
+    fn socket(&mut self) -> io::Result<&ClientSocket> {
         Ok(self)
     }
 }
 
-impl Outlet for TlsStream<Stream> {}
+impl Outlet for TlsStream<ClientSocket> {}
 #[cfg(test)]
 impl Outlet for TcpStream {}
 #[cfg(test)]
@@ -42,7 +42,7 @@ impl Outlet for tokio::io::DuplexStream {}
 
 /// Writes what more follows on at once: it need not leave by itself.
 pub(super) fn poll_write_ahead(
-    to: &Stream,
+    to: &ClientSocket,
     cx: &mut Context<'_>,
     bytes: &[u8],
 ) -> Poll<io::Result<usize>> {
@@ -51,7 +51,7 @@ pub(super) fn poll_write_ahead(
 
 /// Sends at most `count` bytes of a file from `at` on; 0 when it ends there.
 pub(super) fn poll_send_file(
-    to: &Stream,
+    to: &ClientSocket,
     cx: &mut Context<'_>,
     file: &File,
     at: u64,
@@ -68,7 +68,7 @@ pub(super) fn poll_send_file(
 
 /// Sends at most `count` bytes of what is in a pipe.
 pub(super) fn poll_drain(
-    to: &Stream,
+    to: &ClientSocket,
     cx: &mut Context<'_>,
     pipe: &Pipe,
     count: usize,
@@ -78,7 +78,7 @@ pub(super) fn poll_drain(
 
 /// Does what the stream has room for, when it has any, and lets those know who look after it.
 fn poll_out(
-    watched: &Stream,
+    watched: &ClientSocket,
     cx: &mut Context<'_>,
     mut out: impl FnMut(&TcpStream) -> io::Result<usize>,
 ) -> Poll<io::Result<usize>> {

@@ -27,13 +27,13 @@ const FOREVER: Duration = Duration::from_secs(60);
 /// A server with the guard, and the endings of its connections in the order of their ends.
 struct Server {
     address: SocketAddr,
-    endings: mpsc::UnboundedReceiver<Ending>,
+    endings: mpsc::UnboundedReceiver<ConnectionEnd>,
 }
 
 /// A response's body, and the exchange that ends with it.
 struct Answer(
     BoxBody<Bytes, hyper::Error>,
-    #[expect(dead_code, reason = "ends when dropped")] Exchange,
+    #[expect(dead_code, reason = "ends when dropped")] ActiveRequest,
 );
 
 impl Server {
@@ -63,12 +63,12 @@ impl Server {
         rest(&mut stream).await
     }
 
-    async fn ending(&mut self) -> Ending {
+    async fn ending(&mut self) -> ConnectionEnd {
         timeout(FOREVER, self.endings.recv()).await.unwrap().unwrap()
     }
 }
 
-async fn serve(stream: TcpStream, limits: &Limits, half_close: bool) -> Ending {
+async fn serve(stream: TcpStream, limits: &Limits, half_close: bool) -> ConnectionEnd {
     let ledger = Arc::new(Ledger::default());
     let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), None, limits);
     let service = service_fn(|request: Request<Incoming>| {
@@ -180,7 +180,7 @@ async fn every_fault_gets_its_status_and_ends_the_connection() {
         let mut server = Server::start(Limits::default(), half_close).await;
         for (request, fault) in framing::tests::bad() {
             expect_refusal(&server.tell(&request).await, fault, &request);
-            assert_eq!(server.ending().await, Ending::Violation(fault));
+            assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
         }
     }
 }
@@ -200,7 +200,7 @@ async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
         }
         expect_refusal(&rest(&mut stream).await, fault, &request);
         drop(stream);
-        assert_eq!(server.ending().await, Ending::Violation(fault));
+        assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
     }
 }
 
@@ -219,7 +219,7 @@ async fn requests_in_pieces_are_answered() {
         assert_eq!(statuses(&until(&mut stream, "took 21").await), ["200"]);
     }
     drop(stream);
-    assert_eq!(server.ending().await, Ending::Closed);
+    assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
         {
             let text = server.tell(format!("{good}{good}GET / HTTP/1.1\r\n\r\n").as_bytes()).await;
             assert_eq!(statuses(&text), ["200", "200", "400"], "{text}");
-            assert_eq!(server.ending().await, Ending::Violation(Fault::HostMissing));
+            assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::HostMissing));
         }
     }
 }
@@ -265,7 +265,7 @@ async fn a_broken_body_never_looks_complete() {
     text.push_str(&String::from_utf8(bytes).unwrap());
     assert_eq!(statuses(&text), ["200"], "{text}");
     assert!(text.ends_with("hello\r\n"), "{text}");
-    assert_eq!(server.ending().await, Ending::Violation(Fault::ChunkSize));
+    assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::ChunkSize));
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn a_slow_head_gets_408_however_steadily_it_drips() {
         }
         assert_eq!(statuses(&text), ["408"], "{text}");
         drop(stream);
-        assert_eq!(server.ending().await, Ending::HeadTimeout);
+        assert_eq!(server.ending().await, ConnectionEnd::HeadTimeout);
     }
 }
 
@@ -314,12 +314,12 @@ async fn a_slow_head_gets_408_however_steadily_it_drips() {
 async fn an_idle_connection_is_closed_without_a_word() {
     let mut server = Server::start(within(200), true).await;
     assert_eq!(server.tell(b"").await, "");
-    assert_eq!(server.ending().await, Ending::IdleTimeout);
+    assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
     let text = server.tell(GET.as_bytes()).await;
     assert_eq!(statuses(&text), ["200"]);
-    assert_eq!(server.ending().await, Ending::IdleTimeout);
+    assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
     assert_eq!(server.tell(b"\r\n").await, "");
-    assert_eq!(server.ending().await, Ending::IdleTimeout);
+    assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn every_request_starts_the_idle_deadline_anew() {
         sleep(Duration::from_millis(300)).await;
     }
     drop(stream);
-    assert_eq!(server.ending().await, Ending::Closed);
+    assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn a_body_that_stops_gets_408() {
     ] {
         let text = server.tell(request.as_bytes()).await;
         assert_eq!(statuses(&text), ["408"], "{text}");
-        assert_eq!(server.ending().await, Ending::BodyTimeout);
+        assert_eq!(server.ending().await, ConnectionEnd::BodyTimeout);
     }
 }
 
@@ -375,7 +375,7 @@ async fn a_reader_that_stops_is_cut() {
     let mut server = Server::start(within(300), true).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    assert_eq!(server.ending().await, Ending::SendTimeout);
+    assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
 }
 
 #[tokio::test]
@@ -413,10 +413,10 @@ async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
     let mut server = Server::start(Limits::default(), false).await;
     let partial = format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe");
     for (request, ending) in [
-        ("", Ending::Closed),
-        ("GET / HT", Ending::Cut),
-        (&partial, Ending::Cut),
-        ("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", Ending::Cut),
+        ("", ConnectionEnd::Closed),
+        ("GET / HT", ConnectionEnd::Cut),
+        (&partial, ConnectionEnd::Cut),
+        ("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", ConnectionEnd::Cut),
     ] {
         let mut stream = server.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -478,7 +478,7 @@ async fn a_lent_stream_is_given_back_when_everything_is_answered() {
     guarded.flush().await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(guarded.read(&mut buf).await.unwrap(), 0);
-    assert_eq!(ledger.ending(), Ending::Resting);
+    assert_eq!(ledger.ending(), ConnectionEnd::Resting);
     guarded.shutdown().await.unwrap();
     // It can still be written to.
     guarded.inner.write_all(b"more").await.unwrap();

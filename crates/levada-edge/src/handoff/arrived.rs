@@ -20,43 +20,47 @@ use tokio::{
 };
 
 use super::{
-    channel::{LEASE, Sender},
+    channel::{FrameSender, LEASE},
     frame::Frame,
 };
-use crate::{dormant::Stream, guard::Outlet};
+use crate::{dormant::ClientSocket, guard::Outlet};
 
 /// What is served. When whoever serves it lets go of it, its stream can be had again.
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedConnection {
     /// Always there; an option for the way back only.
-    stream: Option<Stream>,
+    stream: Option<ClientSocket>,
     bytes: Vec<u8>,
     read: usize,
-    voice: Option<Arc<Voice>>,
-    nest: Nest,
+    voice: Option<Arc<SilencedSocket>>,
+    nest: StreamReturn,
 }
 
 /// Where the stream is put when it was served.
 #[derive(Clone, Default)]
-pub(crate) struct Nest(Arc<Mutex<Option<Stream>>>);
+pub(crate) struct StreamReturn(Arc<Mutex<Option<ClientSocket>>>);
 
-impl Nest {
-    pub(crate) fn take(&self) -> Option<Stream> {
+impl StreamReturn {
+    pub(crate) fn take(&self) -> Option<ClientSocket> {
         self.0.lock().take()
     }
 }
 
-impl Arrived {
-    pub(crate) fn new(stream: Stream, bytes: Vec<u8>, voice: Option<Arc<Voice>>) -> (Self, Nest) {
-        let nest = Nest::default();
+impl ArrivedConnection {
+    pub(crate) fn new(
+        stream: ClientSocket,
+        bytes: Vec<u8>,
+        voice: Option<Arc<SilencedSocket>>,
+    ) -> (Self, StreamReturn) {
+        let nest = StreamReturn::default();
         (Self { stream: Some(stream), bytes, read: 0, voice, nest: nest.clone() }, nest)
     }
 
-    fn stream(&mut self) -> io::Result<&mut Stream> {
+    fn stream(&mut self) -> io::Result<&mut ClientSocket> {
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// The stream, as one that takes part in the network.
-    fn speaking(&mut self) -> io::Result<Pin<&mut Stream>> {
+    fn speaking(&mut self) -> io::Result<Pin<&mut ClientSocket>> {
         if let (Some(voice), Some(stream)) = (&self.voice, &self.stream) {
             voice.speak(stream.stream())?;
         }
@@ -64,7 +68,7 @@ impl Arrived {
     }
 }
 
-impl Drop for Arrived {
+impl Drop for ArrivedConnection {
     fn drop(&mut self) {
         *self.nest.0.lock() = self.stream.take();
     }
@@ -73,24 +77,24 @@ impl Drop for Arrived {
 /// A connection that was taken from a front-end, and does not take part in the network before there is
 /// something to say: until then the front-end can have it back, and if this process dies, the client
 /// learns nothing of it.
-pub(crate) struct Voice {
+pub(crate) struct SilencedSocket {
     id: u32,
     /// When the connection came.
     since: Instant,
-    sender: Arc<Sender>,
+    sender: Arc<FrameSender>,
     spoke: AtomicBool,
     refused: AtomicBool,
     refusing: Notify,
 }
 
-impl std::fmt::Debug for Voice {
+impl std::fmt::Debug for SilencedSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Voice").field("id", &self.id).field("spoke", &self.spoke).finish()
+        f.debug_struct("SilencedSocket").field("id", &self.id).field("spoke", &self.spoke).finish()
     }
 }
 
-impl Voice {
-    pub(super) fn new(id: u32, sender: Arc<Sender>) -> Arc<Self> {
+impl SilencedSocket {
+    pub(super) fn new(id: u32, sender: Arc<FrameSender>) -> Arc<Self> {
         let (spoke, refused) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
             id,
@@ -147,7 +151,7 @@ impl Voice {
     }
 }
 
-impl AsyncRead for Arrived {
+impl AsyncRead for ArrivedConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -168,7 +172,7 @@ impl AsyncRead for Arrived {
     }
 }
 
-impl AsyncWrite for Arrived {
+impl AsyncWrite for ArrivedConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -198,8 +202,8 @@ impl AsyncWrite for Arrived {
     }
 }
 
-impl Outlet for Arrived {
-    fn socket(&mut self) -> io::Result<&Stream> {
+impl Outlet for ArrivedConnection {
+    fn socket(&mut self) -> io::Result<&ClientSocket> {
         Ok(self.speaking()?.into_ref().get_ref())
     }
 }

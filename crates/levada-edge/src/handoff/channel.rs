@@ -49,9 +49,9 @@ pub(super) enum Side {
 }
 
 /// Says frames. From any thread, without waiting: what the network does not take at once goes later.
-pub(super) struct Sender {
+pub(super) struct FrameSender {
     stream: OwnedWriteHalf,
-    outgoing: Mutex<Outgoing>,
+    outgoing: Mutex<FrameQueue>,
     /// Whether nothing can be said any more.
     closed: AtomicBool,
     /// Something is left to write.
@@ -59,34 +59,34 @@ pub(super) struct Sender {
     ended: Notify,
 }
 
-struct Outgoing {
-    marks: Marks,
+struct FrameQueue {
+    marks: FrameSigner,
     pending: Vec<u8>,
     /// A frame without its length and mark, for as long as it takes to mark it.
     scratch: Vec<u8>,
 }
 
 /// Hears frames.
-pub(super) struct Receiver {
+pub(super) struct FrameReceiver {
     stream: OwnedReadHalf,
-    marks: Marks,
+    marks: FrameSigner,
     buffer: Vec<u8>,
     /// Whether frames may wait for others.
     gathers: bool,
-    pace: Pace,
+    pace: GatherPace,
 }
 
 /// When a receiver reads that gathers.
 #[derive(Clone, Copy)]
-enum Pace {
+enum GatherPace {
     /// As soon as something comes; it was last read then.
     AtOnce(Option<Instant>),
     /// Every so often, and so many times in a row there was nothing. Nobody is woken by what comes.
     Often(u32),
 }
 
-/// Marks frames, or checks marks, in the order in which they go.
-struct Marks {
+/// FrameSigner frames, or checks marks, in the order in which they go.
+struct FrameSigner {
     key: hmac::Key,
     count: u64,
 }
@@ -99,7 +99,7 @@ pub(super) async fn open(
     stream: TcpStream,
     side: Side,
     secret: &str,
-) -> io::Result<(Arc<Sender>, Receiver)> {
+) -> io::Result<(Arc<FrameSender>, FrameReceiver)> {
     stream.set_nodelay(true)?;
     // A machine that vanished is to be noticed, whether or not something is on its way to it.
     let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE);
@@ -116,7 +116,7 @@ async fn shake(
     mut stream: TcpStream,
     side: Side,
     secret: &[u8],
-) -> io::Result<(Arc<Sender>, Receiver)> {
+) -> io::Result<(Arc<FrameSender>, FrameReceiver)> {
     let mut own = [0; NONCE];
     SystemRandom::new().fill(&mut own).map_err(|_| io::Error::other("no randomness"))?;
     let (back, front) = match side {
@@ -146,17 +146,18 @@ async fn shake(
         Side::Back => (of_back, of_front),
     };
     let (read, write) = stream.into_split();
-    let outgoing = Outgoing { marks: Marks::new(said), pending: Vec::new(), scratch: Vec::new() };
-    let sender = Arc::new(Sender {
+    let outgoing =
+        FrameQueue { marks: FrameSigner::new(said), pending: Vec::new(), scratch: Vec::new() };
+    let sender = Arc::new(FrameSender {
         stream: write,
         outgoing: Mutex::new(outgoing),
         closed: AtomicBool::new(false),
         more: Notify::new(),
         ended: Notify::new(),
     });
-    let marks = Marks::new(heard);
-    let pace = Pace::AtOnce(None);
-    let receiver = Receiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
+    let marks = FrameSigner::new(heard);
+    let pace = GatherPace::AtOnce(None);
+    let receiver = FrameReceiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
     Ok((sender, receiver))
 }
 
@@ -189,7 +190,7 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Resu
     if proven { Ok(()) } else { Err(bad("it does not know the secret")) }
 }
 
-impl Sender {
+impl FrameSender {
     /// Says a frame, and all that waits before it; false when the channel is over.
     pub(super) fn say(&self, frame: &Frame) -> bool {
         let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
@@ -214,12 +215,12 @@ impl Sender {
         }
     }
 
-    fn add(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<MutexGuard<'_, Outgoing>> {
+    fn add(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<MutexGuard<'_, FrameQueue>> {
         if self.is_closed() {
             return None;
         }
         let mut outgoing = self.outgoing.lock();
-        let Outgoing { marks, pending, scratch } = &mut *outgoing;
+        let FrameQueue { marks, pending, scratch } = &mut *outgoing;
         scratch.clear();
         write(scratch);
         pending.extend((scratch.len() as u32).to_be_bytes());
@@ -233,7 +234,7 @@ impl Sender {
         Some(outgoing)
     }
 
-    fn write(&self, outgoing: &mut Outgoing) {
+    fn write(&self, outgoing: &mut FrameQueue) {
         while !outgoing.pending.is_empty() {
             match self.stream.try_write(&outgoing.pending) {
                 Ok(written) => drop(outgoing.pending.drain(..written)),
@@ -287,7 +288,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for FrameSender {
     /// What waits leaves, as far as the network takes it at once.
     fn drop(&mut self) {
         if !self.is_closed() {
@@ -296,7 +297,7 @@ impl Drop for Sender {
     }
 }
 
-impl Receiver {
+impl FrameReceiver {
     /// For one to whom nothing is urgent: when much is said, it is heard every so often, all together.
     /// To be woken for each frame costs more than to act upon it.
     pub(super) fn gather(&mut self) {
@@ -308,32 +309,34 @@ impl Receiver {
         self.buffer.reserve(READ);
         loop {
             match self.pace {
-                Pace::AtOnce(_) if !self.gathers => {
+                GatherPace::AtOnce(_) if !self.gathers => {
                     return self.stream.read_buf(&mut self.buffer).await;
                 }
-                Pace::AtOnce(last) => {
+                GatherPace::AtOnce(last) => {
                     let read = self.stream.read_buf(&mut self.buffer).await?;
                     let now = Instant::now();
-                    self.pace = Pace::AtOnce(Some(now));
+                    self.pace = GatherPace::AtOnce(Some(now));
                     if last.is_some_and(|last| now - last < 2 * PAUSE) {
                         wake_from(self.stream.as_ref(), GATHERED)?;
-                        self.pace = Pace::Often(0);
+                        self.pace = GatherPace::Often(0);
                     }
                     return Ok(read);
                 }
-                Pace::Often(idle) => {
+                GatherPace::Often(idle) => {
                     tokio::time::sleep(PAUSE).await;
                     let space = spare_capacity(&mut self.buffer);
                     match recv(self.stream.as_ref(), space, RecvFlags::DONTWAIT) {
                         Ok((_, read)) => {
-                            self.pace = Pace::Often(0);
+                            self.pace = GatherPace::Often(0);
                             return Ok(read);
                         }
-                        Err(Errno::AGAIN) if idle < MOST_IDLE => self.pace = Pace::Often(idle + 1),
+                        Err(Errno::AGAIN) if idle < MOST_IDLE => {
+                            self.pace = GatherPace::Often(idle + 1)
+                        }
                         Err(Errno::AGAIN) => {
                             // It wakes at once if something has come meanwhile.
                             wake_from(self.stream.as_ref(), 1)?;
-                            self.pace = Pace::AtOnce(None);
+                            self.pace = GatherPace::AtOnce(None);
                         }
                         Err(error) => return Err(error.into()),
                     }
@@ -374,7 +377,7 @@ impl Receiver {
     }
 }
 
-impl Marks {
+impl FrameSigner {
     fn new(key: hmac::Key) -> Self {
         Self { key, count: 0 }
     }
@@ -432,7 +435,7 @@ mod tests {
         (near, listener.accept().await.unwrap().0)
     }
 
-    type Ends = [io::Result<(Arc<Sender>, Receiver)>; 2];
+    type Ends = [io::Result<(Arc<FrameSender>, FrameReceiver)>; 2];
 
     async fn opened(front: &str, back: &str) -> Ends {
         let (near, far) = pair().await;

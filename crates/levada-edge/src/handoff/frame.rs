@@ -8,7 +8,7 @@
 
 use levada_net::handoff::{Connection, Malformed};
 
-use crate::settings::After;
+use crate::settings::AfterHandoff;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Frame {
         /// Its name.
         id: u32,
         /// What becomes of it when its request is answered.
-        after: After,
+        after: AfterHandoff,
         /// Its state.
         connection: Connection,
         /// At least a request's head.
@@ -74,7 +74,7 @@ pub enum BadFrame {
 pub(super) fn write_take(
     out: &mut Vec<u8>,
     id: u32,
-    after: After,
+    after: AfterHandoff,
     connection: &Connection,
     bytes: &[u8],
 ) {
@@ -141,7 +141,7 @@ impl Frame {
         let frame = match *kind {
             TAKE => {
                 let (after, rest) = rest.split_first().ok_or(BadFrame::Length)?;
-                let after = After::ALL.into_iter().find(|a| *a as u8 == *after);
+                let after = AfterHandoff::ALL.into_iter().find(|a| *a as u8 == *after);
                 let after = after.ok_or(BadFrame::Kind)?;
                 let (connection, bytes) = connection(rest)?;
                 return Ok(Self::Take { id, after, connection, bytes });
@@ -185,7 +185,7 @@ mod tests {
         };
         let bytes = b"GET / HTTP/1.1\r\n\r\n".to_vec();
         let frames = [
-            Frame::Take { id: 7, after: After::On, connection, bytes: bytes.clone() },
+            Frame::Take { id: 7, after: AfterHandoff::On, connection, bytes: bytes.clone() },
             Frame::Keep(1),
             Frame::GiveUp(2),
             Frame::Refused(3),

@@ -21,38 +21,38 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::{
-    arrived::Arrived,
-    charge::Charge,
-    head::{self, Came},
-    link::Link,
+    arrived::ArrivedConnection,
+    handed_off::HandedOffConnection,
+    head::{self, HeadRead},
+    link::BackendLink,
 };
 use crate::{
-    connection::{self, Door, Guest, Visit},
-    dormant::{self, Stream},
-    guard::Ending,
-    identify::{Asked, identify},
+    connection::{self, ClientConnection, Door, OpenConnection},
+    dormant::{self, ClientSocket},
+    guard::ConnectionEnd,
+    identify::{Resource, identify},
     node::Node,
-    settings::{Control, Handoff},
+    settings::{HandoffControl, HandoffSettings},
     sites::Site,
-    switch::{Claim, Member, Subject, Switch, Turn, claim, claim_now},
+    switch::{Claim, Member, ServerTurn, Subject, Switch, claim, claim_now},
 };
 
 /// What a front-end needs to hand connections over.
 pub(crate) struct Front {
     steering: Steering,
-    settings: Handoff,
-    links: Mutex<Vec<Arc<Link>>>,
+    settings: HandoffSettings,
+    links: Mutex<Vec<Arc<BackendLink>>>,
 }
 
 /// Where a connection is.
-enum Place {
-    Here(Stream),
+enum ConnectionPlace {
+    Here(ClientSocket),
     /// Between machines: nobody's socket, steered to where it is not.
     Between(Connection, Steered),
 }
 
 /// Who may answer a connection's next request.
-pub(super) enum Next {
+pub(super) enum Responder {
     /// Whoever is chosen.
     Anywhere,
     /// This node: it was not taken.
@@ -60,13 +60,13 @@ pub(super) enum Next {
 }
 
 /// A request whose back-end is chosen.
-pub(super) struct Choice {
-    pub(super) link: Arc<Link>,
+pub(super) struct ChosenBackend {
+    pub(super) link: Arc<BackendLink>,
     hop: Hop,
     pub(super) site: Arc<Site>,
     pub(super) switch: Arc<Switch>,
     pub(super) member: Arc<Member>,
-    pub(super) turn: Turn,
+    pub(super) turn: ServerTurn,
 }
 
 impl Front {
@@ -74,7 +74,7 @@ impl Front {
     ///
     /// # Errors
     /// When this process may not, or the kernel cannot.
-    pub(crate) fn start(settings: &Handoff, connections: usize) -> Result<Self, BpfError> {
+    pub(crate) fn start(settings: &HandoffSettings, connections: usize) -> Result<Self, BpfError> {
         handoff::is_possible().map_err(BpfError::Repair)?;
         let connections = u32::try_from(connections).unwrap_or(u32::MAX);
         let steering = Steering::start(&settings.interfaces, connections)?;
@@ -82,7 +82,7 @@ impl Front {
     }
 
     /// Reaches out for back-ends, so that the first connections find them.
-    pub(crate) fn reach(&self, node: &Arc<Node>, controls: &[Control]) {
+    pub(crate) fn reach(&self, node: &Arc<Node>, controls: &[HandoffControl]) {
         for control in controls {
             let _ = self.link(node, *control).hop();
         }
@@ -95,12 +95,12 @@ impl Front {
     }
 
     /// The link to a back-end. To be called within the runtime that is to tend it.
-    fn link(&self, node: &Arc<Node>, to: Control) -> Arc<Link> {
+    fn link(&self, node: &Arc<Node>, to: HandoffControl) -> Arc<BackendLink> {
         let mut links = self.links.lock();
         if let Some(link) = links.iter().find(|link| link.is_to(to)) {
             return link.clone();
         }
-        let link = Link::new(to, self.settings.after, Arc::downgrade(node));
+        let link = BackendLink::new(to, self.settings.after, Arc::downgrade(node));
         tokio::spawn(link.clone().tend(self.settings.secret.clone()));
         links.push(link.clone());
         link
@@ -119,8 +119,8 @@ impl Front {
         socket: Accepted,
         ends: Option<(SocketAddr, SocketAddr)>,
         bytes: &mut Vec<u8>,
-        guest: Guest,
-    ) -> Result<Arc<Link>, (Accepted, Guest)> {
+        guest: OpenConnection,
+    ) -> Result<Arc<BackendLink>, (Accepted, OpenConnection)> {
         let choice = match head::has_come(&socket, bytes, &node.settings.limits) {
             true => choose_now(node, bytes),
             false => None,
@@ -132,12 +132,13 @@ impl Front {
             Ok(left) => {
                 drop(socket);
                 let link = choice.link.clone();
-                let charge = Charge::new(node, left, std::mem::take(bytes), choice, guest);
-                if let Err(charge) = link.take(charge) {
+                let handed_off =
+                    HandedOffConnection::new(node, left, std::mem::take(bytes), choice, guest);
+                if let Err(handed_off) = link.take(handed_off) {
                     node.metrics.handoff("refused");
                     connection::spawn(
-                        charge.stop().clone(),
-                        go_on(node.clone(), charge, Next::Here),
+                        handed_off.stop().clone(),
+                        go_on(node.clone(), handed_off, Responder::Here),
                     );
                 }
                 Ok(link)
@@ -154,86 +155,96 @@ impl Front {
 /// returned when a back-end has it.
 pub(crate) async fn serve(
     node: &Arc<Node>,
-    visit: &Arc<Visit>,
-    stream: Stream,
+    client_connection: &Arc<ClientConnection>,
+    stream: ClientSocket,
     bytes: Vec<u8>,
-    guest: Guest,
-) -> Option<Ending> {
-    serve_from(node, visit, Place::Here(stream), bytes, guest, Next::Anywhere).await
+    guest: OpenConnection,
+) -> Option<ConnectionEnd> {
+    serve_from(
+        node,
+        client_connection,
+        ConnectionPlace::Here(stream),
+        bytes,
+        guest,
+        Responder::Anywhere,
+    )
+    .await
 }
 
 /// Goes on with a connection that a back-end had, or was to have.
-pub(super) async fn go_on(node: Arc<Node>, charge: Box<Charge>, next: Next) {
-    let (connection, steered, bytes, guest) = charge.give_up();
+pub(super) async fn go_on(node: Arc<Node>, handed_off: Box<HandedOffConnection>, next: Responder) {
+    let (connection, steered, bytes, guest) = handed_off.give_up();
     let client = connection.client.ip();
-    let place = Place::Between(connection, steered);
-    connection::resume(&node, client, async |visit| {
-        serve_from(&node, visit, place, bytes, guest, next).await
+    let place = ConnectionPlace::Between(connection, steered);
+    connection::resume(&node, client, async |client_connection| {
+        serve_from(&node, client_connection, place, bytes, guest, next).await
     })
     .await;
 }
 
 async fn serve_from(
     node: &Arc<Node>,
-    visit: &Arc<Visit>,
-    mut place: Place,
+    client_connection: &Arc<ClientConnection>,
+    mut place: ConnectionPlace,
     mut bytes: Vec<u8>,
-    mut guest: Guest,
-    mut next: Next,
-) -> Option<Ending> {
+    mut guest: OpenConnection,
+    mut next: Responder,
+) -> Option<ConnectionEnd> {
     loop {
         let came = match &place {
-            Place::Here(stream) => {
+            ConnectionPlace::Here(stream) => {
                 head::read(stream, &mut bytes, &node.settings.limits, &guest.stop).await
             }
-            Place::Between(..) => Came::Head,
+            ConnectionPlace::Between(..) => HeadRead::Head,
         };
-        let choice = match (came, std::mem::replace(&mut next, Next::Anywhere)) {
-            (Came::Over(ending), _) => return Some(ending),
-            (Came::Other, _) | (Came::Head, Next::Here) => None,
-            (Came::Head, Next::Anywhere) => choose(node, &bytes).await,
+        let choice = match (came, std::mem::replace(&mut next, Responder::Anywhere)) {
+            (HeadRead::Over(ending), _) => return Some(ending),
+            (HeadRead::Other, _) | (HeadRead::Head, Responder::Here) => None,
+            (HeadRead::Head, Responder::Anywhere) => choose(node, &bytes).await,
         };
         if let Some(choice) = choice {
             (place, bytes, guest) = hand_over(node, place, bytes, choice, guest)?;
         }
         let stream = match place {
-            Place::Here(stream) => stream,
-            Place::Between(connection, steered) => match come_back(&connection, steered) {
-                Ok(stream) => dormant::seat(stream, visit.client, None).0,
-                Err(error) => {
-                    tracing::warn!(client = %visit.client, %error, "a connection was lost on its way");
-                    return Some(Ending::Broken);
+            ConnectionPlace::Here(stream) => stream,
+            ConnectionPlace::Between(connection, steered) => {
+                match come_back(&connection, steered) {
+                    Ok(stream) => dormant::seat(stream, client_connection.client, None).0,
+                    Err(error) => {
+                        tracing::warn!(client = %client_connection.client, %error, "a connection was lost on its way");
+                        return Some(ConnectionEnd::Broken);
+                    }
                 }
-            },
+            }
         };
-        let (arrived, nest) = Arrived::new(stream, bytes, None);
-        match connection::http1_once(node, visit, arrived, &guest.stop).await {
-            Ending::Resting => {}
+        let (arrived, nest) = ArrivedConnection::new(stream, bytes, None);
+        match connection::http1_once(node, client_connection, arrived, &guest.stop).await {
+            ConnectionEnd::Resting => {}
             ending => return Some(ending),
         }
         match nest.take() {
-            Some(stream) => (place, bytes) = (Place::Here(stream), Vec::new()),
-            None => return Some(Ending::Broken),
+            Some(stream) => (place, bytes) = (ConnectionPlace::Here(stream), Vec::new()),
+            None => return Some(ConnectionEnd::Broken),
         }
     }
 }
 
 /// The back-end for a request, if it can be handed over at all.
-pub(super) async fn choose(node: &Arc<Node>, bytes: &[u8]) -> Option<Choice> {
+pub(super) async fn choose(node: &Arc<Node>, bytes: &[u8]) -> Option<ChosenBackend> {
     let (asked, switch, subject) = wanted(node, bytes)?;
     let claimed = claim(node, &asked.site, &switch, subject).await?;
     chosen(node, asked, switch, claimed)
 }
 
 /// The same if it is its turn at once.
-fn choose_now(node: &Arc<Node>, bytes: &[u8]) -> Option<Choice> {
+fn choose_now(node: &Arc<Node>, bytes: &[u8]) -> Option<ChosenBackend> {
     let (asked, switch, subject) = wanted(node, bytes)?;
     let claimed = claim_now(node, &asked.site, &switch, subject)?;
     chosen(node, asked, switch, claimed)
 }
 
 /// What a request asks for, if it can be handed over.
-fn wanted(node: &Node, bytes: &[u8]) -> Option<(Asked, Arc<Switch>, Subject)> {
+fn wanted(node: &Node, bytes: &[u8]) -> Option<(Resource, Arc<Switch>, Subject)> {
     let request = head::parse(bytes, &node.settings.limits)?;
     let asked = identify(node, Door::Client { tls: false }, &request).ok()?;
     let switch = asked.site.switch.as_ref().filter(|_| !asked.site.settings.cache)?;
@@ -254,28 +265,30 @@ fn wanted(node: &Node, bytes: &[u8]) -> Option<(Asked, Arc<Switch>, Subject)> {
 
 fn chosen(
     node: &Arc<Node>,
-    asked: Asked,
+    asked: Resource,
     switch: Arc<Switch>,
     (member, control, turn): Claim,
-) -> Option<Choice> {
+) -> Option<ChosenBackend> {
     let link = node.front.as_ref()?.link(node, control?);
     let hop = link.hop()?;
     asked.site.count();
-    Some(Choice { link, hop, site: asked.site, switch, member, turn })
+    Some(ChosenBackend { link, hop, site: asked.site, switch, member, turn })
 }
 
 /// Has a back-end take a connection. When that cannot be, it is returned: where it was, or between
 /// machines.
 fn hand_over(
     node: &Arc<Node>,
-    place: Place,
+    place: ConnectionPlace,
     mut bytes: Vec<u8>,
-    choice: Choice,
-    guest: Guest,
-) -> Option<(Place, Vec<u8>, Guest)> {
+    choice: ChosenBackend,
+    guest: OpenConnection,
+) -> Option<(ConnectionPlace, Vec<u8>, OpenConnection)> {
     let left = match place {
-        Place::Here(stream) => {
-            let Some(front) = &node.front else { return Some((Place::Here(stream), bytes, guest)) };
+        ConnectionPlace::Here(stream) => {
+            let Some(front) = &node.front else {
+                return Some((ConnectionPlace::Here(stream), bytes, guest));
+            };
             let left = handoff::ends(stream.stream());
             let left = left.and_then(|ends| {
                 leave(front, stream.stream(), ends, &mut bytes, false, choice.hop)
@@ -285,27 +298,27 @@ fn hand_over(
                 Ok(left) => left,
                 Err(error) => {
                     unfit(node, &error);
-                    return Some((Place::Here(stream), bytes, guest));
+                    return Some((ConnectionPlace::Here(stream), bytes, guest));
                 }
             }
         }
-        Place::Between(connection, steered) => {
+        ConnectionPlace::Between(connection, steered) => {
             if steered.turn(choice.hop).is_err() {
-                return Some((Place::Between(connection, steered), bytes, guest));
+                return Some((ConnectionPlace::Between(connection, steered), bytes, guest));
             }
             (connection, steered)
         }
     };
     let link = choice.link.clone();
-    match link.take(Charge::new(node, left, bytes, choice, guest)) {
+    match link.take(HandedOffConnection::new(node, left, bytes, choice, guest)) {
         Ok(()) => {
             link.flush();
             None
         }
-        Err(charge) => {
+        Err(handed_off) => {
             node.metrics.handoff("refused");
-            let (connection, steered, bytes, guest) = charge.give_up();
-            Some((Place::Between(connection, steered), bytes, guest))
+            let (connection, steered, bytes, guest) = handed_off.give_up();
+            Some((ConnectionPlace::Between(connection, steered), bytes, guest))
         }
     }
 }

@@ -8,38 +8,38 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     alarm::after,
-    dormant::Stream,
-    guard::{Bounds, Ending, Framing},
+    dormant::ClientSocket,
+    guard::{ConnectionEnd, HeadBounds, RequestFraming},
     settings::Limits,
     stop::Stop,
 };
 
 /// What came.
-pub(super) enum Came {
+pub(super) enum HeadRead {
     /// A whole head at least, that breaks no rule.
     Head,
     /// Something else, or not all of it in time: whoever serves the connection here deals with it.
     Other,
     /// No request.
-    Over(Ending),
+    Over(ConnectionEnd),
 }
 
 /// Reads until a whole head is there, behind what `bytes` has already.
 pub(super) async fn read(
-    stream: &Stream,
+    stream: &ClientSocket,
     bytes: &mut Vec<u8>,
     limits: &Limits,
     stop: &Stop,
-) -> Came {
+) -> HeadRead {
     let mut deadline: Option<Instant> = None;
     // Mostly a request has come with the connection, before the runtime has been told.
     let mut untold = bytes.is_empty();
     loop {
         if !bytes.is_empty() {
             match is_whole(bytes, limits) {
-                Some(true) => return Came::Head,
+                Some(true) => return HeadRead::Head,
                 Some(false) => deadline = deadline.or_else(|| Some(after(limits.head_timeout))),
-                None => return Came::Other,
+                None => return HeadRead::Other,
             }
         }
         bytes.reserve(READ);
@@ -48,21 +48,21 @@ pub(super) async fn read(
             false => stream.stream().try_read_buf(bytes),
         };
         match read {
-            Ok(0) if bytes.is_empty() => return Came::Over(Ending::Closed),
-            Ok(0) => return Came::Other,
+            Ok(0) if bytes.is_empty() => return HeadRead::Over(ConnectionEnd::Closed),
+            Ok(0) => return HeadRead::Other,
             Ok(_) => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Came::Over(Ending::Broken),
+            Err(_) => return HeadRead::Over(ConnectionEnd::Broken),
         }
         let until = deadline.unwrap_or_else(|| after(limits.idle_timeout));
         let readable = tokio::select! {
             readable = timeout_at(until, stream.stream().readable()) => readable,
-            () = stop.begun() => return Came::Other,
+            () = stop.begun() => return HeadRead::Other,
         };
         match readable {
             Ok(_) => {}
-            Err(_) if bytes.is_empty() => return Came::Over(Ending::IdleTimeout),
-            Err(_) => return Came::Other,
+            Err(_) if bytes.is_empty() => return HeadRead::Over(ConnectionEnd::IdleTimeout),
+            Err(_) => return HeadRead::Other,
         }
     }
 }
@@ -81,7 +81,8 @@ fn recv_now(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
 
 /// Whether a whole head is there; nothing when what is there is none.
 pub(super) fn is_whole(bytes: &[u8], limits: &Limits) -> Option<bool> {
-    let mut framing = Framing::new(Bounds { head: limits.head_size, fields: limits.header_count });
+    let mut framing =
+        RequestFraming::new(HeadBounds { head: limits.head_size, fields: limits.header_count });
     let fault = framing.feed(bytes).fault;
     match (framing.heads() > 0, fault) {
         (true, _) => Some(true),

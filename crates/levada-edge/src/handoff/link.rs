@@ -21,30 +21,30 @@ use tokio::{
 
 use super::{
     RETRY,
-    channel::{self, Receiver, Sender, Side},
-    charge::{Charge, Heard, attend},
+    channel::{self, FrameReceiver, FrameSender, Side},
     frame::{self, Frame},
+    handed_off::{EventAction, HandedOffConnection, attend},
 };
 use crate::{
-    guard::Ending,
+    guard::ConnectionEnd,
     node::Node,
-    settings::{After, Control},
+    settings::{AfterHandoff, HandoffControl},
 };
 
 /// A back-end that connections can be handed to while there is a channel to it.
-pub(crate) struct Link {
-    to: Control,
-    after: After,
+pub(crate) struct BackendLink {
+    to: HandoffControl,
+    after: AfterHandoff,
     node: Weak<Node>,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     /// Somebody wants it; until then nobody tries again and again to reach it.
     wanted: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    open: Option<(Arc<Sender>, Hop)>,
-    away: HashMap<u32, Away>,
+struct LinkState {
+    open: Option<(Arc<FrameSender>, Hop)>,
+    remote: HashMap<u32, RemoteConnection>,
     last: u32,
     /// One whose answer has begun, and when: whether its client gets it is looked at later.
     sample: Option<(u32, Instant)>,
@@ -55,37 +55,37 @@ struct State {
 }
 
 /// A connection that the back-end has.
-struct Away {
+struct RemoteConnection {
     connection: Connection,
     /// Whether it can be had back without the back-end: it has not spoken.
     silent: bool,
-    holder: Holder,
+    holder: EventHandler,
 }
 
 /// Who acts upon what the back-end says of a connection.
-enum Holder {
+enum EventHandler {
     /// The link itself.
-    Link(Box<Charge>),
+    Link(Box<HandedOffConnection>),
     /// A task, which has a [`Lease`].
-    Task(Arc<Told>),
+    Task(Arc<PendingEvents>),
 }
 
 /// A connection that a task deals with.
 pub(super) struct Lease {
-    link: Arc<Link>,
-    sender: Arc<Sender>,
+    link: Arc<BackendLink>,
+    sender: Arc<FrameSender>,
     id: u32,
-    told: Arc<Told>,
+    events: Arc<PendingEvents>,
 }
 
 /// What the back-end said of one connection and nobody has heard yet.
 #[derive(Default)]
-struct Told {
-    news: Mutex<VecDeque<News>>,
+struct PendingEvents {
+    event: Mutex<VecDeque<Event>>,
 }
 
 /// What a back-end says of a connection.
-pub(super) enum News {
+pub(super) enum Event {
     /// It was not taken, or nothing was said and the back-end is gone: it is still ours.
     Refused,
     /// Nothing was heard of it, and the back-end cannot be heard any more; what it does is not known.
@@ -104,12 +104,12 @@ pub(super) enum News {
     Ended,
 }
 
-impl Link {
-    pub(super) fn new(to: Control, after: After, node: Weak<Node>) -> Arc<Self> {
+impl BackendLink {
+    pub(super) fn new(to: HandoffControl, after: AfterHandoff, node: Weak<Node>) -> Arc<Self> {
         Arc::new(Self { to, after, node, state: Mutex::default(), wanted: Notify::new() })
     }
 
-    pub(super) fn is_to(&self, control: Control) -> bool {
+    pub(super) fn is_to(&self, control: HandoffControl) -> bool {
         self.to == control
     }
 
@@ -131,22 +131,28 @@ impl Link {
     ///
     /// # Errors
     /// When there is no channel any more.
-    pub(super) fn take(&self, charge: Box<Charge>) -> Result<(), Box<Charge>> {
+    pub(super) fn take(
+        &self,
+        handed_off: Box<HandedOffConnection>,
+    ) -> Result<(), Box<HandedOffConnection>> {
         let mut state = self.state.lock();
-        let Some((sender, _)) = state.open.clone() else { return Err(charge) };
+        let Some((sender, _)) = state.open.clone() else { return Err(handed_off) };
         let mut id = state.last.wrapping_add(1);
-        while state.away.contains_key(&id) {
+        while state.remote.contains_key(&id) {
             id = id.wrapping_add(1);
         }
         let write = |out: &mut Vec<u8>| {
-            frame::write_take(out, id, self.after, &charge.connection, &charge.bytes);
+            frame::write_take(out, id, self.after, &handed_off.connection, &handed_off.bytes);
         };
         if !sender.put(write) {
-            return Err(charge);
+            return Err(handed_off);
         }
         state.last = id;
-        let (connection, silent) = (charge.connection, true);
-        state.away.insert(id, Away { connection, silent, holder: Holder::Link(charge) });
+        let (connection, silent) = (handed_off.connection, true);
+        state.remote.insert(
+            id,
+            RemoteConnection { connection, silent, holder: EventHandler::Link(handed_off) },
+        );
         Ok(())
     }
 
@@ -160,17 +166,17 @@ impl Link {
 
     /// Lets go of connections that rest, and from now on of each that comes to rest.
     pub(super) fn stop(&self) {
-        let resting = |away: &Away| matches!(&away.holder, Holder::Link(held) if held.rests());
-        let over: Vec<Away> = {
+        let resting = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.rests());
+        let over: Vec<RemoteConnection> = {
             let mut state = self.state.lock();
-            state.away.extract_if(|_, away| resting(away)).map(|(_, away)| away).collect()
+            state.remote.extract_if(|_, remote| resting(remote)).map(|(_, remote)| remote).collect()
         };
-        over.into_iter().for_each(Away::end);
+        over.into_iter().for_each(RemoteConnection::end);
     }
 
     /// Keeps a channel to the back-end for as long as somebody wants it.
     pub(super) async fn tend(self: Arc<Self>, secret: String) {
-        let (to, mut said) = (self.to.to, Said::default());
+        let (to, mut said) = (self.to.to, LogHistory::default());
         loop {
             self.wanted.notified().await;
             let mut pause = RETRY;
@@ -178,7 +184,7 @@ impl Link {
                 Ok((sender, mut receiver)) => {
                     let since = Instant::now();
                     // Elsewhere, a client waits for what is said.
-                    if self.after == After::Stay {
+                    if self.after == AfterHandoff::Stay {
                         receiver.gather();
                     }
                     if said.is_news("") {
@@ -190,7 +196,7 @@ impl Link {
                         never = self.look(&mut said) => match never {},
                     };
                     if since.elapsed() > LASTING {
-                        said = Said::default();
+                        said = LogHistory::default();
                     }
                     match said.is_news(&error.to_string()) {
                         true => tracing::warn!(back_end = %to, %error, "{GONE}"),
@@ -212,7 +218,7 @@ impl Link {
 
     /// Looks from time to time whether a client gets what it is answered. A firewall may let the channel pass
     /// and not the answers, which come from an address that is not the back-end's own.
-    async fn look(&self, said: &mut Said) -> Infallible {
+    async fn look(&self, said: &mut LogHistory) -> Infallible {
         let to = self.to.to;
         loop {
             sleep(LOOK).await;
@@ -233,9 +239,8 @@ impl Link {
             return false;
         };
         // What is over, or with a task, has gone on.
-        let waits =
-            |away: &Away| matches!(&away.holder, Holder::Link(held) if !held.was_answered());
-        if !state.away.get(&id).is_some_and(waits) {
+        let waits = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if !held.was_answered());
+        if !state.remote.get(&id).is_some_and(waits) {
             state.unheard = 0;
             return false;
         }
@@ -243,13 +248,13 @@ impl Link {
         if state.unheard < MOST_UNHEARD {
             return false;
         }
-        // After that, one more is enough.
+        // AfterHandoff that, one more is enough.
         state.unheard = MOST_UNHEARD - 1;
         state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
         true
     }
 
-    async fn reach(&self, secret: &str) -> std::io::Result<(Arc<Sender>, Receiver)> {
+    async fn reach(&self, secret: &str) -> std::io::Result<(Arc<FrameSender>, FrameReceiver)> {
         let hop = Steering::hop(self.to.addresses()).map_err(std::io::Error::other)?;
         let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to.to)).await??;
         let (sender, receiver) = channel::open(stream, Side::Front, secret).await?;
@@ -258,13 +263,13 @@ impl Link {
     }
 
     /// Hears what the back-end says, until it says nothing more or what cannot be.
-    async fn listen(self: &Arc<Self>, receiver: &mut Receiver) -> std::io::Error {
+    async fn listen(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         loop {
-            let told = match receiver.hear().await {
+            let events = match receiver.hear().await {
                 Ok(frame) => self.note(frame),
                 Err(error) => return error,
             };
-            if let Err(Lie) = told {
+            if let Err(ProtocolViolation) = events {
                 return std::io::Error::other("it says of a connection what cannot be");
             }
         }
@@ -272,89 +277,95 @@ impl Link {
 
     /// Hears what was said before nothing could be said to it any more, and how that ended: whoever has only
     /// just begun an answer has said so, and of a process that is gone nothing need be waited for.
-    async fn hear_out(self: &Arc<Self>, receiver: &mut Receiver) -> std::io::Error {
-        let heard = tokio::time::timeout(RETRY, self.listen(receiver)).await;
-        heard.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
+    async fn hear_out(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
+        let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
+        action.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
     }
 
-    fn note(self: &Arc<Self>, frame: Frame) -> Result<(), Lie> {
-        let (id, news) = match frame {
+    fn note(self: &Arc<Self>, frame: Frame) -> Result<(), ProtocolViolation> {
+        let (id, event) = match frame {
             Frame::Speaks(id) => (id, None),
-            Frame::Refused(id) => (id, Some(News::Refused)),
-            Frame::Rests(id) => (id, Some(News::Rests)),
-            Frame::Begins(id) => (id, Some(News::Begins)),
-            Frame::Asks { id, bytes } => (id, Some(News::Asks(bytes))),
+            Frame::Refused(id) => (id, Some(Event::Refused)),
+            Frame::Rests(id) => (id, Some(Event::Rests)),
+            Frame::Begins(id) => (id, Some(Event::Begins)),
+            Frame::Asks { id, bytes } => (id, Some(Event::Asks(bytes))),
             Frame::GivenBack { id, connection, bytes } => {
-                (id, Some(News::GivenBack(connection, bytes)))
+                (id, Some(Event::GivenBack(connection, bytes)))
             }
-            Frame::Ended(id) => (id, Some(News::Ended)),
-            Frame::Take { .. } | Frame::Keep(_) | Frame::GiveUp(_) => return Err(Lie),
+            Frame::Ended(id) => (id, Some(Event::Ended)),
+            Frame::Take { .. } | Frame::Keep(_) | Frame::GiveUp(_) => {
+                return Err(ProtocolViolation);
+            }
         };
         let mut state = self.state.lock();
         // Of what is not here any more, somebody here has let go.
-        let Some(away) = state.away.get_mut(&id) else { return Ok(()) };
-        away.allows(news.as_ref())?;
-        let Some(news) = news else {
-            away.speaks();
+        let Some(remote) = state.remote.get_mut(&id) else { return Ok(()) };
+        remote.allows(event.as_ref())?;
+        let Some(event) = event else {
+            remote.speaks();
             state.sample.get_or_insert_with(|| (id, Instant::now()));
             return Ok(());
         };
-        let heard = match &mut away.holder {
-            Holder::Task(told) => return told.push(news),
-            Holder::Link(charge) => charge.hear(news),
+        let action = match &mut remote.holder {
+            EventHandler::Task(events) => return events.push(event),
+            EventHandler::Link(handed_off) => handed_off.hear(event),
         };
-        match heard {
-            Heard::All => {}
-            Heard::Over => {
-                let over = state.away.remove(&id);
+        match action {
+            EventAction::All => {}
+            EventAction::Over => {
+                let over = state.remote.remove(&id);
                 drop(state);
-                over.into_iter().for_each(Away::end);
+                over.into_iter().for_each(RemoteConnection::end);
             }
-            Heard::Takes(news) => {
-                let taken = away.pass_to_task();
+            EventAction::Takes(event) => {
+                let taken = remote.pass_to_task();
                 let sender = state.open.as_ref().map(|(sender, _)| sender.clone());
                 drop(state);
-                if let (Some((charge, told)), Some(sender)) = (taken, sender) {
-                    self.attend(Lease { link: self.clone(), sender, id, told }, charge, news);
+                if let (Some((handed_off, events)), Some(sender)) = (taken, sender) {
+                    self.attend(
+                        Lease { link: self.clone(), sender, id, events },
+                        handed_off,
+                        event,
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    fn attend(&self, lease: Lease, charge: Box<Charge>, news: News) {
+    fn attend(&self, lease: Lease, handed_off: Box<HandedOffConnection>, event: Event) {
         let Some(node) = self.node.upgrade() else { return };
-        let cut = charge.stop().clone();
+        let cut = handed_off.stop().clone();
         tokio::spawn(async move {
             tokio::select! {
                 biased;
-                () = attend(node, lease, charge, news) => {}
+                () = attend(node, lease, handed_off, event) => {}
                 () = cut.cut() => {}
             }
         });
     }
 
-    fn lose(self: &Arc<Self>, sender: &Arc<Sender>, error: &std::io::Error) {
+    fn lose(self: &Arc<Self>, sender: &Arc<FrameSender>, error: &std::io::Error) {
         sender.close();
         // Its process has ended, or has let go of whatever was silent.
         let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
         let lost = {
             let mut state = self.state.lock();
             (state.open, state.sample) = (None, None);
-            std::mem::take(&mut state.away)
+            std::mem::take(&mut state.remote)
         };
         self.wanted.notify_one();
-        for (id, mut away) in lost {
-            let news = match away.silent {
-                true if known => News::Refused,
-                true => News::Vanished,
-                false => News::Lost,
+        for (id, mut remote) in lost {
+            let event = match remote.silent {
+                true if known => Event::Refused,
+                true => Event::Vanished,
+                false => Event::Lost,
             };
-            if let Some((charge, told)) = away.pass_to_task() {
+            if let Some((handed_off, events)) = remote.pass_to_task() {
                 let (link, sender) = (self.clone(), sender.clone());
-                self.attend(Lease { link, sender, id, told }, charge, news);
-            } else if let Holder::Task(told) = &away.holder {
-                told.news.lock().push_back(news);
+                self.attend(Lease { link, sender, id, events }, handed_off, event);
+            } else if let EventHandler::Task(events) = &remote.holder {
+                events.event.lock().push_back(event);
             }
         }
     }
@@ -363,9 +374,9 @@ impl Link {
 /// What the log has of a back-end since it was last of use for some time: what is tried every second must
 /// not be told as often.
 #[derive(Default)]
-struct Said(Vec<String>);
+struct LogHistory(Vec<String>);
 
-impl Said {
+impl LogHistory {
     fn is_news(&mut self, text: &str) -> bool {
         if self.0.iter().any(|said| said == text) {
             return false;
@@ -379,87 +390,90 @@ impl Said {
 }
 
 /// A back-end that knows the secret, and says what it cannot mean.
-struct Lie;
+struct ProtocolViolation;
 
-impl Away {
+impl RemoteConnection {
     /// Whether the back-end can say this; nothing stands for its first word.
-    fn allows(&self, news: Option<&News>) -> Result<(), Lie> {
-        let possible = match news {
-            None | Some(News::Refused) => self.silent,
-            Some(News::GivenBack(connection, _)) => {
+    fn allows(&self, event: Option<&Event>) -> Result<(), ProtocolViolation> {
+        let possible = match event {
+            None | Some(Event::Refused) => self.silent,
+            Some(Event::GivenBack(connection, _)) => {
                 let ends = (connection.service, connection.client);
                 !self.silent && ends == (self.connection.service, self.connection.client)
             }
             Some(_) => !self.silent,
         };
-        if possible { Ok(()) } else { Err(Lie) }
+        if possible { Ok(()) } else { Err(ProtocolViolation) }
     }
 
     fn speaks(&mut self) {
         self.silent = false;
-        if let Holder::Link(charge) = &mut self.holder {
-            charge.is_answered();
+        if let EventHandler::Link(handed_off) = &mut self.holder {
+            handed_off.is_answered();
         }
     }
 
     /// Leaves it to a task from now on, if none has it yet.
-    fn pass_to_task(&mut self) -> Option<(Box<Charge>, Arc<Told>)> {
-        let told = match &self.holder {
-            Holder::Link(_) => Arc::<Told>::default(),
-            Holder::Task(_) => return None,
+    fn pass_to_task(&mut self) -> Option<(Box<HandedOffConnection>, Arc<PendingEvents>)> {
+        let events = match &self.holder {
+            EventHandler::Link(_) => Arc::<PendingEvents>::default(),
+            EventHandler::Task(_) => return None,
         };
-        match std::mem::replace(&mut self.holder, Holder::Task(told.clone())) {
-            Holder::Link(charge) => Some((charge, told)),
-            Holder::Task(_) => None,
+        match std::mem::replace(&mut self.holder, EventHandler::Task(events.clone())) {
+            EventHandler::Link(handed_off) => Some((handed_off, events)),
+            EventHandler::Task(_) => None,
         }
     }
 
     fn end(self) {
-        if let Holder::Link(charge) = self.holder {
-            charge.end(Ending::Finished);
+        if let EventHandler::Link(handed_off) = self.holder {
+            handed_off.end(ConnectionEnd::Finished);
         }
     }
 }
 
-impl Told {
-    fn push(&self, news: News) -> Result<(), Lie> {
-        let mut waiting = self.news.lock();
+impl PendingEvents {
+    fn push(&self, event: Event) -> Result<(), ProtocolViolation> {
+        let mut waiting = self.event.lock();
         if waiting.len() >= MOST_NEWS {
-            return Err(Lie);
+            return Err(ProtocolViolation);
         }
-        waiting.push_back(news);
+        waiting.push_back(event);
         Ok(())
     }
 }
 
 impl Lease {
     /// Leaves the connection to the link; returns it when something was said of it meanwhile.
-    pub(super) fn leave(&self, charge: Box<Charge>) -> Option<(Box<Charge>, News)> {
+    pub(super) fn leave(
+        &self,
+        handed_off: Box<HandedOffConnection>,
+    ) -> Option<(Box<HandedOffConnection>, Event)> {
         let mut state = self.link.state.lock();
-        let said = self.told.news.lock().pop_front();
-        match (said, self.away(&mut state)) {
-            (Some(news), _) => Some((charge, news)),
-            (None, Some(away)) => {
-                away.holder = Holder::Link(charge);
+        let said = self.events.event.lock().pop_front();
+        match (said, self.remote(&mut state)) {
+            (Some(event), _) => Some((handed_off, event)),
+            (None, Some(remote)) => {
+                remote.holder = EventHandler::Link(handed_off);
                 None
             }
             // Whoever takes it away says why first.
-            (None, None) => Some((charge, News::Lost)),
+            (None, None) => Some((handed_off, Event::Lost)),
         }
     }
 
     /// Has nothing more to do with the connection.
     pub(super) fn end(&self) {
         let mut state = self.link.state.lock();
-        if self.away(&mut state).is_some() {
-            state.away.remove(&self.id);
+        if self.remote(&mut state).is_some() {
+            state.remote.remove(&self.id);
         }
     }
 
     /// The place among what is away, unless another channel has given the name to another connection.
-    fn away<'a>(&self, state: &'a mut State) -> Option<&'a mut Away> {
-        let own = |away: &&mut Away| matches!(&away.holder, Holder::Task(told) if Arc::ptr_eq(told, &self.told));
-        state.away.get_mut(&self.id).filter(own)
+    fn remote<'a>(&self, state: &'a mut LinkState) -> Option<&'a mut RemoteConnection> {
+        let own = |remote: &&mut RemoteConnection| matches!(&remote.holder, EventHandler::Task(events) if Arc::ptr_eq(events, &self.events));
+        state.remote.get_mut(&self.id).filter(own)
     }
 
     /// Has the back-end answer the request that it asked about.
@@ -472,7 +486,7 @@ impl Lease {
         self.sender.say(&Frame::GiveUp(self.id));
     }
 
-    pub(super) fn is_at(&self, link: &Arc<Link>) -> bool {
+    pub(super) fn is_at(&self, link: &Arc<BackendLink>) -> bool {
         Arc::ptr_eq(&self.link, link)
     }
 }
@@ -518,13 +532,13 @@ mod tests {
     }
 
     /// A link with one connection at its back-end, by the name 7, that a task deals with.
-    fn link() -> (Arc<Link>, Arc<Told>) {
-        let to = Control { to: "127.0.0.1:1".parse().unwrap(), also: None };
-        let link = Link::new(to, After::On, Weak::new());
-        let told = Arc::<Told>::default();
-        let (connection, holder) = (connection(40_000), Holder::Task(told.clone()));
-        link.state.lock().away.insert(7, Away { connection, silent: true, holder });
-        (link, told)
+    fn link() -> (Arc<BackendLink>, Arc<PendingEvents>) {
+        let to = HandoffControl { to: "127.0.0.1:1".parse().unwrap(), also: None };
+        let link = BackendLink::new(to, AfterHandoff::On, Weak::new());
+        let events = Arc::<PendingEvents>::default();
+        let (connection, holder) = (connection(40_000), EventHandler::Task(events.clone()));
+        link.state.lock().remote.insert(7, RemoteConnection { connection, silent: true, holder });
+        (link, events)
     }
 
     #[test]
@@ -544,10 +558,10 @@ mod tests {
 
     #[test]
     fn a_back_end_that_floods_lies_and_of_a_stranger_nothing_is_heard() {
-        let (link, told) = link();
+        let (link, events) = link();
         assert!(link.note(Frame::Speaks(7)).is_ok());
         let said = (0..).take_while(|_| link.note(Frame::Rests(7)).is_ok()).count();
-        assert_eq!((said, told.news.lock().len()), (MOST_NEWS, MOST_NEWS));
+        assert_eq!((said, events.event.lock().len()), (MOST_NEWS, MOST_NEWS));
         assert!(link.note(Frame::Ended(8)).is_ok());
     }
 }

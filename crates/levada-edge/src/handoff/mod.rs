@@ -14,26 +14,26 @@
 //! ```
 
 mod arrived;
+mod backend;
 mod channel;
-mod charge;
 pub(crate) mod frame;
 mod front;
+mod handed_off;
 mod head;
 mod link;
-mod taker;
 
 use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
-pub(crate) use arrived::{Arrived, Voice};
+pub(crate) use arrived::{ArrivedConnection, SilencedSocket};
+pub(crate) use backend::{HandoffBackend, accept};
 pub(crate) use front::{Front, serve};
 use levada_net::handoff::{self, Connection, Unfit};
-pub(crate) use link::Link;
+pub(crate) use link::BackendLink;
 use rustix::{
     buffer::spare_capacity,
     io::Errno,
     net::{RecvFlags, recv},
 };
-pub(crate) use taker::{Taker, accept};
 
 /// Between two attempts to reach somebody.
 const RETRY: Duration = Duration::from_secs(1);

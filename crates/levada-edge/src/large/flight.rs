@@ -28,27 +28,27 @@ use tokio::{sync::watch, task::AbortHandle};
 
 use super::piece::{self, Piece};
 use crate::{
+    access_record::AccessRecord,
     failure::Failure,
     node::Node,
-    passage::Passage,
-    pipeline::{Errand, directly},
+    pipeline::{RequestContext, dispatch},
     store::Gathering,
 };
 
 /// The latest flight of each piece, while anybody is interested in it.
 #[derive(Default)]
-pub(crate) struct Flights(Mutex<HashMap<Key, Weak<Flight>>>);
+pub(crate) struct PieceFlights(Mutex<HashMap<Key, Weak<PieceFlight>>>);
 
 /// A piece that has come.
 #[derive(Clone)]
-pub(super) struct Whole {
+pub(super) struct WholePiece {
     pub(super) segments: Arc<[Bytes]>,
     /// It was in this node's own memory: that it came at once says nothing of others.
     pub(super) at_hand: bool,
 }
 
 /// A request for a piece. It ends when nobody holds it any more.
-pub(super) struct Flight {
+pub(super) struct PieceFlight {
     node: Arc<Node>,
     key: Key,
     identity: String,
@@ -56,23 +56,24 @@ pub(super) struct Flight {
     pub(super) begun: Timestamp,
     /// The newest purge at that time.
     purges: u64,
-    outcome: watch::Receiver<Option<Result<Whole, Failure>>>,
+    outcome: watch::Receiver<Option<Result<WholePiece, Failure>>>,
     task: AbortHandle,
     reported: AtomicBool,
     shared: AtomicBool,
 }
 
-impl Flight {
+impl PieceFlight {
     /// The flight of a piece that is under way or has come, if it is of use for who asks now; else one that
     /// begins with this. Says whether it is another's.
     pub(super) fn board(
         node: &Arc<Node>,
-        template: &Errand,
+        template: &RequestContext,
         piece: Arc<Piece>,
         now: Timestamp,
     ) -> (Arc<Self>, bool) {
-        let asked = template.asked.of_piece(piece.clone());
-        let (key, identity, purges) = (asked.key, asked.identity.clone(), node.purges.latest());
+        let resource = template.resource.of_piece(piece.clone());
+        let (key, identity, purges) =
+            (resource.key, resource.identity.clone(), node.purges.latest());
         let flights = &node.large.flights.0;
         let latest = flights.lock().get(&key).and_then(Weak::upgrade);
         if let Some(flight) = latest.filter(|flight| {
@@ -81,10 +82,10 @@ impl Flight {
             flight.shared.store(true, Relaxed);
             return (flight, true);
         }
-        let mut errand = template.again();
-        errand.asked = asked;
+        let mut context = template.again();
+        context.resource = resource;
         let (tell, outcome) = watch::channel(None);
-        let fetch = fetch(node.clone(), errand, piece.clone());
+        let fetch = fetch(node.clone(), context, piece.clone());
         let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
         let flight = Arc::new(Self {
             node: node.clone(),
@@ -116,7 +117,7 @@ impl Flight {
     }
 
     /// The piece, when it has come.
-    pub(super) async fn outcome(&self) -> Result<Whole, Failure> {
+    pub(super) async fn outcome(&self) -> Result<WholePiece, Failure> {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         ended.ok().and_then(|ended| ended.clone()).unwrap_or(Err(Failure::NoResponse))
@@ -136,7 +137,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for PieceFlight {
     fn drop(&mut self) {
         self.task.abort();
         let mut flights = self.node.large.flights.0.lock();
@@ -148,10 +149,14 @@ impl Drop for Flight {
 }
 
 /// Fetches a piece, from wherever the policy says.
-async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Result<Whole, Failure> {
+async fn fetch(
+    node: Arc<Node>,
+    context: Box<RequestContext>,
+    piece: Arc<Piece>,
+) -> Result<WholePiece, Failure> {
     let begun = node.clock.now();
-    let mut passage = Passage::of_piece(&node);
-    let answer = Box::pin(directly(&node, errand, &mut passage)).await;
+    let mut record = AccessRecord::of_piece(&node);
+    let answer = Box::pin(dispatch(&node, context, &mut record)).await;
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
     let answered = node.clock.now();
@@ -183,5 +188,5 @@ async fn fetch(node: Arc<Node>, errand: Box<Errand>, piece: Arc<Piece>) -> Resul
     let (head, whole) = (answered.since(begun), node.clock.now().since(begun));
     let node = piece.source().get();
     tracing::debug!(piece = %piece.url, node, at_hand, ?head, ?whole, "piece came");
-    Ok(Whole { segments: segments.into(), at_hand })
+    Ok(WholePiece { segments: segments.into(), at_hand })
 }

@@ -13,7 +13,7 @@ use crate::{
     clock,
     connection::Door,
     node::Node,
-    pipeline::Errand,
+    pipeline::RequestContext,
     sites::Site,
     store::Object,
     stored,
@@ -59,10 +59,10 @@ pub(crate) fn file_key(identity: &str) -> Key {
 }
 
 /// Whether whoever asks is served with the head of this object, because the file is large.
-pub(crate) fn head_is_enough(node: &Node, errand: &Errand, object: &Object) -> bool {
-    let site = &errand.asked.site;
+pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Object) -> bool {
+    let site = &context.resource.site;
     let told = (&object.head.headers, &object.head.validators, object.len());
-    errand.head_is_enough
+    context.head_is_enough
         && object.blocks().is_some()
         && object.head.status == StatusCode::OK
         && is_large(node, site, object.identity(), told)
@@ -71,12 +71,12 @@ pub(crate) fn head_is_enough(node: &Node, errand: &Errand, object: &Object) -> b
 /// The answer to whoever is served with the head of a large file: no body, and the length apart.
 pub(crate) fn head(
     node: &Node,
-    errand: &Errand,
+    context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Response<ResponseBody> {
-    if stored::has_already(&object.head, &errand.parts) {
+    if stored::has_already(&object.head, &context.parts) {
         return stored::not_modified(node, &object.head, age, &status);
     }
     // Without a strong validator a version is no more than likely to be one (RFC 9110 Sec. 15.3.7.3).
@@ -88,7 +88,7 @@ pub(crate) fn head(
         headers.remove(header::AGE);
     }
     headers.insert(LARGE, HeaderValue::from(object.len()));
-    if errand.visit.door == Door::Peer {
+    if context.connection.door == Door::Peer {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
     }
     response

@@ -8,21 +8,21 @@ use prometheus_client::{
 };
 use std::sync::atomic::AtomicU64;
 
-use crate::{metrics::Word, node::Node};
+use crate::{metrics::LabelValue, node::Node};
 
 /// Where a piece came from, or why it was asked for again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Source {
-    source: Word,
+struct PieceSourceLabel {
+    source: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
-    reason: Word,
+struct RetryReasonLabel {
+    reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Server {
+struct PieceServerLabel {
     server: String,
 }
 
@@ -30,13 +30,13 @@ struct Server {
 #[derive(Default)]
 pub(crate) struct LargeMetrics {
     transfers: Counter,
-    pieces: Family<Source, Counter>,
-    bytes: Family<Source, Counter>,
-    retries: Family<Why, Counter>,
+    pieces: Family<PieceSourceLabel, Counter>,
+    bytes: Family<PieceSourceLabel, Counter>,
+    retries: Family<RetryReasonLabel, Counter>,
     hedges: Counter,
     stalls: Counter,
-    left_out: Family<Server, Counter>,
-    seconds: Family<Server, Gauge<f64, AtomicU64>>,
+    left_out: Family<PieceServerLabel, Counter>,
+    seconds: Family<PieceServerLabel, Gauge<f64, AtomicU64>>,
 }
 
 impl LargeMetrics {
@@ -81,20 +81,22 @@ impl LargeMetrics {
 
     /// A piece has come.
     pub(crate) fn came(&self, source: &'static str, bytes: u64) {
-        let labels = Source { source: Word(source) };
+        let labels = PieceSourceLabel { source: LabelValue(source) };
         self.pieces.get_or_create_owned(&labels).inc();
         self.bytes.get_or_create_owned(&labels).inc_by(bytes);
     }
 
     /// A node is left out from now on.
     pub(crate) fn left_out(&self, server: &str) {
-        self.left_out.get_or_create_owned(&Server { server: server.to_owned() }).inc();
+        self.left_out.get_or_create_owned(&PieceServerLabel { server: server.to_owned() }).inc();
     }
 
     /// A transfer has ended.
     pub(crate) fn transferred(&self, counts: Counts) {
         let retries = |why, number| {
-            self.retries.get_or_create(&Why { reason: Word(why) }).inc_by(number);
+            self.retries
+                .get_or_create(&RetryReasonLabel { reason: LabelValue(why) })
+                .inc_by(number);
         };
         self.transfers.inc();
         retries("late", counts.late);
@@ -112,7 +114,7 @@ impl LargeMetrics {
         };
         for (server, average) in names.into_iter().zip(sources.averages()) {
             if let Some(average) = average {
-                self.seconds.get_or_create(&Server { server }).set(average.as_secs_f64());
+                self.seconds.get_or_create(&PieceServerLabel { server }).set(average.as_secs_f64());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Large files in pieces, fetched through the cluster: CoDeploy's agent (WORLDS'04, Sec. 3).
+//! LargeSettings files in pieces, fetched through the cluster: CoDeploy's agent (WORLDS'04, Sec. 3).
 //!
 //! ```text
 //!   client ── GET /f ──> this node ── head of /f? ──> the node that the policy chooses for /f
@@ -36,26 +36,26 @@ use levada_fetch::{Digest, Sources};
 use parking_lot::Mutex;
 
 use crate::{
+    access_record::{AccessRecord, CacheResult},
     body::ResponseBody,
     connection::Door,
     failure::Failure,
     forward::Failed,
     node::Node,
     partial::{self, Cursor, Script, Wanted},
-    passage::{CacheResult, Passage},
-    pipeline::{Errand, directly},
-    settings::Large,
+    pipeline::{RequestContext, dispatch},
+    settings::LargeSettings,
     sites::Site,
     stored,
 };
 
-use flight::Flights;
+use flight::PieceFlights;
 pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{Piece, address, as_object, is_piece, tell};
 use room::Room;
 use transfer::Transfer;
-pub(crate) use transfer::{PieceReader, Shared};
+pub(crate) use transfer::{PieceReader, SharedTransfer};
 
 /// From a peer: the head of a large file is enough. To a peer: this is one, of a file so long.
 pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
@@ -73,7 +73,7 @@ pub(crate) struct Agency {
     /// Memory for windows.
     room: Arc<Room>,
     /// Pieces that are on their way here.
-    flights: Flights,
+    flights: PieceFlights,
     /// How nodes have done lately as sources of pieces.
     pub(crate) sources: Mutex<Sources>,
     /// Files that were served from here, for those who ask where their pieces are.
@@ -85,7 +85,7 @@ impl Agency {
     pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
         Self {
             room: Room::new(bytes),
-            flights: Flights::default(),
+            flights: PieceFlights::default(),
             sources: Mutex::new(Sources::new(nodes)),
             known: Known::default(),
         }
@@ -114,7 +114,7 @@ pub(crate) fn wanted_digest<B>(
     value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
 }
 
-fn is_on(site: &Site) -> Option<&Large> {
+fn is_on(site: &Site) -> Option<&LargeSettings> {
     site.settings.large.as_ref().filter(|_| site.settings.cache)
 }
 
@@ -122,9 +122,9 @@ fn is_on(site: &Site) -> Option<&Large> {
 ///
 /// Several ranges of one request, and conditions that only the origin may judge, go the way of other
 /// objects.
-pub(crate) fn may_be(errand: &Errand) -> bool {
-    let Errand { visit, asked, wants, parts, body, .. } = errand;
-    if is_on(&asked.site).is_none() || visit.door == Door::Peer {
+pub(crate) fn may_be(context: &RequestContext) -> bool {
+    let RequestContext { connection, resource, wants, parts, body, .. } = context;
+    if is_on(&resource.site).is_none() || connection.door == Door::Peer {
         return false;
     }
     let plain = parts.method == Method::GET && body.is_none();
@@ -139,55 +139,55 @@ pub(crate) fn may_be(errand: &Errand) -> bool {
 /// Answers a request for what may be a large file.
 pub(crate) async fn serve(
     node: &Arc<Node>,
-    mut errand: Box<Errand>,
-    passage: &mut Passage,
+    mut context: Box<RequestContext>,
+    record: &mut AccessRecord,
 ) -> Result<Response<ResponseBody>, Failed> {
-    let client = errand.again();
-    errand.head_is_enough = true;
+    let client = context.again();
+    context.head_is_enough = true;
     for _ in 0..2 {
-        let mut response = directly(node, errand, passage).await?;
+        let mut response = dispatch(node, context, record).await?;
         if !response.headers().contains_key(LARGE) {
             return Ok(response);
         }
         let Some(file) = File::of(&mut response) else { break };
-        match in_pieces(node, &client, file, response, passage).await {
+        match in_pieces(node, &client, file, response, record).await {
             Ok(response) => return Ok(response),
             // What is stored of it is out of date.
-            Err(Failure::Changed) => errand = afresh(&client),
+            Err(Failure::Changed) => context = afresh(&client),
             Err(Failure::NoPieces) => break,
             Err(failure) => return Err(failure.into()),
         }
     }
     // The node that has its head has the rest as well, or gets it.
-    directly(node, client.again(), passage).await
+    dispatch(node, client.again(), record).await
 }
 
 /// The same request for the head, which is to be fetched anew. Whether the one that is stored still holds is
 /// no question: a careless origin has another file under the same tag, and would say yes.
-fn afresh(client: &Errand) -> Box<Errand> {
-    let mut errand = client.again();
-    (errand.head_is_enough, errand.anew) = (true, true);
-    errand.parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    errand.wants = Wants::of(&errand.parts.headers);
-    errand
+fn afresh(client: &RequestContext) -> Box<RequestContext> {
+    let mut context = client.again();
+    (context.head_is_enough, context.anew) = (true, true);
+    context.parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    context.wants = Wants::of(&context.parts.headers);
+    context
 }
 
 /// Lets the node that has the head of a file fetch it anew, so that those who come later get the version
 /// that there is now.
-async fn refetch(node: &Arc<Node>, client: &Errand) {
-    let mut passage = Passage::of_piece(node);
-    drop(Box::pin(directly(node, afresh(client), &mut passage)).await);
+async fn refetch(node: &Arc<Node>, client: &RequestContext) {
+    let mut record = AccessRecord::of_piece(node);
+    drop(Box::pin(dispatch(node, afresh(client), &mut record)).await);
 }
 
 /// The answer to a request for a large file, whose head is in `response`.
 async fn in_pieces(
     node: &Arc<Node>,
-    client: &Errand,
+    client: &RequestContext,
     file: File,
     response: Response<ResponseBody>,
-    passage: &mut Passage,
+    record: &mut AccessRecord,
 ) -> Result<Response<ResponseBody>, Failure> {
-    let (length, key) = (file.length, client.asked.key);
+    let (length, key) = (file.length, client.resource.key);
     node.large.known.remember(key, &file);
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {
@@ -204,9 +204,9 @@ async fn in_pieces(
     };
     // Whatever is wrong with the file shows in the first piece, while another answer can be given.
     reader.ready().await?;
-    passage.outstanding = None;
-    passage.cache = CacheResult::Pieces;
-    passage.pieces = Some(reader.counts());
+    record.outstanding = None;
+    record.cache = CacheResult::Pieces;
+    record.pieces = Some(reader.counts());
     let mut response = response.map(drop);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     let cursor = Cursor::Pieces(Box::new(reader));
@@ -217,33 +217,33 @@ async fn in_pieces(
     Ok(response.map(|()| ResponseBody::new(script.into())))
 }
 
-impl Errand {
+impl RequestContext {
     /// The same request once more. It has no body.
     fn again(&self) -> Box<Self> {
         Box::new(Self {
-            visit: self.visit.clone(),
-            asked: self.asked.clone(),
+            connection: self.connection.clone(),
+            resource: self.resource.clone(),
             wants: self.wants,
             parts: self.parts.clone(),
             body: None,
             head_is_enough: false,
             anew: false,
             // Pieces are read here.
-            parcels: None,
+            zero_copy: None,
         })
     }
 
     /// What a request for a piece takes over of this one.
     fn for_pieces(&self, file: &File) -> Box<Self> {
-        let mut errand = self.again();
-        errand.wants = Wants::default();
-        let headers = &mut errand.parts.headers;
+        let mut context = self.again();
+        context.wants = Wants::default();
+        let headers = &mut context.parts.headers;
         for name in CONDITIONAL.iter().chain(&[CACHE_CONTROL, PRAGMA, DIGEST]) {
             headers.remove(name);
         }
         if let Some(validator) = &file.if_range {
             headers.insert(http::header::IF_RANGE, validator.clone());
         }
-        errand
+        context
     }
 }

@@ -4,7 +4,7 @@
 //! On its way between peers the range is part of the URL, so that whoever decides by URL takes pieces
 //! for different files. The node that misses it restores the URL and adds `Range`; the origin's 206
 //! becomes a 200 (WORLDS'04, Sec. 3). Only what a peer marks as a piece's URL is read as one, and a
-//! piece's key can be no URL's ([`crate::identify::Asked::identity`]): a client can neither ask for a
+//! piece's key can be no URL's ([`crate::identify::Resource::identity`]): a client can neither ask for a
 //! piece nor have something else stored in its place.
 
 use std::sync::{
@@ -18,7 +18,10 @@ use levada_fetch::ChunkUrl;
 use levada_policy::NodeIndex;
 
 use super::{LARGE, PIECE, head::version_of};
-use crate::{clock, failure::Failure, fetch::content_length, pipeline::Errand, upstream::Head};
+use crate::{
+    clock, failure::Failure, fetch::content_length, pipeline::RequestContext,
+    upstream::UpstreamHead,
+};
 
 /// A piece that is asked for.
 #[derive(Debug)]
@@ -74,14 +77,14 @@ pub(crate) fn is_piece(headers: &HeaderMap) -> bool {
 pub(super) const ANEW: &str = "anew";
 
 /// Says to a peer what is wanted: a piece, or no more than the head of a large file.
-pub(crate) fn address(head: &mut Head, errand: &Errand) {
-    if errand.head_is_enough {
-        let wanted = if errand.anew { ANEW } else { "head" };
+pub(crate) fn address(head: &mut UpstreamHead, context: &RequestContext) {
+    if context.head_is_enough {
+        let wanted = if context.anew { ANEW } else { "head" };
         head.headers.insert(LARGE, HeaderValue::from_static(wanted));
     }
-    if let Some(piece) = &errand.asked.piece {
+    if let Some(piece) = &context.resource.piece {
         head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
-        head.uri = piece.url.affix(errand.asked.target()).parse().unwrap_or_default();
+        head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
     }
 }
 

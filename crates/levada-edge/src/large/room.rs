@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 /// What there is for windows.
 pub(crate) struct Room {
     bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<WindowRoomState>,
 }
 
-struct State {
+struct WindowRoomState {
     free: u64,
     transfers: u64,
 }
@@ -31,7 +31,7 @@ pub(super) struct Share {
 
 impl Room {
     pub(super) fn new(bytes: u64) -> Arc<Self> {
-        Arc::new(Self { bytes, state: Mutex::new(State { free: bytes, transfers: 0 }) })
+        Arc::new(Self { bytes, state: Mutex::new(WindowRoomState { free: bytes, transfers: 0 }) })
     }
 
     /// Room for one piece of so many bytes, for a transfer that begins. `None` when there is not even

@@ -1,7 +1,7 @@
 //! One client's transfer: a task that fetches pieces, and the body that they become.
 //!
 //! The task runs beside the body, so that pieces go on arriving while the client is slow. They meet in
-//! [`Shared`]. The task ends with the body, and the requests that are under way end with the task.
+//! [`SharedTransfer`]. The task ends with the body, and the requests that are under way end with the task.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,14 +26,16 @@ use tokio::{
 use super::{
     File,
     check::Check,
-    flight::{Flight, Whole},
+    flight::{PieceFlight, WholePiece},
     is_on, refetch,
     room::Share,
 };
-use crate::{body::BodyError, failure::Failure, large::Piece, node::Node, pipeline::Errand};
+use crate::{
+    body::BodyError, failure::Failure, large::Piece, node::Node, pipeline::RequestContext,
+};
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
-type Held = (Whole, Arc<Flight>);
+type HeldPiece = (WholePiece, Arc<PieceFlight>);
 
 /// A transfer that is about to begin.
 pub(crate) struct Transfer {
@@ -43,21 +45,21 @@ pub(crate) struct Transfer {
     span: Range<u64>,
     check: Option<Check>,
     /// What every request for a piece is made from.
-    template: Box<Errand>,
+    template: Box<RequestContext>,
     /// The client's own request, for its head.
-    client: Box<Errand>,
+    client: Box<RequestContext>,
 }
 
 /// What the task and the body share.
-pub(crate) struct Shared {
+pub(crate) struct SharedTransfer {
     node: Arc<Node>,
-    state: Mutex<State>,
+    state: Mutex<TransferState>,
     /// The body has taken a piece.
     taken: Notify,
 }
 
-struct State {
-    pieces: Chunked<Held>,
+struct TransferState {
+    pieces: Chunked<HeldPiece>,
     /// The body, when it waits for a piece.
     waiting: Option<Waker>,
     /// What went wrong last.
@@ -65,9 +67,9 @@ struct State {
 }
 
 /// Counts of a transfer, for those who report it.
-pub(crate) type SharedCounts = Arc<Shared>;
+pub(crate) type SharedCounts = Arc<SharedTransfer>;
 
-impl State {
+impl TransferState {
     /// Wakes the body if there is something for it.
     fn wake(&mut self) {
         if self.pieces.is_ready()
@@ -82,14 +84,14 @@ impl Transfer {
     /// The bytes `span` of `file` for `client`. `None` when the site does not serve in pieces.
     pub(super) fn new(
         node: &Arc<Node>,
-        client: &Errand,
+        client: &RequestContext,
         file: &File,
         span: Range<u64>,
         headers: &HeaderMap,
     ) -> Option<Self> {
-        let plan = is_on(&client.asked.site)?.plan;
+        let plan = is_on(&client.resource.site)?.plan;
         let whole = span == (0..file.length);
-        let digest = client.asked.digest();
+        let digest = client.resource.digest();
         let check = if whole { Check::of(headers, digest.as_ref()) } else { None };
         Some(Self {
             node: node.clone(),
@@ -107,9 +109,12 @@ impl Transfer {
         let Self { node, plan, file, span, check, template, client } = self;
         let share = node.large.room.enter(plan.chunk)?;
         let pieces = Chunked::new(plan, file.length, span.clone());
-        let state = State { pieces, waiting: None, failure: None };
-        let shared =
-            Arc::new(Shared { node: node.clone(), state: Mutex::new(state), taken: Notify::new() });
+        let state = TransferState { pieces, waiting: None, failure: None };
+        let shared = Arc::new(SharedTransfer {
+            node: node.clone(),
+            state: Mutex::new(state),
+            taken: Notify::new(),
+        });
         let agent = Agent {
             shared: shared.clone(),
             node,
@@ -129,12 +134,12 @@ impl Transfer {
 
 /// What fetches the pieces.
 struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTransfer>,
     node: Arc<Node>,
     plan: Plan,
     file: File,
-    template: Arc<Errand>,
-    client: Box<Errand>,
+    template: Arc<RequestContext>,
+    client: Box<RequestContext>,
     /// Memory for as many pieces as the window may hold.
     share: Share,
     under_way: HashMap<RequestId, Awaited>,
@@ -142,12 +147,12 @@ struct Agent {
     tried: HashMap<u64, Vec<NodeIndex>>,
 }
 
-type Fetched = (RequestId, Result<Whole, Failure>);
+type Fetched = (RequestId, Result<WholePiece, Failure>);
 
 /// A piece that is waited for.
 struct Awaited {
     waiter: AbortHandle,
-    flight: Arc<Flight>,
+    flight: Arc<PieceFlight>,
     /// It was here before it was asked for.
     at_hand: bool,
 }
@@ -172,7 +177,7 @@ impl Agent {
             let (due, wake_at) = self.decide(now);
             for request in due {
                 let (id, piece) = (request.id, self.name(&request, now));
-                let (flight, joined) = Flight::board(&self.node, &self.template, piece, now);
+                let (flight, joined) = PieceFlight::board(&self.node, &self.template, piece, now);
                 if joined {
                     self.shared.state.lock().pieces.joined(id, flight.begun);
                 }
@@ -223,7 +228,7 @@ impl Agent {
                     self.tried.entry(awaited.start()).or_default().push(awaited.source());
                 }
             }
-            let site = &self.template.asked.site;
+            let site = &self.template.resource.site;
             state.pieces.handle_timeout(now, || site.may_retry(&self.node.clock));
         }
         while let Some(id) = state.pieces.poll_cancel() {
@@ -267,13 +272,13 @@ impl Agent {
             range: request.range.clone(),
             retries: if self.plan.salted { request.retries } else { rounds },
             version: self.file.version,
-            digest: self.client.asked.digest(),
+            digest: self.client.resource.digest(),
         };
         Piece::new(url, avoided, peers.map_or(NodeIndex(0), |peers| peers.me()))
     }
 
     /// A request has ended by itself.
-    fn ended(&mut self, id: RequestId, fetched: Result<Whole, Failure>) {
+    fn ended(&mut self, id: RequestId, fetched: Result<WholePiece, Failure>) {
         let Some(awaited) = self.under_way.remove(&id) else { return };
         let (now, source, start) = (self.node.clock.now(), awaited.source(), awaited.start());
         let Awaited { flight, at_hand, .. } = awaited;
@@ -320,7 +325,7 @@ impl Agent {
                 }
             }
             Err(failure) => {
-                let (uri, piece) = (&self.client.asked.identity, &flight.piece.url);
+                let (uri, piece) = (&self.client.resource.identity, &flight.piece.url);
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.on_failure(now, id);
@@ -356,7 +361,7 @@ impl Agent {
 
 /// The body of a transfer: pieces in order.
 pub(crate) struct PieceReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTransfer>,
     task: AbortHandle,
     /// What is left of the piece that is being taken.
     current: VecDeque<Bytes>,
@@ -453,13 +458,13 @@ impl Drop for PieceReader {
     }
 }
 
-impl Shared {
+impl SharedTransfer {
     pub(crate) fn counts(&self) -> Counts {
         self.state.lock().pieces.counts()
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedTransfer {
     fn drop(&mut self) {
         self.node.metrics.large.transferred(self.counts());
     }

@@ -13,15 +13,15 @@ use levada_types::Key;
 use serde::Serialize;
 
 use super::{
-    order::{self, Order, Unclear, What},
+    order::{self, OrderError, PurgeOrder, PurgeTarget},
     rules::Rule,
     spread,
 };
-use crate::{clock, identify::Asked, node::Node, tls};
+use crate::{clock, identify::Resource, node::Node, tls};
 
 /// The method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
-/// What peers post orders to.
+/// PurgeTarget peers post orders to.
 pub(crate) const PATH: &str = "/.levada/purge";
 
 /// RFC 9875 Sec. 3.
@@ -35,29 +35,29 @@ const INVALIDATION: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer to an order, for whatever body the listener sends.
-pub(crate) struct Answer {
+pub(crate) struct PurgeAnswer {
     status: StatusCode,
     field: Option<(HeaderName, HeaderValue)>,
     kind: &'static str,
     text: String,
 }
 
-/// What came of an order, node by node.
+/// PurgeTarget came of an order, node by node.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PurgeReport {
     purged: &'static str,
     count: usize,
     soft: bool,
     /// Every node that may have had a copy has confirmed.
     confirmed: bool,
-    nodes: Vec<Told>,
+    nodes: Vec<NodeReport>,
 }
 
-/// What came of it at one node.
+/// PurgeTarget came of it at one node.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct NodeReport {
     pub(crate) node: String,
-    pub(crate) result: Outcome,
+    pub(crate) result: Confirmation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
     /// It will be told again when it can be reached.
@@ -68,7 +68,7 @@ pub(crate) struct Told {
 /// Whether a node has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum Confirmation {
     Confirmed,
     Refused,
     Unreachable,
@@ -76,10 +76,14 @@ pub(crate) enum Outcome {
 }
 
 /// `PURGE` at a listener for clients.
-pub(crate) async fn client(node: &Arc<Node>, asked: &Asked, headers: &HeaderMap) -> Answer {
+pub(crate) async fn client(
+    node: &Arc<Node>,
+    resource: &Resource,
+    headers: &HeaderMap,
+) -> PurgeAnswer {
     let Some(token) = &node.settings.purge.token else {
         let text = "PURGE is off: there is no `token` in [purge]\n";
-        let mut answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, text);
+        let mut answer = PurgeAnswer::text(StatusCode::METHOD_NOT_ALLOWED, text);
         let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         answer.field = Some((ALLOW, methods));
         return answer;
@@ -87,14 +91,14 @@ pub(crate) async fn client(node: &Arc<Node>, asked: &Asked, headers: &HeaderMap)
     if !shows(headers, token) {
         return stranger();
     }
-    match Order::from_fields(headers, &asked.identity, asked.host()) {
+    match PurgeOrder::from_fields(headers, &resource.identity, resource.host()) {
         Ok(order) => follow(node, order).await,
-        Err(unclear) => Answer::unclear(&unclear),
+        Err(unclear) => PurgeAnswer::unclear(&unclear),
     }
 }
 
 /// A POST at the admin listener.
-pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
+pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> PurgeAnswer {
     if let Some(token) = &node.settings.purge.token
         && !shows(request.headers(), token)
     {
@@ -106,51 +110,51 @@ pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> An
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if !kind.eq_ignore_ascii_case(b"application/json") {
         let text = "send JSON, and say so: Content-Type: application/json\n";
-        return Answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+        return PurgeAnswer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     }
     let order = match read(request.into_body()).await {
-        Ok(bytes) => Order::from_json(&bytes, false),
+        Ok(bytes) => PurgeOrder::from_json(&bytes, false),
         Err(answer) => return answer,
     };
     match order {
         Ok(order) => follow(node, order).await,
-        Err(unclear) => Answer::unclear(&unclear),
+        Err(unclear) => PurgeAnswer::unclear(&unclear),
     }
 }
 
 /// A peer's order, which it has had from somebody else: it is not passed on.
-pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> Answer {
+pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
     let order = match read(body).await {
-        Ok(bytes) => Order::from_json(&bytes, true),
+        Ok(bytes) => PurgeOrder::from_json(&bytes, true),
         Err(answer) => return answer,
     };
-    if let Ok(Order { what: What::Invalid(urls), .. }) = &order {
+    if let Ok(PurgeOrder { what: PurgeTarget::Invalid(urls), .. }) = &order {
         for (identity, _) in urls.iter().filter_map(|url| order::absolute(url).ok()) {
             node.invalidate(Key::of(identity.as_bytes()));
         }
-        return Answer::text(StatusCode::OK, "invalidated\n");
+        return PurgeAnswer::text(StatusCode::OK, "invalidated\n");
     }
     match order.and_then(|order| here(node, &order)) {
         Ok(done) => match done.persist(node).await {
-            Ok(()) => Answer::text(StatusCode::OK, "purged\n"),
+            Ok(()) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
             Err(error) => {
                 let text = format!("purged, but not for good: {error}\n");
-                Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+                PurgeAnswer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         },
         // Of a site that is not here, nothing is here.
-        Err(Unclear::UnknownHost(_)) => Answer::text(StatusCode::OK, "purged\n"),
-        Err(unclear) => Answer::unclear(&unclear),
+        Err(OrderError::UnknownHost(_)) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
+        Err(unclear) => PurgeAnswer::unclear(&unclear),
     }
 }
 
-/// What an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
+/// PurgeTarget an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
 pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
     let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
     if groups.is_empty() {
         return;
     }
-    let order = Order { what: What::Groups(groups, identity.to_owned()), soft: false };
+    let order = PurgeOrder { what: PurgeTarget::Groups(groups, identity.to_owned()), soft: false };
     match here(node, &order) {
         Ok(done) => drop(tokio::spawn(everywhere(node.clone(), order, done))),
         Err(error) => tracing::warn!(identity, %error, "groups are not purged"),
@@ -161,19 +165,19 @@ pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
 /// the answer to it is not to find at a peer what was before.
 pub(crate) async fn invalidated(node: &Node, urls: Vec<String>) {
     let Some(peers) = node.peers.clone().filter(|_| !urls.is_empty()) else { return };
-    let order = Order { what: What::Invalid(urls), soft: false };
+    let order = PurgeOrder { what: PurgeTarget::Invalid(urls), soft: false };
     // In a task of its own, which goes on when the client goes away.
     let telling = tokio::spawn(async move { spread::mention(&peers, &order).await });
     let _ = tokio::time::timeout(INVALIDATION, telling).await;
 }
 
 /// Carries an order out here and at every peer.
-async fn follow(node: &Arc<Node>, order: Order) -> Answer {
+async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
     let done = match here(node, &order) {
         Ok(done) => done,
-        Err(unclear) => return Answer::unclear(&unclear),
+        Err(unclear) => return PurgeAnswer::unclear(&unclear),
     };
-    let mut report = Report {
+    let mut report = PurgeReport {
         purged: order.scope(),
         count: order.count(),
         soft: order.soft,
@@ -182,11 +186,11 @@ async fn follow(node: &Arc<Node>, order: Order) -> Answer {
     };
     // In a task of its own: whoever asks may go away, the peers are told.
     if let Ok(nodes) = tokio::spawn(everywhere(node.clone(), order, done)).await {
-        report.confirmed = nodes.iter().all(|told| told.result == Outcome::Confirmed);
+        report.confirmed = nodes.iter().all(|told| told.result == Confirmation::Confirmed);
         report.nodes = nodes;
     }
     let status = if report.confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Answer {
+    PurgeAnswer {
         status,
         field: None,
         kind: "application/json",
@@ -195,19 +199,19 @@ async fn follow(node: &Arc<Node>, order: Order) -> Answer {
 }
 
 /// An order that holds on this node.
-struct Done {
+struct AppliedPurge {
     number: u64,
     rules: Vec<Rule>,
 }
 
-impl Done {
+impl AppliedPurge {
     async fn persist(self, node: &Node) -> io::Result<()> {
         node.purges.persist(self.number, self.rules).await
     }
 }
 
 /// Carries an order out on this node.
-fn here(node: &Node, order: &Order) -> Result<Done, Unclear> {
+fn here(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
     let (rules, urls) = order.rules(&node.sites.load())?;
     let number = node.purges.add(&rules, clock::wall());
     if !order.soft {
@@ -216,11 +220,11 @@ fn here(node: &Node, order: &Order) -> Result<Done, Unclear> {
     node.metrics.purged(order.scope(), order.kind());
     let (scope, kind) = (order.scope(), order.kind());
     tracing::info!(scope, kind, count = order.count(), what = order.summary(), "purged");
-    Ok(Done { number, rules })
+    Ok(AppliedPurge { number, rules })
 }
 
 /// Sees to it that an order holds after a restart, and at every peer.
-async fn everywhere(node: Arc<Node>, order: Order, done: Done) -> Vec<Told> {
+async fn everywhere(node: Arc<Node>, order: PurgeOrder, done: AppliedPurge) -> Vec<NodeReport> {
     let tell = async {
         match &node.peers {
             Some(peers) => spread::tell(peers, &order).await,
@@ -229,22 +233,22 @@ async fn everywhere(node: Arc<Node>, order: Order, done: Done) -> Vec<Told> {
     };
     let (persisted, told) = tokio::join!(done.persist(&node), tell);
     let (result, detail) = match persisted {
-        Ok(()) => (Outcome::Confirmed, None),
-        Err(error) => (Outcome::Refused, Some(format!("purged, but not for good: {error}"))),
+        Ok(()) => (Confirmation::Confirmed, None),
+        Err(error) => (Confirmation::Refused, Some(format!("purged, but not for good: {error}"))),
     };
-    let own = Told { node: node.settings.name.clone(), result, detail, pending: false };
+    let own = NodeReport { node: node.settings.name.clone(), result, detail, pending: false };
     std::iter::once(own).chain(told).collect()
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Answer> {
+async fn read(body: Incoming) -> Result<Bytes, PurgeAnswer> {
     match tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let text = format!("an order has {LARGEST} bytes at most: divide it\n");
-            Err(Answer::text(StatusCode::PAYLOAD_TOO_LARGE, text))
+            Err(PurgeAnswer::text(StatusCode::PAYLOAD_TOO_LARGE, text))
         }
-        Ok(Err(_)) => Err(Answer::text(StatusCode::BAD_REQUEST, "the order broke off\n")),
-        Err(_) => Err(Answer::text(StatusCode::REQUEST_TIMEOUT, "the order did not arrive\n")),
+        Ok(Err(_)) => Err(PurgeAnswer::text(StatusCode::BAD_REQUEST, "the order broke off\n")),
+        Err(_) => Err(PurgeAnswer::text(StatusCode::REQUEST_TIMEOUT, "the order did not arrive\n")),
     }
 }
 
@@ -255,19 +259,19 @@ fn shows(headers: &HeaderMap, token: &str) -> bool {
     scheme.eq_ignore_ascii_case(b"Bearer ") && tls::equal(shown.trim_ascii(), token.as_bytes())
 }
 
-fn stranger() -> Answer {
+fn stranger() -> PurgeAnswer {
     let text = "purging needs the token: Authorization: Bearer TOKEN\n";
-    let mut answer = Answer::text(StatusCode::UNAUTHORIZED, text);
+    let mut answer = PurgeAnswer::text(StatusCode::UNAUTHORIZED, text);
     answer.field = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"purge\"")));
     answer
 }
 
-impl Answer {
+impl PurgeAnswer {
     fn text(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, field: None, kind: "text/plain; charset=utf-8", text: text.into() }
     }
 
-    fn unclear(unclear: &Unclear) -> Self {
+    fn unclear(unclear: &OrderError) -> Self {
         Self::text(unclear.status(), format!("{unclear}\n"))
     }
 

@@ -34,14 +34,14 @@ pub(super) struct Journal {
 
 /// What was known before the restart.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Past {
+pub(super) struct JournalHistory {
     pub(super) latest: u64,
     pub(super) rules: Vec<(u64, Rule)>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
-enum Line {
+enum JournalLine {
     Rule { number: u64, rule: Rule },
     Latest { latest: u64 },
 }
@@ -49,7 +49,7 @@ enum Line {
 impl Journal {
     /// Opens the journal of a cache directory. `None` for the past when it is not known; rules can be
     /// written only after [`begin`](Self::begin) then.
-    pub(super) fn open(directory: &Path) -> (Self, Option<Past>) {
+    pub(super) fn open(directory: &Path) -> (Self, Option<JournalHistory>) {
         let path = directory.join("purge.journal");
         let past = fs::read(&path).ok().and_then(|bytes| parse(&bytes));
         let file = past.as_ref().and_then(|_| OpenOptions::new().append(true).open(&path).ok());
@@ -58,7 +58,7 @@ impl Journal {
     }
 
     /// Begins the journal anew with these rules.
-    pub(super) fn begin(&self, past: &Past) -> io::Result<()> {
+    pub(super) fn begin(&self, past: &JournalHistory) -> io::Result<()> {
         self.write(&mut self.file.lock(), past)
     }
 
@@ -76,7 +76,7 @@ impl Journal {
         let Err(error) = added else { return Ok(()) };
         // Without a journal everything counts as purged: that is on the safe side, and one with a
         // purge of everything says the same.
-        let all = Past { latest: number, rules: vec![(number, Rule::all(None, false))] };
+        let all = JournalHistory { latest: number, rules: vec![(number, Rule::all(None, false))] };
         if self.write(&mut file, &all).is_ok() {
             return Ok(());
         }
@@ -100,11 +100,11 @@ impl Journal {
     }
 
     /// Replaces the whole journal, so that there is always one that is whole.
-    fn write(&self, file: &mut Option<File>, past: &Past) -> io::Result<()> {
+    fn write(&self, file: &mut Option<File>, past: &JournalHistory) -> io::Result<()> {
         let fresh = self.path.with_extension("journal.new");
-        let mut text = line(&Line::Latest { latest: past.latest })?;
+        let mut text = line(&JournalLine::Latest { latest: past.latest })?;
         for (number, rule) in &past.rules {
-            text.push_str(&line(&Line::Rule { number: *number, rule: rule.clone() })?);
+            text.push_str(&line(&JournalLine::Rule { number: *number, rule: rule.clone() })?);
         }
         let mut written = File::create(&fresh)?;
         written.write_all(text.as_bytes())?;
@@ -124,19 +124,19 @@ fn append(file: &mut File, number: u64, rules: &[Rule]) -> io::Result<()> {
     }
     let mut text = String::new();
     for rule in rules {
-        text.push_str(&line(&Line::Rule { number, rule: rule.clone() })?);
+        text.push_str(&line(&JournalLine::Rule { number, rule: rule.clone() })?);
     }
     file.write_all(text.as_bytes())?;
     file.sync_data()
 }
 
-fn line(line: &Line) -> io::Result<String> {
+fn line(line: &JournalLine) -> io::Result<String> {
     let json = serde_json::to_string(line)?;
     Ok(format!("{:016x} {json}\n", hash64(json.as_bytes())))
 }
 
 /// `None` when a line is damaged, or the first is not there.
-fn parse(bytes: &[u8]) -> Option<Past> {
+fn parse(bytes: &[u8]) -> Option<JournalHistory> {
     let whole = &bytes[..=bytes.iter().rposition(|byte| *byte == b'\n')?];
     let mut past = None;
     for text in std::str::from_utf8(whole).ok()?.lines() {
@@ -145,8 +145,10 @@ fn parse(bytes: &[u8]) -> Option<Past> {
             return None;
         }
         match (serde_json::from_str(json).ok()?, &mut past) {
-            (Line::Latest { latest }, None) => past = Some(Past { latest, rules: Vec::new() }),
-            (Line::Rule { number, rule }, Some(past)) => {
+            (JournalLine::Latest { latest }, None) => {
+                past = Some(JournalHistory { latest, rules: Vec::new() })
+            }
+            (JournalLine::Rule { number, rule }, Some(past)) => {
                 past.latest = past.latest.max(number);
                 past.rules.push((number, rule));
             }
@@ -170,7 +172,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (journal, past) = Journal::open(directory.path());
         assert_eq!(past, None, "nothing is known of a directory without a journal");
-        journal.begin(&Past { latest: 5, rules: Vec::new() }).unwrap();
+        journal.begin(&JournalHistory { latest: 5, rules: Vec::new() }).unwrap();
         (directory, journal)
     }
 
@@ -181,13 +183,13 @@ mod tests {
         journal.add(9, &[Rule::all(None, true)]).unwrap();
         let rules = vec![(6, rule(1)), (6, rule(2)), (9, Rule::all(None, true))];
         let past = Journal::open(directory.path()).1;
-        assert_eq!(past, Some(Past { latest: 9, rules }));
+        assert_eq!(past, Some(JournalHistory { latest: 9, rules }));
         journal.forget(6).unwrap();
         journal.add(10, &[rule(3)]).unwrap();
         let rules = vec![(9, Rule::all(None, true)), (10, rule(3))];
-        assert_eq!(Journal::open(directory.path()).1, Some(Past { latest: 10, rules }));
+        assert_eq!(Journal::open(directory.path()).1, Some(JournalHistory { latest: 10, rules }));
         journal.forget(10).unwrap();
-        let past = Past { latest: 10, rules: Vec::new() };
+        let past = JournalHistory { latest: 10, rules: Vec::new() };
         assert_eq!(Journal::open(directory.path()).1, Some(past), "numbers never go back");
     }
 
@@ -218,7 +220,7 @@ mod tests {
         *journal.file.lock() = None;
         journal.add(7, &[rule(2)]).unwrap();
         let rules = vec![(7, Rule::all(None, false))];
-        assert_eq!(Journal::open(directory.path()).1, Some(Past { latest: 7, rules }));
+        assert_eq!(Journal::open(directory.path()).1, Some(JournalHistory { latest: 7, rules }));
         *journal.file.lock() = None;
         let path = directory.path().to_owned();
         drop(directory);

@@ -12,7 +12,7 @@
 //!
 //! A tier that keeps responses has three duties: it keeps the [`Label`] with everything that can be
 //! found by itself; whatever it finds is asked [`Purges::may_keep`] before it is used; and who puts
-//! something in holds a [`Flight`] from before that question until it is in. Blocks need no label:
+//! something in holds a [`PendingStore`] from before that question until it is in. Blocks need no label:
 //! they are reached by a version that their head tells, and [`Label::born`] is part of it.
 
 pub(crate) mod door;
@@ -31,19 +31,19 @@ use levada_types::Key;
 use tokio::sync::Notify;
 
 pub(crate) use label::Label;
-pub(crate) use rules::{Rule, Rules, Verdict};
+pub(crate) use rules::{PurgeVerdict, Rule, Rules};
 pub(crate) use spread::{Pending, deliver, run as deliver_all};
-pub(crate) use sweep::{Flight, run as sweep};
+pub(crate) use sweep::{PendingStore, run as sweep};
 
-use crate::store::{Keep, Object, Sought};
-use journal::{Journal, Past};
-use sweep::Flights;
+use crate::store::{LabelVerdict, Object, Sought};
+use journal::{Journal, JournalHistory};
+use sweep::PendingStores;
 
 /// A node's purges.
 pub(crate) struct Purges {
     rules: Rules,
     journal: Option<Arc<Journal>>,
-    flights: Arc<Flights>,
+    flights: Arc<PendingStores>,
     added: Notify,
     /// Clients receive tags.
     expose_tags: bool,
@@ -64,8 +64,8 @@ impl Purges {
     }
 
     /// A fetch begins: nothing has been asked of the origin yet.
-    pub(crate) fn begin(&self) -> Flight {
-        Flight::begin(&self.flights, || self.rules.latest())
+    pub(crate) fn begin(&self) -> PendingStore {
+        PendingStore::begin(&self.flights, || self.rules.latest())
     }
 
     /// An unsafe request has invalidated a URI: what is being fetched is not for those who come later.
@@ -79,7 +79,7 @@ impl Purges {
     }
 
     /// What becomes of something with this label.
-    pub(crate) fn judge(&self, label: &Label, identity: &str) -> Verdict {
+    pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
         self.rules.judge(label, identity)
     }
 
@@ -90,22 +90,22 @@ impl Purges {
 
     /// Whether an object may be kept: it may be stale, but is not gone.
     pub(crate) fn may_keep(&self, object: &Object) -> bool {
-        self.judge(&object.head.label, object.identity()) != Verdict::Dead
+        self.judge(&object.head.label, object.identity()) != PurgeVerdict::Dead
     }
 
     /// What is to become of what has this label.
-    pub(crate) fn keep_on_disk(&self, identity: &str, label: &Label) -> Keep {
+    pub(crate) fn keep_on_disk(&self, identity: &str, label: &Label) -> LabelVerdict {
         let stale = label.is_stale();
         match self.judge(label, identity) {
-            Verdict::Dead => Keep::No,
-            _ if label.is_stale() != stale => Keep::Changed,
-            _ => Keep::AsItIs,
+            PurgeVerdict::Dead => LabelVerdict::No,
+            _ if label.is_stale() != stale => LabelVerdict::Changed,
+            _ => LabelVerdict::AsItIs,
         }
     }
 
     /// Whether somebody who asks now may share what was begun with this label.
     pub(crate) fn may_join(&self, label: &Label, identity: &str) -> bool {
-        self.judge(label, identity) == Verdict::Alive
+        self.judge(label, identity) == PurgeVerdict::Alive
     }
 
     /// From now on these rules hold. They share the number that is returned.
@@ -148,7 +148,7 @@ impl Purges {
 /// Puts the rules of before back, or makes one that covers all that may have been lost.
 fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
     let (journal, past) = Journal::open(directory);
-    if let Some(Past { latest, rules: past }) = past {
+    if let Some(JournalHistory { latest, rules: past }) = past {
         rules.raise(latest);
         past.iter().for_each(|(number, rule)| rules.restore(rule, *number));
         return journal;
@@ -157,7 +157,9 @@ fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
     let number = rules.add(std::slice::from_ref(&all), now);
     let directory = directory.display();
     tracing::warn!(%directory, "no purge journal: all that was stored before counts as purged");
-    if let Err(error) = journal.begin(&Past { latest: number, rules: vec![(number, all)] }) {
+    if let Err(error) =
+        journal.begin(&JournalHistory { latest: number, rules: vec![(number, all)] })
+    {
         tracing::error!(%directory, %error, "the purge journal cannot be written");
     }
     journal

@@ -1,4 +1,4 @@
-//! What is to be purged, as operators, clients and peers say it.
+//! PurgeTarget is to be purged, as operators, clients and peers say it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,21 @@ use crate::{identify, sites::Sites};
 
 /// URLs, prefixes or tags in one order.
 pub(crate) const MAX_ITEMS: usize = 1000;
-/// What else a client wants with `PURGE`: `soft`, `prefix`, `all`.
+/// PurgeTarget else a client wants with `PURGE`: `soft`, `prefix`, `all`.
 const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
 /// How Fastly's clients ask for a soft purge.
 const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
 
 /// An order to purge, well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    pub(crate) what: What,
+pub(crate) struct PurgeOrder {
+    pub(crate) what: PurgeTarget,
     pub(crate) soft: bool,
 }
 
-/// What is to be purged.
+/// PurgeTarget is to be purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum PurgeTarget {
     Urls(Vec<String>),
     Prefixes(Vec<String>),
     /// Tags, of the site of this host or of all.
@@ -38,7 +38,7 @@ pub(crate) enum What {
 /// An order as JSON has it: of `url`, `prefix`, `tag`, `group` and `all` exactly one is there.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct Form {
+struct OrderForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<Items>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ enum Items {
 
 /// Why an order is not followed. Nothing has been purged then.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unclear {
+pub(crate) enum OrderError {
     #[error("this is no order to purge: {0}")]
     Json(#[from] serde_json::Error),
     #[error("say what to purge: exactly one of `url`, `prefix`, `tag` and `all`")]
@@ -83,7 +83,7 @@ pub(crate) enum Unclear {
     UnknownHost(String),
 }
 
-impl Unclear {
+impl OrderError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::UnknownHost(_) => StatusCode::NOT_FOUND,
@@ -93,52 +93,54 @@ impl Unclear {
 }
 
 impl Items {
-    fn list(self) -> Result<Vec<String>, Unclear> {
+    fn list(self) -> Result<Vec<String>, OrderError> {
         match self {
             Self::One(item) => Ok(vec![item]),
-            Self::Many(items) if items.is_empty() => Err(Unclear::What),
-            Self::Many(items) if items.len() > MAX_ITEMS => Err(Unclear::TooMany(items.len())),
+            Self::Many(items) if items.is_empty() => Err(OrderError::What),
+            Self::Many(items) if items.len() > MAX_ITEMS => Err(OrderError::TooMany(items.len())),
             Self::Many(items) => Ok(items),
         }
     }
 }
 
-impl Order {
+impl PurgeOrder {
     /// Reads JSON. `trusted` comes from a peer, which may name groups.
-    pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, Unclear> {
-        let form: Form = serde_json::from_slice(bytes)?;
+    pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, OrderError> {
+        let form: OrderForm = serde_json::from_slice(bytes)?;
         let site = form.site;
         if let (true, Some(urls)) = (trusted, form.invalid) {
-            return Ok(Self { what: What::Invalid(urls.list()?), soft: false });
+            return Ok(Self { what: PurgeTarget::Invalid(urls.list()?), soft: false });
         }
         let without_site =
-            |what| if site.is_some() { Err(Unclear::NeedlessSite) } else { Ok(what) };
+            |what| if site.is_some() { Err(OrderError::NeedlessSite) } else { Ok(what) };
         let what = match (form.url, form.prefix, form.tag, form.group, form.all) {
-            (Some(urls), None, None, None, false) => without_site(What::Urls(urls.list()?))?,
-            (None, Some(all), None, None, false) => without_site(What::Prefixes(all.list()?))?,
-            (None, None, Some(tags), None, false) => What::Tags(tags.list()?, site),
-            (None, None, None, Some(groups), false) if trusted => {
-                What::Groups(groups.list()?, site.unwrap_or_default())
+            (Some(urls), None, None, None, false) => without_site(PurgeTarget::Urls(urls.list()?))?,
+            (None, Some(all), None, None, false) => {
+                without_site(PurgeTarget::Prefixes(all.list()?))?
             }
-            (None, None, None, None, true) => What::All(site),
-            _ => return Err(Unclear::What),
+            (None, None, Some(tags), None, false) => PurgeTarget::Tags(tags.list()?, site),
+            (None, None, None, Some(groups), false) if trusted => {
+                PurgeTarget::Groups(groups.list()?, site.unwrap_or_default())
+            }
+            (None, None, None, None, true) => PurgeTarget::All(site),
+            _ => return Err(OrderError::What),
         };
         Ok(Self { what, soft: form.soft })
     }
 
-    /// What [`from_json`](Self::from_json) reads.
+    /// PurgeTarget [`from_json`](Self::from_json) reads.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        let mut form = Form { soft: self.soft, ..Form::default() };
+        let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
         let many = |items: &[String]| Some(Items::Many(items.to_vec()));
         match &self.what {
-            What::Urls(urls) => form.url = many(urls),
-            What::Prefixes(prefixes) => form.prefix = many(prefixes),
-            What::Tags(tags, site) => (form.tag, form.site) = (many(tags), site.clone()),
-            What::Groups(groups, url) => {
+            PurgeTarget::Urls(urls) => form.url = many(urls),
+            PurgeTarget::Prefixes(prefixes) => form.prefix = many(prefixes),
+            PurgeTarget::Tags(tags, site) => (form.tag, form.site) = (many(tags), site.clone()),
+            PurgeTarget::Groups(groups, url) => {
                 (form.group, form.site) = (many(groups), Some(url.clone()));
             }
-            What::All(site) => (form.all, form.site) = (true, site.clone()),
-            What::Invalid(urls) => form.invalid = many(urls),
+            PurgeTarget::All(site) => (form.all, form.site) = (true, site.clone()),
+            PurgeTarget::Invalid(urls) => form.invalid = many(urls),
         }
         serde_json::to_vec(&form).unwrap_or_default()
     }
@@ -148,27 +150,27 @@ impl Order {
         headers: &HeaderMap,
         identity: &str,
         host: &str,
-    ) -> Result<Self, Unclear> {
+    ) -> Result<Self, OrderError> {
         let wants = |word: &[u8]| {
             let words = headers.get_all(LEVADA_PURGE).iter();
             let mut words = words.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
             words.any(|found| found.trim_ascii().eq_ignore_ascii_case(word))
         };
         let tags: Vec<String> = label::plain_tags(headers)
-            .map(|tag| String::from_utf8(tag.to_vec()).map_err(|_| Unclear::EmptyTag))
+            .map(|tag| String::from_utf8(tag.to_vec()).map_err(|_| OrderError::EmptyTag))
             .collect::<Result<_, _>>()?;
         let asks_for_tags =
             headers.contains_key(label::SURROGATE_KEY) || headers.contains_key(label::CACHE_TAG);
         let what = match (asks_for_tags, wants(b"prefix"), wants(b"all")) {
-            (true, false, false) if tags.is_empty() => return Err(Unclear::EmptyTag),
+            (true, false, false) if tags.is_empty() => return Err(OrderError::EmptyTag),
             (true, false, false) if tags.len() > MAX_ITEMS => {
-                return Err(Unclear::TooMany(tags.len()));
+                return Err(OrderError::TooMany(tags.len()));
             }
-            (true, false, false) => What::Tags(tags, Some(host.to_owned())),
-            (false, true, false) => What::Prefixes(vec![identity.to_owned()]),
-            (false, false, true) => What::All(Some(host.to_owned())),
-            (false, false, false) => What::Urls(vec![identity.to_owned()]),
-            _ => return Err(Unclear::What),
+            (true, false, false) => PurgeTarget::Tags(tags, Some(host.to_owned())),
+            (false, true, false) => PurgeTarget::Prefixes(vec![identity.to_owned()]),
+            (false, false, true) => PurgeTarget::All(Some(host.to_owned())),
+            (false, false, false) => PurgeTarget::Urls(vec![identity.to_owned()]),
+            _ => return Err(OrderError::What),
         };
         let fastly = headers.get(FASTLY_SOFT).map(HeaderValue::as_bytes) == Some(b"1");
         Ok(Self { what, soft: fastly || wants(b"soft") })
@@ -177,12 +179,12 @@ impl Order {
     /// The kind of what is purged, for people and metrics.
     pub(crate) fn scope(&self) -> &'static str {
         match self.what {
-            What::Urls(_) => "url",
-            What::Prefixes(_) => "prefix",
-            What::Tags(..) => "tag",
-            What::Groups(..) => "group",
-            What::All(_) => "all",
-            What::Invalid(_) => "invalid",
+            PurgeTarget::Urls(_) => "url",
+            PurgeTarget::Prefixes(_) => "prefix",
+            PurgeTarget::Tags(..) => "tag",
+            PurgeTarget::Groups(..) => "group",
+            PurgeTarget::All(_) => "all",
+            PurgeTarget::Invalid(_) => "invalid",
         }
     }
 
@@ -192,41 +194,43 @@ impl Order {
 
     pub(crate) fn count(&self) -> usize {
         match &self.what {
-            What::Urls(items)
-            | What::Invalid(items)
-            | What::Prefixes(items)
-            | What::Tags(items, _)
-            | What::Groups(items, _) => items.len(),
-            What::All(_) => 1,
+            PurgeTarget::Urls(items)
+            | PurgeTarget::Invalid(items)
+            | PurgeTarget::Prefixes(items)
+            | PurgeTarget::Tags(items, _)
+            | PurgeTarget::Groups(items, _) => items.len(),
+            PurgeTarget::All(_) => 1,
         }
     }
 
-    /// What is purged, shortened for the log.
+    /// PurgeTarget is purged, shortened for the log.
     pub(crate) fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
         let text = match &self.what {
-            What::Urls(items) | What::Prefixes(items) | What::Invalid(items) => first(items),
-            What::Tags(items, site) => match site {
+            PurgeTarget::Urls(items)
+            | PurgeTarget::Prefixes(items)
+            | PurgeTarget::Invalid(items) => first(items),
+            PurgeTarget::Tags(items, site) => match site {
                 Some(site) => format!("{} of {site}", first(items)),
                 None => first(items),
             },
-            What::Groups(items, url) => format!("{} of {url}", first(items)),
-            What::All(site) => site.clone().unwrap_or_else(|| "every site".to_owned()),
+            PurgeTarget::Groups(items, url) => format!("{} of {url}", first(items)),
+            PurgeTarget::All(site) => site.clone().unwrap_or_else(|| "every site".to_owned()),
         };
         text.chars().take(200).collect()
     }
 
     /// The rules that carry it out here, and the URLs that they name.
-    pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), Unclear> {
+    pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
         let site = |host: &String| {
             let host = host.to_ascii_lowercase();
             let found = sites.find(identify::without_port(&host));
-            found.map(|site| site.id).ok_or(Unclear::UnknownHost(host))
+            found.map(|site| site.id).ok_or(OrderError::UnknownHost(host))
         };
         let soft = self.soft;
         let mut urls = Vec::new();
         let rules = match &self.what {
-            What::Urls(items) => items
+            PurgeTarget::Urls(items) => items
                 .iter()
                 .map(|url| {
                     let (identity, host) = absolute(url)?;
@@ -234,66 +238,66 @@ impl Order {
                     urls.push(identity);
                     Ok(rule)
                 })
-                .collect::<Result<_, Unclear>>()?,
-            What::Prefixes(items) => items
+                .collect::<Result<_, OrderError>>()?,
+            PurgeTarget::Prefixes(items) => items
                 .iter()
                 .map(|prefix| {
                     let (identity, host) = absolute(prefix)?;
                     Ok(Rule::prefix(site(&host)?, &identity, soft))
                 })
-                .collect::<Result<_, Unclear>>()?,
-            What::Tags(items, host) => {
+                .collect::<Result<_, OrderError>>()?,
+            PurgeTarget::Tags(items, host) => {
                 let site = host.as_ref().map(site).transpose()?;
                 if items.iter().any(|tag| tag.trim().is_empty()) {
-                    return Err(Unclear::EmptyTag);
+                    return Err(OrderError::EmptyTag);
                 }
                 items.iter().map(|tag| Rule::tag(site, tag.trim(), soft)).collect()
             }
-            What::Groups(items, url) => {
+            PurgeTarget::Groups(items, url) => {
                 let (identity, host) = absolute(url)?;
                 let site = site(&host)?;
                 items.iter().map(|group| Rule::group(site, &identity, group)).collect()
             }
-            What::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
-            // What began before is outdated without a rule.
-            What::Invalid(_) => Vec::new(),
+            PurgeTarget::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
+            // PurgeTarget began before is outdated without a rule.
+            PurgeTarget::Invalid(_) => Vec::new(),
         };
         Ok((rules, urls))
     }
 }
 
 /// The identity that requests for this URL have, and its host.
-pub(super) fn absolute(url: &str) -> Result<(String, String), Unclear> {
+pub(super) fn absolute(url: &str) -> Result<(String, String), OrderError> {
     url.parse::<Uri>()
         .ok()
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
         .and_then(|uri| identify::identity_of(&uri))
-        .ok_or_else(|| Unclear::NotAbsolute(url.chars().take(200).collect()))
+        .ok_or_else(|| OrderError::NotAbsolute(url.chars().take(200).collect()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Result<Order, String> {
-        Order::from_json(json.as_bytes(), false).map_err(|error| error.to_string())
+    fn read(json: &str) -> Result<PurgeOrder, String> {
+        PurgeOrder::from_json(json.as_bytes(), false).map_err(|error| error.to_string())
     }
 
     #[test]
     fn orders_are_read_as_they_are_written() {
         let list = |items: &[&str]| items.iter().map(ToString::to_string).collect::<Vec<_>>();
         for (what, soft) in [
-            (What::Urls(list(&["http://a/"])), false),
-            (What::Prefixes(list(&["http://a/", "http://b/"])), true),
-            (What::Tags(list(&["t"]), None), false),
-            (What::Tags(list(&["t"]), Some("a".to_owned())), false),
-            (What::Groups(list(&["g"]), "http://a".to_owned()), false),
-            (What::All(None), true),
-            (What::All(Some("a".to_owned())), false),
-            (What::Invalid(list(&["http://a/"])), false),
+            (PurgeTarget::Urls(list(&["http://a/"])), false),
+            (PurgeTarget::Prefixes(list(&["http://a/", "http://b/"])), true),
+            (PurgeTarget::Tags(list(&["t"]), None), false),
+            (PurgeTarget::Tags(list(&["t"]), Some("a".to_owned())), false),
+            (PurgeTarget::Groups(list(&["g"]), "http://a".to_owned()), false),
+            (PurgeTarget::All(None), true),
+            (PurgeTarget::All(Some("a".to_owned())), false),
+            (PurgeTarget::Invalid(list(&["http://a/"])), false),
         ] {
-            let order = Order { what, soft };
-            assert_eq!(Order::from_json(&order.to_json(), true).unwrap(), order);
+            let order = PurgeOrder { what, soft };
+            assert_eq!(PurgeOrder::from_json(&order.to_json(), true).unwrap(), order);
         }
         assert_eq!(read(r#"{"url":"http://a/"}"#), read(r#"{"url":["http://a/"]}"#));
     }
@@ -326,17 +330,18 @@ mod tests {
             for (name, value) in fields {
                 headers.append(*name, HeaderValue::from_static(value));
             }
-            Order::from_fields(&headers, "http://a/x", "a").map(|order| (order.what, order.soft))
+            PurgeOrder::from_fields(&headers, "http://a/x", "a")
+                .map(|order| (order.what, order.soft))
         };
         let url = || vec!["http://a/x".to_owned()];
         let site = || Some("a".to_owned());
-        let tags = || What::Tags(vec!["t".to_owned(), "u".to_owned()], site());
-        assert_eq!(read(&[]).unwrap(), (What::Urls(url()), false));
-        assert_eq!(read(&[("fastly-soft-purge", "1")]).unwrap(), (What::Urls(url()), true));
-        assert_eq!(read(&[("levada-purge", "Soft")]).unwrap(), (What::Urls(url()), true));
+        let tags = || PurgeTarget::Tags(vec!["t".to_owned(), "u".to_owned()], site());
+        assert_eq!(read(&[]).unwrap(), (PurgeTarget::Urls(url()), false));
+        assert_eq!(read(&[("fastly-soft-purge", "1")]).unwrap(), (PurgeTarget::Urls(url()), true));
+        assert_eq!(read(&[("levada-purge", "Soft")]).unwrap(), (PurgeTarget::Urls(url()), true));
         let prefix = read(&[("levada-purge", "prefix"), ("levada-purge", "x, soft")]);
-        assert_eq!(prefix.unwrap(), (What::Prefixes(url()), true));
-        assert_eq!(read(&[("levada-purge", "all")]).unwrap(), (What::All(site()), false));
+        assert_eq!(prefix.unwrap(), (PurgeTarget::Prefixes(url()), true));
+        assert_eq!(read(&[("levada-purge", "all")]).unwrap(), (PurgeTarget::All(site()), false));
         assert_eq!(read(&[("surrogate-key", "t u")]).unwrap(), (tags(), false));
         assert_eq!(read(&[("cache-tag", "t,u")]).unwrap(), (tags(), false));
         assert!(read(&[("surrogate-key", " ")]).is_err(), "not the URL by mistake");

@@ -59,7 +59,7 @@ pub(crate) enum Scope {
 
 /// What becomes of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PurgeVerdict {
     Alive,
     /// It counts as stale: [`Label::stale_since`] says since when.
     Stale,
@@ -166,12 +166,12 @@ impl Rules {
 
     /// Holds a response against the rules. While there is no new one since the last time, that is one
     /// comparison.
-    pub(crate) fn judge(&self, label: &Label, identity: &str) -> Verdict {
+    pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
         let latest = self.latest();
         if label.checked.load(Ordering::Relaxed) != latest {
             let mark = self.table.read().mark(label, identity);
             if mark.hard > label.born {
-                return Verdict::Dead;
+                return PurgeVerdict::Dead;
             }
             if mark.soft > label.born {
                 label.expire(mark.soft / 1000);
@@ -179,8 +179,8 @@ impl Rules {
             label.checked.store(latest, Ordering::Relaxed);
         }
         match label.stale_since.load(Ordering::Relaxed) {
-            0 => Verdict::Alive,
-            _ => Verdict::Stale,
+            0 => PurgeVerdict::Alive,
+            _ => PurgeVerdict::Stale,
         }
     }
 
@@ -351,7 +351,7 @@ mod tests {
     }
 
     /// What becomes of `http://a.test/img/x?q` of site A with the tags `t u`, after `rule`.
-    fn after(rule: Rule) -> Verdict {
+    fn after(rule: Rule) -> PurgeVerdict {
         let rules = rules();
         let label = tagged(&rules, A, "t u");
         rules.add(&[rule], now());
@@ -379,9 +379,9 @@ mod tests {
             (Rule::all(Some(A), false), true),
             (Rule::all(Some(B), false), false),
         ] {
-            let expected = if covered { Verdict::Dead } else { Verdict::Alive };
+            let expected = if covered { PurgeVerdict::Dead } else { PurgeVerdict::Alive };
             assert_eq!(after(rule.clone()), expected, "{rule:?}");
-            let expected = if covered { Verdict::Stale } else { Verdict::Alive };
+            let expected = if covered { PurgeVerdict::Stale } else { PurgeVerdict::Alive };
             assert_eq!(after(Rule { soft: true, ..rule.clone() }), expected, "soft {rule:?}");
         }
     }
@@ -392,8 +392,8 @@ mod tests {
         let before = Label::new(A, rules.latest());
         rules.add(&[Rule::all(None, false)], now());
         let after = Label::new(A, rules.latest());
-        assert_eq!(rules.judge(&before, "http://a.test/"), Verdict::Dead);
-        assert_eq!(rules.judge(&after, "http://a.test/"), Verdict::Alive);
+        assert_eq!(rules.judge(&before, "http://a.test/"), PurgeVerdict::Dead);
+        assert_eq!(rules.judge(&after, "http://a.test/"), PurgeVerdict::Alive);
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
         let label = Label::new(A, rules.latest());
         rules.add(&[Rule::all(None, false)], now());
         rules.add(&[Rule::all(None, true)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Dead);
+        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
     #[test]
@@ -412,11 +412,11 @@ mod tests {
         let later = |seconds| now() + Duration::from_secs(seconds);
         for seconds in [5, 9] {
             rules.add(&[Rule::all(None, true)], later(seconds));
-            assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Stale);
+            assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale);
             assert_eq!(label.stale_since.load(Ordering::Relaxed), 1_005_000);
         }
         rules.forget(rules.latest());
-        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Stale, "for good");
+        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale, "for good");
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
         rules.add(&[Rule::prefix(A, "http://a.test/", false)], now());
         rules.forget(first);
         assert_eq!(rules.len(), 1, "the newer one stays");
-        assert_eq!(rules.judge(&old, "http://a.test/"), Verdict::Dead);
+        assert_eq!(rules.judge(&old, "http://a.test/"), PurgeVerdict::Dead);
         rules.forget(rules.latest());
         assert_eq!(rules.len(), 0);
     }
@@ -460,11 +460,11 @@ mod tests {
             .map(|n| Rule::prefix(A, &format!("http://a.test/{n}/"), false))
             .collect();
         rules.add(&many[..MAX_PREFIXES], now());
-        assert_eq!(rules.judge(&ours, "http://a.test/x"), Verdict::Alive);
+        assert_eq!(rules.judge(&ours, "http://a.test/x"), PurgeVerdict::Alive);
         rules.add(&many, now());
         assert_eq!(rules.len(), MAX_PREFIXES + 1);
-        assert_eq!(rules.judge(&ours, "http://a.test/x"), Verdict::Dead);
-        assert_eq!(rules.judge(&others, "http://b.test/x"), Verdict::Alive);
+        assert_eq!(rules.judge(&ours, "http://a.test/x"), PurgeVerdict::Dead);
+        assert_eq!(rules.judge(&others, "http://b.test/x"), PurgeVerdict::Alive);
     }
 
     #[test]
@@ -473,9 +473,9 @@ mod tests {
         let many: Vec<String> = (0..2000).map(|n| format!("t{n}")).collect();
         let label = tagged(&rules, A, &many.join(" "));
         rules.add(&[Rule::url(A, "http://a.test/else", false)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Alive);
+        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Alive);
         rules.add(&[Rule::tag(None, "t1999", false)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), Verdict::Dead);
+        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
     proptest! {
@@ -490,7 +490,7 @@ mod tests {
                 prefixes.iter().map(|p| Rule::prefix(A, &format!("http://h/{p}"), false)).collect();
             rules.add(&all, now());
             let covered = prefixes.iter().any(|prefix| url.starts_with(prefix.as_str()));
-            let dead = rules.judge(&label, &format!("http://h/{url}")) == Verdict::Dead;
+            let dead = rules.judge(&label, &format!("http://h/{url}")) == PurgeVerdict::Dead;
             prop_assert_eq!(dead, covered);
         }
     }

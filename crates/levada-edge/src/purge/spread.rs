@@ -1,6 +1,6 @@
 //! Telling peers what to purge: now, and those that could not be told when they are back.
 //!
-//! What a peer has not confirmed is kept here and delivered as part of its health probe, so that a
+//! PurgeTarget a peer has not confirmed is kept here and delivered as part of its health probe, so that a
 //! peer which was down is not up again with something purged in its store.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    door::{Outcome, PATH, Told},
-    order::{Order, What},
+    door::{Confirmation, NodeReport, PATH},
+    order::{PurgeOrder, PurgeTarget},
 };
-use crate::{failure::Failure, peers::Peers, upstream::Head};
+use crate::{failure::Failure, peers::Peers, upstream::UpstreamHead};
 
 /// How long a peer may take to confirm, all tries together.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Pending {
             return;
         }
         if orders.len() >= MAX_PENDING {
-            let all = Order { what: What::All(None), soft: false };
+            let all = PurgeOrder { what: PurgeTarget::All(None), soft: false };
             orders.clear();
             orders.push_back(all.to_json().into());
         } else {
@@ -67,7 +67,7 @@ impl Pending {
 }
 
 /// Tells every peer, all at once, and what each of them answered.
-pub(crate) async fn tell(peers: &Arc<Peers>, order: &Order) -> Vec<Told> {
+pub(crate) async fn tell(peers: &Arc<Peers>, order: &PurgeOrder) -> Vec<NodeReport> {
     let order = Bytes::from(order.to_json());
     let mut telling = JoinSet::new();
     for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
@@ -80,7 +80,7 @@ pub(crate) async fn tell(peers: &Arc<Peers>, order: &Order) -> Vec<Told> {
 }
 
 /// Tells every peer once, all at once. Who cannot be told now is told when it is back.
-pub(crate) async fn mention(peers: &Arc<Peers>, order: &Order) {
+pub(crate) async fn mention(peers: &Arc<Peers>, order: &PurgeOrder) {
     let order = Bytes::from(order.to_json());
     let mut telling = JoinSet::new();
     for (peer, server) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
@@ -95,7 +95,7 @@ pub(crate) async fn mention(peers: &Arc<Peers>, order: &Order) {
     telling.join_all().await;
 }
 
-async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> Told {
+async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
     let tries = async {
         let mut answer = send(peers, peer, order.clone()).await;
         for pause in PAUSES {
@@ -108,20 +108,20 @@ async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> Told {
         answer
     };
     let (result, detail) = match tokio::time::timeout(PATIENCE, tries).await {
-        Ok(Ok(StatusCode::OK)) => (Outcome::Confirmed, None),
-        Ok(Ok(status)) => (Outcome::Refused, Some(format!("it answered {status}"))),
-        Ok(Err(failure)) => (Outcome::Unreachable, Some(failure.as_str().to_owned())),
-        Err(_) => (Outcome::TimedOut, None),
+        Ok(Ok(StatusCode::OK)) => (Confirmation::Confirmed, None),
+        Ok(Ok(status)) => (Confirmation::Refused, Some(format!("it answered {status}"))),
+        Ok(Err(failure)) => (Confirmation::Unreachable, Some(failure.as_str().to_owned())),
+        Err(_) => (Confirmation::TimedOut, None),
     };
     let name = &peers.server(peer).name;
-    let pending = matches!(result, Outcome::Unreachable | Outcome::TimedOut);
+    let pending = matches!(result, Confirmation::Unreachable | Confirmation::TimedOut);
     if pending {
         peers.pending.keep(peer, order);
     }
-    if result != Outcome::Confirmed {
+    if result != Confirmation::Confirmed {
         tracing::warn!(peer = %name, ?result, detail, pending, "a peer has not confirmed a purge");
     }
-    Told { node: name.to_string(), result, detail, pending }
+    NodeReport { node: name.to_string(), result, detail, pending }
 }
 
 /// Delivers what a peer has not confirmed yet. Whether nothing is left.
@@ -165,6 +165,6 @@ async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode
         headers.insert(HOST, host);
     }
     let uri = http::Uri::from_static(PATH);
-    let head = Head { method: Method::POST, uri, headers, ..Head::get("/") };
+    let head = UpstreamHead { method: Method::POST, uri, headers, ..UpstreamHead::get("/") };
     server.told(&peers.address_to(server, &head), order).await
 }

@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Whatever is on its way into a tier: how many, by the newest purge when they began.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
+pub(super) struct PendingStores {
     table: Mutex<BTreeMap<u64, usize>>,
     pub(super) invalidated: Invalidated,
 }
@@ -24,14 +24,14 @@ pub(super) struct Flights {
 /// Something on its way into a tier, from before it is judged until after it is stored: a fetch, or a
 /// promotion from disk. Rules that may cover it stay while it lives.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    flights: Arc<Flights>,
+pub(crate) struct PendingStore {
+    flights: Arc<PendingStores>,
     born: u64,
     begun: u64,
 }
 
-impl Flight {
-    pub(super) fn begin(flights: &Arc<Flights>, latest: impl FnOnce() -> u64) -> Self {
+impl PendingStore {
+    pub(super) fn begin(flights: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
         let begun = flights.invalidated.now();
         let mut table = flights.table.lock();
         // Read under the lock: a sweep that does not see this flight has begun before it.
@@ -56,7 +56,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for PendingStore {
     fn drop(&mut self) {
         let mut table = self.flights.table.lock();
         if let Some(count) = table.get_mut(&self.born) {
@@ -68,7 +68,7 @@ impl Drop for Flight {
     }
 }
 
-impl Flights {
+impl PendingStores {
     /// Up to which number no rule covers anything under way, if that is up to `latest` at most.
     fn none_older_than(&self, latest: impl FnOnce() -> u64) -> u64 {
         let table = self.table.lock();

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::RouteError;
-use crate::settings::Level;
+use crate::settings::RouteLevel;
 
 /// Has BIRD announce the route as `level` says: by the protocol that has it, by the one that has it as a
 /// backup, or by neither. What is as it should be already stays untouched.
@@ -23,14 +23,14 @@ pub(super) async fn apply(
     socket: &Path,
     protocol: &str,
     backup: Option<&str>,
-    level: Level,
+    level: RouteLevel,
 ) -> Result<(), RouteError> {
     let mut orders = Vec::new();
     // Whatever is left comes before what is taken away: the route is never gone in between.
     let (main, spare) = match level {
-        Level::Announced => ("enable", "enable"),
-        Level::Backup => ("disable", "enable"),
-        Level::Withdrawn => ("disable", "disable"),
+        RouteLevel::Announced => ("enable", "enable"),
+        RouteLevel::Backup => ("disable", "enable"),
+        RouteLevel::Withdrawn => ("disable", "disable"),
     };
     orders.extend(backup.map(|backup| format!("{spare} \"{backup}\"\n")));
     orders.push(format!("{main} \"{protocol}\"\n"));
@@ -84,7 +84,7 @@ mod tests {
     /// A BIRD that gives these replies; what it was told, in the end.
     async fn told(
         replies: &'static [&'static str],
-        level: Level,
+        level: RouteLevel,
     ) -> (Vec<String>, Result<(), RouteError>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bird.ctl");
@@ -109,7 +109,7 @@ mod tests {
             "0010-levada_backup: already enabled\n0000 \n",
             "0009-levada: disabled\n more\n0000\n",
         ];
-        let (heard, result) = told(replies, Level::Backup).await;
+        let (heard, result) = told(replies, RouteLevel::Backup).await;
         assert!(result.is_ok(), "{result:?}");
         assert_eq!(heard, ["enable \"levada_backup\"", "disable \"levada\""]);
     }
@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_told_in_birds_words() {
         let replies = &["0001 BIRD 2.0.12 ready.\n", "8003 No protocols match\n"];
-        let (heard, result) = told(replies, Level::Announced).await;
+        let (heard, result) = told(replies, RouteLevel::Announced).await;
         assert_eq!(heard.len(), 1);
         let said = result.unwrap_err().to_string();
         assert!(
@@ -128,7 +128,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_within_a_reply_is_an_error() {
-        let (_, result) = told(&["0001 BIRD 2.0.12 ready.\n0011-half"], Level::Announced).await;
+        let (_, result) =
+            told(&["0001 BIRD 2.0.12 ready.\n0011-half"], RouteLevel::Announced).await;
         assert!(matches!(result, Err(RouteError::Unreachable { .. })), "{result:?}");
     }
 }

@@ -16,11 +16,11 @@
 
 use std::time::Duration;
 
-use crate::settings::{Level, RouteRules};
+use crate::settings::{RouteLevel, RouteRules};
 
 /// What a decision goes by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct View {
+pub(crate) struct RouteView {
     /// Clients are to leave.
     pub(crate) draining: bool,
     /// Some server of every site is up.
@@ -31,7 +31,7 @@ pub(crate) struct View {
 
 /// Why a route is as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
+pub(crate) enum RouteReason {
     Start,
     Drain,
     Stop,
@@ -41,7 +41,7 @@ pub(crate) enum Reason {
     Well,
 }
 
-impl Reason {
+impl RouteReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -58,8 +58,8 @@ impl Reason {
 #[derive(Debug)]
 pub(crate) struct Controller {
     rules: RouteRules,
-    pub(crate) level: Level,
-    pub(crate) reason: Reason,
+    pub(crate) level: RouteLevel,
+    pub(crate) reason: RouteReason,
     /// When it was decided; since the node's start.
     pub(crate) since: Duration,
     /// Smoothed: a moment's peak moves nobody.
@@ -70,12 +70,12 @@ pub(crate) struct Controller {
 impl Controller {
     /// A route that nobody has announced yet.
     pub(crate) fn new(rules: RouteRules) -> Self {
-        let (level, reason) = (Level::Withdrawn, Reason::Start);
+        let (level, reason) = (RouteLevel::Withdrawn, RouteReason::Start);
         Self { rules, level, reason, since: Duration::ZERO, load: 0.0, looked: Duration::ZERO }
     }
 
     /// Looks at the node at `now`. Whether something changes.
-    pub(crate) fn decide(&mut self, now: Duration, view: &View) -> bool {
+    pub(crate) fn decide(&mut self, now: Duration, view: &RouteView) -> bool {
         let passed = now.saturating_sub(self.looked);
         self.looked = now;
         let part = 1.0 - (-passed.as_secs_f64() / SMOOTHING.as_secs_f64()).exp();
@@ -91,32 +91,34 @@ impl Controller {
 
     /// Takes the route back for good.
     pub(crate) fn stop(&mut self, now: Duration) {
-        (self.level, self.reason, self.since) = (Level::Withdrawn, Reason::Stop, now);
+        (self.level, self.reason, self.since) = (RouteLevel::Withdrawn, RouteReason::Stop, now);
     }
 
-    fn wish(&self, view: &View) -> (Level, Reason) {
+    fn wish(&self, view: &RouteView) -> (RouteLevel, RouteReason) {
         let RouteRules { unwell, load_high, load_low, .. } = self.rules;
-        let is_backup = self.level == Level::Backup;
+        let is_backup = self.level == RouteLevel::Backup;
         let most = if is_backup { load_low } else { load_high };
         match view {
-            _ if self.reason == Reason::Stop => (Level::Withdrawn, Reason::Stop),
-            View { draining: true, .. } => (Level::Withdrawn, Reason::Drain),
-            View { well: false, .. } => (unwell, Reason::Health),
+            _ if self.reason == RouteReason::Stop => (RouteLevel::Withdrawn, RouteReason::Stop),
+            RouteView { draining: true, .. } => (RouteLevel::Withdrawn, RouteReason::Drain),
+            RouteView { well: false, .. } => (unwell, RouteReason::Health),
             // A peak that was over and is back is still the same one.
             _ if most.is_some_and(|most| self.load > most || (!is_backup && self.load >= most)) => {
-                (Level::Backup, Reason::Load)
+                (RouteLevel::Backup, RouteReason::Load)
             }
-            _ => (Level::Announced, Reason::Well),
+            _ => (RouteLevel::Announced, RouteReason::Well),
         }
     }
 
     /// Whether a change for this reason waits until the last one is long ago.
-    fn waits(&self, reason: Reason) -> bool {
+    fn waits(&self, reason: RouteReason) -> bool {
         match reason {
-            Reason::Start | Reason::Drain | Reason::Stop | Reason::Health => false,
+            RouteReason::Start | RouteReason::Drain | RouteReason::Stop | RouteReason::Health => {
+                false
+            }
             // An operator's word counts at once, and so does the first of all.
-            Reason::Load | Reason::Well => {
-                !matches!(self.reason, Reason::Start | Reason::Drain | Reason::Stop)
+            RouteReason::Load | RouteReason::Well => {
+                !matches!(self.reason, RouteReason::Start | RouteReason::Drain | RouteReason::Stop)
             }
         }
     }
@@ -133,18 +135,18 @@ mod tests {
         dwell: Duration::from_secs(120),
         load_high: Some(0.9),
         load_low: Some(0.6),
-        unwell: Level::Backup,
+        unwell: RouteLevel::Backup,
     };
 
     /// What is seen from a second on, and what has become of the route by the next line.
-    type Line = (u64, (bool, bool, f64), Level, Reason);
+    type Line = (u64, (bool, bool, f64), RouteLevel, RouteReason);
 
     fn follow(rules: RouteRules, lines: &[Line]) {
         let mut controller = Controller::new(rules);
         let ends = lines.iter().skip(1).map(|line| line.0).chain([lines[lines.len() - 1].0 + 1]);
         for ((from, (draining, well, load), level, reason), end) in lines.iter().zip(ends) {
             for second in *from..end {
-                let view = View { draining: *draining, well: *well, load: *load };
+                let view = RouteView { draining: *draining, well: *well, load: *load };
                 controller.decide(Duration::from_secs(second), &view);
             }
             let found = (controller.level, controller.reason);
@@ -159,10 +161,10 @@ mod tests {
         follow(
             RULES,
             &[
-                (0, WELL, Level::Announced, Reason::Well),
-                (5, (true, true, 0.1), Level::Withdrawn, Reason::Drain),
-                (6, (true, false, 2.0), Level::Withdrawn, Reason::Drain),
-                (7, WELL, Level::Announced, Reason::Well),
+                (0, WELL, RouteLevel::Announced, RouteReason::Well),
+                (5, (true, true, 0.1), RouteLevel::Withdrawn, RouteReason::Drain),
+                (6, (true, false, 2.0), RouteLevel::Withdrawn, RouteReason::Drain),
+                (7, WELL, RouteLevel::Announced, RouteReason::Well),
             ],
         );
     }
@@ -172,15 +174,15 @@ mod tests {
         follow(
             RULES,
             &[
-                (0, WELL, Level::Announced, Reason::Well),
-                (60, (false, true, 1.0), Level::Announced, Reason::Well),
-                (120, (false, true, 1.0), Level::Backup, Reason::Load),
+                (0, WELL, RouteLevel::Announced, RouteReason::Well),
+                (60, (false, true, 1.0), RouteLevel::Announced, RouteReason::Well),
+                (120, (false, true, 1.0), RouteLevel::Backup, RouteReason::Load),
                 // Below high is not yet low.
-                (130, (false, true, 0.7), Level::Backup, Reason::Load),
-                (300, (false, true, 0.5), Level::Backup, Reason::Load),
-                (303, (false, true, 0.5), Level::Announced, Reason::Well),
-                (500, (false, true, 2.0), Level::Announced, Reason::Well),
-                (503, WELL, Level::Announced, Reason::Well),
+                (130, (false, true, 0.7), RouteLevel::Backup, RouteReason::Load),
+                (300, (false, true, 0.5), RouteLevel::Backup, RouteReason::Load),
+                (303, (false, true, 0.5), RouteLevel::Announced, RouteReason::Well),
+                (500, (false, true, 2.0), RouteLevel::Announced, RouteReason::Well),
+                (503, WELL, RouteLevel::Announced, RouteReason::Well),
             ],
         );
     }
@@ -188,29 +190,29 @@ mod tests {
     #[test]
     fn load_never_withdraws() {
         let rules = RouteRules { load_high: None, load_low: None, ..RULES };
-        follow(rules, &[(0, (false, true, 9.0), Level::Announced, Reason::Well)]);
+        follow(rules, &[(0, (false, true, 9.0), RouteLevel::Announced, RouteReason::Well)]);
         follow(
             RULES,
             &[
-                (0, WELL, Level::Announced, Reason::Well),
-                (200, (false, true, 9.0), Level::Backup, Reason::Load),
-                (900, (false, true, 9.0), Level::Backup, Reason::Load),
+                (0, WELL, RouteLevel::Announced, RouteReason::Well),
+                (200, (false, true, 9.0), RouteLevel::Backup, RouteReason::Load),
+                (900, (false, true, 9.0), RouteLevel::Backup, RouteReason::Load),
             ],
         );
     }
 
     #[test]
     fn an_unwell_node_goes_at_once_and_comes_back_after_the_dwell() {
-        for unwell in [Level::Backup, Level::Withdrawn] {
+        for unwell in [RouteLevel::Backup, RouteLevel::Withdrawn] {
             follow(
                 RouteRules { unwell, ..RULES },
                 &[
-                    (0, WELL, Level::Announced, Reason::Well),
-                    (10, (false, false, 0.1), unwell, Reason::Health),
-                    (12, WELL, unwell, Reason::Health),
-                    (129, WELL, unwell, Reason::Health),
-                    (130, WELL, Level::Announced, Reason::Well),
-                    (131, (false, false, 0.1), unwell, Reason::Health),
+                    (0, WELL, RouteLevel::Announced, RouteReason::Well),
+                    (10, (false, false, 0.1), unwell, RouteReason::Health),
+                    (12, WELL, unwell, RouteReason::Health),
+                    (129, WELL, unwell, RouteReason::Health),
+                    (130, WELL, RouteLevel::Announced, RouteReason::Well),
+                    (131, (false, false, 0.1), unwell, RouteReason::Health),
                 ],
             );
         }
@@ -219,10 +221,13 @@ mod tests {
     #[test]
     fn a_node_that_stops_is_not_announced_again() {
         let mut controller = Controller::new(RULES);
-        let view = View { draining: false, well: true, load: 0.0 };
+        let view = RouteView { draining: false, well: true, load: 0.0 };
         assert!(controller.decide(Duration::from_secs(1), &view));
         controller.stop(Duration::from_secs(2));
         assert!(!controller.decide(Duration::from_secs(500), &view));
-        assert_eq!((controller.level, controller.reason), (Level::Withdrawn, Reason::Stop));
+        assert_eq!(
+            (controller.level, controller.reason),
+            (RouteLevel::Withdrawn, RouteReason::Stop)
+        );
     }
 }

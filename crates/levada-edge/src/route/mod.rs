@@ -16,10 +16,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use self::decide::{Controller, View};
+use self::decide::{Controller, RouteView};
 use crate::{
     node::Node,
-    settings::{Level, Route as RouteSettings, Speaker},
+    settings::{RouteLevel, RouteSettings, Speaker},
 };
 
 /// Why the BGP daemon does not do as it is told.
@@ -51,13 +51,13 @@ pub(crate) struct Route {
     pub(crate) settings: RouteSettings,
     controller: Mutex<Controller>,
     /// What the daemon has been told; its number is one more each time.
-    told: watch::Sender<Told>,
+    told: watch::Sender<RouteState>,
 }
 
 #[derive(Clone, Debug)]
-struct Told {
+struct RouteState {
     number: u64,
-    level: Level,
+    level: RouteLevel,
     error: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Route {
     pub(crate) fn new(settings: RouteSettings) -> Self {
         // An earlier process may have left something there.
         let error = Some("the daemon has not been told anything yet".to_owned());
-        let told = Told { number: 0, level: Level::Withdrawn, error };
+        let told = RouteState { number: 0, level: RouteLevel::Withdrawn, error };
         let controller = Mutex::new(Controller::new(settings.rules));
         Self { settings, controller, told: watch::Sender::new(told) }
     }
@@ -104,13 +104,13 @@ impl Route {
             self.tell(node, level).await;
         }
         node.metrics.route_level.set(match level {
-            Level::Withdrawn => 0,
-            Level::Backup => 1,
-            Level::Announced => 2,
+            RouteLevel::Withdrawn => 0,
+            RouteLevel::Backup => 1,
+            RouteLevel::Announced => 2,
         });
     }
 
-    async fn tell(&self, node: &Node, level: Level) {
+    async fn tell(&self, node: &Node, level: RouteLevel) {
         let result = match &self.settings.speaker {
             _ if self.settings.dry_run => Ok(()),
             Speaker::Bird { socket, protocol, backup } => {
@@ -129,7 +129,7 @@ impl Route {
         self.told.send_if_modified(|told| {
             let news = told.level != level || told.error != error;
             if news {
-                *told = Told { number: told.number + 1, level, error };
+                *told = RouteState { number: told.number + 1, level, error };
             }
             news
         });
@@ -138,7 +138,7 @@ impl Route {
     /// Whether the daemon has been told that the route is no more.
     fn is_withdrawn(&self) -> bool {
         let told = self.told.borrow();
-        told.level == Level::Withdrawn && told.error.is_none()
+        told.level == RouteLevel::Withdrawn && told.error.is_none()
     }
 
     pub(crate) fn status(&self, node: &Node) -> RouteStatus {
@@ -157,7 +157,7 @@ impl Route {
             error: told.error,
             number: told.number,
             lines: lines(told.level),
-            withdrawal: lines(Level::Withdrawn),
+            withdrawal: lines(RouteLevel::Withdrawn),
         }
     }
 
@@ -170,9 +170,9 @@ impl Route {
     }
 }
 
-fn view(node: &Node) -> View {
+fn view(node: &Node) -> RouteView {
     let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
-    View { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
+    RouteView { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
 }
 
 /// Looks after the route as long as the node runs. A drain closes downloads when the route is gone: those
@@ -206,7 +206,7 @@ pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
 pub(crate) async fn end(node: &Node, route: &Route) {
     route.controller.lock().stop(node.clock.uptime());
     if !route.is_withdrawn() {
-        route.tell(node, Level::Withdrawn).await;
+        route.tell(node, RouteLevel::Withdrawn).await;
         tokio::time::sleep(route.settings.settle).await;
     }
 }
@@ -218,7 +218,7 @@ pub(crate) async fn end(node: &Node, route: &Route) {
 pub async fn withdraw(settings: &RouteSettings) -> Result<(), RouteError> {
     match &settings.speaker {
         Speaker::Bird { socket, protocol, backup } => {
-            bird::apply(socket, protocol, backup.as_deref(), Level::Withdrawn).await
+            bird::apply(socket, protocol, backup.as_deref(), RouteLevel::Withdrawn).await
         }
         // Its process has done so when the node went.
         Speaker::ExaBgp { .. } => Ok(()),
@@ -226,12 +226,12 @@ pub async fn withdraw(settings: &RouteSettings) -> Result<(), RouteError> {
 }
 
 /// What ExaBGP is told, one line per prefix.
-fn lines(speaker: &Speaker, level: Level) -> Vec<String> {
+fn lines(speaker: &Speaker, level: RouteLevel) -> Vec<String> {
     let Speaker::ExaBgp { prefixes, attributes, backup } = speaker else { return Vec::new() };
     let (verb, attributes) = match level {
-        Level::Announced => ("announce", attributes),
-        Level::Backup => ("announce", backup.as_ref().unwrap_or(attributes)),
-        Level::Withdrawn => ("withdraw", attributes),
+        RouteLevel::Announced => ("announce", attributes),
+        RouteLevel::Backup => ("announce", backup.as_ref().unwrap_or(attributes)),
+        RouteLevel::Withdrawn => ("withdraw", attributes),
     };
     prefixes.iter().map(|prefix| format!("{verb} route {prefix} {attributes}")).collect()
 }
@@ -255,14 +255,14 @@ mod tests {
             backup: Some("next-hop self med 100".to_owned()),
         };
         assert_eq!(
-            lines(&speaker, Level::Backup),
+            lines(&speaker, RouteLevel::Backup),
             [
                 "announce route 192.0.2.0/24 next-hop self med 100",
                 "announce route 2001:db8::/48 next-hop self med 100",
             ]
         );
         assert_eq!(
-            lines(&speaker, Level::Withdrawn)[0],
+            lines(&speaker, RouteLevel::Withdrawn)[0],
             "withdraw route 192.0.2.0/24 next-hop self"
         );
     }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use levada_types::Key;
 
 use crate::{
-    blocks::{Loan, Loans, Shared},
-    guard::Goods,
+    blocks::{Loan, Loans, SharedLoan},
+    guard::ZeroCopyChunk,
 };
 
 use super::{
@@ -25,7 +25,7 @@ pub(crate) struct Block {
     pub(crate) version: u64,
     pub(crate) number: u64,
     body: Body,
-    lent: Shared,
+    lent: SharedLoan,
 }
 
 impl Block {
@@ -42,7 +42,7 @@ impl Block {
 
     /// A block with a body of its own already.
     pub(super) fn with_body(object: Key, version: u64, number: u64, body: Body) -> Self {
-        Self { object, version, number, body, lent: Shared::default() }
+        Self { object, version, number, body, lent: SharedLoan::default() }
     }
 
     /// What is at a position, up to the end of a segment.
@@ -56,10 +56,10 @@ impl Block {
     }
 
     /// The body as it leaves at once: from its file, or under the loan that [`Self::loan`] gave.
-    pub(crate) fn goods(&self, loan: Option<&Arc<Loan>>) -> Option<Goods> {
+    pub(crate) fn chunk(&self, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyChunk> {
         match (&self.body, loan) {
             (Body::Here(_), None) => None,
-            _ => self.body.goods(loan),
+            _ => self.body.chunk(loan),
         }
     }
 

@@ -20,7 +20,7 @@ use levada_types::Key;
 use crate::purge::Label;
 
 use super::{
-    Entry,
+    StoredEntry,
     block::Block,
     object::{Blocks, Body, Object, StoredHead},
     variants::Varies,
@@ -31,18 +31,18 @@ const VARIES: u8 = 2;
 const BLOCK: u8 = 3;
 
 /// The head of an entry.
-pub(super) fn head(entry: &Entry) -> Bytes {
+pub(super) fn head(entry: &StoredEntry) -> Bytes {
     let mut out = Vec::with_capacity(512);
     match entry {
-        Entry::Object(object) => write_object(&mut out, object),
-        Entry::Varies(varies) => {
+        StoredEntry::Object(object) => write_object(&mut out, object),
+        StoredEntry::Varies(varies) => {
             out.push(VARIES);
             out.extend(varies.generation.to_le_bytes());
             write(&mut out, varies.identity.as_bytes());
             let names: Vec<&str> = varies.vary.fields().iter().map(HeaderName::as_str).collect();
             write(&mut out, names.join(",").as_bytes());
         }
-        Entry::Block(block) => {
+        StoredEntry::Block(block) => {
             out.push(BLOCK);
             out.extend(block.object.0.to_le_bytes());
             out.extend(block.version.to_le_bytes());
@@ -53,29 +53,29 @@ pub(super) fn head(entry: &Entry) -> Bytes {
 }
 
 /// The body of an entry.
-pub(super) fn body(entry: &Entry) -> Box<[Bytes]> {
+pub(super) fn body(entry: &StoredEntry) -> Box<[Bytes]> {
     match entry {
-        Entry::Object(object) => object.body().into(),
-        Entry::Varies(_) => Box::default(),
-        Entry::Block(block) => block.body().into(),
+        StoredEntry::Object(object) => object.body().into(),
+        StoredEntry::Varies(_) => Box::default(),
+        StoredEntry::Block(block) => block.body().into(),
     }
 }
 
 /// The entry that was written so; `via` is what this node adds to `Via`.
-pub(super) fn entry(head: &Bytes, body: Body, via: &HeaderValue) -> Option<Entry> {
-    let mut read = Read { bytes: head };
+pub(super) fn entry(head: &Bytes, body: Body, via: &HeaderValue) -> Option<StoredEntry> {
+    let mut read = DecodedEntry { bytes: head };
     let entry = match read.u8()? {
-        OBJECT => Entry::Object(Arc::new(read_object(&mut read, body, via)?)),
+        OBJECT => StoredEntry::Object(Arc::new(read_object(&mut read, body, via)?)),
         VARIES => {
             let generation = read.u64()?;
             let identity = read.text()?.into();
             let names = [(header::VARY, HeaderValue::from_bytes(read.bytes()?).ok()?)];
             let vary = Vary::of(&names.into_iter().collect()).ok()?;
-            Entry::Varies(Arc::new(Varies { identity, vary, generation }))
+            StoredEntry::Varies(Arc::new(Varies { identity, vary, generation }))
         }
         BLOCK => {
             let (object, version, number) = (Key(read.u64()?), read.u64()?, read.u64()?);
-            Entry::Block(Arc::new(Block::with_body(object, version, number, body)))
+            StoredEntry::Block(Arc::new(Block::with_body(object, version, number, body)))
         }
         _ => return None,
     };
@@ -106,7 +106,7 @@ fn write_object(out: &mut Vec<u8>, object: &Object) {
     }
 }
 
-fn read_object(read: &mut Read<'_>, body: Body, via: &HeaderValue) -> Option<Object> {
+fn read_object(read: &mut DecodedEntry<'_>, body: Body, via: &HeaderValue) -> Option<Object> {
     let status = StatusCode::from_u16(read.u16()?).ok()?;
     let freshness = Freshness::from_bytes(read.array()?)?;
     let label = Label::from_bytes(read.bytes()?)?;
@@ -140,7 +140,7 @@ fn write(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// What a purge asks of an object's head: its URI and its label. `None` for everything else.
 pub(super) fn label(head: &[u8]) -> Option<(&str, Label)> {
-    let mut read = Read { bytes: head };
+    let mut read = DecodedEntry { bytes: head };
     if read.u8()? != OBJECT {
         return None;
     }
@@ -154,7 +154,7 @@ pub(super) fn label(head: &[u8]) -> Option<(&str, Label)> {
 pub(super) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
     let front = 1 + 2 + Freshness::BYTES;
     let (front, rest) = head.split_at_checked(front)?;
-    let mut read = Read { bytes: rest };
+    let mut read = DecodedEntry { bytes: rest };
     read.bytes()?;
     let mut out = Vec::with_capacity(head.len());
     out.extend(front);
@@ -163,11 +163,11 @@ pub(super) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
     Some(out.into())
 }
 
-struct Read<'a> {
+struct DecodedEntry<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Read<'a> {
+impl<'a> DecodedEntry<'a> {
     fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (array, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
@@ -232,17 +232,17 @@ mod tests {
         }
     }
 
-    fn entries() -> Vec<Entry> {
+    fn entries() -> Vec<StoredEntry> {
         let fields =
             [("etag", "\"x\""), ("vary", "accept-encoding"), ("set-x", "1"), ("set-x", "2")];
         let blocks = Blocks { version: 7, block: 65536, length: 1 << 40 };
         let body = Arc::from([Bytes::from_static(b"block")]);
         vec![
-            Entry::Object(Arc::new(object(&[], None))),
-            Entry::Object(Arc::new(object(&fields, None))),
-            Entry::Object(Arc::new(object(&fields, Some(blocks)))),
-            Entry::Varies(Arc::new(Varies::of(&object(&fields, None), 99))),
-            Entry::Block(Arc::new(Block::with_body(Key(1), 2, 3, Body::Here(body)))),
+            StoredEntry::Object(Arc::new(object(&[], None))),
+            StoredEntry::Object(Arc::new(object(&fields, None))),
+            StoredEntry::Object(Arc::new(object(&fields, Some(blocks)))),
+            StoredEntry::Varies(Arc::new(Varies::of(&object(&fields, None), 99))),
+            StoredEntry::Block(Arc::new(Block::with_body(Key(1), 2, 3, Body::Here(body)))),
         ]
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
             let bytes = head(&written);
-            let Entry::Object(object) = &written else {
+            let StoredEntry::Object(object) = &written else {
                 assert!(label(&bytes).is_none());
                 continue;
             };

@@ -25,7 +25,7 @@ use super::{block::Block, object::Object, variants::Varies};
 
 /// What is kept under a key.
 #[derive(Clone, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum StoredEntry {
     /// A response.
     Object(Arc<Object>),
     /// What leads to the variants of a URI.
@@ -35,7 +35,7 @@ pub(crate) enum Entry {
     Block(Arc<Block>),
 }
 
-impl Entry {
+impl StoredEntry {
     /// What it takes of memory.
     pub(crate) fn weight(&self) -> u64 {
         match self {
@@ -48,14 +48,14 @@ impl Entry {
 
 /// What a sweep does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SweepAction {
     Keep,
     Remove,
 }
 
 /// Where a sweep goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SweepCursor {
     shard: usize,
     handle: usize,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Memory {
 
 /// On lines of its own, so that two locks that are taken at once do not slow each other.
 #[repr(align(128))]
-struct Aligned(Mutex<Shard>);
+struct Aligned(Mutex<MemoryShard>);
 
 /// A shard has room for so many of the largest entries: what is left over at its end is little then,
 /// and one of them does not drive out all others.
@@ -85,19 +85,19 @@ impl Memory {
         let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, threads * 4);
         let parts = if parts.is_power_of_two() { parts } else { parts.next_power_of_two() / 2 };
         let hash = Hash::seeded();
-        let shard = |_| Aligned(Mutex::new(Shard::new(bytes / parts as u64, eviction, hash)));
+        let shard = |_| Aligned(Mutex::new(MemoryShard::new(bytes / parts as u64, eviction, hash)));
         Self { shards: (0..parts).map(shard).collect(), hash }
     }
 
     /// An entry, as a request that uses it.
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<Entry> {
+    pub(crate) fn get(&self, key: Key) -> Option<StoredEntry> {
         let hash = self.hash.of(key);
         self.shard(hash).lock().get(hash, key)
     }
 
     /// An entry, without counting as a request.
-    pub(crate) fn peek(&self, key: Key) -> Option<Entry> {
+    pub(crate) fn peek(&self, key: Key) -> Option<StoredEntry> {
         let hash = self.hash.of(key);
         self.shard(hash).lock().find(hash, key).map(|slot| slot.entry.clone())
     }
@@ -106,14 +106,14 @@ impl Memory {
     ///
     /// # Errors
     /// When it is too large for its shard. Nothing stands under the key then.
-    pub(crate) fn insert(&self, key: Key, entry: Entry) -> Result<(), TooLarge> {
+    pub(crate) fn insert(&self, key: Key, entry: StoredEntry) -> Result<(), TooLarge> {
         let hash = self.hash.of(key);
         let mut gone = Vec::new();
         self.shard(hash).lock().insert(hash, key, entry, &mut gone)
     }
 
     /// Keeps an entry unless another stands under its key; returns which one it is.
-    pub(crate) fn insert_if_absent(&self, key: Key, entry: Entry) -> Entry {
+    pub(crate) fn insert_if_absent(&self, key: Key, entry: StoredEntry) -> StoredEntry {
         let hash = self.hash.of(key);
         let mut gone = Vec::new();
         let mut shard = self.shard(hash).lock();
@@ -125,7 +125,7 @@ impl Memory {
     }
 
     /// Takes an entry out.
-    pub(crate) fn remove(&self, key: Key) -> Option<Entry> {
+    pub(crate) fn remove(&self, key: Key) -> Option<StoredEntry> {
         let hash = self.hash.of(key);
         self.shard(hash).lock().remove(hash, key)
     }
@@ -135,15 +135,15 @@ impl Memory {
     /// while. `judge` is called under a lock: it must be quick and leave this tier alone.
     pub(crate) fn sweep(
         &self,
-        place: Place,
-        mut judge: impl FnMut(Key, &Entry) -> Verdict,
-    ) -> Option<Place> {
+        place: SweepCursor,
+        mut judge: impl FnMut(Key, &StoredEntry) -> SweepAction,
+    ) -> Option<SweepCursor> {
         let mut gone = Vec::new();
-        let Place { shard, handle } = place;
+        let SweepCursor { shard, handle } = place;
         let next = self.shards.get(shard)?.0.lock().sweep(handle, &mut judge, &mut gone);
         Some(match next {
-            Some(handle) => Place { shard, handle },
-            None => Place { shard: shard + 1, handle: 0 },
+            Some(handle) => SweepCursor { shard, handle },
+            None => SweepCursor { shard: shard + 1, handle: 0 },
         })
     }
 
@@ -158,12 +158,12 @@ impl Memory {
     }
 
     /// The table uses the lowest and the highest bits.
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Mutex<MemoryShard> {
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
     }
 }
 
-struct Shard {
+struct MemoryShard {
     limit: u64,
     hash: Hash,
     table: HashTable<Slot>,
@@ -176,10 +176,10 @@ struct Shard {
 struct Slot {
     key: Key,
     handle: Handle,
-    entry: Entry,
+    entry: StoredEntry,
 }
 
-impl Shard {
+impl MemoryShard {
     fn new(limit: u64, eviction: &eviction::Entry, hash: Hash) -> Self {
         let eviction = (eviction.build)(limit);
         let (keys, free) = (Vec::new(), Vec::new());
@@ -190,7 +190,7 @@ impl Shard {
         self.table.find(hash, |slot| slot.key == key)
     }
 
-    fn get(&mut self, hash: u64, key: Key) -> Option<Entry> {
+    fn get(&mut self, hash: u64, key: Key) -> Option<StoredEntry> {
         let slot = self.table.find(hash, |slot| slot.key == key)?;
         self.eviction.touch(slot.handle);
         Some(slot.entry.clone())
@@ -200,8 +200,8 @@ impl Shard {
         &mut self,
         hash: u64,
         key: Key,
-        entry: Entry,
-        gone: &mut Vec<Entry>,
+        entry: StoredEntry,
+        gone: &mut Vec<StoredEntry>,
     ) -> Result<(), TooLarge> {
         let weight = entry.weight();
         if weight > self.limit.saturating_sub(self.overhead()) {
@@ -230,10 +230,10 @@ impl Shard {
         &mut self,
         hash: u64,
         key: Key,
-        entry: Entry,
+        entry: StoredEntry,
         weight: u64,
-        gone: &mut Vec<Entry>,
-    ) -> Option<Entry> {
+        gone: &mut Vec<StoredEntry>,
+    ) -> Option<StoredEntry> {
         let Some(there) = self.find(hash, key) else { return Some(entry) };
         self.make_room(weight.saturating_sub(there.entry.weight()), gone);
         let Some(slot) = self.table.find_mut(hash, |slot| slot.key == key) else {
@@ -247,7 +247,7 @@ impl Shard {
     }
 
     /// Evicts until there is room for `weight` more bytes.
-    fn make_room(&mut self, weight: u64, gone: &mut Vec<Entry>) {
+    fn make_room(&mut self, weight: u64, gone: &mut Vec<StoredEntry>) {
         while self.bytes() + weight > self.limit {
             let Some(victim) = self.eviction.evict() else { break };
             let key = self.keys[victim.0 as usize];
@@ -255,14 +255,14 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, hash: u64, key: Key) -> Option<Entry> {
+    fn remove(&mut self, hash: u64, key: Key) -> Option<StoredEntry> {
         let handle = self.find(hash, key)?.handle;
         self.eviction.remove(handle);
         self.forget(hash, key)
     }
 
     /// Takes out of the table what the eviction has no longer.
-    fn forget(&mut self, hash: u64, key: Key) -> Option<Entry> {
+    fn forget(&mut self, hash: u64, key: Key) -> Option<StoredEntry> {
         let there = self.table.find_entry(hash, |slot| slot.key == key).ok()?;
         let (slot, _) = there.remove();
         self.free.push(slot.handle);
@@ -272,8 +272,8 @@ impl Shard {
     fn sweep(
         &mut self,
         from: usize,
-        judge: &mut impl FnMut(Key, &Entry) -> Verdict,
-        gone: &mut Vec<Entry>,
+        judge: &mut impl FnMut(Key, &StoredEntry) -> SweepAction,
+        gone: &mut Vec<StoredEntry>,
     ) -> Option<usize> {
         let end = (from + SWEEP_STEP).min(self.keys.len());
         for handle in from..end {
@@ -282,7 +282,10 @@ impl Shard {
             }
             let key = self.keys[handle];
             let hash = self.hash.of(key);
-            if self.find(hash, key).is_some_and(|slot| judge(key, &slot.entry) == Verdict::Remove) {
+            if self
+                .find(hash, key)
+                .is_some_and(|slot| judge(key, &slot.entry) == SweepAction::Remove)
+            {
                 gone.extend(self.remove(hash, key));
             }
         }

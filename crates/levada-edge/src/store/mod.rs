@@ -34,7 +34,7 @@ use crate::{
 pub(crate) use self::{
     block::Block,
     disk::Stretch,
-    memory::{Entry, Memory},
+    memory::{Memory, StoredEntry},
     object::{Blocks, Object, StoredHead},
     segments::Gathering,
 };
@@ -60,7 +60,7 @@ const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
 const SWEEP_RATE: u32 = 50_000;
 
 /// What is to become of a record on disk.
-pub(crate) enum Keep {
+pub(crate) enum LabelVerdict {
     AsItIs,
     /// It stays with its label as it is now.
     Changed,
@@ -117,10 +117,10 @@ impl Store {
     /// The object for a URI and the request's fields.
     pub(crate) fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         match self.memory.get(key) {
-            Some(Entry::Object(object)) if object.identity() == identity => {
+            Some(StoredEntry::Object(object)) if object.identity() == identity => {
                 Sought { key, object: Some(object), varies: false }
             }
-            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
                 self.variant(varies.key(key, &varies.vary.key(request)), identity, request)
             }
             _ => Sought { key, object: None, varies: false },
@@ -129,7 +129,7 @@ impl Store {
 
     fn variant(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         let object = match self.memory.get(key) {
-            Some(Entry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
+            Some(StoredEntry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
                 Some(o)
             }
             _ => None,
@@ -154,14 +154,14 @@ impl Store {
         let _flight = purges.begin();
         let found = self.entry(key).await;
         let (key, found, varies) = match found {
-            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
                 let variant = varies.key(key, &varies.vary.key(request));
                 (variant, self.entry(variant).await, true)
             }
             found => (key, found, false),
         };
         let object = match found {
-            Some(Entry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
+            Some(StoredEntry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
                 Some(o)
             }
             _ => None,
@@ -175,13 +175,13 @@ impl Store {
     pub(crate) fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
         let (key, varies) = match self.memory.peek(key) {
             None => (key, false),
-            Some(Entry::Varies(varies)) if *varies.identity == *identity => {
+            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
                 (varies.key(key, &varies.vary.key(request)), true)
             }
             Some(_) => return None,
         };
         match self.entry_in_file(key)? {
-            Entry::Object(o) if o.identity() == identity && o.head.answers(request) => {
+            StoredEntry::Object(o) if o.identity() == identity && o.head.answers(request) => {
                 Some(Sought { key, object: Some(o), varies })
             }
             _ => None,
@@ -189,14 +189,14 @@ impl Store {
     }
 
     /// An entry whose body is in a file, unless the memory has it.
-    fn entry_in_file(&self, key: Key) -> Option<Entry> {
+    fn entry_in_file(&self, key: Key) -> Option<StoredEntry> {
         let disk = self.disk.as_ref().filter(|_| self.memory.peek(key).is_none())?;
         let found = disk.in_file(key)?;
         codec::entry(&found.head, Body::InFile(Arc::new(found.body)), &self.via)
     }
 
     /// An entry from wherever it is; it is in the memory then, if it fits.
-    async fn entry(&self, key: Key) -> Option<Entry> {
+    async fn entry(&self, key: Key) -> Option<StoredEntry> {
         if let Some(entry) = self.memory.get(key) {
             return Some(entry);
         }
@@ -221,7 +221,7 @@ impl Store {
         Some(entry)
     }
 
-    fn insert(&self, key: Key, entry: Entry) {
+    fn insert(&self, key: Key, entry: StoredEntry) {
         if let Some(disk) = &self.disk {
             disk.put(key, codec::head(&entry), codec::body(&entry));
         }
@@ -241,22 +241,22 @@ impl Store {
         let mut key = key;
         if !object.head.vary.is_empty() {
             let known = match self.memory.peek(key) {
-                Some(Entry::Varies(varies)) if varies.leads_to(&object) => Some(varies),
+                Some(StoredEntry::Varies(varies)) if varies.leads_to(&object) => Some(varies),
                 _ => None,
             };
             let varies = known.unwrap_or_else(|| {
                 let varies = Arc::new(Varies::of(&object, new_version()));
-                self.insert(key, Entry::Varies(varies.clone()));
+                self.insert(key, StoredEntry::Varies(varies.clone()));
                 varies
             });
             key = varies.key(key, &object.head.variant);
         }
-        self.insert(key, Entry::Object(object));
+        self.insert(key, StoredEntry::Object(object));
     }
 
     /// Keeps a block.
     pub(crate) fn put_block(&self, key: Key, block: Arc<Block>) {
-        self.insert(key, Entry::Block(block));
+        self.insert(key, StoredEntry::Block(block));
     }
 
     /// A block of a version of an object, from wherever it is.
@@ -268,7 +268,7 @@ impl Store {
         number: u64,
     ) -> Option<Arc<Block>> {
         match self.entry(key).await? {
-            Entry::Block(block)
+            StoredEntry::Block(block)
                 if (block.object, block.version, block.number) == (object, version, number) =>
             {
                 Some(block)
@@ -286,7 +286,7 @@ impl Store {
         number: u64,
     ) -> Option<Arc<Block>> {
         match self.entry_in_file(key)? {
-            Entry::Block(block)
+            StoredEntry::Block(block)
                 if (block.object, block.version, block.number) == (object, version, number) =>
             {
                 Some(block)
@@ -324,28 +324,28 @@ impl Store {
     /// Holds everything against `keep`, a part at a time, and drops what does not pass. What leads to
     /// variants stays, and blocks, which nothing leads to any more.
     pub(crate) fn sweep(&self, keep: impl Fn(&Object) -> bool) {
-        let mut place = Some(memory::Place::default());
+        let mut place = Some(memory::SweepCursor::default());
         while let Some(from) = place {
             place = self.memory.sweep(from, |_, entry| match entry {
-                Entry::Object(object) if !keep(object) => memory::Verdict::Remove,
-                _ => memory::Verdict::Keep,
+                StoredEntry::Object(object) if !keep(object) => memory::SweepAction::Remove,
+                _ => memory::SweepAction::Keep,
             });
         }
     }
 
     /// Holds what is on disk against `keep`, at leisure; returns when all that follows is done.
-    pub(crate) async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> Keep) {
+    pub(crate) async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> LabelVerdict) {
         let Some(disk) = &self.disk else { return };
         let swept = disk
             .sweep(SWEEP_RATE, |_, head| {
                 let Some((identity, label)) = codec::label(head) else {
-                    return disk::Verdict::Keep;
+                    return disk::RecordAction::Keep;
                 };
                 match keep(identity, &label) {
-                    Keep::AsItIs => disk::Verdict::Keep,
-                    Keep::Changed => codec::relabelled(head, &label)
-                        .map_or(disk::Verdict::Remove, disk::Verdict::Rewrite),
-                    Keep::No => disk::Verdict::Remove,
+                    LabelVerdict::AsItIs => disk::RecordAction::Keep,
+                    LabelVerdict::Changed => codec::relabelled(head, &label)
+                        .map_or(disk::RecordAction::Remove, disk::RecordAction::Rewrite),
+                    LabelVerdict::No => disk::RecordAction::Remove,
                 }
             })
             .await;

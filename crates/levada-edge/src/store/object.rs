@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{
     blocks::Loan,
-    guard::{Goods, Segments},
+    guard::{Segments, ZeroCopyChunk},
     purge::Label,
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct Object {
     /// The URI it answers, in full: two URIs may share a key.
     identity: Box<str>,
     pub(crate) head: StoredHead,
-    reply: Mutex<Reply>,
+    reply: Mutex<CachedReply>,
     body: Body,
     len: u64,
     /// Where the body is, if it is not here.
@@ -88,14 +88,14 @@ impl Body {
 
     /// The body as it leaves at once, which pays for one of several segments: under a loan if that is
     /// needed to hold on to it.
-    pub(super) fn goods(&self, loan: Option<&Arc<Loan>>) -> Option<Goods> {
+    pub(super) fn chunk(&self, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyChunk> {
         match self {
             Self::Here(segments) if segments.len() > 1 => {
                 let (segments, _loan) = (segments.clone(), loan.cloned());
-                Some(Goods::Memory(Segments { segments, _loan }))
+                Some(ZeroCopyChunk::Memory(Segments { segments, _loan }))
             }
             Self::Here(_) => None,
-            Self::InFile(stretch) => Some(Goods::File(stretch.clone())),
+            Self::InFile(stretch) => Some(ZeroCopyChunk::File(stretch.clone())),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Body {
 /// The fields of a response from the store. What changes with time is as it was for the last hit: most
 /// hits come within the same second as the one before, and are answered with a copy.
 #[derive(Debug)]
-struct Reply {
+struct CachedReply {
     fields: HeaderMap,
     /// What the fields tell; `None` before the first hit.
     told: Option<(u32, CacheStatus<'static>)>,
@@ -169,7 +169,7 @@ impl Object {
         blocks: Option<Blocks>,
     ) -> Self {
         let head = StoredHead { headers: owned(&head.headers), ..head };
-        let reply = Mutex::new(Reply { fields: reply(&head.headers, via, len), told: None });
+        let reply = Mutex::new(CachedReply { fields: reply(&head.headers, via, len), told: None });
         Self { identity, head, reply, body, len, blocks }
     }
 
@@ -216,8 +216,8 @@ impl Object {
     }
 
     /// The body as it leaves at once; `None` for one that is not here, or short.
-    pub(crate) fn goods(&self) -> Option<Goods> {
-        self.body.goods(None)
+    pub(crate) fn chunk(&self) -> Option<ZeroCopyChunk> {
+        self.body.chunk(None)
     }
 
     pub(crate) fn len(&self) -> u64 {

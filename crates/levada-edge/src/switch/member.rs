@@ -33,7 +33,7 @@ struct Seat {
 }
 
 /// One request that a server holds, until it is dropped.
-pub(crate) struct Held(Arc<Member>);
+pub(crate) struct HeldRequest(Arc<Member>);
 
 impl Member {
     pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
@@ -48,7 +48,7 @@ impl Member {
     }
 
     /// Counts another request, if it then holds no more than `most`.
-    pub(super) fn hold(self: &Arc<Self>, most: u32) -> Option<Held> {
+    pub(super) fn hold(self: &Arc<Self>, most: u32) -> Option<HeldRequest> {
         let mut seat = self.seat.lock();
         if seat.held >= most {
             return None;
@@ -56,7 +56,7 @@ impl Member {
         seat.held += 1;
         seat.show();
         self.requests.fetch_add(1, Relaxed);
-        Some(Held(self.clone()))
+        Some(HeldRequest(self.clone()))
     }
 
     /// From now on it is at this place of this table; at none when it has left the list.
@@ -105,13 +105,13 @@ impl Seat {
     }
 }
 
-impl Held {
+impl HeldRequest {
     pub(super) fn member(&self) -> &Arc<Member> {
         &self.0
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldRequest {
     fn drop(&mut self) {
         let mut seat = self.0.seat.lock();
         seat.held -= 1;

@@ -27,8 +27,8 @@ use levada_types::Timestamp;
 use parking_lot::Mutex;
 
 pub(crate) use member::Member;
-pub(crate) use queue::Queue;
-pub(crate) use send::{Chosen, Claim, Turn, body_key, claim, claim_now, to_server};
+pub(crate) use queue::AdmissionQueue;
+pub(crate) use send::{ChosenServer, Claim, ServerTurn, body_key, claim, claim_now, to_server};
 pub(crate) use subject::{Subject, class};
 
 use crate::{
@@ -36,14 +36,16 @@ use crate::{
     failure::Failure,
     metrics::Metrics,
     redirect::{Decider, SharedDecider},
-    settings::{Control, HealthCheck, Limits, PolicyChoice, Switch as Settings, SwitchServer},
-    upstream::{Change, Health, Server, Watched, report, watch, way_to},
+    settings::{
+        HandoffControl, HealthCheck, Limits, PolicyChoice, SwitchServer, SwitchSettings as Settings,
+    },
+    upstream::{Change, Health, Server, WatchedServer, report, watch, way_to},
 };
 
 /// A site's servers at work.
 pub(crate) struct Switch {
-    view: ArcSwap<View>,
-    pub(crate) queue: Arc<Queue>,
+    view: ArcSwap<SwitchView>,
+    pub(crate) queue: Arc<AdmissionQueue>,
     decider: ArcSwap<Decider>,
     /// Held while the view is made anew.
     making: Mutex<()>,
@@ -52,7 +54,7 @@ pub(crate) struct Switch {
 }
 
 /// The servers as a decision sees them.
-pub(crate) struct View {
+pub(crate) struct SwitchView {
     pub(crate) settings: Arc<Settings>,
     /// In the order of the settings.
     pub(crate) members: Vec<Arc<Member>>,
@@ -79,7 +81,7 @@ impl Switch {
     pub(crate) fn new(plan: &Plan<'_>, clock: Clock, metrics: &Arc<Metrics>) -> Arc<Self> {
         let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
         let switch = Arc::new(Self {
-            view: ArcSwap::from_pointee(View::new(plan, members)),
+            view: ArcSwap::from_pointee(SwitchView::new(plan, members)),
             queue: Arc::default(),
             decider: ArcSwap::new(plan.decider.clone()),
             making: Mutex::new(()),
@@ -121,7 +123,7 @@ impl Switch {
         }
         self.decider.store(plan.decider.clone());
         let making = self.making.lock();
-        self.view.store(Arc::new(View::new(plan, members)));
+        self.view.store(Arc::new(SwitchView::new(plan, members)));
         drop(making);
         self.settle();
     }
@@ -137,7 +139,7 @@ impl Switch {
         self.refresh();
     }
 
-    pub(crate) fn view(&self) -> Guard<Arc<View>> {
+    pub(crate) fn view(&self) -> Guard<Arc<SwitchView>> {
         self.view.load()
     }
 
@@ -147,7 +149,7 @@ impl Switch {
         let before = self.view.load_full();
         let nodes = before.nodes(self.clock.now());
         let limit = before.limit(&nodes);
-        self.view.store(Arc::new(View {
+        self.view.store(Arc::new(SwitchView {
             settings: before.settings.clone(),
             members: before.members.clone(),
             loads: before.loads.clone(),
@@ -199,17 +201,22 @@ impl Switch {
     }
 
     /// Where connections can be handed to.
-    pub(crate) fn controls(&self) -> Vec<Control> {
+    pub(crate) fn controls(&self) -> Vec<HandoffControl> {
         self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
     }
 
     /// A server has answered a request.
     pub(crate) fn served(self: &Arc<Self>, member: &Arc<Member>) {
-        self.met(&self.view.load(), member, None);
+        self.report_outcome(&self.view.load(), member, None);
     }
 
     /// What a request met at a server.
-    fn met(self: &Arc<Self>, view: &View, member: &Arc<Member>, failure: Option<Failure>) {
+    fn report_outcome(
+        self: &Arc<Self>,
+        view: &SwitchView,
+        member: &Arc<Member>,
+        failure: Option<Failure>,
+    ) {
         let health = &member.server.health;
         match failure {
             None => health.served(),
@@ -221,7 +228,7 @@ impl Switch {
         }
     }
 
-    fn watched(self: &Arc<Self>, member: &Arc<Member>, view: &View) -> WatchedMember {
+    fn watched(self: &Arc<Self>, member: &Arc<Member>, view: &SwitchView) -> WatchedMember {
         WatchedMember {
             switch: self.clone(),
             member: member.clone(),
@@ -231,7 +238,7 @@ impl Switch {
     }
 }
 
-impl View {
+impl SwitchView {
     fn new(plan: &Plan<'_>, members: Vec<Arc<Member>>) -> Self {
         let loads = LoadTable::new(members.len());
         let nodes = nodes(plan.settings);
@@ -333,7 +340,7 @@ struct WatchedMember {
     host: Option<HeaderValue>,
 }
 
-impl Watched for WatchedMember {
+impl WatchedServer for WatchedMember {
     fn name(&self) -> String {
         format!("server {}", self.member.server.name)
     }

@@ -10,35 +10,35 @@ use crate::failure::Failure;
 
 /// The places at all servers of a site, and the queue before them.
 #[derive(Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct AdmissionQueue {
+    state: Mutex<AdmissionState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AdmissionState {
     limit: usize,
     length: usize,
     wait: Duration,
     admitted: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
     tickets: u64,
 }
 
-struct Waiting {
+struct WaitingRequest {
     ticket: u64,
     place: oneshot::Sender<Admitted>,
 }
 
 /// A place; free again when dropped.
-pub(crate) struct Admitted(Arc<Queue>);
+pub(crate) struct Admitted(Arc<AdmissionQueue>);
 
 /// A request in the queue; leaves it when dropped.
-struct Queued<'a> {
-    queue: &'a Queue,
+struct QueuedRequest<'a> {
+    queue: &'a AdmissionQueue,
     ticket: u64,
 }
 
-impl Queue {
+impl AdmissionQueue {
     /// How many may wait, and for how long.
     pub(super) fn bound(&self, length: usize, wait: Duration) {
         let mut state = self.state.lock();
@@ -73,10 +73,10 @@ impl Queue {
             state.tickets += 1;
             let ticket = state.tickets;
             let (sender, place) = oneshot::channel();
-            state.waiting.push_back(Waiting { ticket, place: sender });
+            state.waiting.push_back(WaitingRequest { ticket, place: sender });
             (ticket, state.wait, place)
         };
-        let _queued = Queued { queue: self, ticket };
+        let _queued = QueuedRequest { queue: self, ticket };
         match tokio::time::timeout(wait, place).await {
             Ok(Ok(admitted)) => Ok(admitted),
             _ => Err(Failure::QueueTimeout),
@@ -90,14 +90,14 @@ impl Queue {
     }
 
     /// Should one of them wait no more, its place is dropped, and goes to the next.
-    fn let_in(self: &Arc<Self>, next: Vec<Waiting>) {
+    fn let_in(self: &Arc<Self>, next: Vec<WaitingRequest>) {
         for waiting in next {
             let _ = waiting.place.send(Admitted(self.clone()));
         }
     }
 }
 
-impl State {
+impl AdmissionState {
     /// Takes a place that nobody waits for.
     fn take(&mut self) -> bool {
         let free = self.admitted < self.limit && self.waiting.is_empty();
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Takes out of the queue whom there are places for; the places count as taken.
-    fn admit(&mut self) -> Vec<Waiting> {
+    fn admit(&mut self) -> Vec<WaitingRequest> {
         let free = self.limit.saturating_sub(self.admitted).min(self.waiting.len());
         self.admitted += free;
         self.waiting.drain(..free).collect()
@@ -124,7 +124,7 @@ impl Drop for Admitted {
     }
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         // Tickets grow, so the queue is sorted by them.
@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn queue(limit: usize, length: usize) -> Arc<Queue> {
-        let queue = Arc::<Queue>::default();
+    fn queue(limit: usize, length: usize) -> Arc<AdmissionQueue> {
+        let queue = Arc::<AdmissionQueue>::default();
         queue.bound(length, Duration::from_secs(3600));
         queue.limit(limit);
         queue
@@ -153,7 +153,7 @@ mod tests {
 
     type Entering = Pin<Box<dyn Future<Output = Result<Admitted, Failure>>>>;
 
-    fn entering(queue: &Arc<Queue>) -> Entering {
+    fn entering(queue: &Arc<AdmissionQueue>) -> Entering {
         let queue = queue.clone();
         Box::pin(async move { queue.enter().await })
     }

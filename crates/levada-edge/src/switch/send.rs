@@ -11,8 +11,8 @@ use levada_policy::{NodeIndex, Outcome, Pick};
 use levada_types::{Key, Request as PolicyRequest};
 
 use super::{
-    Switch, View,
-    member::{Held, Member},
+    Switch, SwitchView,
+    member::{HeldRequest, Member},
     queue::Admitted,
     subject::Subject,
 };
@@ -24,14 +24,14 @@ use crate::{
     forward::{Failed, PEERS_ONLY},
     node::Node,
     redirect::{SharedDecider, retried},
-    settings::{Control, KeyFrom},
+    settings::{HandoffControl, KeyFrom},
     sites::Site,
-    upstream::{Exchange, Head},
+    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 /// What a request holds until the answer's body has ended: a place, a server, and what is to be learned.
-pub(crate) struct Turn {
-    held: Held,
+pub(crate) struct ServerTurn {
+    held: HeldRequest,
     _admitted: Option<Admitted>,
     decider: SharedDecider,
     classes: Option<(Arc<Classes>, Subject, Box<str>)>,
@@ -43,7 +43,7 @@ pub(crate) struct Turn {
 
 /// Which server was chosen, and why: what a log line and `Proxy-Status` say.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenServer {
     pub(crate) server: Arc<str>,
     pub(crate) pick: Pick,
 }
@@ -56,9 +56,9 @@ pub(crate) async fn to_server(
     node: &Node,
     site: &Site,
     switch: &Arc<Switch>,
-    head: &Head,
+    head: &UpstreamHead,
     mut body: RequestBody,
-) -> Result<Exchange, Failed> {
+) -> Result<UpstreamResponse, Failed> {
     let safe = head.method.is_safe() && body.is_none();
     let mut admitted = Some(switch.queue.enter().await?);
     let mut tried: Vec<Arc<Member>> = Vec::new();
@@ -78,16 +78,18 @@ pub(crate) async fn to_server(
         let sent = Instant::now();
         let failure = match server.exchange_or_return(head, body).await {
             Ok(mut exchange) => {
-                switch.met(&view, held.member(), None);
+                switch.report_outcome(&view, held.member(), None);
                 node.metrics.upstream("server", exchange.status());
                 strip_fields(exchange.headers_mut(), &PEERS_ONLY);
-                exchange.extensions_mut().insert(Chosen { server: server.name.clone(), pick });
+                exchange
+                    .extensions_mut()
+                    .insert(ChosenServer { server: server.name.clone(), pick });
                 let answered = Some((Instant::now(), exchange.status()));
                 let learns = site.classes.as_ref().filter(|classes| classes.learns());
                 let classes =
                     learns.map(|classes| (classes.clone(), head.subject, head.uri.path().into()));
                 if admitted.is_some() {
-                    exchange.body_mut().hold_turn(Box::new(Turn {
+                    exchange.body_mut().hold_turn(Box::new(ServerTurn {
                         held,
                         _admitted: admitted.take(),
                         decider: site.decider.clone(),
@@ -104,7 +106,7 @@ pub(crate) async fn to_server(
                 let again = safe || back.is_some();
                 body = back.unwrap_or(RequestBody::None);
                 held.member().failures.fetch_add(1, Relaxed);
-                switch.met(&view, held.member(), Some(failure));
+                switch.report_outcome(&view, held.member(), Some(failure));
                 node.metrics.upstream_failure("server", failure);
                 tracing::info!(server = %server.name, reason = failure.as_str(), "server failed");
                 failed = Failed { failure, next_hop: Some(server.name.clone()) };
@@ -127,10 +129,10 @@ pub(crate) async fn to_server(
 fn choose(
     node: &Node,
     site: &Site,
-    view: &View,
+    view: &SwitchView,
     subject: Subject,
     tried: &[Arc<Member>],
-) -> Result<(Pick, Held), Failure> {
+) -> Result<(Pick, HeldRequest), Failure> {
     let request =
         PolicyRequest { key: subject.key, class: subject.class, size: node.sizes.get(subject.key) };
     let was_tried = |(at, member): (NodeIndex, &Arc<Member>)| {
@@ -183,7 +185,7 @@ pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Opti
 
 /// A server that was chosen for a request that is to be handed over with its connection, where connections
 /// can be handed to it, and the turn.
-pub(crate) type Claim = (Arc<Member>, Option<Control>, Turn);
+pub(crate) type Claim = (Arc<Member>, Option<HandoffControl>, ServerTurn);
 
 /// Chooses the server when it is the request's turn.
 pub(crate) async fn claim(
@@ -218,7 +220,7 @@ fn admit(
     let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;
     let control = view.settings.servers[pick.node.get()].handoff;
     let member = held.member().clone();
-    let turn = Turn {
+    let turn = ServerTurn {
         held,
         _admitted: Some(admitted),
         decider: site.decider.clone(),
@@ -231,7 +233,7 @@ fn admit(
     Some((member, control, turn))
 }
 
-impl Turn {
+impl ServerTurn {
     /// Another request of a connection that is at a server already: it counts, and does not wait.
     pub(crate) fn again(clock: Clock, site: &Site, member: &Arc<Member>) -> Option<Self> {
         Some(Self {
@@ -258,7 +260,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ServerTurn {
     fn drop(&mut self) {
         let Some((answered, status)) = self.answered else { return };
         let latency = answered - self.sent;

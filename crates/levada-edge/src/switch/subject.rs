@@ -8,7 +8,7 @@ use http::{
 use levada_policy::classify::Seen;
 use levada_types::{Key, ServiceClass};
 
-use crate::{identify::Asked, settings::KeyFrom, sites::Site};
+use crate::{identify::Resource, settings::KeyFrom, sites::Site};
 
 /// A request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +29,17 @@ impl Default for Subject {
 impl Subject {
     /// Of a request with these fields. Where the key is to be taken from something that it does not have,
     /// it is the URL.
-    pub(crate) fn of(asked: &Asked, parts: &Parts, headers: &HeaderMap) -> Self {
-        let site = &asked.site;
-        let (class, rule) = class(site, asked, parts, headers);
+    pub(crate) fn of(resource: &Resource, parts: &Parts, headers: &HeaderMap) -> Self {
+        let site = &resource.site;
+        let (class, rule) = class(site, resource, parts, headers);
         let key = match &site.settings.switch {
-            None => asked.key,
-            Some(switch) => own_key(&switch.key, asked, headers).unwrap_or_else(|| {
+            None => resource.key,
+            Some(switch) => own_key(&switch.key, resource, headers).unwrap_or_else(|| {
                 // The body's turn comes later.
                 if !matches!(switch.key, KeyFrom::Url | KeyFrom::Body { .. }) {
                     site.fell_back();
                 }
-                asked.key
+                resource.key
             }),
         };
         Self { key, class, rule }
@@ -49,26 +49,26 @@ impl Subject {
 /// The class of a request, and the rule that is about it.
 pub(crate) fn class(
     site: &Site,
-    asked: &Asked,
+    resource: &Resource,
     parts: &Parts,
     headers: &HeaderMap,
 ) -> (ServiceClass, Option<u32>) {
     let Some(classes) = &site.classes else { return Default::default() };
-    let path = asked.target().split('?').next().unwrap_or_default();
+    let path = resource.target().split('?').next().unwrap_or_default();
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let seen = Seen {
         path,
         method: parts.method.as_str(),
         content_type: kind.and_then(|kind| kind.split(';').next()).map(str::trim),
-        tls: asked.scheme == "https",
+        tls: resource.scheme == "https",
     };
     classes.of(&seen)
 }
 
-fn own_key(from: &KeyFrom, asked: &Asked, headers: &HeaderMap) -> Option<Key> {
+fn own_key(from: &KeyFrom, resource: &Resource, headers: &HeaderMap) -> Option<Key> {
     let value = match from {
         KeyFrom::Url | KeyFrom::Body { .. } => return None,
-        KeyFrom::Host => Some(asked.host().as_bytes()),
+        KeyFrom::Host => Some(resource.host().as_bytes()),
         KeyFrom::Header(name) => headers.get(name.as_str()).map(|value| value.as_bytes()),
         KeyFrom::Cookie(name) => headers
             .get_all(COOKIE)
@@ -76,7 +76,7 @@ fn own_key(from: &KeyFrom, asked: &Asked, headers: &HeaderMap) -> Option<Key> {
             .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
             .find_map(|pair| value_of(pair.trim_ascii(), name)),
         KeyFrom::Query(name) => {
-            let (_, query) = asked.target().split_once('?')?;
+            let (_, query) = resource.target().split_once('?')?;
             query.as_bytes().split(|byte| *byte == b'&').find_map(|pair| value_of(pair, name))
         }
     };

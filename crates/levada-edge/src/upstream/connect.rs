@@ -14,8 +14,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    http1::{Io, Link},
-    pool::Sender,
+    http1::{Http1Connection, Io},
+    pool::PooledSender,
 };
 use crate::{failure::Failure, settings::Origin, tls};
 
@@ -134,7 +134,7 @@ pub(super) async fn open(
     address: &Address,
     wire: &Wire,
     within: Duration,
-) -> Result<Sender, Failure> {
+) -> Result<PooledSender, Failure> {
     let (host, port) = match address {
         Address::Tcp { host, port } => (host, *port),
         Address::Unix(path) => return handshake(Io::Unix(unix(path, within).await?), wire).await,
@@ -152,10 +152,10 @@ pub(super) async fn open(
     }
 }
 
-async fn handshake(io: Io, wire: &Wire) -> Result<Sender, Failure> {
+async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, Failure> {
     if !wire.h2 {
         let fields = if wire.peer { PEER_HEADERS } else { HEADERS };
-        return Ok(Sender::Http1(Box::new(Link::new(io, fields))));
+        return Ok(PooledSender::Http1(Box::new(Http1Connection::new(io, fields))));
     }
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -165,7 +165,7 @@ async fn handshake(io: Io, wire: &Wire) -> Result<Sender, Failure> {
         .await
         .map_err(|_| Failure::NoResponse)?;
     tokio::spawn(async { drop(connection.await) });
-    Ok(Sender::Http2(sender))
+    Ok(PooledSender::Http2(sender))
 }
 
 #[cfg(test)]

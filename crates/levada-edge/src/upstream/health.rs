@@ -24,11 +24,11 @@ pub(crate) struct Health {
     answered: AtomicBool,
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
 }
 
 #[derive(Default)]
-struct State {
+struct HealthState {
     probes_failed: u32,
     probes_good: u32,
     down_by_probe: bool,
@@ -138,7 +138,7 @@ impl Health {
         self.settle(&mut state, now)
     }
 
-    fn settle(&self, state: &mut State, now: Timestamp) -> Change {
+    fn settle(&self, state: &mut HealthState, now: Timestamp) -> Change {
         let ejected = state.ejected_until.is_some_and(|until| until > now);
         let up = !state.down_by_probe && !ejected;
         if self.up.swap(up, Relaxed) == up {
@@ -153,7 +153,7 @@ impl Health {
 }
 
 /// What the watcher needs of a server.
-pub(crate) trait Watched: Send + Sync + 'static {
+pub(crate) trait WatchedServer: Send + Sync + 'static {
     /// Who it is, for the log.
     fn name(&self) -> String;
     /// Its health.
@@ -171,7 +171,7 @@ pub(crate) trait Watched: Send + Sync + 'static {
 }
 
 /// Watches one server for ever: probes it and ends its ejections.
-pub(crate) async fn watch(server: Arc<impl Watched>, check: HealthCheck, clock: Clock) {
+pub(crate) async fn watch(server: Arc<impl WatchedServer>, check: HealthCheck, clock: Clock) {
     let period = if check.interval.is_zero() { check.eject_for / 4 } else { check.interval };
     let mut ticks = tokio::time::interval(period.max(Duration::from_millis(10)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -190,7 +190,7 @@ pub(crate) async fn watch(server: Arc<impl Watched>, check: HealthCheck, clock: 
 
 /// What a probe says of a server; nothing, when it has got no answer in time and others have: in a crowd
 /// it may well be the probe that is lost.
-async fn probe(server: &impl Watched, timeout: Duration) -> Option<bool> {
+async fn probe(server: &impl WatchedServer, timeout: Duration) -> Option<bool> {
     let health = server.health();
     health.answered.store(false, Relaxed);
     match tokio::time::timeout(timeout, server.probe()).await {
@@ -201,7 +201,7 @@ async fn probe(server: &impl Watched, timeout: Duration) -> Option<bool> {
 }
 
 /// Logs a change and passes it on.
-pub(crate) fn report(server: &impl Watched, change: Change) {
+pub(crate) fn report(server: &impl WatchedServer, change: Change) {
     match change {
         Change::None => return,
         Change::Up => tracing::info!(server = server.name(), "up again"),
@@ -261,7 +261,7 @@ mod tests {
         serves: bool,
     }
 
-    impl Watched for Crowded {
+    impl WatchedServer for Crowded {
         fn name(&self) -> String {
             "crowded".to_owned()
         }

@@ -28,19 +28,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use budget::RetryBudget;
 pub(crate) use connect::{Address, Wire, way_to};
-pub(crate) use health::{Change, Health, Watched, report, watch};
-use http1::Link;
+pub(crate) use health::{Change, Health, WatchedServer, report, watch};
+use http1::Http1Connection;
 pub(crate) use http1::judgement;
 pub(crate) use pool::set_worker;
-use pool::{Pool, Sender};
+use pool::{Pool, PooledSender};
 
 use crate::{
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
-    guard::{Interim, Parcels},
+    guard::{Interim, ZeroCopyQueue},
     misses::Miss,
     settings::Limits,
-    switch::{Subject, Turn},
+    switch::{ServerTurn, Subject},
 };
 
 /// What is read of an answer of which only the status counts.
@@ -55,12 +55,12 @@ pub(crate) struct Server {
     pool: Pool,
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    bounds: Bounds,
+    bounds: ServerBounds,
 }
 
 /// The limits that concern one server.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct ServerBounds {
     connections: usize,
     queue: usize,
     queue_timeout: Duration,
@@ -70,7 +70,7 @@ struct Bounds {
 
 /// The head of a request to a server: kept, so that a second try can send it again.
 #[derive(Clone)]
-pub(crate) struct Head {
+pub(crate) struct UpstreamHead {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -83,7 +83,7 @@ pub(crate) struct Head {
     pub(crate) interim: Option<Interim>,
 }
 
-impl Head {
+impl UpstreamHead {
     /// A plain GET.
     pub(crate) fn get(path: &str) -> Self {
         Self {
@@ -113,23 +113,23 @@ impl Head {
 }
 
 /// A response whose body is still arriving.
-pub(crate) type Exchange = Response<Inbound>;
+pub(crate) type UpstreamResponse = Response<Inbound>;
 
 /// A response's body and the connection that it arrives on, which the next request may use when the
 /// body has ended. Dropped earlier, the connection is closed.
 pub(crate) struct Inbound {
     server: Arc<Server>,
-    source: Source,
+    source: InboundSource,
     _place: Option<OwnedSemaphorePermit>,
     /// The place among the site's requests at its origins.
     miss: Option<Miss>,
     /// The same at the servers of a switch.
-    turn: Option<Box<Turn>>,
+    turn: Option<Box<ServerTurn>>,
 }
 
-enum Source {
+enum InboundSource {
     /// `None` when the body has ended.
-    Http1(Option<Box<Link>>),
+    Http1(Option<Box<Http1Connection>>),
     Http2(Incoming, Option<http2::SendRequest<RequestBody>>),
 }
 
@@ -143,9 +143,9 @@ impl Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let item = match &mut self.source {
-            Source::Http1(None) => return Poll::Ready(None),
-            Source::Http1(Some(link)) => ready!(link.poll_frame(cx)),
-            Source::Http2(body, _) => {
+            InboundSource::Http1(None) => return Poll::Ready(None),
+            InboundSource::Http1(Some(link)) => ready!(link.poll_frame(cx)),
+            InboundSource::Http2(body, _) => {
                 ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
             }
         };
@@ -162,20 +162,20 @@ impl Inbound {
 
     /// Reads so much of the body at once at most, for those who count what they hold.
     pub(crate) fn read_at_most(&mut self, bytes: usize) {
-        if let Source::Http1(Some(link)) = &mut self.source {
+        if let InboundSource::Http1(Some(link)) = &mut self.source {
             link.read_at_most(bytes);
         }
     }
 
     /// Lets the system move the body to the client that parcels are for, if it is long; whether it is.
-    pub(crate) fn convey(&mut self, parcels: &Arc<Parcels>) -> bool {
-        let Source::Http1(Some(link)) = &mut self.source else { return false };
-        link.convey(parcels)
+    pub(crate) fn convey(&mut self, zero_copy: &Arc<ZeroCopyQueue>) -> bool {
+        let InboundSource::Http1(Some(link)) = &mut self.source else { return false };
+        link.convey(zero_copy)
     }
 
     /// Whether nothing comes because the client has not taken what came before.
     pub(crate) fn waits_for_client(&self) -> bool {
-        matches!(&self.source, Source::Http1(Some(link)) if link.waits_for_client())
+        matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
     }
 
     /// Holds a place at the origin until the body has ended.
@@ -184,7 +184,7 @@ impl Inbound {
     }
 
     /// The same at the servers of a switch.
-    pub(crate) fn hold_turn(&mut self, turn: Box<Turn>) {
+    pub(crate) fn hold_turn(&mut self, turn: Box<ServerTurn>) {
         match self.is_end_stream() {
             true => turn.end(),
             false => self.turn = Some(turn),
@@ -198,16 +198,16 @@ impl Inbound {
             turn.end();
         }
         match &mut self.source {
-            Source::Http1(link) => {
+            InboundSource::Http1(link) => {
                 if let Some(mut link) = link.take()
                     && link.rest()
                 {
-                    self.server.pool.put(Sender::Http1(link));
+                    self.server.pool.put(PooledSender::Http1(link));
                 }
             }
-            Source::Http2(_, sender) => {
+            InboundSource::Http2(_, sender) => {
                 if let Some(sender) = sender.take() {
-                    self.server.pool.put(Sender::Http2(sender));
+                    self.server.pool.put(PooledSender::Http2(sender));
                 }
             }
         }
@@ -215,16 +215,16 @@ impl Inbound {
 
     pub(crate) fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Http1(link) => link.as_ref().is_none_or(|link| link.is_ended()),
-            Source::Http2(body, _) => body.is_end_stream(),
+            InboundSource::Http1(link) => link.as_ref().is_none_or(|link| link.is_ended()),
+            InboundSource::Http2(body, _) => body.is_end_stream(),
         }
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Http1(None) => SizeHint::with_exact(0),
-            Source::Http1(Some(link)) => link.size_hint(),
-            Source::Http2(body, _) => body.size_hint(),
+            InboundSource::Http1(None) => SizeHint::with_exact(0),
+            InboundSource::Http1(Some(link)) => link.size_hint(),
+            InboundSource::Http2(body, _) => body.size_hint(),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Server {
             pool: Pool::new(workers, limits.server_connections),
             places: Arc::new(Semaphore::new(limits.server_connections)),
             waiting: AtomicUsize::new(0),
-            bounds: Bounds {
+            bounds: ServerBounds {
                 connections: limits.server_connections,
                 queue: limits.queue,
                 queue_timeout: limits.queue_timeout,
@@ -262,18 +262,18 @@ impl Server {
     /// body.
     pub(crate) async fn exchange(
         self: &Arc<Self>,
-        head: &Head,
+        head: &UpstreamHead,
         body: RequestBody,
-    ) -> Result<Exchange, Failure> {
+    ) -> Result<UpstreamResponse, Failure> {
         self.exchange_or_return(head, body).await.map_err(|(failure, _)| failure)
     }
 
     /// The same; a body of which nothing was sent comes back, for another server.
     pub(crate) async fn exchange_or_return(
         self: &Arc<Self>,
-        head: &Head,
+        head: &UpstreamHead,
         body: RequestBody,
-    ) -> Result<Exchange, (Failure, Option<RequestBody>)> {
+    ) -> Result<UpstreamResponse, (Failure, Option<RequestBody>)> {
         let place = match self.place().await {
             Ok(place) => place,
             Err(failure) => return Err((failure, Some(body))),
@@ -285,9 +285,9 @@ impl Server {
     async fn exchange_at(
         self: &Arc<Self>,
         place: Option<OwnedSemaphorePermit>,
-        head: &Head,
+        head: &UpstreamHead,
         mut body: RequestBody,
-    ) -> Result<Exchange, Unsent> {
+    ) -> Result<UpstreamResponse, Unsent> {
         let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
         let mut pooled = true;
@@ -343,7 +343,7 @@ impl Server {
             return Ok(place);
         }
         let _waiting =
-            Waiting::enter(&self.waiting, self.bounds.queue).ok_or(Failure::QueueFull)?;
+            WaitingForServer::enter(&self.waiting, self.bounds.queue).ok_or(Failure::QueueFull)?;
         match tokio::time::timeout(self.bounds.queue_timeout, self.places.clone().acquire_owned())
             .await
         {
@@ -354,17 +354,17 @@ impl Server {
 
     async fn send(
         &self,
-        sender: Sender,
-        head: &Head,
+        sender: PooledSender,
+        head: &UpstreamHead,
         body: RequestBody,
         upload: Option<&Progress>,
-    ) -> Result<Response<Source>, Unsent> {
+    ) -> Result<Response<InboundSource>, Unsent> {
         let patience = self.bounds.response_timeout;
         let mut sender = match sender {
-            Sender::Http2(sender) => sender,
-            Sender::Http1(mut link) => {
+            PooledSender::Http2(sender) => sender,
+            PooledSender::Http1(mut link) => {
                 return match link.ask(head, body, upload, patience).await {
-                    Ok(response) => Ok(response.map(|()| Source::Http1(Some(link)))),
+                    Ok(response) => Ok(response.map(|()| InboundSource::Http1(Some(link)))),
                     Err(failure) => {
                         let closed = failure == Failure::NoResponse;
                         Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
@@ -376,7 +376,7 @@ impl Server {
         loop {
             match tokio::time::timeout(patience, sending.as_mut()).await {
                 Ok(Ok(response)) => {
-                    return Ok(response.map(|body| Source::Http2(body, Some(sender))));
+                    return Ok(response.map(|body| InboundSource::Http2(body, Some(sender))));
                 }
                 Ok(Err(mut error)) => {
                     let back = error.take_message().map(Request::into_body);
@@ -414,7 +414,7 @@ pub(crate) async fn reachable(server: &Server, within: Duration) -> bool {
 
 /// Whether the server answers `path` with a status below 400.
 pub(crate) async fn answers(server: &Arc<Server>, path: &str, host: Option<&HeaderValue>) -> bool {
-    let mut head = Head::get(path);
+    let mut head = UpstreamHead::get(path);
     let own = HeaderValue::from_str(&server.address.host()).ok();
     if let Some(host) = host.or(own.as_ref()) {
         head.headers.insert(http::header::HOST, host.clone());
@@ -425,7 +425,7 @@ pub(crate) async fn answers(server: &Arc<Server>, path: &str, host: Option<&Head
 impl Server {
     /// Sends a probe and says whether the answer was good; its body is not waited for. It takes no
     /// place among the requests: a server that is busy must not be taken for a dead one.
-    pub(crate) async fn asked(self: &Arc<Self>, head: &Head) -> bool {
+    pub(crate) async fn asked(self: &Arc<Self>, head: &UpstreamHead) -> bool {
         let exchange = self.exchange_at(None, head, RequestBody::None).await;
         exchange.is_ok_and(|response| response.status().as_u16() < 400)
     }
@@ -438,7 +438,7 @@ impl Server {
     /// Sends a short request beside all others, and returns the status of the answer.
     pub(crate) async fn told(
         self: &Arc<Self>,
-        head: &Head,
+        head: &UpstreamHead,
         body: Bytes,
     ) -> Result<StatusCode, Failure> {
         let answer = self.exchange_at(None, head, RequestBody::Text(body)).await;
@@ -462,16 +462,16 @@ impl Server {
 }
 
 /// One request in the queue; leaves it when dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingForServer<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingForServer<'a> {
     fn enter(count: &'a AtomicUsize, bound: usize) -> Option<Self> {
         let guard = (count.fetch_add(1, Relaxed) < bound, Self(count));
         guard.0.then_some(guard.1)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingForServer<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

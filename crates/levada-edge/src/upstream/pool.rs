@@ -8,7 +8,7 @@ use std::{
 use hyper::client::conn::http2;
 use parking_lot::Mutex;
 
-use super::http1::Link;
+use super::http1::Http1Connection;
 use crate::body::RequestBody;
 
 /// A connection is not used again after sweeps have found it idle for this long: servers close theirs
@@ -26,13 +26,13 @@ pub(crate) fn set_worker(index: usize) {
 }
 
 /// A connection that takes requests.
-pub(super) enum Sender {
-    Http1(Box<Link>),
+pub(super) enum PooledSender {
+    Http1(Box<Http1Connection>),
     /// Many requests share it; it stays in the pool while it is in use.
     Http2(http2::SendRequest<RequestBody>),
 }
 
-impl Sender {
+impl PooledSender {
     /// Waits until the connection can take a request; false when it is closed.
     async fn ready(&mut self) -> bool {
         match self {
@@ -49,7 +49,7 @@ pub(super) struct Pool {
 }
 
 struct Idle {
-    sender: Sender,
+    sender: PooledSender,
     /// The first sweep that found it here: connections that are in use all the time never see one, and
     /// cost no look at the clock.
     since: Option<Instant>,
@@ -67,27 +67,27 @@ impl Pool {
     }
 
     /// The connection used last that is still open.
-    pub(super) async fn take(&self) -> Option<Sender> {
+    pub(super) async fn take(&self) -> Option<PooledSender> {
         loop {
             let mut idle = self.mine().lock().pop()?;
             if idle.is_stale() || !idle.sender.ready().await {
                 continue;
             }
             let sender = idle.sender;
-            if let Sender::Http2(shared) = &sender {
-                self.put(Sender::Http2(shared.clone()));
+            if let PooledSender::Http2(shared) = &sender {
+                self.put(PooledSender::Http2(shared.clone()));
             }
             return Some(sender);
         }
     }
 
     /// Keeps a connection for the next request.
-    pub(super) fn put(&self, sender: Sender) {
-        if matches!(&sender, Sender::Http2(sender) if sender.is_closed()) {
+    pub(super) fn put(&self, sender: PooledSender) {
+        if matches!(&sender, PooledSender::Http2(sender) if sender.is_closed()) {
             return;
         }
         let mut idle = self.mine().lock();
-        let shared = matches!(sender, Sender::Http2(_)) && !idle.is_empty();
+        let shared = matches!(sender, PooledSender::Http2(_)) && !idle.is_empty();
         if idle.len() < self.bound && !shared {
             idle.push(Idle { sender, since: None });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{Delivery, Trust};
+use levada_edge::settings::{Delivery, PeerTrust};
 
 use crate::support::{nodes::*, *};
 
@@ -372,7 +372,7 @@ async fn peers_show_each_other_certificates() {
             let index: usize = settings.name[1..].parse().unwrap();
             let peering = settings.peering.as_mut().unwrap();
             peering.h2 = h2;
-            peering.trust = Trust::Mtls {
+            peering.trust = PeerTrust::Mtls {
                 identity: identities[index].clone(),
                 authority: authority.path(),
                 secret: None,

@@ -9,7 +9,9 @@ use std::{
 
 use levada_edge::{
     Running,
-    settings::{AccessLog, Delivery, DiskCache, Large, LogFormat, Mode, Patience, Plan, Settings},
+    settings::{
+        AccessLog, Delivery, DiskCache, LargeSettings, LogFormat, Mode, Patience, Plan, Settings,
+    },
 };
 
 use crate::support::{
@@ -21,11 +23,11 @@ use crate::support::{
 const PIECE: usize = 16 << 10;
 
 /// More patient than any machine is busy: what is counted is never counted twice.
-fn in_pieces() -> Large {
+fn in_pieces() -> LargeSettings {
     let (first, least) = (Duration::from_secs(60), Duration::from_secs(60));
     let patience = Patience { first, least, ..Patience::default() };
-    let plan = Plan { chunk: PIECE as u64, window: 4, patience, ..Large::default().plan };
-    Large { threshold: 2 * PIECE as u64, plan, replicas: None }
+    let plan = Plan { chunk: PIECE as u64, window: 4, patience, ..LargeSettings::default().plan };
+    LargeSettings { threshold: 2 * PIECE as u64, plan, replicas: None }
 }
 
 fn large(settings: &mut Settings) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levada_edge::{Reader, Running, settings::Settings};
+use levada_edge::{Running, SettingsReader, settings::Settings};
 
 use crate::{
     support::{nodes::*, *},
@@ -15,7 +15,7 @@ type File = Arc<Mutex<Result<Settings, String>>>;
 async fn world(settings: Settings) -> (Running, File) {
     let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
     let read = file.clone();
-    let reader = Reader(Box::new(move || read.lock().unwrap().clone()));
+    let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
     (Running::start_with(settings, Some(reader)).await.unwrap(), file)
 }
 

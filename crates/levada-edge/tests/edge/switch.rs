@@ -10,8 +10,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        AccessLog, Admission, ClassRules, Classes, HealthCheck, KeyFrom, LogFormat, PolicyChoice,
-        Rule, Settings, Switch, SwitchServer,
+        AccessLog, AdmissionLimits, ClassRules, ClassSettings, HealthCheck, KeyFrom, LogFormat,
+        PolicyChoice, Rule, Settings, SwitchServer, SwitchSettings,
     },
 };
 use levada_types::ServiceClass;
@@ -35,16 +35,16 @@ pub(crate) fn switching(name: &str, servers: &[&Origin]) -> Settings {
     let site = &mut settings.sites[0];
     site.cache = false;
     site.policy = policy(name);
-    site.switch = Some(Switch {
+    site.switch = Some(SwitchSettings {
         servers: servers.iter().enumerate().map(named).collect(),
         key: KeyFrom::Url,
         slow_start: Duration::ZERO,
-        admission: Admission::default(),
+        admission: AdmissionLimits::default(),
     });
     settings
 }
 
-pub(crate) fn switch(settings: &mut Settings) -> &mut Switch {
+pub(crate) fn switch(settings: &mut Settings) -> &mut SwitchSettings {
     settings.sites[0].switch.as_mut().unwrap()
 }
 
@@ -213,7 +213,7 @@ async fn lard_admits_no_more_than_its_s_and_the_rest_waits_in_order() {
     let mut settings = switching("lard", &origins.iter().collect::<Vec<_>>());
     let set = |name: &str, value| (name.to_owned(), levada_policy::Value::Integer(value));
     settings.sites[0].policy.parameters = BTreeMap::from([set("t_low", 2), set("t_high", 3)]);
-    switch(&mut settings).admission = Admission { queue: 2, ..Admission::default() };
+    switch(&mut settings).admission = AdmissionLimits { queue: 2, ..AdmissionLimits::default() };
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     for origin in &origins {
@@ -241,7 +241,7 @@ async fn lard_admits_no_more_than_its_s_and_the_rest_waits_in_order() {
 async fn waiting_ends_in_time_and_when_the_client_leaves() {
     let (origins, node, at) = world("round_robin", |s| {
         switch(s).admission =
-            Admission { at_once: Some(1), queue: 5, wait: Duration::from_millis(100) };
+            AdmissionLimits { at_once: Some(1), queue: 5, wait: Duration::from_millis(100) };
     })
     .await;
     let gate = Gate::new();
@@ -484,7 +484,7 @@ async fn each_class_goes_round_evenly_under_cap_in_whatever_order_it_comes() {
         ..Rule::default()
     };
     let (origins, node, at) = world("cap", |s| {
-        s.sites[0].classes = Classes {
+        s.sites[0].classes = ClassSettings {
             rules: ClassRules(vec![
                 rule("/cpu/", ServiceClass::CpuBound),
                 rule("/db/", ServiceClass::DiskBound),

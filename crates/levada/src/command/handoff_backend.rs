@@ -10,8 +10,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use levada_config::{Source, Surroundings, text::Upstream};
 use levada_edge::{
-    Reader,
-    settings::{After, Handoff, Settings, Taking},
+    SettingsReader,
+    settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings, Settings},
 };
 
 use levada_command::CommandStatus;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
         })?;
     }
     let same = settings.clone();
-    let reader = Reader(Box::new(move || Ok(same.clone())));
+    let reader = SettingsReader(Box::new(move || Ok(same.clone())));
     levada_edge::run(settings, reader, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
@@ -109,12 +109,15 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
     Ok(Settings {
         listeners: Vec::new(),
         admin: args.admin,
-        handoff: Some(Handoff {
+        handoff: Some(HandoffSettings {
             secret,
             interfaces: args.interfaces.clone(),
             // The front-end says what becomes of connections.
-            after: After::default(),
-            taking: Some(Taking { listen: args.listen, services: args.services.clone() }),
+            after: AfterHandoff::default(),
+            taking: Some(HandoffBackendSettings {
+                listen: args.listen,
+                services: args.services.clone(),
+            }),
         }),
         ..settings
     })

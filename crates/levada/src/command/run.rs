@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Context as _;
-use levada_edge::Reader;
+use levada_edge::SettingsReader;
 
 use crate::cli::RunArgs;
 use levada_command::{CommandStatus, end_with_stdin};
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// Reads the file again, for a node that was started with these tables.
-fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> Reader {
-    Reader(Box::new(move || {
+fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> SettingsReader {
+    SettingsReader(Box::new(move || {
         let checked = levada_config::load(&file);
         let checked =
             checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;

@@ -201,7 +201,7 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
     let bytes = b"GET /1 HTTP/1.1\r\nHost: back0.test\r\n\r\n".to_vec();
     let take = |id, connection, bytes: &[u8]| Frame::Take {
         id,
-        after: After::Stay,
+        after: AfterHandoff::Stay,
         connection,
         bytes: bytes.to_vec(),
     };

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_edge::{fuzzing::Frame, settings::After};
+use levada_edge::{fuzzing::Frame, settings::AfterHandoff};
 use levada_net::{
     handoff::{Connection, Window},
     lab::{self, Child, Host},

@@ -249,22 +249,22 @@ fn the_line_that_completes_a_body_does_not_pass_after_a_bad_trailer() {
 
 #[test]
 fn a_tolerated_empty_line_does_not_begin_a_head() {
-    let mut framing = Framing::new(Bounds { head: 1024, fields: 10 });
-    assert_eq!(framing.part(), Part::Between);
+    let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
+    assert_eq!(framing.part(), AwaitedPart::Between);
     framing.feed(b"\r\n");
-    assert_eq!(framing.part(), Part::Between);
+    assert_eq!(framing.part(), AwaitedPart::Between);
     framing.feed(b"\r\nG");
-    assert_eq!(framing.part(), Part::Head);
+    assert_eq!(framing.part(), AwaitedPart::Head);
 }
 
 #[test]
 fn limits_hold_to_the_byte_and_to_the_field() {
-    let bounds = Bounds { head: GET.len(), fields: 1 };
-    assert_eq!(Framing::new(bounds).feed(GET.as_bytes()).accepted, GET.len());
-    let fault = |bounds| Framing::new(bounds).feed(GET.as_bytes()).fault;
-    assert_eq!(fault(Bounds { head: GET.len() - 1, ..bounds }), Some(Fault::HeadTooLarge));
-    assert_eq!(fault(Bounds { fields: 0, ..bounds }), Some(Fault::TooManyFields));
-    assert_eq!(fault(Bounds { head: 10, ..bounds }), Some(Fault::RequestLineTooLong));
+    let bounds = HeadBounds { head: GET.len(), fields: 1 };
+    assert_eq!(RequestFraming::new(bounds).feed(GET.as_bytes()).accepted, GET.len());
+    let fault = |bounds| RequestFraming::new(bounds).feed(GET.as_bytes()).fault;
+    assert_eq!(fault(HeadBounds { head: GET.len() - 1, ..bounds }), Some(Fault::HeadTooLarge));
+    assert_eq!(fault(HeadBounds { fields: 0, ..bounds }), Some(Fault::TooManyFields));
+    assert_eq!(fault(HeadBounds { head: 10, ..bounds }), Some(Fault::RequestLineTooLong));
 }
 
 /// The heads of a stream as hyper's parser sees them: method, target, number of fields.

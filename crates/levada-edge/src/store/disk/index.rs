@@ -28,7 +28,7 @@ fn cost(pages: u32) -> u64 {
 
 /// A record on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) key: u64,
     pub(super) pages: u32,
     /// When it was written or last asked for, in seconds of Unix time.
@@ -40,7 +40,7 @@ const FREE: u32 = u32::MAX;
 
 pub(super) struct Index {
     table: HashTable<u32>,
-    slots: Vec<Entry>,
+    slots: Vec<IndexEntry>,
     free: Vec<u32>,
     eviction: Box<dyn Eviction>,
     algorithm: &'static eviction::Entry,
@@ -112,7 +112,7 @@ impl Index {
     }
 
     /// Notes a record that has been written. Whoever calls has made room for it.
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: IndexEntry) {
         let key = Key(entry.key);
         match self.find(key) {
             Some(slot) => {
@@ -126,7 +126,7 @@ impl Index {
         }
     }
 
-    fn new_slot(&mut self, entry: Entry) -> u32 {
+    fn new_slot(&mut self, entry: IndexEntry) -> u32 {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = entry;
@@ -159,7 +159,7 @@ impl Index {
     }
 
     /// Forgets the record that goes first. Its file is still there.
-    pub(super) fn evict(&mut self) -> Option<Entry> {
+    pub(super) fn evict(&mut self) -> Option<IndexEntry> {
         let Handle(slot) = self.eviction.evict()?;
         let entry = self.slots[slot as usize];
         self.release(slot);
@@ -188,7 +188,7 @@ impl Index {
         &self,
         from: usize,
         count: usize,
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<IndexEntry>,
     ) -> Option<usize> {
         let end = self.slots.len().min(from.saturating_add(count));
         let slots = self.slots.get(from..end).unwrap_or_default();
@@ -207,8 +207,8 @@ mod tests {
         Index::new(limit, find_eviction("lru").unwrap(), 1)
     }
 
-    fn entry(key: u64) -> Entry {
-        Entry { key, pages: 1, stamp: 0 }
+    fn entry(key: u64) -> IndexEntry {
+        IndexEntry { key, pages: 1, stamp: 0 }
     }
 
     #[test]
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn replacing_a_record_accounts_for_the_new_one_only() {
         let mut index = index(1 << 20);
-        index.insert(Entry { pages: 9, ..entry(1) });
-        index.insert(Entry { pages: 2, ..entry(1) });
+        index.insert(IndexEntry { pages: 9, ..entry(1) });
+        index.insert(IndexEntry { pages: 2, ..entry(1) });
         assert_eq!((index.len(), index.bytes()), (1, FIXED + 2 * PAGE + FILE));
     }
 

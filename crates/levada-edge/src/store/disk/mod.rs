@@ -53,12 +53,12 @@ use tokio::sync::{Semaphore, watch};
 
 pub use metrics::DiskMetrics;
 pub use record::Record;
-pub use sweep::{Swept, Verdict};
+pub use sweep::{RecordAction, Swept};
 
 use files::Files;
 pub(crate) use in_file::{InFile, Stretch};
 use index::Index;
-use queue::{Queue, Work};
+use queue::{Work, WriteQueue};
 use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, ReadError, length};
 use trouble::{Hush, Kind, Pause};
 
@@ -127,7 +127,7 @@ struct Shared {
 
 struct State {
     index: Index,
-    queue: Queue,
+    queue: WriteQueue,
     scanned: bool,
     reading: Pause,
     writing: Pause,
@@ -170,7 +170,7 @@ impl Disk {
             metrics,
             state: Mutex::new(State {
                 index: Index::new(settings.bytes, settings.eviction, seed),
-                queue: Queue::new(settings.queue_bytes),
+                queue: WriteQueue::new(settings.queue_bytes),
                 scanned: false,
                 reading: Pause::default(),
                 writing: Pause::default(),

@@ -39,13 +39,13 @@ impl Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-struct Waiting {
+struct WaitingWrite {
     ticket: Ticket,
     work: Work,
 }
 
-pub(super) struct Queue {
-    waiting: HashMap<u64, Waiting>,
+pub(super) struct WriteQueue {
+    waiting: HashMap<u64, WaitingWrite>,
     /// The keys of `waiting` but the one being worked on, first come first.
     order: VecDeque<u64>,
     tickets: u64,
@@ -53,7 +53,7 @@ pub(super) struct Queue {
     limit: u64,
 }
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn new(limit: u64) -> Self {
         Self { waiting: HashMap::new(), order: VecDeque::new(), tickets: 0, bytes: 0, limit }
     }
@@ -82,7 +82,7 @@ impl Queue {
     pub(super) fn push(&mut self, key: Key, work: Work) {
         self.tickets += 1;
         self.bytes += work.bytes();
-        let waiting = Waiting { ticket: Ticket(self.tickets), work };
+        let waiting = WaitingWrite { ticket: Ticket(self.tickets), work };
         match self.waiting.insert(key.0, waiting) {
             Some(before) => self.bytes -= before.work.bytes(),
             None => self.order.push_back(key.0),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn last_word_on_a_key_counts() {
-        let mut queue = Queue::new(1000);
+        let mut queue = WriteQueue::new(1000);
         queue.push(Key(1), write(10));
         queue.push(Key(2), write(20));
         queue.push(Key(1), Work::Remove);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_during_the_work_is_done_after_it() {
-        let mut queue = Queue::new(1000);
+        let mut queue = WriteQueue::new(1000);
         queue.push(Key(1), write(10));
         let (key, ticket, _) = queue.start().unwrap();
         queue.push(Key(1), Work::Remove);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn bound_is_in_bytes_and_counts_what_would_be_replaced() {
-        let mut queue = Queue::new(1000);
+        let mut queue = WriteQueue::new(1000);
         queue.push(Key(1), write(800));
         assert!(queue.is_full_for(Key(2), &write(100)));
         assert!(!queue.is_full_for(Key(1), &write(800)));

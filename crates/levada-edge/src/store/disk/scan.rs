@@ -12,10 +12,10 @@ use levada_types::Key;
 
 use super::{
     files::{WRITING, key_of, remove},
-    index::{Entry, PAGE, pages},
+    index::{IndexEntry, PAGE, pages},
     record::ReadError,
     snapshot,
-    writer::Writer,
+    writer::DiskWriter,
 };
 
 /// How many entries are put in at once.
@@ -24,7 +24,7 @@ const BATCH: usize = 4096;
 const LONGEST_SNAPSHOT: u64 = 4 << 30;
 
 /// Scans the directory; false when the end comes first.
-pub(super) fn run(writer: &mut Writer<'_>) -> bool {
+pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     let files = &writer.shared.files;
     if let Err(error) = remove(&files.root().join(WRITING)) {
         writer.failed("the disk cache cannot be written", &error);
@@ -56,7 +56,7 @@ pub(super) fn run(writer: &mut Writer<'_>) -> bool {
 }
 
 /// Puts into the index what has been found, so that what was asked for last goes last.
-fn fill(writer: &mut Writer<'_>, mut found: Vec<Entry>) {
+fn fill(writer: &mut DiskWriter<'_>, mut found: Vec<IndexEntry>) {
     found.sort_unstable_by_key(|entry| (entry.stamp, entry.key));
     writer.shared.state.lock().index.reserve(found.len());
     for batch in found.chunks(BATCH) {
@@ -83,13 +83,13 @@ fn fill(writer: &mut Writer<'_>, mut found: Vec<Entry>) {
 
 /// What a snapshot says, by key.
 struct Hints {
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     /// Nothing was written after it.
     clean: bool,
 }
 
 impl Hints {
-    fn read(writer: &mut Writer<'_>) -> Self {
+    fn read(writer: &mut DiskWriter<'_>) -> Self {
         let files = &writer.shared.files;
         let path = files.snapshot(false);
         // From now on it is out of date.
@@ -110,13 +110,13 @@ impl Hints {
         Self { entries, clean }
     }
 
-    fn of(&self, key: Key) -> Option<&Entry> {
+    fn of(&self, key: Key) -> Option<&IndexEntry> {
         let at = self.entries.binary_search_by_key(&key.0, |entry| entry.key).ok()?;
         self.entries.get(at)
     }
 }
 
-fn read_snapshot(path: &Path) -> io::Result<(Vec<Entry>, u64)> {
+fn read_snapshot(path: &Path) -> io::Result<(Vec<IndexEntry>, u64)> {
     let length = fs::metadata(path)?.len();
     if length > LONGEST_SNAPSHOT {
         return Err(io::ErrorKind::InvalidData.into());
@@ -126,10 +126,10 @@ fn read_snapshot(path: &Path) -> io::Result<(Vec<Entry>, u64)> {
 }
 
 fn scan_part(
-    writer: &Writer<'_>,
+    writer: &DiskWriter<'_>,
     part: u16,
     hints: &Hints,
-    found: &mut Vec<Entry>,
+    found: &mut Vec<IndexEntry>,
 ) -> io::Result<()> {
     for file in fs::read_dir(writer.shared.files.part(part))? {
         let file = file?;
@@ -146,7 +146,7 @@ fn scan_part(
 }
 
 /// What a file of a record's name is.
-fn entry(writer: &Writer<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<Entry> {
+fn entry(writer: &DiskWriter<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<IndexEntry> {
     let hint = hints.of(key);
     if let Some(hint) = hint.filter(|_| hints.clean) {
         return Some(*hint);
@@ -160,7 +160,7 @@ fn entry(writer: &Writer<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Optio
         Ok(metadata) => {
             let written = u32::try_from(metadata.mtime()).unwrap_or_default();
             let stamp = hint.map_or(written, |hint| hint.stamp.max(written));
-            Some(Entry { key: key.0, pages: pages(metadata.len()), stamp })
+            Some(IndexEntry { key: key.0, pages: pages(metadata.len()), stamp })
         }
         Err(error) => {
             match error {
@@ -173,7 +173,7 @@ fn entry(writer: &Writer<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Optio
 }
 
 /// A file that nobody could have put here on purpose. Directories are left alone.
-fn foreign(writer: &Writer<'_>, file: &DirEntry) {
+fn foreign(writer: &DiskWriter<'_>, file: &DirEntry) {
     if file.file_type().is_ok_and(|kind| kind.is_dir()) {
         return;
     }
@@ -189,7 +189,7 @@ fn foreign(writer: &Writer<'_>, file: &DirEntry) {
     }
 }
 
-impl Writer<'_> {
+impl DiskWriter<'_> {
     /// Does the removals that wait, and notes their keys. Nothing is written yet: how much room there is
     /// is not known.
     fn remove_what_waits(&mut self, removed: &mut HashSet<u64>) {

@@ -12,7 +12,7 @@
 
 use levada_types::hash64;
 
-use super::index::Entry;
+use super::index::IndexEntry;
 
 const MARK: &[u8; 8] = b"lindex\x01\x00";
 const HEADER: usize = 16;
@@ -24,7 +24,7 @@ pub(super) fn length(entries: usize) -> u64 {
 }
 
 /// The snapshot of these entries.
-pub(super) fn encode(entries: &mut [Entry]) -> Vec<u8> {
+pub(super) fn encode(entries: &mut [IndexEntry]) -> Vec<u8> {
     entries.sort_unstable_by_key(|entry| (entry.stamp, entry.key));
     let mut bytes = Vec::with_capacity(HEADER + entries.len() * ENTRY);
     bytes.extend_from_slice(MARK);
@@ -40,7 +40,7 @@ pub(super) fn encode(entries: &mut [Entry]) -> Vec<u8> {
 }
 
 /// The entries of a snapshot; `None` when it is damaged.
-pub(super) fn parse(bytes: &[u8]) -> Option<Vec<Entry>> {
+pub(super) fn parse(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
     let (header, entries) = bytes.split_first_chunk::<HEADER>()?;
     let (mark, checksum) = header.split_first_chunk::<8>()?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();
@@ -50,9 +50,9 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Vec<Entry>> {
     Some(entries.iter().map(entry).collect())
 }
 
-fn entry(bytes: &[u8; ENTRY]) -> Entry {
+fn entry(bytes: &[u8; ENTRY]) -> IndexEntry {
     let number = u128::from_le_bytes(*bytes);
-    Entry { key: number as u64, pages: (number >> 64) as u32, stamp: (number >> 96) as u32 }
+    IndexEntry { key: number as u64, pages: (number >> 64) as u32, stamp: (number >> 96) as u32 }
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn entries_come_back_in_the_order_in_which_they_go() {
-        let entry = |key, stamp| Entry { key, pages: !key as u32, stamp };
+        let entry = |key, stamp| IndexEntry { key, pages: !key as u32, stamp };
         let mut entries = [entry(u64::MAX, 3), entry(1, u32::MAX), entry(2, 0)];
         let bytes = encode(&mut entries);
         assert_eq!(bytes.len() as u64, length(3));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn damaged_snapshot_says_nothing() {
-        let good = encode(&mut [Entry { key: 1, pages: 2, stamp: 3 }]);
+        let good = encode(&mut [IndexEntry { key: 1, pages: 2, stamp: 3 }]);
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 4;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use levada_types::Key;
 
-use super::{Disk, Shared, index::Entry, queue::Work};
+use super::{Disk, Shared, index::IndexEntry, queue::Work};
 
 /// What is to become of a record, by its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RecordAction {
     /// It stays.
     Keep,
     /// It goes.
@@ -39,7 +39,7 @@ impl Disk {
     pub async fn sweep(
         &self,
         per_second: u32,
-        mut judge: impl FnMut(Key, &Bytes) -> Verdict,
+        mut judge: impl FnMut(Key, &Bytes) -> RecordAction,
     ) -> Swept {
         self.scanned().await;
         let mut swept = self.shared.sweep_queue(&mut judge);
@@ -63,7 +63,7 @@ impl Disk {
 
 impl Shared {
     /// Judges what waits: the disk does not have it yet.
-    fn sweep_queue(&self, judge: &mut impl FnMut(Key, &Bytes) -> Verdict) -> Swept {
+    fn sweep_queue(&self, judge: &mut impl FnMut(Key, &Bytes) -> RecordAction) -> Swept {
         let waiting: Vec<_> = {
             let state = self.state.lock();
             state.queue.all().map(|(key, ticket, work)| (key, ticket, work.clone())).collect()
@@ -75,9 +75,13 @@ impl Shared {
             };
             swept.judged += 1;
             let work = match (judge(key, head), work) {
-                (Verdict::Keep, _) => continue,
-                (Verdict::Rewrite(head), Work::Write { body, .. }) => Work::Write { head, body },
-                (Verdict::Rewrite(new), Work::Rewrite { old, .. }) => Work::Rewrite { old, new },
+                (RecordAction::Keep, _) => continue,
+                (RecordAction::Rewrite(head), Work::Write { body, .. }) => {
+                    Work::Write { head, body }
+                }
+                (RecordAction::Rewrite(new), Work::Rewrite { old, .. }) => {
+                    Work::Rewrite { old, new }
+                }
                 _ => Work::Remove,
             };
             let count = match &work {
@@ -90,7 +94,7 @@ impl Shared {
         swept
     }
 
-    fn heads(&self, entries: &[Entry]) -> Vec<(Key, Bytes)> {
+    fn heads(&self, entries: &[IndexEntry]) -> Vec<(Key, Bytes)> {
         let mut heads = Vec::with_capacity(entries.len());
         for key in entries.iter().map(|entry| Key(entry.key)) {
             match self.files.read_head(key) {
@@ -101,14 +105,14 @@ impl Shared {
         heads
     }
 
-    fn carry_out(&self, key: Key, head: Bytes, verdict: Verdict, swept: &mut Swept) {
+    fn carry_out(&self, key: Key, head: Bytes, verdict: RecordAction, swept: &mut Swept) {
         swept.judged += 1;
         let mut state = self.state.lock();
         // What waits has been judged, or was put later.
-        if verdict == Verdict::Keep || state.queue.get(key).is_some() {
+        if verdict == RecordAction::Keep || state.queue.get(key).is_some() {
             return;
         }
-        if let Verdict::Rewrite(new) = verdict {
+        if let RecordAction::Rewrite(new) = verdict {
             let work = Work::Rewrite { old: head, new };
             if !state.queue.is_full_for(key, &work) {
                 swept.rewritten += 1;

@@ -532,9 +532,9 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
         let n: u64 = std::str::from_utf8(&head[8..]).unwrap().parse().unwrap();
         assert_eq!(key_found, key(n));
         match n % 3 {
-            0 => Verdict::Keep,
-            1 => Verdict::Remove,
-            _ => Verdict::Rewrite("new".into()),
+            0 => RecordAction::Keep,
+            1 => RecordAction::Remove,
+            _ => RecordAction::Rewrite("new".into()),
         }
     };
     let swept = disk.sweep(100_000, judge).await;

@@ -12,7 +12,7 @@ use levada_types::Key;
 use super::{
     Closing, Shared,
     files::{FANOUT, part_of, remove},
-    index::{Entry, PAGE, pages},
+    index::{IndexEntry, PAGE, pages},
     queue::{Ticket, Work},
     record::{HEADER, ReadError, length},
     scan, snapshot, unix_time,
@@ -25,7 +25,7 @@ const COPIED: usize = 4096;
 
 /// Takes the directory, scans it, then does what waits until the end.
 pub(super) fn run(shared: &Shared, lock: Option<File>) {
-    let mut writer = Writer {
+    let mut writer = DiskWriter {
         shared,
         lock,
         parts: Box::new([false; FANOUT as usize]),
@@ -42,7 +42,7 @@ pub(super) fn run(shared: &Shared, lock: Option<File>) {
     shared.end.notify_all();
 }
 
-pub(super) struct Writer<'a> {
+pub(super) struct DiskWriter<'a> {
     pub(super) shared: &'a Shared,
     /// Held as long as the directory is this node's.
     lock: Option<File>,
@@ -56,7 +56,7 @@ pub(super) struct Writer<'a> {
     changed: bool,
 }
 
-enum Next {
+enum WriterStep {
     Work(Key, Ticket, Work),
     Snapshot,
     /// With nothing left to do, or with something.
@@ -65,7 +65,7 @@ enum Next {
     },
 }
 
-impl Writer<'_> {
+impl DiskWriter<'_> {
     /// Waits until the directory is this node's; false when the end comes first.
     fn take(&mut self) -> bool {
         let shared = self.shared;
@@ -93,38 +93,38 @@ impl Writer<'_> {
     fn work(&mut self) -> bool {
         loop {
             match self.next() {
-                Next::Work(key, ticket, work) => {
+                WriterStep::Work(key, ticket, work) => {
                     let again = self.done(key, work);
                     self.changed = true;
                     let mut state = self.shared.state.lock();
                     state.queue.finish(key, ticket, again);
                     self.shared.show(&state);
                 }
-                Next::Snapshot => self.written_down(false),
-                Next::End { done } => return done,
+                WriterStep::Snapshot => self.written_down(false),
+                WriterStep::End { done } => return done,
             }
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> WriterStep {
         let mut state = self.shared.state.lock();
         loop {
             let now = Instant::now();
             let paused = !state.writing.is_over(now);
             match state.closing {
-                Some(Closing::AtOnce) => return Next::End { done: false },
-                Some(_) if state.queue.is_empty() => return Next::End { done: true },
+                Some(Closing::AtOnce) => return WriterStep::End { done: false },
+                Some(_) if state.queue.is_empty() => return WriterStep::End { done: true },
                 Some(Closing::By(deadline)) if paused || deadline <= now => {
-                    return Next::End { done: false };
+                    return WriterStep::End { done: false };
                 }
                 _ => {}
             }
             if !paused {
                 if self.changed && self.due <= now {
-                    return Next::Snapshot;
+                    return WriterStep::Snapshot;
                 }
                 if let Some((key, ticket, work)) = state.queue.start() {
-                    return Next::Work(key, ticket, work);
+                    return WriterStep::Work(key, ticket, work);
                 }
             }
             match state.writing.until().filter(|_| paused).or(self.changed.then_some(self.due)) {
@@ -182,7 +182,7 @@ impl Writer<'_> {
             result => result?,
         }
         let mut state = self.shared.state.lock();
-        state.index.insert(Entry { key: key.0, pages: pages(total), stamp: unix_time() });
+        state.index.insert(IndexEntry { key: key.0, pages: pages(total), stamp: unix_time() });
         self.shared.metrics.writes.inc();
         self.shared.metrics.written_bytes.inc_by(total);
         Ok(())
@@ -239,7 +239,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn evict(&self) -> io::Result<Option<Entry>> {
+    fn evict(&self) -> io::Result<Option<IndexEntry>> {
         let Some(entry) = self.shared.state.lock().index.evict() else { return Ok(None) };
         if let Err(error) = self.shared.files.remove(Key(entry.key)) {
             self.shared.state.lock().index.insert(entry);

@@ -8,15 +8,15 @@ use levada_types::Rng;
 
 use super::*;
 
-fn block(number: u64, len: usize) -> Entry {
+fn block(number: u64, len: usize) -> StoredEntry {
     let body = Bytes::from(vec![number as u8; len]);
     let pieces = std::iter::once(&body);
-    Entry::Block(Arc::new(Block::new(Key(1), 2, number, pieces, len as u64)))
+    StoredEntry::Block(Arc::new(Block::new(Key(1), 2, number, pieces, len as u64)))
 }
 
-fn number(entry: &Entry) -> u64 {
+fn number(entry: &StoredEntry) -> u64 {
     match entry {
-        Entry::Block(block) => block.number,
+        StoredEntry::Block(block) => block.number,
         _ => panic!("only blocks were put in"),
     }
 }
@@ -147,11 +147,11 @@ fn sweep_sees_everything_once_and_removes_what_it_is_told() {
             memory.insert(Key(n), block(n, 10)).unwrap();
         }
         let mut seen = vec![0; 5000];
-        let (mut place, mut steps) = (Place::default(), 0);
+        let (mut place, mut steps) = (SweepCursor::default(), 0);
         while let Some(next) = memory.sweep(place, |key, entry| {
             seen[key.0 as usize] += 1;
             assert_eq!(number(entry), key.0);
-            if key.0 % 3 == 0 { Verdict::Remove } else { Verdict::Keep }
+            if key.0 % 3 == 0 { SweepAction::Remove } else { SweepAction::Keep }
         }) {
             (place, steps) = (next, steps + 1);
         }

@@ -11,7 +11,7 @@ use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr_iter;
 
-use super::framing::Framing;
+use super::framing::BodyFraming;
 use crate::failure::Failure;
 
 /// Bytes of all the heads that answer one request.
@@ -40,7 +40,7 @@ enum Message {
 /// The head of a response that is not an interim one.
 pub(super) struct Answer {
     pub(super) head: Response<()>,
-    pub(super) framing: Framing,
+    pub(super) framing: BodyFraming,
     /// Whether the connection stays open after it.
     pub(super) stays: bool,
 }
@@ -160,7 +160,7 @@ impl Message {
             return Ok(Some(Self::Interim(status, headers)));
         }
         let framing = framing(&mut headers, status, method, old)?;
-        let stays = !matches!(framing, Framing::UntilClose) && persistence.stays(old);
+        let stays = !matches!(framing, BodyFraming::UntilClose) && persistence.stays(old);
         let mut head = Response::new(());
         *head.status_mut() = status;
         *head.version_mut() = if old { Version::HTTP_10 } else { Version::HTTP_11 };
@@ -206,7 +206,7 @@ fn framing(
     status: StatusCode,
     method: &Method,
     old: bool,
-) -> Result<Framing, Failure> {
+) -> Result<BodyFraming, Failure> {
     let chunked = match headers.get(TRANSFER_ENCODING) {
         None => false,
         Some(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
@@ -221,11 +221,11 @@ fn framing(
     let length = length(headers)?;
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     Ok(match length {
-        _ if bodiless || *method == Method::HEAD => Framing::Done,
-        _ if chunked => Framing::chunked(),
-        Some(0) => Framing::Done,
-        Some(length) => Framing::Counted(length),
-        None => Framing::UntilClose,
+        _ if bodiless || *method == Method::HEAD => BodyFraming::Done,
+        _ if chunked => BodyFraming::chunked(),
+        Some(0) => BodyFraming::Done,
+        Some(length) => BodyFraming::Counted(length),
+        None => BodyFraming::UntilClose,
     })
 }
 
@@ -370,10 +370,10 @@ mod tests {
     fn response_without_a_body_has_none_whatever_its_length() {
         for status in ["204 No Content", "304 Not Modified"] {
             let head = format!("HTTP/1.1 {status}\r\ncontent-length: 5\r\n\r\n");
-            assert!(matches!(read(&head).unwrap().unwrap().framing, Framing::Done));
+            assert!(matches!(read(&head).unwrap().unwrap().framing, BodyFraming::Done));
         }
         let head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
         let answer = read_as(&Method::HEAD, head).unwrap().unwrap();
-        assert!(matches!(answer.framing, Framing::Done));
+        assert!(matches!(answer.framing, BodyFraming::Done));
     }
 }

@@ -1,7 +1,7 @@
 //! Long bodies that go from a server's socket to a client's by way of the kernel alone.
 //!
 //! What has come is moved into a pipe, and the client's connection is handed a parcel of it
-//! ([`crate::guard::Parcels`]). More is taken only when that is on its way: what a client leaves lying,
+//! ([`crate::guard::ZeroCopyQueue`]). More is taken only when that is on its way: what a client leaves lying,
 //! the server is not asked for either.
 
 use std::{
@@ -14,11 +14,11 @@ use bytes::Bytes;
 use levada_net::pipe::Pipe;
 use tokio::{io::Interest, net::TcpStream};
 
-use crate::guard::{Goods, LONGEST, Parcels};
+use crate::guard::{LONGEST, ZeroCopyChunk, ZeroCopyQueue};
 
 /// The way of one body.
 pub(super) struct Conveyor {
-    parcels: Arc<Parcels>,
+    zero_copy: Arc<ZeroCopyQueue>,
     pipe: Arc<Pipe>,
 }
 
@@ -27,8 +27,8 @@ pub(super) const FROM: u64 = 64 << 10;
 
 impl Conveyor {
     /// A way to the client that parcels are for; none when too many files are open.
-    pub(super) fn new(parcels: &Arc<Parcels>) -> Option<Self> {
-        Some(Self { parcels: parcels.clone(), pipe: Arc::new(Pipe::new().ok()?) })
+    pub(super) fn new(zero_copy: &Arc<ZeroCopyQueue>) -> Option<Self> {
+        Some(Self { zero_copy: zero_copy.clone(), pipe: Arc::new(Pipe::new().ok()?) })
     }
 
     /// Whether what the client was handed is still to be sent: nobody waits for the server.
@@ -52,8 +52,8 @@ impl Conveyor {
             ready!(from.poll_read_ready(cx))?;
             match from.try_io(Interest::READABLE, || self.pipe.fill(from, most)) {
                 Ok(_) => {
-                    let goods = Goods::Pipe(self.pipe.clone());
-                    return Poll::Ready(Ok(self.parcels.hand_in(&goods, 0, u64::MAX)));
+                    let chunk = ZeroCopyChunk::Pipe(self.pipe.clone());
+                    return Poll::Ready(Ok(self.zero_copy.hand_in(&chunk, 0, u64::MAX)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -10,13 +10,13 @@ use crate::body::BodyError;
 
 /// What is still to come of a body.
 #[derive(Debug)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     /// Nothing.
     Done,
     /// This many bytes.
     Counted(u64),
     /// Chunks; `extra` bytes were spent on extensions and trailers.
-    Chunked { place: Place, extra: usize },
+    Chunked { place: ChunkState, extra: usize },
     /// Everything until the server closes.
     UntilClose,
     /// Nothing that can be told: it was malformed.
@@ -25,7 +25,7 @@ pub(super) enum Framing {
 
 /// Where in a chunked body.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum ChunkState {
     Size,
     Data(u64),
     DataEnd,
@@ -39,9 +39,9 @@ const EXTRA: usize = 16 << 10;
 /// Fields of a trailer section.
 const TRAILERS: usize = 64;
 
-impl Framing {
+impl BodyFraming {
     pub(super) fn chunked() -> Self {
-        Self::Chunked { place: Place::Size, extra: 0 }
+        Self::Chunked { place: ChunkState::Size, extra: 0 }
     }
 
     /// Takes the next piece out of what has come; `None` when more must come first, or nothing will.
@@ -73,7 +73,7 @@ impl Framing {
     fn take_chunk(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, BodyError> {
         while let Self::Chunked { place, extra } = self {
             match place {
-                Place::Size => {
+                ChunkState::Size => {
                     let Some(end) = memchr(b'\n', read) else {
                         return more(read.len() < SIZE_LINE);
                     };
@@ -86,25 +86,25 @@ impl Framing {
                     if *extra > EXTRA {
                         return Err(BROKEN);
                     }
-                    *place = if size == 0 { Place::Trailers } else { Place::Data(size) };
+                    *place = if size == 0 { ChunkState::Trailers } else { ChunkState::Data(size) };
                 }
-                Place::Data(_) if read.is_empty() => return Ok(None),
-                Place::Data(left) => {
+                ChunkState::Data(_) if read.is_empty() => return Ok(None),
+                ChunkState::Data(left) => {
                     let piece = split(read, left);
                     if *left == 0 {
-                        *place = Place::DataEnd;
+                        *place = ChunkState::DataEnd;
                     }
                     return Ok(Some(Frame::data(piece)));
                 }
-                Place::DataEnd => match read[..] {
+                ChunkState::DataEnd => match read[..] {
                     [b'\r', b'\n', ..] => {
                         read.advance(2);
-                        *place = Place::Size;
+                        *place = ChunkState::Size;
                     }
                     [] | [b'\r'] => return Ok(None),
                     _ => return Err(BROKEN),
                 },
-                Place::Trailers => match read[..] {
+                ChunkState::Trailers => match read[..] {
                     [b'\r', b'\n', ..] => {
                         read.advance(2);
                         *self = Self::Done;
@@ -178,7 +178,7 @@ mod tests {
 
     /// The body that comes out, however the bytes are cut.
     fn body(bytes: &[u8], step: usize) -> Result<(Vec<u8>, HeaderMap, usize), BodyError> {
-        let mut framing = Framing::chunked();
+        let mut framing = BodyFraming::chunked();
         let (mut read, mut body, mut last) = (BytesMut::new(), Vec::new(), HeaderMap::new());
         for piece in bytes.chunks(step) {
             read.extend_from_slice(piece);
@@ -190,7 +190,7 @@ mod tests {
             }
         }
         match framing {
-            Framing::Done => Ok((body, last, read.len())),
+            BodyFraming::Done => Ok((body, last, read.len())),
             _ => Err(BROKEN),
         }
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_was_malformed_stays_so() {
-        let mut framing = Framing::chunked();
+        let mut framing = BodyFraming::chunked();
         let mut read = BytesMut::from(&b"x\r\n0\r\n\r\n"[..]);
         for _ in 0..3 {
             assert!(framing.take(&mut read).is_err());

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::{
         body::RequestBody,
-        upstream::{Head, http1::Link},
+        upstream::{UpstreamHead, http1::Http1Connection},
     };
 
     /// A client and a server that trust each other.
@@ -134,8 +134,8 @@ mod tests {
                 let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 let name = ServerName::try_from("a.test").unwrap();
                 let stream = connector.connect(name, stream).await.unwrap();
-                let mut link = Link::new(Io::Tls(Box::new(stream)), 100);
-                let (head, patience) = (Head::get("/"), Duration::from_secs(10));
+                let mut link = Http1Connection::new(Io::Tls(Box::new(stream)), 100);
+                let (head, patience) = (UpstreamHead::get("/"), Duration::from_secs(10));
                 link.ask(&head, RequestBody::None, None, patience).await.unwrap();
                 let mut body = Vec::new();
                 loop {

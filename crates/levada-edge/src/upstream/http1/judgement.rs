@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 use http::Method;
 
-use super::{answer::Heads, framing::Framing};
+use super::{answer::Heads, framing::BodyFraming};
 
 /// What was read of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct ParsedAnswer {
     /// The statuses of its heads; the last one counts, when there was one that does.
     pub statuses: Vec<u16>,
     /// The bytes of its body that came.
@@ -15,12 +15,12 @@ pub struct Reply {
     /// How many fields came after the body.
     pub trailers: usize,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: AnswerEnd,
 }
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub enum AnswerEnd {
     /// More was to come.
     #[default]
     Cut,
@@ -37,10 +37,14 @@ pub enum Ending {
 
 /// Reads the answer to a GET or HEAD as it would be read if it arrived in pieces of these sizes, and the
 /// rest at once, before the server closed.
-pub fn read_reply(stream: &[u8], head: bool, pieces: impl IntoIterator<Item = usize>) -> Reply {
+pub fn read_reply(
+    stream: &[u8],
+    head: bool,
+    pieces: impl IntoIterator<Item = usize>,
+) -> ParsedAnswer {
     let method = if head { Method::HEAD } else { Method::GET };
-    let (mut heads, mut framing, mut stays) = (Heads::new(), None::<Framing>, false);
-    let (mut reply, mut read, mut arrived) = (Reply::default(), BytesMut::new(), 0);
+    let (mut heads, mut framing, mut stays) = (Heads::new(), None::<BodyFraming>, false);
+    let (mut reply, mut read, mut arrived) = (ParsedAnswer::default(), BytesMut::new(), 0);
     let mut pieces = pieces.into_iter();
     loop {
         let before = arrived;
@@ -56,7 +60,7 @@ pub fn read_reply(stream: &[u8], head: bool, pieces: impl IntoIterator<Item = us
                     framing = Some(answer.framing);
                 }
                 Err(_) => {
-                    reply.ending = Ending::Refused;
+                    reply.ending = AnswerEnd::Refused;
                     return reply;
                 }
             }
@@ -72,7 +76,7 @@ pub fn read_reply(stream: &[u8], head: bool, pieces: impl IntoIterator<Item = us
                     },
                     Ok(None) => break,
                     Err(_) => {
-                        reply.ending = Ending::Refused;
+                        reply.ending = AnswerEnd::Refused;
                         return reply;
                     }
                 }
@@ -80,13 +84,13 @@ pub fn read_reply(stream: &[u8], head: bool, pieces: impl IntoIterator<Item = us
         }
         let at_end = arrived == stream.len();
         match framing {
-            Some(Framing::Done) => {
+            Some(BodyFraming::Done) => {
                 let used = arrived - read.len();
-                reply.ending = Ending::Whole { used, reusable: stays };
+                reply.ending = AnswerEnd::Whole { used, reusable: stays };
                 return reply;
             }
-            Some(Framing::UntilClose) if at_end => {
-                reply.ending = Ending::Whole { used: arrived, reusable: false };
+            Some(BodyFraming::UntilClose) if at_end => {
+                reply.ending = AnswerEnd::Whole { used: arrived, reusable: false };
                 return reply;
             }
             _ if at_end => return reply,
@@ -176,7 +180,7 @@ mod tests {
             let whole = read_reply(text.as_bytes(), head, []);
             let pieces = std::iter::repeat_n(piece, text.len());
             prop_assert_eq!(&read_reply(text.as_bytes(), head, pieces), &whole);
-            if matches!(whole.ending, Ending::Whole { .. }) {
+            if matches!(whole.ending, AnswerEnd::Whole { .. }) {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 let theirs = runtime.block_on(by_hyper(text.as_bytes(), head));
                 let status = whole.statuses.last().copied().unwrap_or_default();

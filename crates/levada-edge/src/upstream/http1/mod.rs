@@ -1,9 +1,9 @@
 //! One HTTP/1.1 connection to a server, with one request on it at a time.
 //!
 //! ```text
-//!   Head, RequestBody ──> Outgoing ──┐
+//!   UpstreamHead, RequestBody ──> OutgoingBody ──┐
 //!                                    ├── Io (TCP, TLS, Unix)
-//!   head, frames <── Framing <───────┘
+//!   head, frames <── BodyFraming <───────┘
 //! ```
 //!
 //! Whoever waits for the response drives the connection: it has no task and no channels of its own,
@@ -34,15 +34,15 @@ pub(super) use self::io::Io;
 use self::{
     answer::Heads,
     conveyor::Conveyor,
-    framing::Framing,
-    outgoing::{Halt, Outgoing},
+    framing::BodyFraming,
+    outgoing::{Halt, OutgoingBody},
 };
-use super::Head;
+use super::UpstreamHead;
 use crate::{
     alarm::{Alarm, after},
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
-    guard::Parcels,
+    guard::ZeroCopyQueue,
 };
 
 /// Room for what is read at once, at first.
@@ -51,7 +51,7 @@ const ROOM: usize = 8 << 10;
 const LARGE_ROOM: usize = 384 << 10;
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct Http1Connection {
     io: Io,
     /// What has come and was not taken.
     read: BytesMut,
@@ -60,9 +60,9 @@ pub(super) struct Link {
     room: usize,
     /// How far it grows.
     most: usize,
-    outgoing: Outgoing,
+    outgoing: OutgoingBody,
     /// Of the response that is being read.
-    framing: Framing,
+    framing: BodyFraming,
     /// By which the body may go to its client.
     conveyor: Option<Conveyor>,
     /// Whether the server takes another request after this one.
@@ -72,15 +72,15 @@ pub(super) struct Link {
     alarm: Alarm,
 }
 
-impl Link {
+impl Http1Connection {
     pub(super) fn new(io: Io, fields: usize) -> Self {
         Self {
             io,
             read: BytesMut::new(),
             room: ROOM,
             most: LARGE_ROOM,
-            outgoing: Outgoing::default(),
-            framing: Framing::Done,
+            outgoing: OutgoingBody::default(),
+            framing: BodyFraming::Done,
             conveyor: None,
             stays: true,
             fields,
@@ -94,11 +94,11 @@ impl Link {
     }
 
     /// Lets the system move the body to the client that parcels are for, if it is long; whether it is.
-    pub(super) fn convey(&mut self, parcels: &Arc<Parcels>) -> bool {
-        if let (Framing::Counted(left), Io::Plain(_)) = (&self.framing, &self.io)
+    pub(super) fn convey(&mut self, zero_copy: &Arc<ZeroCopyQueue>) -> bool {
+        if let (BodyFraming::Counted(left), Io::Plain(_)) = (&self.framing, &self.io)
             && left.saturating_sub(self.read.len() as u64) >= conveyor::FROM
         {
-            self.conveyor = Conveyor::new(parcels);
+            self.conveyor = Conveyor::new(zero_copy);
         }
         self.conveyor.is_some()
     }
@@ -131,7 +131,7 @@ impl Link {
 
     /// Whether the response has been read to its end.
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self.framing, Framing::Done)
+        matches!(self.framing, BodyFraming::Done)
     }
 
     /// The body of a request of which nothing was sent.
@@ -142,7 +142,7 @@ impl Link {
     /// Sends a request and awaits the head of its response.
     pub(super) async fn ask(
         &mut self,
-        head: &Head,
+        head: &UpstreamHead,
         body: RequestBody,
         upload: Option<&Progress>,
         patience: Duration,
@@ -169,7 +169,7 @@ impl Link {
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
-        head: &Head,
+        head: &UpstreamHead,
         heads: &mut Heads,
     ) -> Poll<Result<Response<()>, Failure>> {
         match self.outgoing.poll(cx, &mut self.io) {
@@ -230,8 +230,8 @@ impl Link {
             }
             match ready!(self.poll_read(cx)) {
                 Ok(1..) => {}
-                Ok(0) if matches!(self.framing, Framing::UntilClose) => {
-                    self.framing = Framing::Done;
+                Ok(0) if matches!(self.framing, BodyFraming::UntilClose) => {
+                    self.framing = BodyFraming::Done;
                     return Poll::Ready(None);
                 }
                 _ => return Poll::Ready(Some(Err(BodyError::Broken("the connection closed")))),
@@ -244,7 +244,7 @@ impl Link {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::io::Result<Option<Bytes>>>> {
-        let (Framing::Counted(left), Some(conveyor), Io::Plain(stream)) =
+        let (BodyFraming::Counted(left), Some(conveyor), Io::Plain(stream)) =
             (&mut self.framing, &self.conveyor, &self.io)
         else {
             return Poll::Ready(None);
@@ -253,7 +253,7 @@ impl Link {
         if let Ok(Some(piece)) = &piece {
             *left -= piece.len() as u64;
             if *left == 0 {
-                self.framing = Framing::Done;
+                self.framing = BodyFraming::Done;
             }
         }
         Poll::Ready(Some(piece))
@@ -261,8 +261,8 @@ impl Link {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         match self.framing {
-            Framing::Done => SizeHint::with_exact(0),
-            Framing::Counted(left) => SizeHint::with_exact(left),
+            BodyFraming::Done => SizeHint::with_exact(0),
+            BodyFraming::Counted(left) => SizeHint::with_exact(left),
             _ => SizeHint::default(),
         }
     }

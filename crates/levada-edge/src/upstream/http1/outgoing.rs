@@ -11,12 +11,12 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
-use super::{Head, Io};
+use super::{Io, UpstreamHead};
 use crate::body::RequestBody;
 
 /// What is still to be sent.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBody {
     /// The head, or a chunk.
     lines: Vec<u8>,
     /// How many of those bytes were sent.
@@ -42,9 +42,9 @@ pub(super) enum Halt {
     Wire,
 }
 
-impl Outgoing {
+impl OutgoingBody {
     /// Writes the head. How the body is framed is this connection's own business.
-    pub(super) fn begin(&mut self, head: &Head, body: RequestBody) {
+    pub(super) fn begin(&mut self, head: &UpstreamHead, body: RequestBody) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());

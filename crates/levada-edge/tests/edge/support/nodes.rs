@@ -9,9 +9,9 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        CacheSettings, Classes, Delivery, HealthCheck, Limits, Listener, Misses,
-        Origin as OriginSetting, Peer, Peering, PolicyChoice, PurgeSettings, Rules, Runtime,
-        Settings, Site, Trust,
+        CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener, MissLimits,
+        Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings, Rules,
+        Runtime, Settings, SiteSettings,
     },
 };
 
@@ -40,8 +40,8 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
     }
 }
 
-pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
-    Site {
+pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
+    SiteSettings {
         hosts: vec![host.to_owned()],
         origins: origins.iter().map(at).collect(),
         origin_host: None,
@@ -49,12 +49,12 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> Site {
         policy: policy("fdr"),
         health: unwatched(),
         rules: Rules::default(),
-        misses: Misses::default(),
+        misses: MissLimits::default(),
         debug: true,
         cache: true,
         large: None,
         switch: None,
-        classes: Classes::default(),
+        classes: ClassSettings::default(),
     }
 }
 
@@ -140,7 +140,7 @@ impl Cluster {
             settings.listeners[0].address = clients[index];
             settings.peering = Some(Peering {
                 listen: peers[index],
-                trust: Trust::Secret(SECRET.to_owned()),
+                trust: PeerTrust::Secret(SECRET.to_owned()),
                 h2: false,
                 peers: (0..count).map(peer).collect(),
                 health: unwatched(),

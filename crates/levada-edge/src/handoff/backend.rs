@@ -16,42 +16,42 @@ use tokio::{
 
 use super::{
     RETRY,
-    arrived::{Arrived, Voice},
-    channel::{self, Receiver, Sender, Side},
+    arrived::{ArrivedConnection, SilencedSocket},
+    channel::{self, FrameReceiver, FrameSender, Side},
     frame::Frame,
-    head::{self, Came},
+    head::{self, HeadRead},
 };
 use crate::{
     alarm::after,
-    connection::{self, Visit},
-    dormant::{self, Stream},
-    guard::Ending,
+    connection::{self, ClientConnection},
+    dormant::{self, ClientSocket},
+    guard::ConnectionEnd,
     node::Node,
-    settings::{After, Handoff, Limits, Taking},
+    settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings, Limits},
     stop::Stop,
 };
 
 /// What a back-end needs to take connections over.
-pub(crate) struct Taker {
+pub(crate) struct HandoffBackend {
     deafness: Deafness,
     _guards: Vec<Guard>,
-    taking: Taking,
+    taking: HandoffBackendSettings,
     secret: String,
     places: Arc<Semaphore>,
 }
 
 /// A channel's connections that have asked something.
 #[derive(Default)]
-struct Asking(Mutex<HashMap<u32, oneshot::Sender<bool>>>);
+struct AskingConnections(Mutex<HashMap<u32, oneshot::Sender<bool>>>);
 
-impl Taker {
+impl HandoffBackend {
     /// Sees to it that packets which come before their connections are not answered.
     ///
     /// # Errors
     /// When this process may not, or the kernel cannot.
     pub(crate) fn start(
-        settings: &Handoff,
-        taking: &Taking,
+        settings: &HandoffSettings,
+        taking: &HandoffBackendSettings,
         connections: usize,
     ) -> Result<Self, BpfError> {
         handoff::is_possible().map_err(BpfError::Repair)?;
@@ -80,7 +80,12 @@ fn warn_of_time_wait() {
 }
 
 /// Takes channels of front-ends until the node stops.
-pub(crate) async fn accept(node: Arc<Node>, taker: Arc<Taker>, listener: TcpListener, stop: Stop) {
+pub(crate) async fn accept(
+    node: Arc<Node>,
+    backend: Arc<HandoffBackend>,
+    listener: TcpListener,
+    stop: Stop,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -88,12 +93,12 @@ pub(crate) async fn accept(node: Arc<Node>, taker: Arc<Taker>, listener: TcpList
         };
         match accepted {
             Ok((stream, from)) => {
-                let (node, taker, stop) = (node.clone(), taker.clone(), stop.clone());
+                let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
                 tokio::spawn(async move {
-                    match channel::open(stream, Side::Back, &taker.secret).await {
+                    match channel::open(stream, Side::Back, &backend.secret).await {
                         Ok((sender, receiver)) => {
                             tracing::info!(front_end = %from, "a front-end hands connections here");
-                            hear(&node, &taker, sender, receiver, &stop).await;
+                            hear(&node, &backend, sender, receiver, &stop).await;
                         }
                         Err(error) => {
                             tracing::warn!(%from, %error, "no front-end of ours");
@@ -113,17 +118,18 @@ pub(crate) async fn accept(node: Arc<Node>, taker: Arc<Taker>, listener: TcpList
 /// others are the front-end's.
 async fn hear(
     node: &Arc<Node>,
-    taker: &Arc<Taker>,
-    sender: Arc<Sender>,
-    mut receiver: Receiver,
+    backend: &Arc<HandoffBackend>,
+    sender: Arc<FrameSender>,
+    mut receiver: FrameReceiver,
     stop: &Stop,
 ) {
-    let asking = Arc::new(Asking::default());
+    let asking = Arc::new(AskingConnections::default());
     let listen = async {
         loop {
             match receiver.hear().await {
                 Ok(Frame::Take { id, after, connection, bytes }) => {
-                    let call = Call { node, taker, sender: &sender, asking: &asking, stop };
+                    let call =
+                        FrameContext { node, backend, sender: &sender, asking: &asking, stop };
                     call.take(id, after, &connection, bytes);
                 }
                 Ok(Frame::Keep(id)) => asking.answer(id, true),
@@ -143,7 +149,7 @@ async fn hear(
     asking.0.lock().clear();
 }
 
-impl Asking {
+impl AskingConnections {
     fn answer(&self, id: u32, keep: bool) {
         if let Some(asker) = self.0.lock().remove(&id) {
             let _ = asker.send(keep);
@@ -152,29 +158,32 @@ impl Asking {
 }
 
 /// A frame's surroundings.
-struct Call<'a> {
+struct FrameContext<'a> {
     node: &'a Arc<Node>,
-    taker: &'a Arc<Taker>,
-    sender: &'a Arc<Sender>,
-    asking: &'a Arc<Asking>,
+    backend: &'a Arc<HandoffBackend>,
+    sender: &'a Arc<FrameSender>,
+    asking: &'a Arc<AskingConnections>,
     stop: &'a Stop,
 }
 
-impl Call<'_> {
+impl FrameContext<'_> {
     /// Makes a connection this machine's, or says that it is not.
-    fn take(&self, id: u32, after: After, connection: &Connection, bytes: Vec<u8>) {
+    fn take(&self, id: u32, after: AfterHandoff, connection: &Connection, bytes: Vec<u8>) {
         match self.restore(connection) {
             Ok((place, stream)) => {
                 let client = connection.client.ip();
                 let (stream, seat) = dormant::seat(stream, client, None);
-                let taken = Taken {
+                let taken = TakenConnection {
                     id,
                     after,
                     node: self.node.clone(),
-                    taker: self.taker.clone(),
+                    backend: self.backend.clone(),
                     sender: self.sender.clone(),
                     asking: self.asking.clone(),
-                    visit: Visit::of_taken(client, Voice::new(id, self.sender.clone())),
+                    client_connection: ClientConnection::of_taken(
+                        client,
+                        SilencedSocket::new(id, self.sender.clone()),
+                    ),
                 };
                 let (stop, cut) = (self.stop.clone(), self.stop.clone());
                 let task = tokio::spawn(async move {
@@ -196,13 +205,13 @@ impl Call<'_> {
 
     fn restore(&self, connection: &Connection) -> io::Result<(OwnedSemaphorePermit, TcpStream)> {
         let refuse = |why| Err(io::Error::other(why));
-        if !self.taker.taking.services.contains(&connection.service) {
+        if !self.backend.taking.services.contains(&connection.service) {
             return refuse("it is of a service that is not taken here");
         }
         if self.stop.has_begun() {
             return refuse("this node is stopping");
         }
-        let Ok(place) = self.taker.places.clone().try_acquire_owned() else {
+        let Ok(place) = self.backend.places.clone().try_acquire_owned() else {
             return refuse("as many connections are open as may be");
         };
         Ok((place, TcpStream::from_std(handoff::restore(connection)?)?))
@@ -210,31 +219,32 @@ impl Call<'_> {
 }
 
 /// A connection that was taken over.
-struct Taken {
+struct TakenConnection {
     id: u32,
-    after: After,
+    after: AfterHandoff,
     node: Arc<Node>,
-    taker: Arc<Taker>,
-    sender: Arc<Sender>,
-    asking: Arc<Asking>,
-    visit: Arc<Visit>,
+    backend: Arc<HandoffBackend>,
+    sender: Arc<FrameSender>,
+    asking: Arc<AskingConnections>,
+    client_connection: Arc<ClientConnection>,
 }
 
 /// Where a request is to be answered.
-enum Next {
-    Here(Stream),
+enum AnswerAt {
+    Here(ClientSocket),
     /// The front-end has the connection.
     Given,
 }
 
-impl Taken {
-    async fn serve(self, stream: Stream, bytes: Vec<u8>, stop: Stop) {
-        let (mut arrived, mut nest) = Arrived::new(stream, bytes, self.visit.voice.clone());
+impl TakenConnection {
+    async fn serve(self, stream: ClientSocket, bytes: Vec<u8>, stop: Stop) {
+        let (mut arrived, mut nest) =
+            ArrivedConnection::new(stream, bytes, self.client_connection.voice.clone());
         loop {
             let ending = tokio::select! {
                 biased;
-                ending = connection::http1_once(&self.node, &self.visit, arrived, &stop) => ending,
-                () = self.is_lost() => Ending::Broken,
+                ending = connection::http1_once(&self.node, &self.client_connection, arrived, &stop) => ending,
+                () = self.is_lost() => ConnectionEnd::Broken,
             };
             if !self.spoke() {
                 // Dropped silently: the front-end goes on with it.
@@ -243,39 +253,41 @@ impl Taken {
                 return;
             }
             let Some(stream) = nest.take() else { break };
-            if ending != Ending::Resting {
+            if ending != ConnectionEnd::Resting {
                 part(&stream, &self.node.settings.limits).await;
                 break;
             }
             self.sender.say_soon(&Frame::Rests(self.id));
             let mut bytes = Vec::new();
             let came = head::read(&stream, &mut bytes, &self.node.settings.limits, &stop).await;
-            if matches!(came, Came::Over(_)) || bytes.is_empty() {
+            if matches!(came, HeadRead::Over(_)) || bytes.is_empty() {
                 part(&stream, &self.node.settings.limits).await;
                 break;
             }
             let next = match came {
-                Came::Head => self.next(stream, &mut bytes).await,
+                HeadRead::Head => self.next(stream, &mut bytes).await,
                 _ => {
                     self.sender.say_soon(&Frame::Begins(self.id));
-                    Next::Here(stream)
+                    AnswerAt::Here(stream)
                 }
             };
             match next {
-                Next::Given => return,
-                Next::Here(stream) => (arrived, nest) = Arrived::new(stream, bytes, None),
+                AnswerAt::Given => return,
+                AnswerAt::Here(stream) => {
+                    (arrived, nest) = ArrivedConnection::new(stream, bytes, None)
+                }
             }
         }
         self.sender.say_soon(&Frame::Ended(self.id));
     }
 
     /// Finds out who answers the next request; gives the connection back if that is not us.
-    async fn next(&self, stream: Stream, bytes: &mut Vec<u8>) -> Next {
+    async fn next(&self, stream: ClientSocket, bytes: &mut Vec<u8>) -> AnswerAt {
         let goes = match self.after {
-            After::Stay => false,
-            After::Back => true,
-            After::On => match self.ask(bytes).await {
-                Some(true) => return Next::Here(stream),
+            AfterHandoff::Stay => false,
+            AfterHandoff::Back => true,
+            AfterHandoff::On => match self.ask(bytes).await {
+                Some(true) => return AnswerAt::Here(stream),
                 Some(false) => true,
                 None => false,
             },
@@ -285,17 +297,17 @@ impl Taken {
                 Ok(connection) => {
                     let (id, bytes) = (self.id, std::mem::take(bytes));
                     self.sender.say(&Frame::GivenBack { id, connection, bytes });
-                    return Next::Given;
+                    return AnswerAt::Given;
                 }
                 Err((stream, error)) => {
                     tracing::debug!(%error, "a connection stays: it cannot be given back");
                     self.sender.say_soon(&Frame::Begins(self.id));
-                    return Next::Here(stream);
+                    return AnswerAt::Here(stream);
                 }
             }
         }
         self.sender.say_soon(&Frame::Begins(self.id));
-        Next::Here(stream)
+        AnswerAt::Here(stream)
     }
 
     /// Whether the front-end wants this request answered here; nothing when it is gone.
@@ -311,11 +323,11 @@ impl Taken {
 
     fn leave(
         &self,
-        stream: Stream,
+        stream: ClientSocket,
         bytes: &mut Vec<u8>,
-    ) -> Result<Connection, (Stream, io::Error)> {
+    ) -> Result<Connection, (ClientSocket, io::Error)> {
         let socket = stream.stream();
-        let left = self.taker.deafness.deafen(socket).and_then(|()| {
+        let left = self.backend.deafness.deafen(socket).and_then(|()| {
             let left = super::take_out(socket, handoff::ends(socket)?, bytes, false);
             if left.is_err() {
                 undeafen(socket)?;
@@ -326,11 +338,11 @@ impl Taken {
     }
 
     fn spoke(&self) -> bool {
-        self.visit.voice.as_ref().is_some_and(|voice| voice.spoke())
+        self.client_connection.voice.as_ref().is_some_and(|voice| voice.spoke())
     }
 
     async fn is_lost(&self) {
-        match &self.visit.voice {
+        match &self.client_connection.voice {
             Some(voice) => voice.is_lost().await,
             None => std::future::pending().await,
         }
@@ -340,7 +352,7 @@ impl Taken {
 /// Ends this side and returns when the client has all of it and has ended its own. As long as it has not,
 /// its acknowledgements must find their way here: the front-end steers them until it is told of the end,
 /// and would answer them by a reset from then on.
-async fn part(stream: &Stream, limits: &Limits) {
+async fn part(stream: &ClientSocket, limits: &Limits) {
     let socket = stream.stream();
     let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
     let latest = after(limits.send_timeout);

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     failure::Failure,
-    fill::{Reader, Verdict},
+    fill::{FetchOutcome, FillReader},
 };
 
 /// Carries a fetch on.
@@ -19,16 +19,16 @@ use crate::{
 /// stored, and most failures, end there, and cost neither a task nor a wake-up between tasks. From
 /// then on, or when its client leaves before, the fetch runs in a task of its own, so that nobody's
 /// leaving ends what others wait for.
-pub(crate) struct Lead(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub(crate) struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
-impl Lead {
+impl FetchLeader {
     /// `fetch` owns the only writer of the fill that it is read from.
     pub(crate) fn new(fetch: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Some(Box::pin(fetch)))
     }
 
     /// Awaits what becomes of the fetch, which `reader` reads.
-    pub(crate) async fn verdict(mut self, reader: &Reader) -> Verdict {
+    pub(crate) async fn verdict(mut self, reader: &FillReader) -> FetchOutcome {
         poll_fn(|cx| {
             if let Some(fetch) = &mut self.0
                 && fetch.as_mut().poll(cx).is_ready()
@@ -42,11 +42,11 @@ impl Lead {
             }
         })
         .await
-        .unwrap_or(Verdict::Failed(Failure::NoResponse.into()))
+        .unwrap_or(FetchOutcome::Failed(Failure::NoResponse.into()))
     }
 }
 
-impl Drop for Lead {
+impl Drop for FetchLeader {
     fn drop(&mut self) {
         // Without a runtime everything ends, and this with it.
         if let (Some(fetch), Ok(runtime)) = (self.0.take(), Handle::try_current()) {

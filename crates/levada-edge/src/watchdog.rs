@@ -1,7 +1,7 @@
 //! Deadlines of an HTTP/2 connection that the implementation leaves to its user: for one on which
 //! nothing is asked, and for streams whose client takes nothing of what it asked for.
 //!
-//! Over HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
+//! EndReason HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
 //! well and answers pings, while a body waits for a window that never opens.
 
 use std::{
@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// Watches one connection.
-pub(crate) struct Vigil {
+pub(crate) struct Watchdog {
     idle: Duration,
     send: Duration,
-    state: Mutex<State>,
+    state: Mutex<WatchdogState>,
 }
 
-struct State {
+struct WatchdogState {
     /// Since when there has been no stream.
     quiet: Instant,
     next: u64,
@@ -39,7 +39,7 @@ struct State {
 
 /// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum EndReason {
     /// Nothing was asked for too long.
     Idle,
     /// A client takes nothing.
@@ -47,20 +47,20 @@ pub(crate) enum Over {
 }
 
 /// One stream under watch; counts until it is dropped.
-pub(crate) struct Stream {
-    vigil: Arc<Vigil>,
+pub(crate) struct WatchedStream {
+    watchdog: Arc<Watchdog>,
     id: u64,
 }
 
 /// A body under watch.
-pub(crate) struct Watched {
+pub(crate) struct WatchedBody {
     body: ResponseBody,
-    stream: Stream,
+    stream: WatchedStream,
 }
 
-impl Vigil {
+impl Watchdog {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
-        let state = State { quiet: Instant::now(), next: 0, streams: HashMap::new() };
+        let state = WatchdogState { quiet: Instant::now(), next: 0, streams: HashMap::new() };
         Arc::new(Self {
             idle: limits.idle_timeout,
             send: limits.send_timeout,
@@ -69,16 +69,16 @@ impl Vigil {
     }
 
     /// A stream begins.
-    pub(crate) fn stream(self: &Arc<Self>) -> Stream {
+    pub(crate) fn stream(self: &Arc<Self>) -> WatchedStream {
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
         state.streams.insert(id, None);
-        Stream { vigil: self.clone(), id }
+        WatchedStream { watchdog: self.clone(), id }
     }
 
     /// Returns when the connection has to end.
-    pub(crate) async fn over(&self) -> Over {
+    pub(crate) async fn over(&self) -> EndReason {
         loop {
             let wake = match self.judge(Instant::now()) {
                 Ok(over) => return over,
@@ -89,12 +89,12 @@ impl Vigil {
     }
 
     /// Why it has to end, or when to look again.
-    fn judge(&self, now: Instant) -> Result<Over, Instant> {
+    fn judge(&self, now: Instant) -> Result<EndReason, Instant> {
         let state = self.state.lock();
         let (deadline, over) = match state.streams.is_empty() {
-            true => (Some(state.quiet + self.idle), Over::Idle),
+            true => (Some(state.quiet + self.idle), EndReason::Idle),
             false => {
-                (state.streams.values().flatten().min().map(|t| *t + self.send), Over::Stalled)
+                (state.streams.values().flatten().min().map(|t| *t + self.send), EndReason::Stalled)
             }
         };
         match deadline {
@@ -114,16 +114,16 @@ impl Vigil {
     }
 }
 
-impl Stream {
+impl WatchedStream {
     /// The body with which the stream is answered.
-    pub(crate) fn watch(self, body: ResponseBody) -> Watched {
-        Watched { body, stream: self }
+    pub(crate) fn watch(self, body: ResponseBody) -> WatchedBody {
+        WatchedBody { body, stream: self }
     }
 }
 
-impl Drop for Stream {
+impl Drop for WatchedStream {
     fn drop(&mut self) {
-        let mut state = self.vigil.state.lock();
+        let mut state = self.watchdog.state.lock();
         state.streams.remove(&self.id);
         if state.streams.is_empty() {
             state.quiet = Instant::now();
@@ -131,7 +131,7 @@ impl Drop for Stream {
     }
 }
 
-impl Body for Watched {
+impl Body for WatchedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -144,7 +144,7 @@ impl Body for Watched {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         let handed_out = matches!(polled, Poll::Ready(Some(Ok(_))));
-        this.stream.vigil.note(this.stream.id, handed_out.then(Instant::now));
+        this.stream.watchdog.note(this.stream.id, handed_out.then(Instant::now));
         polled
     }
 
@@ -168,17 +168,17 @@ mod tests {
             send_timeout: Duration::from_secs(3),
             ..Limits::default()
         };
-        let vigil = Vigil::new(&limits);
+        let watchdog = Watchdog::new(&limits);
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
-        assert!(vigil.judge(later(9)).is_err());
-        assert_eq!(vigil.judge(later(11)), Ok(Over::Idle));
-        let stream = vigil.stream();
-        assert!(vigil.judge(later(100)).is_err(), "this node is waited for");
-        vigil.note(stream.id, Some(later(100)));
-        assert!(vigil.judge(later(102)).is_err());
-        assert_eq!(vigil.judge(later(103)), Ok(Over::Stalled));
+        assert!(watchdog.judge(later(9)).is_err());
+        assert_eq!(watchdog.judge(later(11)), Ok(EndReason::Idle));
+        let stream = watchdog.stream();
+        assert!(watchdog.judge(later(100)).is_err(), "this node is waited for");
+        watchdog.note(stream.id, Some(later(100)));
+        assert!(watchdog.judge(later(102)).is_err());
+        assert_eq!(watchdog.judge(later(103)), Ok(EndReason::Stalled));
         drop(stream);
-        assert!(vigil.judge(Instant::now()).is_err());
+        assert!(watchdog.judge(Instant::now()).is_err());
     }
 }

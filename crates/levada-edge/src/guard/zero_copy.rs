@@ -1,7 +1,7 @@
 //! Large parts of bodies on their way to a client, each by as few calls of the system as there can be.
 //!
 //! ```text
-//!   body ──── parcel ────────────> Parcels ──┐
+//!   body ──── parcel ────────────> ZeroCopyQueue ──┐
 //!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev, splice ──> socket
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as
 //! many bytes of a region that nobody else uses: they are known by where they lie, and never read. For them
 //! the guard sends the parcel: the system takes it from the file or the pipe by itself, or all segments at
-//! once. Parcels leave in the order in which they came. What does not fit together ends the connection: the
+//! once. ZeroCopyQueue leave in the order in which they came. What does not fit together ends the connection: the
 //! stand-in's own bytes must never reach a client.
 
 use std::{
@@ -32,11 +32,11 @@ static REGION: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; LONGEST].into_boxe
 
 /// The parcels of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Parcels(Mutex<VecDeque<Parcel>>);
+pub(crate) struct ZeroCopyQueue(Mutex<VecDeque<QueuedChunk>>);
 
 /// What parcels are parts of.
 #[derive(Clone, Debug)]
-pub(crate) enum Goods {
+pub(crate) enum ZeroCopyChunk {
     File(Arc<Stretch>),
     Memory(Segments),
     /// What is in it leaves in the order in which it came.
@@ -52,15 +52,15 @@ pub(crate) struct Segments {
 }
 
 #[derive(Debug)]
-struct Parcel {
-    goods: Goods,
+struct QueuedChunk {
+    chunk: ZeroCopyChunk,
     /// The first byte of them that is still to be sent.
     at: u64,
     length: usize,
     sent: usize,
 }
 
-impl Goods {
+impl ZeroCopyChunk {
     fn length(&self) -> u64 {
         match self {
             Self::File(stretch) => stretch.length(),
@@ -70,39 +70,40 @@ impl Goods {
     }
 }
 
-impl Parcels {
+impl ZeroCopyQueue {
     /// Hands in what there is from `at` on, at most so much of it, and gives what stands in for it.
     /// `None` at the end of the goods.
-    pub(crate) fn hand_in(&self, goods: &Goods, at: u64, most: u64) -> Option<Bytes> {
-        let left = goods.length().saturating_sub(at).min(most);
+    pub(crate) fn hand_in(&self, chunk: &ZeroCopyChunk, at: u64, most: u64) -> Option<Bytes> {
+        let left = chunk.length().saturating_sub(at).min(most);
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(LONGEST);
         if length == 0 {
             return None;
         }
-        let parcel = Parcel { goods: goods.clone(), at, length, sent: 0 };
-        self.0.lock().push_back(parcel);
+        let chunk = QueuedChunk { chunk: chunk.clone(), at, length, sent: 0 };
+        self.0.lock().push_back(chunk);
         let region: &'static [u8] = &REGION;
         Some(Bytes::from_static(&region[..length]))
     }
 
     /// What `stand_in` stands for, from where on.
-    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(Goods, u64)> {
-        let parcels = self.0.lock();
-        let first = parcels.front().filter(|parcel| {
-            offset(stand_in) == Some(parcel.sent) && stand_in.len() <= parcel.length - parcel.sent
+    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(ZeroCopyChunk, u64)> {
+        let zero_copy = self.0.lock();
+        let first = zero_copy.front().filter(|chunk| {
+            offset(stand_in) == Some(chunk.sent) && stand_in.len() <= chunk.length - chunk.sent
         });
-        let first = first.ok_or_else(|| io::Error::other("a parcel is not where it should be"))?;
-        Ok((first.goods.clone(), first.at))
+        let first =
+            first.ok_or_else(|| io::Error::other("a zero-copy chunk is not where it should be"))?;
+        Ok((first.chunk.clone(), first.at))
     }
 
     /// So many bytes of the first parcel were sent.
     pub(super) fn sent(&self, count: usize) {
-        let mut parcels = self.0.lock();
-        if let Some(first) = parcels.front_mut() {
+        let mut zero_copy = self.0.lock();
+        if let Some(first) = zero_copy.front_mut() {
             first.sent += count;
             first.at += count as u64;
             if first.sent >= first.length {
-                parcels.pop_front();
+                zero_copy.pop_front();
             }
         }
     }
@@ -134,18 +135,18 @@ fn offset(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn goods(length: u64) -> Goods {
-        Goods::File(Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length)))
+    fn chunk(length: u64) -> ZeroCopyChunk {
+        ZeroCopyChunk::File(Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length)))
     }
 
     #[test]
     fn stand_ins_are_known_by_where_they_lie() {
-        let parcels = Parcels::default();
-        let stand_in = parcels.hand_in(&goods(10), 3, u64::MAX).unwrap();
+        let zero_copy = ZeroCopyQueue::default();
+        let stand_in = zero_copy.hand_in(&chunk(10), 3, u64::MAX).unwrap();
         assert_eq!(stand_in.len(), 7);
         assert!(stands_in(&stand_in) && stands_in(&stand_in[6..]) && !stands_in(&[0; 7]));
         assert!(!stands_in(&stand_in[7..]), "nothing stands in for nothing");
-        assert_eq!(parcels.hand_in(&goods(10), 10, 5), None);
+        assert_eq!(zero_copy.hand_in(&chunk(10), 10, 5), None);
     }
 
     #[test]
@@ -160,19 +161,19 @@ mod tests {
     }
 
     #[test]
-    fn parcels_leave_in_order_and_nothing_else_does() {
-        let parcels = Parcels::default();
-        let first = parcels.hand_in(&goods(10), 0, 6).unwrap();
-        let second = parcels.hand_in(&goods(20), 5, u64::MAX).unwrap();
-        assert!(parcels.due(&first[1..]).is_err());
+    fn zero_copy_chunks_leave_in_order_and_nothing_else_does() {
+        let zero_copy = ZeroCopyQueue::default();
+        let first = zero_copy.hand_in(&chunk(10), 0, 6).unwrap();
+        let second = zero_copy.hand_in(&chunk(20), 5, u64::MAX).unwrap();
+        assert!(zero_copy.due(&first[1..]).is_err());
         // In pieces, as a pace would have it.
-        assert_eq!(parcels.due(&first[..2]).unwrap().1, 0);
-        parcels.sent(2);
-        assert!(parcels.due(&second).is_err(), "the first has not been sent");
-        assert_eq!(parcels.due(&first[2..]).unwrap().1, 2);
-        parcels.sent(4);
-        assert_eq!(parcels.due(&second).unwrap().1, 5);
-        parcels.sent(15);
-        assert!(parcels.due(&second).is_err(), "all have been sent");
+        assert_eq!(zero_copy.due(&first[..2]).unwrap().1, 0);
+        zero_copy.sent(2);
+        assert!(zero_copy.due(&second).is_err(), "the first has not been sent");
+        assert_eq!(zero_copy.due(&first[2..]).unwrap().1, 2);
+        zero_copy.sent(4);
+        assert_eq!(zero_copy.due(&second).unwrap().1, 5);
+        zero_copy.sent(15);
+        assert!(zero_copy.due(&second).is_err(), "all have been sent");
     }
 }

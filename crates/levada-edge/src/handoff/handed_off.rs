@@ -7,23 +7,23 @@ use levada_net::{bpf::Steered, handoff::Connection};
 
 use super::{
     channel::LEASE,
-    front::{self, Choice, Next},
-    link::{Lease, News},
+    front::{self, ChosenBackend, Responder},
+    link::{Event, Lease},
 };
 use crate::{
     clock::Clock,
-    connection::Guest,
-    guard::Ending,
+    connection::OpenConnection,
+    guard::ConnectionEnd,
     metrics::Metrics,
     node::Node,
     sites::Site,
     stop::Stop,
-    switch::{Member, Switch, Turn},
+    switch::{Member, ServerTurn, Switch},
 };
 
 /// Kept for as long as the connection is elsewhere. No task waits for it: whoever hears the back-end acts
 /// upon it at once, which is all there is to do as long as all goes well.
-pub(super) struct Charge {
+pub(super) struct HandedOffConnection {
     pub(super) connection: Connection,
     steered: Steered,
     /// What its client had sent, until the back-end has begun to answer.
@@ -32,25 +32,25 @@ pub(super) struct Charge {
     switch: Arc<Switch>,
     member: Arc<Member>,
     /// None while it rests.
-    turn: Option<Turn>,
+    turn: Option<ServerTurn>,
     clock: Clock,
-    guest: Guest,
-    _counted: Counted,
+    guest: OpenConnection,
+    _counted: CountedHandoff,
 }
 
 /// What is to be done about news.
-pub(super) enum Heard {
+pub(super) enum EventAction {
     /// Nothing more.
     All,
     /// The connection is to be let go of.
     Over,
     /// What takes time: [`attend`] to it.
-    Takes(News),
+    Takes(Event),
 }
 
-struct Counted(Arc<Metrics>);
+struct CountedHandoff(Arc<Metrics>);
 
-impl Counted {
+impl CountedHandoff {
     fn new(metrics: &Arc<Metrics>) -> Self {
         metrics.connections.inc();
         metrics.handed_over.inc();
@@ -58,7 +58,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedHandoff {
     fn drop(&mut self) {
         self.0.connections.dec();
         self.0.handed_over.dec();
@@ -72,16 +72,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// acknowledgements what that has begun to answer.
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_millis(500));
 
-impl Charge {
+impl HandedOffConnection {
     pub(super) fn new(
         node: &Node,
         (connection, steered): (Connection, Steered),
         bytes: Vec<u8>,
-        choice: Choice,
-        guest: Guest,
+        choice: ChosenBackend,
+        guest: OpenConnection,
     ) -> Box<Self> {
-        let Choice { site, switch, member, turn, .. } = choice;
-        let (clock, turn, _counted) = (node.clock, Some(turn), Counted::new(&node.metrics));
+        let ChosenBackend { site, switch, member, turn, .. } = choice;
+        let (clock, turn, _counted) = (node.clock, Some(turn), CountedHandoff::new(&node.metrics));
         Box::new(Self {
             connection,
             steered,
@@ -97,7 +97,7 @@ impl Charge {
     }
 
     /// The connection, for whoever has it from now on.
-    pub(super) fn give_up(self: Box<Self>) -> (Connection, Steered, Vec<u8>, Guest) {
+    pub(super) fn give_up(self: Box<Self>) -> (Connection, Steered, Vec<u8>, OpenConnection) {
         (self.connection, self.steered, self.bytes, self.guest)
     }
 
@@ -106,23 +106,23 @@ impl Charge {
         self.bytes = Vec::new();
     }
 
-    pub(super) fn hear(&mut self, news: News) -> Heard {
-        match news {
-            News::Rests => {
+    pub(super) fn hear(&mut self, event: Event) -> EventAction {
+        match event {
+            Event::Rests => {
                 self.end_turn();
                 // Idle connections are not waited for, wherever they are.
-                if self.guest.stop.has_begun() { Heard::Over } else { Heard::All }
+                if self.guest.stop.has_begun() { EventAction::Over } else { EventAction::All }
             }
-            News::Begins => {
-                self.turn = Turn::again(self.clock, &self.site, &self.member);
-                Heard::All
+            Event::Begins => {
+                self.turn = ServerTurn::again(self.clock, &self.site, &self.member);
+                EventAction::All
             }
-            News::Ended => {
+            Event::Ended => {
                 self.end_turn();
                 self._counted.0.handoff("ended");
-                Heard::Over
+                EventAction::Over
             }
-            other => Heard::Takes(other),
+            other => EventAction::Takes(other),
         }
     }
 
@@ -143,7 +143,7 @@ impl Charge {
     }
 
     /// Lets go of it.
-    pub(super) fn end(self: Box<Self>, ending: Ending) {
+    pub(super) fn end(self: Box<Self>, ending: ConnectionEnd) {
         self._counted.0.ended(ending);
     }
 
@@ -155,49 +155,54 @@ impl Charge {
 }
 
 /// Deals with what takes time, until the link can go on with the connection, or it is over, or here again.
-pub(super) async fn attend(node: Arc<Node>, lease: Lease, mut charge: Box<Charge>, news: News) {
-    let mut next = Some(news);
-    while let Some(news) = next {
-        if let News::Vanished = news {
+pub(super) async fn attend(
+    node: Arc<Node>,
+    lease: Lease,
+    mut handed_off: Box<HandedOffConnection>,
+    event: Event,
+) {
+    let mut next = Some(event);
+    while let Some(event) = next {
+        if let Event::Vanished = event {
             tokio::time::sleep(AFTER_LEASE).await;
         }
-        match news {
+        match event {
             // A back-end whose channel has broken off may have spoken, and not have been heard.
-            News::Refused | News::Vanished if !charge.was_answered() => {
+            Event::Refused | Event::Vanished if !handed_off.was_answered() => {
                 node.metrics.handoff("refused");
                 lease.end();
-                return front::go_on(node, charge, Next::Here).await;
+                return front::go_on(node, handed_off, Responder::Here).await;
             }
-            News::Refused | News::Vanished | News::Lost => {
+            Event::Refused | Event::Vanished | Event::Lost => {
                 node.metrics.handoff("lost");
-                charge.turn = None;
+                handed_off.turn = None;
                 tokio::time::sleep(GRACE).await;
                 lease.end();
-                return charge.end(Ending::Broken);
+                return handed_off.end(ConnectionEnd::Broken);
             }
-            News::GivenBack(connection, bytes) => {
+            Event::GivenBack(connection, bytes) => {
                 node.metrics.handoff("given-back");
-                (charge.connection, charge.bytes) = (connection, bytes);
+                (handed_off.connection, handed_off.bytes) = (connection, bytes);
                 lease.end();
-                return front::go_on(node, charge, Next::Anywhere).await;
+                return front::go_on(node, handed_off, Responder::Anywhere).await;
             }
-            News::Asks(head) => match front::choose(&node, &head).await {
+            Event::Asks(head) => match front::choose(&node, &head).await {
                 Some(next) if lease.is_at(&next.link) => {
-                    charge.turn = Some(next.turn);
+                    handed_off.turn = Some(next.turn);
                     lease.keep();
                 }
                 _ => lease.give_up(),
             },
-            quick @ (News::Rests | News::Begins | News::Ended) => {
-                if let Heard::Over = charge.hear(quick) {
+            quick @ (Event::Rests | Event::Begins | Event::Ended) => {
+                if let EventAction::Over = handed_off.hear(quick) {
                     lease.end();
-                    return charge.end(Ending::Finished);
+                    return handed_off.end(ConnectionEnd::Finished);
                 }
             }
         }
-        match lease.leave(charge) {
+        match lease.leave(handed_off) {
             None => return,
-            Some((kept, news)) => (charge, next) = (kept, Some(news)),
+            Some((kept, event)) => (handed_off, next) = (kept, Some(event)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One request from its head to the end of its response: what is counted meanwhile, and the line that
 //! remains of it.
 //!
-//! A `Passage` travels in the response's body. When the body ends, or the client vanishes, it drops,
+//! A `AccessRecord` travels in the response's body. When the body ends, or the client vanishes, it drops,
 //! and with it every count that the request holds: no error path can leak one.
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
@@ -10,8 +10,9 @@ use http::{HeaderValue, Method, StatusCode, Version, header};
 use levada_policy::{Outcome, Outstanding, Pick};
 
 use crate::{
-    admission::InService, body::BodyError, forward::Failed, identify::Asked, large::Shared,
-    node::Node, pipeline::Errand, redirect::Decider, settings::LogFormat, switch::Chosen,
+    admission::InService, body::BodyError, forward::Failed, identify::Resource,
+    large::SharedTransfer, node::Node, pipeline::RequestContext, redirect::Decider,
+    settings::LogFormat, switch::ChosenServer,
 };
 
 /// What a request's answer came from, in nginx's words for a cache's results.
@@ -57,7 +58,7 @@ impl CacheResult {
 }
 
 /// What is noted of one request.
-pub(crate) struct Passage {
+pub(crate) struct AccessRecord {
     node: Arc<Node>,
     started: Instant,
     head_sent: Option<Instant>,
@@ -65,7 +66,7 @@ pub(crate) struct Passage {
     pub(crate) cache: CacheResult,
     pub(crate) pick: Option<Pick>,
     /// The server of a switch that gave what is being stored.
-    pub(crate) chosen: Option<Chosen>,
+    pub(crate) chosen: Option<ChosenServer>,
     /// Counts as outstanding at the node that the policy chose.
     pub(crate) outstanding: Option<Outstanding>,
     /// Counts as held by this node.
@@ -75,16 +76,16 @@ pub(crate) struct Passage {
     /// Whether a peer brought the request, not a client.
     pub(crate) from_peer: bool,
     /// What was done for a large file.
-    pub(crate) pieces: Option<Arc<Shared>>,
+    pub(crate) pieces: Option<Arc<SharedTransfer>>,
     /// It is a piece for this node's own agent, which counts it.
     is_piece: bool,
     bytes: u64,
     complete: bool,
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLine>>,
 }
 
 /// What only a log line needs.
-pub(crate) struct Line {
+pub(crate) struct AccessLine {
     pub(crate) client: IpAddr,
     pub(crate) method: Method,
     pub(crate) scheme: &'static str,
@@ -98,7 +99,7 @@ pub(crate) struct Line {
     pub(crate) failure: Option<&'static str>,
 }
 
-impl Passage {
+impl AccessRecord {
     pub(crate) fn begin(node: &Arc<Node>, from_peer: bool) -> Box<Self> {
         node.metrics.in_flight.inc();
         Box::new(Self {
@@ -123,42 +124,42 @@ impl Passage {
 
     /// A piece that this node asks for itself.
     pub(crate) fn of_piece(node: &Arc<Node>) -> Box<Self> {
-        let mut passage = Self::begin(node, false);
-        passage.is_piece = true;
-        passage
+        let mut record = Self::begin(node, false);
+        record.is_piece = true;
+        record
     }
 
     /// Notes who asks for what, if there is a log to be written.
-    pub(crate) fn note(&mut self, node: &Node, errand: &Errand) {
+    pub(crate) fn note(&mut self, node: &Node, context: &RequestContext) {
         if node.access_log.is_none() {
             return;
         }
-        let Errand { visit, asked, parts, .. } = errand;
+        let RequestContext { connection, resource, parts, .. } = context;
         let field = |name| parts.headers.get(name).cloned();
-        self.line = Some(Box::new(Line {
-            client: visit.client,
+        self.line = Some(Box::new(AccessLine {
+            client: connection.client,
             method: parts.method.clone(),
-            scheme: asked.scheme,
-            host: asked.host().to_owned(),
-            target: match &asked.piece {
-                Some(piece) => piece.url.affix(asked.target()),
-                None => asked.target().to_owned(),
+            scheme: resource.scheme,
+            host: resource.host().to_owned(),
+            target: match &resource.piece {
+                Some(piece) => piece.url.affix(resource.target()),
+                None => resource.target().to_owned(),
             },
             version: parts.version,
             referer: field(header::REFERER),
             user_agent: field(header::USER_AGENT),
             upstream: None,
-            policy: asked.site.decider.name(),
+            policy: resource.site.decider.name(),
             failure: None,
         }));
     }
 
     /// The policy has decided.
-    pub(crate) fn decided(&mut self, asked: &Asked, pick: Pick) {
+    pub(crate) fn decided(&mut self, resource: &Resource, pick: Pick) {
         self.pick = Some(pick);
-        let decider = asked.decider();
+        let decider = resource.decider();
         self.decider = decider.observes().then(|| decider.clone());
-        if let Some(piece) = &asked.piece {
+        if let Some(piece) = &resource.piece {
             piece.asked_of(pick.node);
         }
     }
@@ -173,7 +174,7 @@ impl Passage {
     }
 
     /// A server of the site's switch has answered.
-    pub(crate) fn switched_to(&mut self, chosen: Chosen) {
+    pub(crate) fn switched_to(&mut self, chosen: ChosenServer) {
         self.pick = Some(chosen.pick);
         if let Some(line) = &mut self.line {
             line.upstream = Some(chosen.server);
@@ -229,7 +230,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for AccessRecord {
     fn drop(&mut self) {
         let metrics = &self.node.metrics;
         metrics.in_flight.dec();
@@ -249,9 +250,9 @@ impl Drop for Passage {
     }
 }
 
-impl Passage {
-    fn describe(&self, line: &Line, format: LogFormat) -> String {
-        let entry = crate::log::Entry {
+impl AccessRecord {
+    fn describe(&self, line: &AccessLine, format: LogFormat) -> String {
+        let entry = crate::log::LogEntry {
             line,
             status: self.status,
             bytes: self.bytes,
