@@ -1,7 +1,7 @@
 //! Deadlines of an HTTP/2 connection that the implementation leaves to its user: for one on which
 //! nothing is asked, and for streams whose client takes nothing of what it asked for.
 //!
-//! EndReason HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
+//! Over HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
 //! well and answers pings, while a body waits for a window that never opens.
 
 use std::{

@@ -1,4 +1,4 @@
-//! LongBodyWriter bodies: read block by block, each from wherever it is.
+//! Long bodies: read block by block, each from wherever it is.
 //!
 //! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
 //! store, from the fetch of the whole body if one is running, or by a range request of their own, and

@@ -3,7 +3,7 @@
 //! ```text
 //!              +-------------------- no body --------------------+
 //!              v                                                 |
-//!   +------> HeadProgress ---- Content-Length: n ----> Counted(n) -------+
+//!   +------> Head ---- Content-Length: n ----> Counted(n) -------+
 //!   |          |                                                 ^
 //!   |          +---- Transfer-Encoding: chunked                  |
 //!   |                     v                                      |

@@ -1,7 +1,7 @@
 //! Large parts of bodies on their way to a client, each by as few calls of the system as there can be.
 //!
 //! ```text
-//!   body ──── parcel ────────────> ZeroCopyQueue ──┐
+//!   body ──── parcel ────────────> Parcels ──┐
 //!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev, splice ──> socket
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as
 //! many bytes of a region that nobody else uses: they are known by where they lie, and never read. For them
 //! the guard sends the parcel: the system takes it from the file or the pipe by itself, or all segments at
-//! once. ZeroCopyQueue leave in the order in which they came. What does not fit together ends the connection: the
+//! once. Parcels leave in the order in which they came. What does not fit together ends the connection: the
 //! stand-in's own bytes must never reach a client.
 
 use std::{

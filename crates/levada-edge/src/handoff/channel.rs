@@ -85,7 +85,7 @@ enum GatherPace {
     Often(u32),
 }
 
-/// FrameSigner frames, or checks marks, in the order in which they go.
+/// Marks frames, or checks marks, in the order in which they go.
 struct FrameSigner {
     key: hmac::Key,
     count: u64,

@@ -248,7 +248,7 @@ impl BackendLink {
         if state.unheard < MOST_UNHEARD {
             return false;
         }
-        // AfterHandoff that, one more is enough.
+        // After that, one more is enough.
         state.unheard = MOST_UNHEARD - 1;
         state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
         true

@@ -1,4 +1,4 @@
-//! LargeSettings files in pieces, fetched through the cluster: CoDeploy's agent (WORLDS'04, Sec. 3).
+//! Large files in pieces, fetched through the cluster: CoDeploy's agent (WORLDS'04, Sec. 3).
 //!
 //! ```text
 //!   client ── GET /f ──> this node ── head of /f? ──> the node that the policy chooses for /f

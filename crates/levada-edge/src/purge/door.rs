@@ -21,7 +21,7 @@ use crate::{clock, identify::Resource, node::Node, tls};
 
 /// The method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
-/// PurgeTarget peers post orders to.
+/// What peers post orders to.
 pub(crate) const PATH: &str = "/.levada/purge";
 
 /// RFC 9875 Sec. 3.
@@ -42,7 +42,7 @@ pub(crate) struct PurgeAnswer {
     text: String,
 }
 
-/// PurgeTarget came of an order, node by node.
+/// What came of an order, node by node.
 #[derive(Debug, Serialize)]
 pub(crate) struct PurgeReport {
     purged: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct PurgeReport {
     nodes: Vec<NodeReport>,
 }
 
-/// PurgeTarget came of it at one node.
+/// What came of it at one node.
 #[derive(Debug, Serialize)]
 pub(crate) struct NodeReport {
     pub(crate) node: String,
@@ -148,7 +148,7 @@ pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
     }
 }
 
-/// PurgeTarget an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
+/// What an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
 pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
     let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
     if groups.is_empty() {

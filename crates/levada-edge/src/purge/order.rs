@@ -1,4 +1,4 @@
-//! PurgeTarget is to be purged, as operators, clients and peers say it.
+//! What is to be purged, as operators, clients and peers say it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::{identify, sites::Sites};
 
 /// URLs, prefixes or tags in one order.
 pub(crate) const MAX_ITEMS: usize = 1000;
-/// PurgeTarget else a client wants with `PURGE`: `soft`, `prefix`, `all`.
+/// What else a client wants with `PURGE`: `soft`, `prefix`, `all`.
 const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
 /// How Fastly's clients ask for a soft purge.
 const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
@@ -20,7 +20,7 @@ pub(crate) struct PurgeOrder {
     pub(crate) soft: bool,
 }
 
-/// PurgeTarget is to be purged.
+/// What is to be purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PurgeTarget {
     Urls(Vec<String>),
@@ -128,7 +128,7 @@ impl PurgeOrder {
         Ok(Self { what, soft: form.soft })
     }
 
-    /// PurgeTarget [`from_json`](Self::from_json) reads.
+    /// What [`from_json`](Self::from_json) reads.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
         let many = |items: &[String]| Some(Items::Many(items.to_vec()));
@@ -203,7 +203,7 @@ impl PurgeOrder {
         }
     }
 
-    /// PurgeTarget is purged, shortened for the log.
+    /// What is purged, shortened for the log.
     pub(crate) fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
         let text = match &self.what {
@@ -259,7 +259,7 @@ impl PurgeOrder {
                 items.iter().map(|group| Rule::group(site, &identity, group)).collect()
             }
             PurgeTarget::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
-            // PurgeTarget began before is outdated without a rule.
+            // What began before is outdated without a rule.
             PurgeTarget::Invalid(_) => Vec::new(),
         };
         Ok((rules, urls))

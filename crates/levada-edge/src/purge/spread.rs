@@ -1,6 +1,6 @@
 //! Telling peers what to purge: now, and those that could not be told when they are back.
 //!
-//! PurgeTarget a peer has not confirmed is kept here and delivered as part of its health probe, so that a
+//! What a peer has not confirmed is kept here and delivered as part of its health probe, so that a
 //! peer which was down is not up again with something purged in its store.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};

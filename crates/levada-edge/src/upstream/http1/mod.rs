@@ -1,9 +1,9 @@
 //! One HTTP/1.1 connection to a server, with one request on it at a time.
 //!
 //! ```text
-//!   UpstreamHead, RequestBody ──> OutgoingBody ──┐
+//!   Head, RequestBody ──> Outgoing ──┐
 //!                                    ├── Io (TCP, TLS, Unix)
-//!   head, frames <── BodyFraming <───────┘
+//!   head, frames <── Framing <───────┘
 //! ```
 //!
 //! Whoever waits for the response drives the connection: it has no task and no channels of its own,
