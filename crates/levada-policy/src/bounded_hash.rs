@@ -1,9 +1,9 @@
-//! Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA'18), as HAProxy and
-//! Envoy ship it: the first node of the order that holds no more than its share of all outstanding
-//! requests times a factor.
+//! Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA'18), as in
+//! HAProxy and Envoy: the first node of the hash order whose load is at most its share of all
+//! outstanding requests, times a factor.
 //!
-//! What CDR is with a threshold that follows the load: the bound holds at any load, while CDR spreads
-//! objects only when nodes are in danger.
+//! This is CDR with a threshold that follows the mean load: the bound holds at any load, while CDR
+//! spreads an object only when nodes are close to overload.
 
 use levada_types::Request;
 
@@ -36,7 +36,7 @@ const HASH_BALANCE_FACTOR: Parameter = Parameter {
     kind: Kind::Integer(101, 10_000),
     default: Setting::Integer(125),
     unit: "percent",
-    help: "How far above the mean a server's outstanding requests may rise; lower is more even, higher keeps more objects at home.",
+    help: "How far above the mean a server's outstanding requests may rise; lower is more even, higher moves fewer objects to other servers.",
 };
 
 #[derive(Clone)]
@@ -56,8 +56,9 @@ impl Policy for Bounded {
         let mut steps = 0;
         let mut walk = self.order.walk(request.key, cluster).inspect(|_| steps += 1);
         let first = walk.next()?;
-        // Some node is always below the bound, but it may be one in slow start that does not take
-        // this object, and loads move while they are read: then the first takes it.
+        // Some node is always below the bound. But that node may be in slow start and not accept
+        // this object, and loads change while they are read. In these cases the first node serves
+        // the request.
         let node = if bound.admits(first, cluster) {
             first
         } else {
@@ -82,8 +83,8 @@ impl Policy for Bounded {
     }
 }
 
-/// How much a node may hold with the request to come: `ceil(factor * (outstanding + 1) * share)`,
-/// with the node's share of all weights.
+/// The most requests that a node may have, including the new one: `ceil(factor * (outstanding + 1)
+/// * share)`; the share is the node's part of all weights.
 enum Bound {
     Even(u32),
     PerWeight(f64),

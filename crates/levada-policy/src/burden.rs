@@ -1,4 +1,4 @@
-//! How much a node has to do for its size, and who of all nodes has the least.
+//! The load of a node relative to its weight, and the search for the least loaded node.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -7,8 +7,8 @@ use levada_types::Rng;
 
 use crate::{Cluster, NodeIndex};
 
-/// Work over capacity. Compared by cross multiplication: no division, and a node without capacity
-/// (ramp 0) has more to do than any other.
+/// Work over capacity. Two values are compared by cross multiplication: this needs no division, and
+/// a node without capacity (ramp 0) ranks behind all others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burden {
     work: f64,
@@ -16,8 +16,9 @@ pub(crate) struct Burden {
 }
 
 impl Burden {
-    /// The burden of `node` once it has one more request, each of them costing `cost`; its ramp
-    /// scales its weight. Counting the request to come makes idle nodes differ by weight and ramp.
+    /// The relative load of `node` once it has one more request, each of them costing `cost`; its
+    /// ramp scales its weight. Including the new request makes idle nodes differ by weight and
+    /// ramp.
     #[inline]
     pub(crate) fn of(node: NodeIndex, cost: f64, cluster: &Cluster) -> Self {
         let n = cluster.node(node);
@@ -40,7 +41,7 @@ impl PartialOrd for Burden {
     }
 }
 
-/// All nodes that are up, the least burdened first.
+/// All nodes that are up, the least loaded first.
 pub(crate) fn ascending(cluster: &Cluster) -> Vec<NodeIndex> {
     let mut order = cluster.up().to_vec();
     let burden = |node: &NodeIndex| Burden::of(*node, 1.0, cluster);
@@ -48,15 +49,15 @@ pub(crate) fn ascending(cluster: &Cluster) -> Vec<NodeIndex> {
     order
 }
 
-/// How one is chosen of several nodes that are level.
+/// The rule that chooses among nodes of equal load.
 pub(crate) enum Ties<'a> {
-    /// Each with the same probability.
+    /// By chance, each with the same probability.
     Chance(&'a mut Rng),
-    /// The first at or after this place in the cluster's list.
+    /// In turn: the first at or after this index of the cluster's list.
     Turn(usize),
 }
 
-/// The node with the least burden of all that are up; `None` when none is up.
+/// The node with the lowest relative load of all that are up; `None` when none is up.
 #[inline]
 pub(crate) fn least_of_all(cluster: &Cluster, ties: Ties<'_>) -> Option<NodeIndex> {
     if cluster.up().is_empty() {
@@ -68,14 +69,15 @@ pub(crate) fn least_of_all(cluster: &Cluster, ties: Ties<'_>) -> Option<NodeInde
     } else {
         lowest(cluster, |load, cost| (load as f32 + 1.0) * cost, ties)
     };
-    // Loads may move during the search, and then nobody has what was the lowest.
+    // Loads can change during the search. Then no node may have the lowest score any more.
     Some(index.map_or(cluster.up()[0], |index| NodeIndex(index as u32)))
 }
 
 /// The index with the lowest score of load and request cost.
 ///
-/// Two steps: the lowest score, over packed arrays and without a branch; then who has it. The first
-/// notes the lowest of each block, so that the second looks into few.
+/// The search takes two steps: first the lowest score, over packed arrays and without a branch;
+/// then an index that has this score. The first step notes the lowest score of each block, so that
+/// the second step searches few blocks.
 #[inline]
 fn lowest<S: PartialOrd + Copy>(
     cluster: &Cluster,
@@ -102,8 +104,8 @@ fn lowest<S: PartialOrd + Copy>(
             (place..loads.len()).chain(0..place).find(has_it)
         }
         Ties::Chance(rng) => {
-            // Where many are level, as in an idle cluster, a few guesses spare the search. A guess
-            // that hits is as likely any of them.
+            // If many nodes have the same score, as in an idle cluster, a few random guesses
+            // replace the search. Each node is equally likely to be guessed.
             let mut guesses = (0..4).map(|_| rng.below(loads.len()));
             if let Some(index) = guesses.find(has_it) {
                 return Some(index);
@@ -124,10 +126,11 @@ fn lowest<S: PartialOrd + Copy>(
     }
 }
 
-/// More level nodes than these are found by guessing.
+/// If more nodes than this have the lowest score, guessing finds one.
 const LEVEL: usize = 64;
 
-/// The lowest score of a block: several minima side by side, as each waits for its forerunner.
+/// The lowest score of a block. Several minima run side by side, because each step of one minimum
+/// depends on the step before.
 #[inline]
 fn lowest_score<S: PartialOrd + Copy>(
     loads: &[AtomicU32],

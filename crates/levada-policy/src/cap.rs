@@ -1,10 +1,9 @@
-//! The client-aware policy of WWW10 (Casalicchio and Colajanni): what matters is not how much load
-//! a server has but which of its resources the load wears.
+//! The client-aware policy of WWW10 (Casalicchio and Colajanni): it considers which server
+//! resources a request uses, not only how many requests a server has.
 //!
 //! CAP needs no feedback from the servers. It classifies requests by the resources they stress and
-//! assigns each class in circular order, so that every server gets the same mix (Sec. 3.2).
-//! `static_partition` is the opposite that the paper compares it with: dedicated servers
-//! per class (Sec. 3.1).
+//! assigns each class in circular order, so that every server gets the same mix (Sec. 3.2). The
+//! paper compares it with `static_partition`, which dedicates servers to each class (Sec. 3.1).
 
 use std::{any::Any, ops::Range};
 
@@ -44,7 +43,7 @@ const PARTITION: Entry = Entry {
     },
 };
 
-/// In the order of [`ServiceClass::ALL`]. Only their proportions count.
+/// In the order of [`ServiceClass::ALL`]. Only the proportions matter.
 const SHARES: [Parameter; CLASSES] = [
     share("share_normal", "Share of the requests that are static or lightly dynamic (Sec. 3.1)."),
     share("share_disk", "Share of the requests that are disk bound (Sec. 3.1)."),
@@ -55,7 +54,7 @@ const SHARES: [Parameter; CLASSES] = [
     ),
 ];
 
-/// How many service classes there are.
+/// The number of service classes.
 const CLASSES: usize = ServiceClass::ALL.len();
 
 const fn share(name: &'static str, help: &'static str) -> Parameter {
@@ -65,7 +64,7 @@ const fn share(name: &'static str, help: &'static str) -> Parameter {
 
 #[derive(Clone, Default)]
 struct Cap {
-    /// One circular pointer per class; none knows of the others.
+    /// One circular pointer per class, independent of the others.
     rotations: [Rotation; CLASSES],
 }
 
@@ -130,7 +129,7 @@ impl Policy for Partition {
     }
 }
 
-/// Which part of the cluster's list each class has to itself.
+/// The part of the cluster's list that is dedicated to each class.
 #[derive(Clone, Default)]
 struct Split {
     nodes: usize,
@@ -148,8 +147,8 @@ impl Split {
         Self { nodes, parts }
     }
 
-    /// The nodes that are up among those of `class`. A class that has none, because its share is 0
-    /// or because all of them are down, spills over all the nodes that are up.
+    /// The nodes that are up among the nodes of `class`. A class without any, because its share is
+    /// 0 or because all of them are down, uses all the nodes that are up.
     fn dedicated<'a>(
         &self,
         class: ServiceClass,
@@ -157,7 +156,7 @@ impl Split {
     ) -> (&'a [NodeIndex], Reason) {
         let part = &self.parts[class as usize];
         let below = |end: usize| cluster.up().partition_point(|node| node.get() < end);
-        // When all are up, which is usual, each is at its own index.
+        // If all nodes are up, which is the usual case, each node is at its own index.
         let part = if cluster.up().len() == cluster.len() {
             part.clone()
         } else {
@@ -170,14 +169,14 @@ impl Split {
     }
 }
 
-/// Divides `seats` by largest remainder; every class with a share gets at least one. There are
-/// enough seats for that.
+/// Divides `seats` by largest remainder; every class with a share gets at least one. There are at
+/// least as many seats as classes with a share.
 fn apportion(shares: &[f64; CLASSES], seats: usize) -> [usize; CLASSES] {
     let total: f64 = shares.iter().sum();
     let quota = shares.map(|share| if total > 0.0 { share / total * seats as f64 } else { 0.0 });
     let mut counts = quota.map(|q| if q > 0.0 { (q as usize).max(1) } else { 0 });
-    // A seat goes to the class that is furthest below its quota, or comes from the one furthest
-    // above it that can spare one; the earlier class first when two are level.
+    // Give a seat to the class that is furthest below its quota, or take one from the class
+    // furthest above it that has more than one. Of equal classes the earlier one is chosen.
     let lack = |counts: &[usize; CLASSES], class: usize| quota[class] - counts[class] as f64;
     while total > 0.0 && counts.iter().sum::<usize>() < seats {
         let gains =
@@ -201,8 +200,9 @@ fn consecutive(counts: [usize; CLASSES]) -> [Range<usize>; CLASSES] {
     })
 }
 
-/// More classes than nodes: classes share nodes. The largest class chooses first, and each joins the
-/// node with the least share so far, so that the nodes' sums come out even.
+/// There are more classes than nodes, so classes share nodes. The largest class chooses first, and
+/// each class joins the node with the smallest share so far; so the sums of the nodes become about
+/// equal.
 fn crowded(shares: &[f64; CLASSES], nodes: usize) -> [Range<usize>; CLASSES] {
     let mut parts: [Range<usize>; CLASSES] = Default::default();
     let mut sums = vec![0.0; nodes];
@@ -233,8 +233,8 @@ mod tests {
         classes.iter().map(|c| world.pick(&request(*c), cluster).unwrap().node.0).collect()
     }
 
-    /// The lost Figure 2 of the paper, in the reconstruction that satisfies its text: server A has
-    /// had the last CB and DCB, server B the last N and DB.
+    /// The paper's Figure 2 is lost. This reconstruction satisfies its text: server A had the last
+    /// CB and DCB, server B the last N and DB.
     #[test]
     fn two_servers_share_every_class() {
         let (mut world, two, a, b) = (World::new("cap", &[]), cluster(nodes(2)), 0, 1);

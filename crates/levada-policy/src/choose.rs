@@ -1,16 +1,18 @@
-//! Choosing one of several nodes: the one with the least load, ties broken by chance, or by chance alone.
+//! Choosing one of several nodes: the node with the least load, ties broken by chance, or any by
+//! chance.
 //!
-//! OSDI'02 does not say how ties are broken. By position would send every burst that meets an idle
-//! cluster to the same node, so chance decides, without a pass over the nodes or memory of its own.
+//! OSDI'02 does not say how ties are broken. Breaking them by position would send every burst that
+//! finds an idle cluster to the same node. So ties are broken by chance, without another pass over
+//! the nodes or extra memory.
 
 use levada_types::{Key, Rng};
 
 use crate::{Cluster, NodeIndex};
 
-/// The one of `nodes` with the smallest `score`, ties broken by chance; `None` when there are none.
+/// The node with the smallest `score`, ties broken by chance; `None` when `nodes` is empty.
 ///
-/// First the lowest score, then who has it: neither pass has a branch that could be foretold wrongly,
-/// and a lone minimum draws no random number.
+/// The first pass finds the lowest score, the second the nodes that have it. Neither pass has a
+/// branch that the processor could mispredict, and a single minimum draws no random number.
 #[inline]
 pub(crate) fn least_by<S: PartialOrd>(
     nodes: &[NodeIndex],
@@ -26,11 +28,11 @@ pub(crate) fn least_by<S: PartialOrd>(
     let mut level = nodes.iter().filter(|node| score(**node) == lowest);
     let ties = level.clone().count();
     let nth = if ties > 1 { rng.below(ties) } else { 0 };
-    // Loads may move during the search, and then nobody has what was the lowest.
+    // Loads can change during the search. Then no node may have the lowest score any more.
     Some(level.nth(nth).copied().unwrap_or(first))
 }
 
-/// One of `nodes` by chance, each in proportion to its `share`; `None` when there are none.
+/// One of `nodes` by chance, in proportion to its `share`; `None` when `nodes` is empty.
 #[inline]
 pub(crate) fn by_share(
     nodes: &[NodeIndex],
@@ -46,13 +48,13 @@ pub(crate) fn by_share(
     taken.or(nodes.last()).copied()
 }
 
-/// One of `nodes` by chance; `None` when there are none.
+/// One of `nodes` by chance; `None` when `nodes` is empty.
 #[inline]
 pub(crate) fn one_of(nodes: &[NodeIndex], rng: &mut Rng) -> Option<NodeIndex> {
     if nodes.is_empty() { None } else { Some(nodes[rng.below(nodes.len())]) }
 }
 
-/// Any node that takes `key`, by chance; any that is up when none takes it.
+/// A node that accepts `key`, by chance; if none does, a node that is up, by chance.
 pub(crate) fn any(key: Key, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
     let up = cluster.up();
     if cluster.ramping() {

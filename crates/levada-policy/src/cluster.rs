@@ -1,4 +1,4 @@
-//! The view of the cluster that policies decide upon: who is there, who is up, how loaded, how far.
+//! The view of the cluster that policies decide on: membership, health, load and distance.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use levada_types::{Key, hash64, weigh};
 
 use crate::LoadTable;
 
-/// A node's place in the cluster's list. Stable for the life of one [`Cluster`].
+/// The index of a node in the cluster's list. Stable for the life of one [`Cluster`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIndex(pub u32);
 
@@ -17,20 +17,22 @@ impl NodeIndex {
     }
 }
 
-/// One node as policies see it.
+/// One node, as policies see it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The name that hash orders are made from; moving a node to another address moves no key.
+    /// The name from which hash orders are computed. Moving a node to another address moves no key.
     pub name: Arc<str>,
     /// [`hash64`] of the name.
     pub hash: u64,
     /// Relative capacity, above 0; 1 is usual.
     pub weight: f64,
-    /// Round-trip time from here relative to that of the nearest node, at least 1 (OSDI'02 Sec. 3.3).
+    /// Round-trip time to the node relative to that of the nearest node, at least 1 (OSDI'02 Sec.
+    /// 3.3).
     pub distance: f64,
     /// Whether requests may be sent there.
     pub up: bool,
-    /// The part of its share, in 0..=1, that a node in slow start takes; 1 when it is warm.
+    /// The part of its share, in 0..=1, that a node in slow start receives; 1 if it is not in slow
+    /// start.
     pub ramp: f64,
 }
 
@@ -47,14 +49,14 @@ impl Node {
         }
     }
 
-    /// The weight as proxies that repeat servers take it: a fraction is rounded, to 1 at least.
+    /// The weight for policies that repeat a node by weight: rounded, at least 1.
     pub(crate) fn repetitions(&self) -> u64 {
         self.weight.round().max(1.0) as u64
     }
 }
 
-/// Everything a policy may know of the nodes. A driver makes a new one when membership, health or
-/// weights change; loads change underneath, in the shared [`LoadTable`].
+/// Everything that a policy may know of the nodes. The driver makes a new one when membership,
+/// health or weights change; loads change at any time, in the shared [`LoadTable`].
 #[derive(Clone, Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -70,10 +72,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of `nodes`, whose outstanding requests `loads` counts by position.
+    /// The cluster of `nodes`. `loads` counts their outstanding requests, by index.
     ///
     /// # Panics
-    /// When `loads` counts for another number of nodes: a mistake of the driver.
+    /// When `loads` has another number of nodes, which is a mistake of the driver.
     pub fn new(nodes: Vec<Node>, loads: Arc<LoadTable>) -> Self {
         assert_eq!(nodes.len(), loads.len(), "one load per node");
         let membership = nodes
@@ -99,14 +101,14 @@ impl Cluster {
         }
     }
 
-    /// The same with the true load of every node, over all redirectors (OSDI'02, FDR-Global).
+    /// The same cluster with the load of every node over all redirectors (OSDI'02, FDR-Global).
     pub fn with_global_loads(mut self, global: Arc<LoadTable>) -> Self {
         assert_eq!(self.nodes.len(), global.len(), "one load per node");
         self.global = Some(global);
         self
     }
 
-    /// The same with `tried` nodes taken as down: what a retry decides upon.
+    /// The same cluster with the `tried` nodes marked as down: a retry uses this view.
     pub fn without(&self, tried: &[NodeIndex]) -> Self {
         let mut nodes = self.nodes.clone();
         for node in tried {
@@ -117,7 +119,7 @@ impl Cluster {
         rest
     }
 
-    /// How many nodes there are, up or not.
+    /// The number of nodes, up or down.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -153,54 +155,57 @@ impl Cluster {
         self.ramping
     }
 
-    /// Whether every node has weight 1, so that loads compare as they are.
+    /// Whether every node has weight 1. Then loads can be compared without dividing by weight.
     #[inline]
     pub fn even(&self) -> bool {
         self.even
     }
 
-    /// The weights of all nodes that are up.
+    /// The sum of the weights of all nodes that are up.
     pub(crate) fn weight_up(&self) -> f64 {
         self.weight_up
     }
 
-    /// With every node that is up repeated as often as its weight: where the turns of each end. Empty
-    /// when all weights are 1.
+    /// Prefix sums of the weights of the nodes that are up, rounded: the end of each node's part
+    /// when every node is repeated by weight. Empty when all weights are 1.
     pub(crate) fn turns(&self) -> &[u64] {
         &self.turns
     }
 
-    /// Whether `node` takes the requests for `key`: it is up, and if it is in slow start, `key` is
-    /// among the part of the keys that it takes already.
+    /// Whether `node` accepts requests for `key`: it is up, and if it is in slow start, `key`
+    /// belongs to the part of the keys that it already accepts.
     ///
-    /// The part grows with the ramp and never loses a key, so a node in slow start warms up key by
-    /// key while every redirector agrees on which: slow start under hashing.
+    /// The part grows with the ramp and never loses a key. So a node in slow start warms up key by
+    /// key, and all redirectors agree on these keys
+    /// (docs/decisions/0003-slow-start-under-hashing.md).
     #[inline]
     pub fn accepts(&self, node: NodeIndex, key: Key) -> bool {
         let n = &self.nodes[node.get()];
         if n.ramp >= 1.0 {
             return n.up;
         }
-        // Another hash than the order's: a node must not ramp up with just those keys it ranks first for.
+        // This hash differs from the one of the hash order. Otherwise a node would ramp up with
+        // just the keys for which it ranks first.
         let place = weigh(Key(key.0.rotate_left(32)), !n.hash) >> 11;
         n.up && (place as f64) < n.ramp * (1u64 << 53) as f64
     }
 
-    /// What one request adds to the burden of each node: 1 / (weight x ramp), infinite for a node
-    /// that is down. Packed, for policies that look at every node.
+    /// The load that one request adds to each node: 1 / (weight x ramp), infinite for a node that
+    /// is down. A packed array, for policies that look at every node.
     #[inline]
     pub(crate) fn request_costs(&self) -> &[f32] {
         &self.request_costs
     }
 
-    /// Changes when a node joins or leaves or a weight changes, not when one goes down or comes up.
-    /// What is derived from names and weights, such as a hash order, is valid while it stays.
+    /// Changes when a node joins or leaves or a weight changes, not when a node goes down or comes
+    /// up. Values that are derived from names and weights, such as a hash order, stay valid until
+    /// it changes.
     #[inline]
     pub fn membership(&self) -> u64 {
         self.membership
     }
 
-    /// Requests that this redirector sent to `node` and that are not finished.
+    /// Outstanding requests from this redirector to `node`.
     #[inline]
     pub fn load(&self, node: NodeIndex) -> u32 {
         self.loads.of(node)
@@ -211,7 +216,7 @@ impl Cluster {
         &self.loads
     }
 
-    /// The counts over all redirectors, where the driver has them.
+    /// The counts over all redirectors, if the driver has them.
     pub fn global_loads(&self) -> Option<&Arc<LoadTable>> {
         self.global.as_ref()
     }
@@ -226,7 +231,8 @@ fn turns(nodes: &[Node]) -> Box<[u64]> {
 }
 
 fn request_cost(node: &Node) -> f32 {
-    // A node at ramp 0 is the last choice, but a choice: millions of requests stay finite.
+    // A node at ramp 0 is the last choice, but it can be chosen: millions of requests give a finite
+    // load.
     const COLD: f64 = 1e28;
     if node.up { (1.0 / (node.weight * node.ramp)).min(COLD) as f32 } else { f32::INFINITY }
 }

@@ -1,10 +1,11 @@
-//! Dynamic replication (OSDI'02 Sec. 3.3): an object is served by as many servers of its hash order as
-//! its demand keeps busy.
+//! Dynamic replication (OSDI'02 Sec. 3.3): as many servers of its hash order serve an object as its
+//! demand keeps busy.
 //!
-//! CDR walks from the first server until one is not busy, anew for every request. FDR remembers how
-//! far it walked, takes the least loaded that far, and walks one less far when that has sufficed for a
-//! while. CDR is FDR without the memory, FDR-Global and NP-FDR are FDR under another view of load, and
-//! the large-file variants (Sec. 5.1.4) send large files another way: one implementation, four axes.
+//! CDR walks from the first server to one that is not busy, anew for every request. FDR remembers
+//! the length of the walk, takes the least loaded server within it, and shortens it by one when
+//! that length has been enough for a while. CDR is FDR without the memory, FDR-Global and NP-FDR
+//! are FDR with another load view, and the large-file variants (Sec. 5.1.4) treat large files
+//! differently. So one implementation with four parameters covers all of them.
 
 mod slots;
 
@@ -97,7 +98,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         ],
         build: |p, s| {
             let global = View { global: true, effective: false };
-            // Who sees the loads of all redirectors has no need to leave room for the others'.
+            // The loads include all redirectors, so the threshold leaves no room for the others.
             let alone = Surroundings { redirectors: 1, ..*s };
             let busy = busy(p, &alone);
             Box::new(Dynamic { busy, ..Dynamic::new(Axes { view: global, ..FDR }, p, s) })
@@ -133,7 +134,7 @@ const BUSY: Parameter = Parameter {
     kind: Kind::Integer(1, u32::MAX as u64),
     default: Setting::Derived("4/5 of a server's capacity, divided by the number of redirectors"),
     unit: "requests",
-    help: "Outstanding requests from here at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 4.3. Times the redirectors it must stay below what a server can hold.",
+    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 4.3. Multiplied by the number of redirectors it must stay below a server's capacity.",
 };
 
 const BUSY_VIEW: Parameter = Parameter {
@@ -141,7 +142,7 @@ const BUSY_VIEW: Parameter = Parameter {
     kind: Kind::Choice(&["raw", "effective"]),
     default: Setting::Choice("effective"),
     unit: "",
-    help: "Whether the busy threshold is held against outstanding requests or against those times distance; OSDI'02 Sec. 3.4 leaves it open.",
+    help: "Whether the busy threshold applies to outstanding requests or to outstanding requests times distance; OSDI'02 Sec. 3.4 leaves it open.",
 };
 
 const SHRINK_AFTER: Parameter = Parameter {
@@ -149,7 +150,7 @@ const SHRINK_AFTER: Parameter = Parameter {
     kind: Kind::Duration(std::time::Duration::ZERO, std::time::Duration::from_secs(86_400)),
     default: Setting::Duration(std::time::Duration::from_secs(20)),
     unit: "",
-    help: "How long a set must have sufficed before it loses a server; OSDI'02 Sec. 3.3 does not say, 20s is K of LARD/R.",
+    help: "How long a set must stay unchanged before it loses a server; OSDI'02 Sec. 3.3 does not say, 20s is K of LARD/R.",
 };
 
 const MIN_SET: Parameter = Parameter {
@@ -157,7 +158,7 @@ const MIN_SET: Parameter = Parameter {
     kind: Kind::Integer(1, u16::MAX as u64),
     default: Setting::Integer(1),
     unit: "nodes",
-    help: "Servers per object that are never given up (OSDI'02 Sec. 3.3: one).",
+    help: "The least number of servers per object (OSDI'02 Sec. 3.3: one).",
 };
 
 const SLOTS: Parameter = Parameter {
@@ -165,7 +166,7 @@ const SLOTS: Parameter = Parameter {
     kind: Kind::Integer(1, 1 << 28),
     default: Setting::Integer(65_536),
     unit: "slots",
-    help: "Places for set sizes, at 6 bytes each, shared by the objects that hash to one; many more than servers (OSDI'02 Sec. 3.3).",
+    help: "Slots for set sizes, of 6 bytes each; objects that hash to one slot share it. Use many more slots than servers (OSDI'02 Sec. 3.3).",
 };
 
 const LARGE: Parameter = Parameter {
@@ -173,7 +174,7 @@ const LARGE: Parameter = Parameter {
     kind: Kind::Integer(0, 1 << 50),
     default: Setting::Integer(530 * 1024),
     unit: "bytes",
-    help: "Files above this size are large: 530 KB, 99 % of all files being smaller (OSDI'02 Sec. 5.1.4). An unknown size is not large.",
+    help: "Files above this size are large; 99 % of all files are smaller than 530 KB (OSDI'02 Sec. 5.1.4). A file of unknown size is not large.",
 };
 
 const LARGE_SET: Parameter = Parameter {
@@ -181,13 +182,13 @@ const LARGE_SET: Parameter = Parameter {
     kind: Kind::Integer(1, 4096),
     default: Setting::Integer(10),
     unit: "nodes",
-    help: "The first servers of the hash order, of which the least loaded gets a large file (OSDI'02 Sec. 5.1.4).",
+    help: "The number of first servers of the hash order; the least loaded of them serves a large file (OSDI'02 Sec. 5.1.4).",
 };
 
-/// What tells the strategies apart.
+/// The parameters in which the strategies differ.
 #[derive(Clone, Copy)]
 struct Axes {
-    /// Whether the walk of one request is remembered for the next.
+    /// Whether the next request starts with the walk length of this one.
     remembers: bool,
     view: View,
     large: Option<Large>,
@@ -237,7 +238,8 @@ impl Dynamic {
         }
     }
 
-    /// FDR as in Figure 2 of the paper; without slots every walk begins with length 1, which is CDR.
+    /// FDR as in Figure 2 of the paper. Without slots every walk begins with length 1, which is
+    /// CDR.
     fn walk(&mut self, key: Key, cluster: &Cluster, context: &mut Context<'_>) -> Option<Pick> {
         let (view, busy_view, threshold) = (self.view, self.busy_view, self.busy);
         let busy = |node: &NodeIndex| busy_view.busy(*node, cluster, threshold);
@@ -254,7 +256,7 @@ impl Dynamic {
             }
             return Some(Pick { node: least, reason, set_size: steps as u32 });
         }
-        // Extend the walk. The new length is the steps taken: all nodes, when all are busy.
+        // Extend the walk. The new length is the number of steps: all nodes, if all are busy.
         let mut further = self.order.walk(key, cluster).skip(steps).inspect(|_| steps += 1);
         let idle = further.find(|node| !busy(node));
         if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
@@ -333,8 +335,8 @@ fn busy(parameters: &Parameters, around: &Surroundings) -> f64 {
     parameters.integer(BUSY.name).unwrap_or_else(|| around.busy_threshold()) as f64
 }
 
-/// How far an order is worked out at first: one pass over the nodes, as for the first alone, and the
-/// few busy nodes that there are rarely cost a second.
+/// The number of nodes of an order that are computed at first. This takes one pass over the nodes,
+/// as for the first node alone, and busy nodes are so few that a second pass is rare.
 const USUAL_WALK: usize = 4;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The first node of a hash order, whatever its load: consistent hashing and highest random weight as
-//! today's proxies ship them.
+//! The first node of a hash order, at any load: consistent hashing and highest random weight as in
+//! today's proxies.
 
 use levada_types::Request;
 

@@ -1,15 +1,17 @@
-//! Locality-aware request distribution (ASPLOS'98, Pai et al.): requests for a target go where it was
-//! served before, and so is cached, until that node is far busier than the others.
+//! Locality-aware request distribution (ASPLOS'98, Pai et al.): requests for a target go to the
+//! node that served it before, and so has it in its cache, until that node is much more loaded than
+//! others.
 //!
 //! Basic LARD (Sec. 2.3) assigns one node to a target and moves it. LARD with replication, LARD/R
-//! (Sec. 2.4), assigns a set, which grows by the least loaded node and shrinks by the most loaded one
-//! when it has not changed for `k`. Both assign on first sight and go by outstanding requests alone.
+//! (Sec. 2.4), assigns a set, which grows by the least loaded node and shrinks by the most loaded
+//! one when it has not changed for `k`. Both assign a target at its first request and use
+//! outstanding requests only.
 //!
-//! Beyond the paper: a node's requests count relative to its weight and ramp, so that one in slow
-//! start sheds targets early and is chosen for new ones late; at ramp 0 it counts as down. A target
-//! whose node is down when the target is asked for is assigned anew. When the driver says that a node
-//! has failed, all its targets become unassigned, as the paper says; of a node that is drained, those
-//! that nobody asks for meanwhile keep it.
+//! Beyond the paper: outstanding requests count relative to a node's weight and ramp, so that a
+//! node in slow start gives up targets early and gets new ones late; at ramp 0 it counts as down. A
+//! target whose node is down is assigned anew when it is requested. When the driver reports that a
+//! node has failed, all its targets become unassigned, as in the paper. A node that is drained
+//! keeps the targets that are not requested meanwhile.
 
 use std::{any::Any, time::Duration};
 
@@ -93,11 +95,11 @@ pub(crate) const TARGETS: Parameter = Parameter {
            (ASPLOS'98 Sec. 2.5).",
 };
 
-/// The most requests that a front-end of LARD leaves outstanding at its `nodes`; further ones wait in
-/// the front-end (ASPLOS'98 Sec. 2.3: S = (n - 1) x T_high + T_low - 1).
+/// The most requests that a front-end of LARD leaves outstanding at its `nodes`; further requests
+/// wait in the front-end (ASPLOS'98 Sec. 2.3: S = (n - 1) x T_high + T_low - 1).
 ///
-/// With S outstanding, n - 1 nodes can be at T_high while the last has T_low - 1: as long as one node
-/// is above T_high another is below T_low, and all can still be above T_low.
+/// With S outstanding, n - 1 nodes can be at T_high while the last has T_low - 1. So if one node is
+/// above T_high, another is below T_low, and all nodes can be above T_low.
 pub const fn lard_admission_limit(nodes: usize, t_low: u64, t_high: u64) -> u64 {
     ((nodes as u64).saturating_sub(1) * t_high + t_low).saturating_sub(1)
 }
@@ -107,7 +109,7 @@ fn share_of_targets(parameters: &Parameters, surroundings: &Surroundings) -> usi
     (all / u64::from(surroundings.shards)).max(1) as usize
 }
 
-/// When a node is too busy to keep its targets.
+/// The loads at which a node loses targets.
 #[derive(Clone, Copy, Debug)]
 struct Thresholds {
     low: f64,
@@ -120,10 +122,10 @@ impl Thresholds {
         Self { low: number("t_low"), high: number("t_high") }
     }
 
-    /// The node that takes over from `node`, if it is to be relieved: the least loaded of all.
+    /// The node that takes over from `node`, if `node` is overloaded: the least loaded of all.
     ///
-    /// "if (n.load > T_high and some node has load < T_low) or n.load >= 2 T_high": only above T_high
-    /// are all nodes looked at, and some node is below T_low just when the least loaded is.
+    /// "if (n.load > T_high and some node has load < T_low) or n.load >= 2 T_high": all nodes are
+    /// searched only above T_high, and some node is below T_low exactly if the least loaded one is.
     #[inline]
     fn relief(self, node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
         let load = relative_load(node, cluster);
@@ -143,14 +145,14 @@ fn relative_load(node: NodeIndex, cluster: &Cluster) -> f64 {
     f64::from(cluster.load(node)) / (n.weight * n.ramp)
 }
 
-/// Whether `node` can keep what is assigned to it.
+/// Whether `node` can keep its targets.
 #[inline]
 fn serves(node: NodeIndex, cluster: &Cluster) -> bool {
     let n = cluster.node(node);
     n.up && n.ramp > 0.0
 }
 
-/// `assigned` first, then the other nodes as LARD would choose from them.
+/// The `assigned` nodes first, then the others in the order in which LARD would choose them.
 fn preferring(assigned: Vec<NodeIndex>, cluster: &Cluster) -> Candidates {
     let set_size = assigned.len();
     let others = ascending(cluster).into_iter().filter(|node| !assigned.contains(node)).collect();
@@ -265,7 +267,7 @@ impl Policy for LardR {
             node = least;
         }
         if set.nodes().len() > 1 && set.unchanged_for(context.now) > self.k {
-            // Also when it is the node just chosen: this request still goes there.
+            // This may remove the node just chosen; the request still goes there.
             set.retain(|member| Some(member) != most);
             changed = true;
         }
@@ -310,7 +312,7 @@ impl Policy for LardR {
 }
 
 impl LardR {
-    /// The set of a target that has none: the least loaded node.
+    /// Assigns the least loaded node to a target that has none.
     fn assign(
         &mut self,
         request: &Request,
@@ -326,16 +328,16 @@ impl LardR {
     }
 }
 
-/// The nodes of a target, and when they last changed. Most targets have one: two fit in, more are
-/// boxed. 16 bytes.
+/// The nodes of a target, and the time of the last change. Most targets have one node; two fit
+/// inline, more are boxed. 16 bytes.
 #[derive(Clone, Debug)]
 enum ServerSet {
     Few { len: u8, changed: Millis, nodes: [NodeIndex; 2] },
     Many(Box<(Millis, Vec<NodeIndex>)>),
 }
 
-/// Milliseconds, modulo 2^32: after 49 days in which nobody asked for a target, its set may lose a
-/// node up to `k` late.
+/// Milliseconds, modulo 2^32. After 49 days without a request for a target, its set may lose a node
+/// up to `k` late.
 type Millis = u32;
 
 fn millis(time: Timestamp) -> Millis {
@@ -382,13 +384,13 @@ impl ServerSet {
         self.set(self.nodes().iter().copied().filter(|&node| keep(node)).collect());
     }
 
-    /// Itself after nodes joined or left; `None` when none of its nodes is left.
+    /// The set after nodes joined or left; `None` if no node is left in it.
     fn moved(mut self, moves: &[Option<NodeIndex>]) -> Option<Self> {
         self.set(self.nodes().iter().filter_map(|node| moves[node.get()]).collect());
         (!self.nodes().is_empty()).then_some(self)
     }
 
-    /// Itself without `node`; `None` when that was the only one.
+    /// The set without `node`; `None` if no node is left in it.
     fn left_by(mut self, node: NodeIndex) -> Option<Self> {
         if self.nodes().contains(&node) {
             self.retain(|member| member != node);
@@ -448,14 +450,15 @@ mod tests {
     #[test]
     fn both_move_exactly_when_the_paper_says() {
         use Reason::{Hash, Spill};
-        // T_low 25, T_high 65: loads of the assigned node and of the other, and what follows.
+        // T_low is 25, T_high 65: loads of the assigned and of the other node, and the expected
+        // reason.
         let steps: &[([u32; 2], Reason)] = &[
             ([65, 0], Hash),    // not above T_high
-            ([66, 25], Hash),   // nobody below T_low
-            ([129, 25], Hash),  // nor is 129 twice T_high
+            ([66, 25], Hash),   // no node below T_low
+            ([129, 25], Hash),  // 129 is less than twice T_high
             ([66, 24], Spill),  // above T_high and one below T_low
             ([130, 25], Spill), // twice T_high
-            ([130, 131], Hash), // the least loaded is itself
+            ([130, 131], Hash), // it is the least loaded itself
         ];
         for (policy, replicas) in [("lard", 1), ("lard/r", 2)] {
             for (loads, reason) in steps {
@@ -509,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_just_chosen_may_leave_the_set() {
-        // Both members are equally loaded, so either may be the most loaded one.
+        // Both members have equal load, so either may be the most loaded one.
         let (mut world, two) = assigned("lard/r", 2);
         set_loads(&two, &[66, 3]);
         pick(&mut world, 7, &two);
@@ -594,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_a_failed_node_are_unassigned_even_if_nobody_asked_meanwhile() {
+    fn targets_of_a_failed_node_are_unassigned_even_without_a_request_meanwhile() {
         for name in ["lard", "lard/r"] {
             let (mut world, three) = (World::new(name, &[]), cluster(nodes(3)));
             let request = |key| Request::new(Key(key));

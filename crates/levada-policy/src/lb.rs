@@ -1,9 +1,9 @@
-//! The locality-only strategies that LARD is compared with: LB and LB/GC.
+//! The locality-only strategies of the LARD paper: LB and LB/GC.
 //!
-//! LB divides the targets among the nodes by hash (ASPLOS'98 Sec. 2.2). LB/GC (Sec. 4) is the ideal: the
-//! front-end foretells every node's cache and makes of them one global cache with one replacement
-//! order. A target that is cached goes to the node that caches it; any other replaces the globally
-//! oldest, at the node that has it. Neither looks at load.
+//! LB divides the targets among the nodes by hash (ASPLOS'98 Sec. 2.2). LB/GC (Sec. 4) is an ideal:
+//! the front-end models every node's cache, and manages all of them as one global cache with one
+//! replacement order. A cached target goes to the node that caches it. Any other target replaces
+//! the globally oldest one, at its node. Neither strategy considers load.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -31,7 +31,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "lb/gc",
         paper: "ASPLOS'98 Sec. 4",
-        summary: "the node that caches the object, as foretold; else the one with the oldest object",
+        summary: "the node that caches the object according to a model of all caches; else the node with the oldest object",
         keyed: false,
         needs: &[Need::GlobalCache, Need::Size],
         parameters: &[
@@ -40,7 +40,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 kind: Kind::Integer(1, 1 << 50),
                 default: Setting::Integer(32 << 20),
                 unit: "bytes",
-                help: "What one node caches in memory (ASPLOS'98 Sec. 3.2: 32 MB).",
+                help: "The memory cache of one node (ASPLOS'98 Sec. 3.2: 32 MB).",
             },
             TARGETS,
         ],
@@ -61,22 +61,23 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The foretold content of all caches: per node a list of objects from the oldest to the newest use.
+/// The modelled content of all caches: per node a list of objects from the least to the most
+/// recently used.
 #[derive(Clone)]
 struct GlobalCache {
     cache_bytes: u64,
     roster: Roster,
-    /// Counts uses: the age of an object.
+    /// Counts uses. The use number of an object tells its age.
     clock: u64,
     nodes: Vec<NodeCache>,
-    /// How many objects are remembered at most.
+    /// The most objects that are remembered.
     targets: usize,
-    /// Where in `objects` a target is. Never iterated over.
+    /// The index of a target in `objects`. Never iterated over.
     slots: HashMap<Key, u32, BuildHasherDefault<Mix>>,
     objects: Vec<Object>,
-    /// Places in `objects` that are free.
+    /// Free indices of `objects`.
     free: Vec<u32>,
-    /// Serves what cannot be cached: objects of unknown size or larger than a cache.
+    /// Serves objects that cannot be cached: of unknown size, or larger than a cache.
     base: Modulo,
 }
 
@@ -85,7 +86,7 @@ struct NodeCache {
     bytes: u64,
     oldest: u32,
     newest: u32,
-    /// When the oldest was last used. Here, because every miss looks at all of them.
+    /// The last use of the oldest object. Stored here because every miss reads it of all nodes.
     oldest_use: u64,
 }
 
@@ -103,7 +104,7 @@ struct Object {
     newer: u32,
 }
 
-/// No object.
+/// The index that means no object.
 const NONE: u32 = u32::MAX;
 
 impl Policy for GlobalCache {
@@ -164,7 +165,7 @@ impl Policy for GlobalCache {
 }
 
 impl GlobalCache {
-    /// Nodes of a simulation stay; if they change after all, the foretold caches begin empty.
+    /// The nodes of a simulation do not change. If they do, the modelled caches begin empty.
     fn forget_all(&mut self, cluster: &Cluster) {
         self.nodes = vec![NodeCache::EMPTY; cluster.len()];
         self.slots.clear();
@@ -172,7 +173,8 @@ impl GlobalCache {
         self.free.clear();
     }
 
-    /// The emptiest node if `size` still fits there, else the one with the globally oldest object.
+    /// The node with the most room if `size` fits there, else the node with the globally oldest
+    /// object.
     fn with_room_or_oldest(&self, size: u64, cluster: &Cluster) -> Option<NodeIndex> {
         let up = || cluster.up().iter().copied();
         let emptiest = up().min_by_key(|node| self.nodes[node.get()].bytes)?;
@@ -182,7 +184,7 @@ impl GlobalCache {
         up().min_by_key(|node| self.nodes[node.get()].oldest_use)
     }
 
-    /// Makes the object the newest of `node`, in place of as many of the oldest as it takes.
+    /// Stores the object as the newest of `node`, and removes as many of the oldest as necessary.
     fn store(&mut self, key: Key, size: u64, node: NodeIndex) {
         while self.nodes[node.get()].bytes + size > self.cache_bytes {
             self.remove(self.nodes[node.get()].oldest);
@@ -243,7 +245,8 @@ impl GlobalCache {
     }
 }
 
-/// The hash of a key, which is a hash already: mixed once more for tests, whose keys count up.
+/// The hash of a key, which is a hash already. It is mixed once more for tests, whose keys are
+/// consecutive numbers.
 #[derive(Clone, Copy, Default)]
 struct Mix(u64);
 
@@ -285,14 +288,14 @@ mod tests {
     fn a_miss_replaces_the_globally_oldest() {
         use Reason::{Hash, Least};
         let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
-        // Objects as (key, size) in the order of requests, two nodes of 100 bytes.
+        // Objects are (key, size) in the order of requests, with two nodes of 100 bytes.
         let steps = [
-            ((1, 60), (0, Least)), // empty
-            ((2, 60), (1, Least)), // emptier
-            ((3, 40), (0, Least)), // fits: 0 = 1 3, 1 = 2
-            ((1, 60), (0, Hash)),  // 0 = 3 1, 1 = 2
-            ((4, 50), (1, Least)), // 2 is the oldest of all: 1 = 4
-            ((5, 60), (0, Least)), // 3 is, and 1 must go as well: 0 = 5
+            ((1, 60), (0, Least)), // all are empty
+            ((2, 60), (1, Least)), // node 1 has more room
+            ((3, 40), (0, Least)), // fits: node 0 has 1 3, node 1 has 2
+            ((1, 60), (0, Hash)),  // node 0 has 3 1, node 1 has 2
+            ((4, 50), (1, Least)), // 2 is the oldest of all: node 1 has 4
+            ((5, 60), (0, Least)), // 3 is the oldest, 1 is removed as well: node 0 has 5
             ((4, 50), (1, Hash)),
             ((1, 60), (0, Least)), // 5 is older than 4
         ];

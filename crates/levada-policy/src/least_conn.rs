@@ -1,6 +1,6 @@
-//! Least connections: the node with the fewest outstanding requests for its weight.
+//! Least connections: the node with the fewest outstanding requests relative to its weight.
 //!
-//! Known from nginx (`least_conn`) and HAProxy (`leastconn`). Ties fall by chance, so that several
+//! As in nginx (`least_conn`) and HAProxy (`leastconn`). Ties are broken by chance, so that several
 //! redirectors that see an idle cluster do not all begin with the same node.
 
 use levada_types::Request;
@@ -11,7 +11,7 @@ use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reaso
 pub(crate) const ENTRIES: &[Entry] = &[Entry {
     name: "least_conn",
     paper: "nginx, HAProxy",
-    summary: "the node with the fewest outstanding requests for its weight",
+    summary: "the node with the fewest outstanding requests relative to its weight",
     keyed: false,
     needs: &[],
     parameters: &[],

@@ -1,10 +1,11 @@
-//! Which node serves a request.
+//! Policies that choose the node which serves a request.
 //!
-//! Every policy of the papers, and those that today's proxies ship, behind one trait. Nothing here
-//! owns a clock, a socket, a thread or a source of chance: the driver, an edge or the simulator,
-//! hands in the time, the generator and a view of the [`Cluster`], and carries out what is decided.
+//! All policies of the papers, and the common ones of today's proxies, implement one trait. This
+//! crate uses no clock, socket, thread or source of randomness. The driver, an edge or the
+//! simulator, passes in the time, the generator and a view of the [`Cluster`], and carries out the
+//! decision.
 //!
-//! To add a policy: one file with its `ENTRY`, one line in [`POLICIES`].
+//! To add a policy, add one file with its `ENTRIES` and one line in [`POLICIES`].
 
 mod burden;
 mod choose;
@@ -47,8 +48,8 @@ pub use parameter::{Kind, Parameter, ParameterError, Parameters, Setting, Value}
 pub use policy::{Candidates, Context, Outcome, Pick, Policy, Reason, Tracked};
 pub use registry::{BuildError, Entry, Need, Surroundings, build, find};
 
-/// Every policy there is, in the order in which people meet them: the peers' first, then each
-/// paper's. Command lines, documents and the conformance laws iterate over this list.
+/// All policies, in the order of the documentation: those of other proxies first, then each
+/// paper's. Command lines, documents and the conformance tests iterate over this list.
 pub const POLICIES: &[&[Entry]] = &[
     random::ENTRIES,
     round_robin::ENTRIES,

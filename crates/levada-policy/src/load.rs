@@ -10,7 +10,8 @@ use crate::NodeIndex;
 /// Counts, per node, the requests that were sent and are not finished.
 #[derive(Debug)]
 pub struct LoadTable {
-    // Packed, not padded to cache lines: policies scan it far more often than cores contend for it.
+    // Packed, not padded to cache lines: policies scan this array far more often than cores contend
+    // for it.
     outstanding: Box<[AtomicU32]>,
     total: AtomicU64,
 }
@@ -22,12 +23,12 @@ impl LoadTable {
         Arc::new(Self { outstanding, total: AtomicU64::new(0) })
     }
 
-    /// How many nodes it counts for.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// Whether it counts for none.
+    /// Whether it has no nodes.
     pub fn is_empty(&self) -> bool {
         self.outstanding.is_empty()
     }
@@ -44,20 +45,21 @@ impl LoadTable {
         self.total.load(Relaxed)
     }
 
-    /// The counts of all nodes, by index, for policies that look at every node.
+    /// The counts of all nodes by index, for policies that look at every node.
     #[inline]
     pub(crate) fn counts(&self) -> &[AtomicU32] {
         &self.outstanding
     }
 
-    /// Counts one request to `node` until the guard drops, whatever path the request takes.
+    /// Counts one request to `node` until the guard drops, on every path that the request can take.
     pub fn begin(self: &Arc<Self>, node: NodeIndex) -> Outstanding {
         self.outstanding[node.get()].fetch_add(1, Relaxed);
         self.total.fetch_add(1, Relaxed);
         Outstanding { table: self.clone(), node }
     }
 
-    /// Sets a count outright: for drivers that learn loads rather than count them, and for tests.
+    /// Sets a count directly, for drivers that receive loads instead of counting them, and for
+    /// tests.
     pub fn set(&self, node: NodeIndex, outstanding: u32) {
         let before = self.outstanding[node.get()].swap(outstanding, Relaxed);
         self.total.fetch_add(u64::from(outstanding), Relaxed);
@@ -65,7 +67,7 @@ impl LoadTable {
     }
 }
 
-/// One outstanding request. Keep it to the end of the body or the abort.
+/// One outstanding request. Keep it until the body has ended or the request was aborted.
 #[derive(Debug)]
 pub struct Outstanding {
     table: Arc<LoadTable>,
@@ -73,7 +75,7 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Where the request was sent.
+    /// The node that the request was sent to.
     pub fn node(&self) -> NodeIndex {
         self.node
     }

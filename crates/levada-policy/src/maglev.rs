@@ -1,10 +1,11 @@
-//! Maglev hashing (Eisenbud et al., NSDI'16, Sec. 3.4): a table as large as a prime, which servers fill
-//! in turn, each in an order of its own. One look per request, and shares more even than those of any
-//! ring; a server that joins or leaves moves a few objects more than its share.
+//! Maglev hashing (Eisenbud et al., NSDI'16, Sec. 3.4): a table of prime size, which servers fill
+//! in turn, each in its own order. A pick takes one lookup, and shares are more even than those of
+//! a ring. If a server joins or leaves, somewhat more objects move than its share.
 //!
-//! The paper fills the table anew when a server fails. Here health is not membership: the table stays,
-//! and an object whose server is down looks for another place. So only the objects of the failed server
-//! move, and they return when it does. (The place after is no good: neighbours depend on each other.)
+//! The paper fills the table anew when a server fails. Here health is not membership: the table
+//! stays, and an object whose server is down takes another slot of the table. So only the objects
+//! of the failed server move, and they return when it does. The next slot would be a bad choice,
+//! because neighbouring slots are not independent.
 
 use levada_types::{Key, Request, hash64, weigh};
 
@@ -16,7 +17,7 @@ use crate::{
 pub(crate) const ENTRIES: &[Entry] = &[Entry {
     name: "maglev",
     paper: "Maglev, NSDI'16 Sec. 3.4",
-    summary: "the server that owns the object's place in a table which all fill in turn",
+    summary: "the server that owns the object's slot in a table which all servers fill in turn",
     keyed: true,
     needs: &[],
     parameters: &[TABLE_SIZE],
@@ -31,7 +32,7 @@ const TABLE_SIZE: Parameter = Parameter {
     kind: Kind::Integer(2, 5_000_011),
     default: Setting::Integer(65_537),
     unit: "places",
-    help: "Places in the table, at 4 bytes each, raised to the next prime; at least 100 per server keep shares within 1 % (NSDI'16 Sec. 3.4).",
+    help: "Slots in the table, of 4 bytes each, raised to the next prime; at least 100 per server keep shares within 1 % (NSDI'16 Sec. 3.4).",
 };
 
 #[derive(Clone)]
@@ -91,8 +92,8 @@ fn first_taking(key: Key, owners: &[NodeIndex], cluster: &Cluster) -> Option<Nod
     }
 }
 
-/// The owners of the places of `key`, again and again, and every node in the end: some have no place
-/// in a table smaller than the cluster.
+/// The owners of the slots that `key` tries, one after the other, and then every node: in a table
+/// smaller than the cluster some nodes have no slot.
 fn preference(
     key: Key,
     owners: &[NodeIndex],
@@ -107,8 +108,8 @@ fn place_of(key: Key, attempt: u64, places: usize) -> usize {
     scale(weigh(key, TABLE + attempt), places)
 }
 
-/// Pseudocode 1 of the paper: in every round each server takes its next preferred free place. A server
-/// of less than the greatest weight sits out rounds, so that it takes its share.
+/// Pseudocode 1 of the paper: in every round each server takes its next preferred free slot. A
+/// server of less than the greatest weight skips rounds, so that it gets its share.
 fn fill(nodes: &[Node], size: u64) -> Vec<NodeIndex> {
     let mut by_name: Vec<_> = (0..).map(NodeIndex).zip(nodes).collect();
     by_name.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
@@ -129,7 +130,7 @@ fn fill(nodes: &[Node], size: u64) -> Vec<NodeIndex> {
             if !due || free == 0 {
                 continue;
             }
-            // There is a free place, and the preference is a permutation of all.
+            // There is a free slot, and the preference is a permutation of all slots.
             while owners[preference.place()].is_some() {
                 preference.advance();
             }
@@ -141,8 +142,8 @@ fn fill(nodes: &[Node], size: u64) -> Vec<NodeIndex> {
     owners.into_iter().flatten().collect()
 }
 
-/// The order in which one server wants places: offset, offset + skip, offset + 2 skip, ... Every place
-/// comes up once, as the size is prime.
+/// The order in which one server prefers slots: offset, offset + skip, offset + 2 skip, ... It
+/// contains every slot once, because the size is prime.
 struct Preference {
     place: u64,
     skip: u64,
@@ -169,10 +170,10 @@ fn next_prime(at_least: u64) -> u64 {
     (at_least.max(2)..).find(|n| prime(*n)).unwrap_or(2)
 }
 
-/// Places that an object tries before it takes the next best.
+/// The number of slots that an object tries before it takes the first node that accepts it.
 const TRIES: u64 = 64;
 
-/// Tells the place of a key in the table from every other use of it.
+/// The seed that makes the slot of a key independent of the key's other hashes.
 const TABLE: u64 = 0x6d61_676c_6576_3136;
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
             assert!(home == refuge || home == 3);
             refuges[refuge as usize] += usize::from(home == 3);
         }
-        // About a thousand objects find a refuge, evenly.
+        // About a thousand objects move, evenly to the other nodes.
         assert_eq!(refuges[3], 0);
         assert!([0, 1, 2, 4].iter().all(|n| (190..320).contains(&refuges[*n])), "{refuges:?}");
     }

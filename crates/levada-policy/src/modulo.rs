@@ -1,6 +1,6 @@
-//! Modulo hashing: the key modulo the number of nodes that are up, as the map-based hashes of nginx and
-//! HAProxy do. Perfectly even and the cheapest there is, but a node that goes or comes moves nearly
-//! every object. The counter-example to the others.
+//! Modulo hashing: the key modulo the number of nodes that are up, as the map-based hashes of nginx
+//! and HAProxy do. It is perfectly even and the cheapest policy, but nearly every object moves when
+//! a node joins or leaves. It serves as the counter-example to the others.
 
 use levada_types::{Key, Request};
 
@@ -43,8 +43,8 @@ impl Policy for Modulo {
     }
 }
 
-/// The key modulo the nodes that are up, each repeated as often as its weight; and if that one is in
-/// slow start and does not take the key yet, modulo those that do.
+/// The key modulo the nodes that are up, each repeated by weight. If the node is in slow start and
+/// does not accept the key yet, the key modulo the nodes that do.
 #[inline]
 fn home(key: Key, cluster: &Cluster) -> Option<NodeIndex> {
     let (up, turns) = (cluster.up(), cluster.turns());

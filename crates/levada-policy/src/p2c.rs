@@ -1,8 +1,8 @@
-//! The power of two choices: of two random nodes the less busy one.
+//! The power of two choices: the less loaded of two random nodes.
 //!
-//! M. Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001. Two samples take
-//! the maximum load from about ln n / ln ln n to ln ln n; and redirectors that do not know of each
-//! other do not herd to the one node that looks idle to all of them.
+//! M. Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001. Two samples
+//! reduce the maximum load from about ln n / ln ln n to ln ln n. Also, independent redirectors do
+//! not all choose the one node that looks idle to all of them.
 
 use levada_types::{Request, Rng};
 
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const ENTRIES: &[Entry] = &[Entry {
     name: "p2c",
     paper: "Mitzenmacher 2001; Envoy, Finagle, HAProxy",
-    summary: "of two random nodes the one with fewer outstanding requests for its weight",
+    summary: "of two random nodes the one with fewer outstanding requests relative to its weight",
     keyed: false,
     needs: &[],
     parameters: &[],
@@ -46,7 +46,7 @@ impl Policy for TwoChoices {
     }
 }
 
-/// Of two different random `nodes` the one with the lower `score`; `None` when there are none.
+/// The node with the lower `score` of two different random `nodes`; `None` when `nodes` is empty.
 #[inline]
 pub(crate) fn better_of_two<S: PartialOrd>(
     nodes: &[NodeIndex],
@@ -58,7 +58,7 @@ pub(crate) fn better_of_two<S: PartialOrd>(
         return Some(only);
     }
     let first = rng.below(nodes.len());
-    // Every other position is equally likely: those from the first on move up by one.
+    // The other positions are equally likely: positions from the first on move up by one.
     let second = rng.below(others.len());
     let (a, b) = (nodes[first], nodes[second + usize::from(second >= first)]);
     Some(if score(b) < score(a) { b } else { a })

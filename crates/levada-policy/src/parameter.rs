@@ -1,5 +1,5 @@
-//! Parameters of policies, declared once: name, type, range, default, unit and a sentence. Help,
-//! documents, the configuration's schema and its errors all read these declarations.
+//! Parameters of policies, declared once: name, type, range, default, unit and a help text. The
+//! help, the documents, the configuration's schema and its errors all use these declarations.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -8,15 +8,15 @@ use levada_types::{format_duration, parse_duration};
 /// One parameter of one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// As written in a `[policy]` table.
+    /// The name in a `[policy]` table.
     pub name: &'static str,
-    /// What it is, and in which range.
+    /// The type and the range.
     pub kind: Kind,
-    /// What it is when it is not given.
+    /// The value if none is given.
     pub default: Setting,
     /// The unit of a number, such as "requests"; empty where there is none.
     pub unit: &'static str,
-    /// One sentence, with the paper's section where it has one.
+    /// One sentence, with the paper's section if there is one.
     pub help: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub enum Kind {
     Switch,
 }
 
-/// The value of a parameter: its default in a declaration, or what was given.
+/// The value of a parameter: the declared default or the given value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
     /// A whole number.
@@ -48,11 +48,11 @@ pub enum Setting {
     Choice(&'static str),
     /// On or off.
     Switch(bool),
-    /// Worked out from the cluster when the policy is built; the text says how.
+    /// Computed from the deployment when the policy is built; the text says how.
     Derived(&'static str),
 }
 
-/// A value as a configuration gives it, before it is held against the declaration.
+/// A value from a configuration, before it is checked against the declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A whole number.
@@ -65,7 +65,7 @@ pub enum Value {
     Switch(bool),
 }
 
-/// What is wrong with one given parameter.
+/// The error in one given parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// The policy has no such parameter.
@@ -75,7 +75,7 @@ pub enum ParameterError {
         policy: &'static str,
         /// The name given.
         name: String,
-        /// The names it does have.
+        /// The names of its parameters.
         known: Vec<&'static str>,
     },
     /// The value is of another type or out of range.
@@ -83,9 +83,9 @@ pub enum ParameterError {
     Wrong {
         /// The parameter.
         name: &'static str,
-        /// Type and range.
+        /// The declared type and range.
         expected: String,
-        /// What was given.
+        /// The given value.
         given: String,
     },
 }
@@ -108,17 +108,17 @@ fn suggestion(known: &[&str]) -> String {
     }
 }
 
-/// The parameters of one policy, checked, with defaults filled in (derived ones stay open).
+/// The checked parameters of one policy, with defaults filled in; derived ones stay open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     values: BTreeMap<&'static str, Setting>,
 }
 
 impl Parameters {
-    /// Holds `given` against `declared`.
+    /// Checks `given` against `declared`.
     ///
     /// # Errors
-    /// Every unknown name and every value of the wrong type or out of range, not only the first.
+    /// All unknown names and all values of a wrong type or out of range, not only the first.
     pub fn check(
         policy: &'static str,
         declared: &'static [Parameter],
@@ -146,10 +146,10 @@ impl Parameters {
         if errors.is_empty() { Ok(Self { values }) } else { Err(errors) }
     }
 
-    /// A whole number; `None` when it is to be derived.
+    /// A whole number; `None` if it must be derived.
     ///
     /// # Panics
-    /// When the policy did not declare `name` as one: a mistake in its file.
+    /// When the policy did not declare `name` as a whole number, which is a mistake in the policy.
     pub fn integer(&self, name: &str) -> Option<u64> {
         match self.values.get(name) {
             Some(Setting::Integer(value)) => Some(*value),
@@ -158,7 +158,7 @@ impl Parameters {
         }
     }
 
-    /// Any number; `None` when it is to be derived.
+    /// Any number; `None` if it must be derived.
     ///
     /// # Panics
     /// When the policy did not declare `name` as one.

@@ -1,9 +1,10 @@
-//! Peak EWMA: of two random nodes the one with the lower expected wait.
+//! Peak EWMA: of two random nodes the one with the lower expected latency.
 //!
-//! From Twitter's Finagle, known from linkerd and tower. A node's cost is its latency, estimated by a
-//! moving average, times the requests it would have outstanding. The estimate jumps up to every
-//! latency that is longer and falls exponentially with `decay`, so that a node that stalls is avoided
-//! at once and trusted again slowly. It also falls while a node is not asked: it will be tried again.
+//! From Twitter's Finagle, also in linkerd and tower. A node's cost is its latency, estimated by a
+//! moving average, times the requests that it would have outstanding. The estimate rises at once to
+//! every longer latency and falls exponentially with `decay`. So a node that stalls is avoided at
+//! once and gets requests again slowly. The estimate also falls while a node gets no requests, so
+//! that the node is tried again.
 
 use std::{any::Any, time::Duration};
 
@@ -28,7 +29,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
         kind: Kind::Duration(Duration::from_millis(10), Duration::from_secs(3600)),
         default: Setting::Duration(Duration::from_secs(10)),
         unit: "",
-        help: "The time in which an estimate falls to 1/e of itself without new peaks (Finagle: 10s).",
+        help: "The time in which an estimate falls to 1/e of its value without new peaks (Finagle: 10s).",
     }],
     build: |parameters: &Parameters, _: &Surroundings| {
         Box::new(PeakEwma {
@@ -41,10 +42,10 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
 
 #[derive(Clone)]
 struct PeakEwma {
-    /// In nanoseconds, as all times here.
+    /// In nanoseconds, like all times here.
     decay: f64,
     estimates: PerNode<Option<Estimate>>,
-    /// The average over all nodes: the estimate of a node that has not answered yet.
+    /// The average over all nodes: the estimate of a node without a response so far.
     usual: Option<Estimate>,
 }
 
@@ -62,7 +63,7 @@ impl Policy for PeakEwma {
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
-        // Without the time there are no estimates, hence no order.
+        // Without the time there are no estimates, and so no order.
         Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
     }
 
@@ -70,7 +71,7 @@ impl Policy for PeakEwma {
         let Some(estimate) = self.estimates.of_mut(outcome.node) else { return };
         let mut latency = outcome.latency.as_nanos() as f64;
         if !outcome.ok {
-            // A quick failure must not make a node attractive.
+            // A quick failure must not lower a node's estimate.
             latency = estimate.map_or(latency, |e| latency.max(e.latency));
         }
         let (now, decay) = (context.now, self.decay);
@@ -103,12 +104,12 @@ impl PeakEwma {
     #[inline]
     fn burden(&self, node: NodeIndex, cluster: &Cluster, now: Timestamp) -> Burden {
         let estimate = self.estimates.values()[node.get()].or(self.usual);
-        // Before the first answer of all, outstanding requests alone decide.
+        // Before the first response of any node, outstanding requests alone decide.
         Burden::of(node, estimate.map_or(1.0, |e| e.at(now, self.decay)), cluster)
     }
 }
 
-/// A latency that was expected at some time.
+/// A latency estimate and its time.
 #[derive(Clone, Copy)]
 struct Estimate {
     latency: f64,
@@ -116,19 +117,21 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// What is left of it now: never nothing, or idle nodes would not differ by load and ramp.
+    /// The estimate after its decay. It is never zero, because then idle nodes would not differ by
+    /// load and ramp.
     #[inline]
     fn at(self, now: Timestamp, decay: f64) -> f64 {
         (self.latency * self.kept(now, decay)).max(1.0)
     }
 
-    /// The moving average with a new `latency` that counts for `part` of it.
+    /// The moving average including a new `latency`, which has the weight `part`.
     fn towards(self, latency: f64, part: f64, now: Timestamp) -> Self {
         Self { latency: self.latency + (latency - self.latency) * part, at: now }
     }
 
-    /// e^-x as 1 / (1 + x + x^2/2 + x^3/6), x the time passed over `decay`: several times faster, and
-    /// the same on every machine. It falls a little more slowly (0.375 at x = 1 for 0.368).
+    /// e^-x, approximated by 1 / (1 + x + x^2/2 + x^3/6), where x is the elapsed time over `decay`.
+    /// This is several times faster, and gives the same result on every machine. It falls a little
+    /// more slowly (0.375 instead of 0.368 at x = 1).
     #[inline]
     fn kept(self, now: Timestamp, decay: f64) -> f64 {
         let x = now.0.saturating_sub(self.at.0) as f64 / decay;
@@ -151,7 +154,7 @@ mod tests {
         }
     }
 
-    /// A world whose policy has met the nodes of `cluster`.
+    /// A world whose policy has seen the nodes of `cluster`.
     fn world(cluster: &Cluster) -> World {
         let mut world = World::new("peak_ewma", &[]);
         world.node(0, cluster);
@@ -174,7 +177,7 @@ mod tests {
         world.answered(0, 10, true).answered(1, 20, true).answered(0, 1000, true);
         assert_eq!(world.spread(100, &two), [0, 100]);
         world.at_secs(10).answered(0, 10, true).answered(1, 20, true);
-        assert_eq!(world.spread(100, &two), [0, 100], "1000 ms are still 375");
+        assert_eq!(world.spread(100, &two), [0, 100], "1000 ms have decayed to 375 ms");
         world.at_secs(60).answered(0, 10, true).answered(1, 20, true);
         assert_eq!(world.spread(100, &two), [100, 0]);
     }

@@ -1,11 +1,11 @@
-//! State that belongs to a node, not to its place in the list: it follows the node's name when nodes
+//! State that belongs to a node, not to an index of the list: it follows the node's name when nodes
 //! join and leave.
 
 use std::collections::HashMap;
 
 use crate::{Cluster, NodeIndex};
 
-/// Who is at which index, to notice when that changes.
+/// The node at each index, to detect a change of membership.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
     membership: Option<u64>,
@@ -13,14 +13,14 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// `None` while membership stays. After a change, where the node at each old index is now;
-    /// `None` for one that left.
+    /// `None` if the membership did not change. Otherwise the new index of the node at each old
+    /// index; `None` for a node that left.
     #[inline]
     pub(crate) fn follow(&mut self, cluster: &Cluster) -> Option<Vec<Option<NodeIndex>>> {
         if self.knows(cluster) { None } else { Some(self.change(cluster)) }
     }
 
-    /// Whether what was noted of indices holds for `cluster`.
+    /// Whether indices still have the same nodes in `cluster`.
     pub(crate) fn knows(&self, cluster: &Cluster) -> bool {
         self.membership == Some(cluster.membership())
     }
@@ -44,8 +44,8 @@ pub(crate) struct PerNode<T> {
 }
 
 impl<T: Clone + Default> PerNode<T> {
-    /// Lines the values up with `cluster`; those who joined begin with the default. Whether
-    /// membership had changed.
+    /// Aligns the values with the indices of `cluster`; new nodes get the default. Returns whether
+    /// the membership changed.
     #[inline]
     pub(crate) fn follow(&mut self, cluster: &Cluster) -> bool {
         let Some(moves) = self.roster.follow(cluster) else { return false };
@@ -66,7 +66,7 @@ impl<T: Clone + Default> PerNode<T> {
         &mut self.values
     }
 
-    /// The value of `node`; `None` for one that has not been seen yet.
+    /// The value of `node`; `None` if the node is not known yet.
     pub(crate) fn of_mut(&mut self, node: NodeIndex) -> Option<&mut T> {
         self.values.get_mut(node.get())
     }

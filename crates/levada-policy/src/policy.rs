@@ -1,4 +1,4 @@
-//! The seam between those who decide and those who carry.
+//! The interface between policies, which decide, and drivers, which carry out decisions.
 
 use std::{any::Any, time::Duration};
 
@@ -6,24 +6,25 @@ use levada_types::{Request, Rng, Timestamp};
 
 use crate::{Cluster, NodeIndex};
 
-/// What a driver lends a policy for one decision.
+/// The time and the random generator for one decision, passed in by the driver.
 pub struct Context<'a> {
     /// The time of the decision.
     pub now: Timestamp,
-    /// The only source of chance.
+    /// The only source of randomness.
     pub rng: &'a mut Rng,
 }
 
-/// A way of choosing the node of each request.
+/// A policy chooses the node of each request.
 ///
-/// The owner locks. A policy whose [`Entry::keyed`](crate::Entry::keyed) is true keeps its state per
-/// key, so an owner may run one instance per shard of the key space and lose nothing; of the others
-/// it runs exactly one.
+/// The owner of a policy locks it. A policy whose [`Entry::keyed`](crate::Entry::keyed) is true
+/// keeps its state per key, so its owner may run one instance per shard of the key space without
+/// changing decisions. Of any other policy the owner runs exactly one instance.
 pub trait Policy: Send + Any {
-    /// Chooses the node for `request`; `None` exactly when no node is up.
+    /// Chooses the node for `request`; returns `None` exactly if no node is up.
     ///
-    /// Call it once per request, when the request is about to be sent: policies count their picks.
-    /// The caller then counts the request as outstanding ([`LoadTable::begin`](crate::LoadTable::begin)).
+    /// Call it once per request, just before the request is sent, because policies count their
+    /// picks. The caller then counts the request as outstanding
+    /// ([`LoadTable::begin`](crate::LoadTable::begin)).
     fn pick(
         &mut self,
         request: &Request,
@@ -31,67 +32,67 @@ pub trait Policy: Send + Any {
         context: &mut Context<'_>,
     ) -> Option<Pick>;
 
-    /// The nodes that [`pick`](Self::pick) would weigh for `request` now, and changes nothing.
+    /// The nodes that [`pick`](Self::pick) would consider for `request` now. Changes nothing.
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates;
 
-    /// Learns how a request ended. Called only when [`observes`](Self::observes) says so.
+    /// Reports how a request ended. Called only if [`observes`](Self::observes) returns true.
     fn observe(&mut self, _outcome: &Outcome, _context: &mut Context<'_>) {}
 
-    /// Whether [`observe`](Self::observe) is of use to this policy; constant over its life.
+    /// Whether this policy uses [`observe`](Self::observe); constant over its life.
     fn observes(&self) -> bool {
         false
     }
 
-    /// Learns that `node` of `cluster` has failed, so that what it had is gone: objects that are assigned
-    /// to it become unassigned, as if they had never been asked for (ASPLOS'98). For a node that is
-    /// merely passed over for one request, or that is being drained, this is not called.
+    /// Reports that `node` of `cluster` has failed and lost its cache: the objects that are
+    /// assigned to it become unassigned, as if they had never been requested (ASPLOS'98). Do not
+    /// call it for a node that is only skipped for one request or that is being drained.
     fn failed(&mut self, _node: NodeIndex, _cluster: &Cluster) {}
 
-    /// Takes over what `former` has learned: an instance of the same policy, and of the same shard,
-    /// whose parameters were others.
+    /// Takes over the state of `former`, an instance of the same policy and the same shard with
+    /// other parameters.
     fn inherit(&mut self, _former: Box<dyn Any>) {}
 
-    /// What the policy remembers per object, for metrics and for the bound on memory.
+    /// The amount of state per object, for metrics and for the limit on memory.
     fn tracked(&self) -> Tracked {
         Tracked::default()
     }
 
-    /// An independent copy, so that `explain` can ask "what if" without changing what it explains.
+    /// An independent copy, so that `explain` can test decisions without changing the policy.
     fn fork(&self) -> Box<dyn Policy>;
 }
 
 /// A decision and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Where the request goes.
+    /// The node that serves the request.
     pub node: NodeIndex,
-    /// Why there.
+    /// The reason.
     pub reason: Reason,
-    /// How many nodes the policy holds responsible for the object (or the class) after this decision.
+    /// The number of nodes that are responsible for the object (or the class) after this decision.
     pub set_size: u32,
 }
 
-/// Why a node was chosen: the label of `levada_policy_decisions_total`.
+/// The reason why a node was chosen: the label of `levada_policy_decisions_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// First in the object's hash order, or its assigned node.
     Hash,
     /// One of several nodes that hold the object, picked by load, distance or chance.
     Replica,
-    /// The responsible nodes were busy: another took over, or joined the set.
+    /// The responsible nodes were busy: another node served the request, or joined the set.
     Spill,
     /// The least loaded of all (or of a sample of all) nodes.
     Least,
-    /// The next in turn, of a rotation over all nodes or within a service class.
+    /// The next in turn, in a rotation over all nodes or within a service class.
     Class,
     /// By chance alone.
     Chance,
-    /// An earlier choice failed for this request. Set by the driver, never by a policy.
+    /// An earlier choice failed for this request. Only the driver sets it.
     Retry,
 }
 
 impl Reason {
-    /// All of them, as metrics enumerate them.
+    /// All reasons, as metrics enumerate them.
     pub const ALL: [Self; 7] = [
         Self::Hash,
         Self::Replica,
@@ -116,35 +117,36 @@ impl Reason {
     }
 }
 
-/// The nodes a policy weighs for one object.
+/// The nodes that a policy considers for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// In the policy's order of preference; for policies without one, in the cluster's order.
+    /// In the policy's order of preference; if it has none, in the cluster's order.
     pub order: Vec<NodeIndex>,
-    /// How many of the first in `order` are responsible for the object now (its set of nodes).
+    /// The number of nodes at the front of `order` that are responsible for the object now (its
+    /// set).
     pub set_size: usize,
 }
 
-/// How a request ended, for policies that learn from service times.
+/// The outcome of a request, for policies that learn from service times.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Who served it.
+    /// The node that served it.
     pub node: NodeIndex,
-    /// From sending the request to the first byte of the answer.
+    /// The time from sending the request to the first byte of the response.
     pub latency: Duration,
-    /// From sending the request to the last byte of the answer.
+    /// The time from sending the request to the last byte of the response.
     pub service_time: Duration,
-    /// Whether it was served at all.
+    /// Whether the request succeeded.
     pub ok: bool,
 }
 
-/// What a policy remembers per object.
+/// The amount of state that a policy keeps per object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracked {
-    /// Objects (or slots of a table shared by objects) with state of their own at the moment.
+    /// The number of objects (or of slots that objects share) that have state now.
     pub objects: usize,
-    /// The most there can ever be.
+    /// The upper limit of `objects`.
     pub limit: usize,
-    /// Bytes of memory held for them.
+    /// The bytes of memory that they use.
     pub bytes: usize,
 }

@@ -1,4 +1,5 @@
-//! Random: the lower bound of every comparison (OSDI'02 Sec. 3.1), and what DNS round robin comes to.
+//! Random: the lower bound of every comparison (OSDI'02 Sec. 3.1), and the effect of DNS round
+//! robin.
 
 use levada_types::Request;
 

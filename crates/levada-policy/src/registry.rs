@@ -1,4 +1,4 @@
-//! The list of policies as data: what each is called, where it comes from, what it takes.
+//! The list of policies as data: name, origin and parameters of each.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,36 @@ use crate::{POLICIES, Parameter, ParameterError, Parameters, Policy, Value};
 /// One policy of the list.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// As published, or as known: the word in a `[policy]` table.
+    /// The published or common name: the word in a `[policy]` table.
     pub name: &'static str,
-    /// The paper with its section, or the peer that made it known.
+    /// The paper with its section, or the proxy that has the policy.
     pub paper: &'static str,
-    /// One sentence: how it chooses.
+    /// One sentence that says how it chooses.
     pub summary: &'static str,
-    /// Whether it keeps its state per key (see [`Policy`]): its owner may shard it by key.
+    /// Whether it keeps its state per key (see [`Policy`]); then its owner may shard it by key.
     pub keyed: bool,
-    /// What it needs beyond keys and local loads.
+    /// The information that it needs beyond keys and local loads.
     pub needs: &'static [Need],
-    /// What it can be told.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// Makes one instance. `Parameters` has been checked against `parameters`.
+    /// Builds one instance. The `Parameters` have been checked against `parameters`.
     pub build: fn(&Parameters, &Surroundings) -> Box<dyn Policy>,
 }
 
-/// What a policy needs that not every driver has.
+/// Information that a policy needs and that some drivers do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The load of every node over all redirectors: only the simulator has it.
+    /// The load of every node over all redirectors. Only the simulator has it.
     GlobalLoads,
-    /// The content of every node's cache, foretold from sizes and capacities: only the simulator has it.
+    /// The content of every node's cache, modelled from sizes and capacities. Only the simulator
+    /// has it.
     GlobalCache,
-    /// The size of the object, where known; without it the policy falls back to its base.
+    /// The size of the object, if known. If it is unknown, the policy falls back to its base
+    /// policy.
     Size,
-    /// The service class of the request, by the operator's rules.
+    /// The service class of the request.
     Class,
-    /// How long requests took ([`Policy::observe`]).
+    /// The service times of requests ([`Policy::observe`]).
     Outcomes,
 }
 
@@ -52,42 +54,42 @@ impl Need {
 }
 
 impl Entry {
-    /// Whether an edge can run it; the others run in the simulator only.
+    /// Whether an edge can run it. Other policies run in the simulator only.
     pub fn runs_on_an_edge(&self) -> bool {
         !self.needs.iter().any(|n| matches!(n, Need::GlobalLoads | Need::GlobalCache))
     }
 }
 
-/// What the driver knows when it builds a policy, and from which defaults are derived.
+/// The facts about a deployment from which defaults are derived when a policy is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Surroundings {
-    /// How many redirectors decide independently over the same nodes, at least 1.
+    /// The number of redirectors that decide independently over the same nodes, at least 1.
     pub redirectors: u32,
-    /// How many requests one node of weight 1 can hold before it must refuse, at least 1.
+    /// The number of requests that a node of weight 1 can hold before it must refuse, at least 1.
     pub capacity: u32,
-    /// Into how many instances the key space is divided, at least 1: tables bounded by a parameter
-    /// are divided as well, so that the bound holds for the sum.
+    /// The number of instances that share the key space, at least 1. A table that is limited by a
+    /// parameter is divided by it as well, so that the limit holds for the sum.
     pub shards: u32,
 }
 
 impl Default for Surroundings {
-    /// One redirector before servers that hold 512 active and 5 x 512 waiting requests
-    /// (OSDI'02 Sec. 4.1).
+    /// One redirector with servers that hold 512 active and 5 x 512 waiting requests (OSDI'02 Sec.
+    /// 4.1).
     fn default() -> Self {
         Self { redirectors: 1, capacity: 3072, shards: 1 }
     }
 }
 
 impl Surroundings {
-    /// The outstanding requests at which one redirector calls a node of weight 1 busy: all
-    /// redirectors together must notice before the node is full (specs of OSDI'02, 1.7 a), so 4/5 of
-    /// the capacity is divided among them.
+    /// The outstanding requests at which one redirector considers a node of weight 1 busy. All
+    /// redirectors together must notice it before the node is full (specs of OSDI'02, 1.7 a), so
+    /// 4/5 of the capacity is divided among them.
     pub fn busy_threshold(&self) -> u64 {
         (u64::from(self.capacity) * 4 / 5 / u64::from(self.redirectors)).max(1)
     }
 }
 
-/// Why a policy could not be built from a configuration.
+/// The reason why a policy could not be built from a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// There is no policy of this name.
@@ -106,7 +108,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// Builds one instance of the policy `name` with the parameters `given`.
 ///
 /// # Errors
-/// When there is no such policy, or with everything that is wrong about the parameters.
+/// When there is no such policy, or with all errors in the parameters.
 pub fn build(
     name: &str,
     given: &BTreeMap<String, Value>,

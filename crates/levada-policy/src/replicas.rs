@@ -1,8 +1,9 @@
-//! Fixed replication (OSDI'02 Sec. 3.2): every object has a set of k servers, and one of the set is
-//! chosen for each request.
+//! Fixed replication (OSDI'02 Sec. 3.2): every object has a set of k servers, and each request goes
+//! to one of the set.
 //!
-//! Two axes make the six strategies: where the set comes from (evenly spaced points of the circle, or
-//! the first of the HRW order) and how one of it is chosen (by chance, by load, by distance):
+//! The six strategies differ in two parameters: the set (the servers closest to evenly spaced
+//! points of the circle, or the first of the HRW order) and the choice within the set (by chance,
+//! by load, by distance):
 //!
 //! ```text
 //!            chance     least loaded   nearness     least effective load
@@ -24,14 +25,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "r-chash",
         paper: "OSDI'02 Sec. 3.2",
-        summary: "one by chance of the servers closest to evenly spaced points of the circle",
+        summary: "a random one of the servers closest to evenly spaced points of the circle",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Chance, p, s),
         ..ON_THE_CIRCLE
     },
     Entry {
         name: "r-hrw",
         paper: "OSDI'02 Sec. 3.2",
-        summary: "one by chance of the first servers of the HRW order",
+        summary: "a random one of the first servers of the HRW order",
         build: |p, s| Replicas::boxed(Method::Hrw, Choice::Chance, p, s),
         ..BY_WEIGHT
     },
@@ -52,7 +53,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "npr-chash",
         paper: "OSDI'02 Sec. 3.4",
-        summary: "as r-chash, with a server's chance in inverse proportion to its distance",
+        summary: "as r-chash, where a server's probability is in inverse proportion to its distance",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Nearness, p, s),
         ..ON_THE_CIRCLE
     },
@@ -82,7 +83,7 @@ pub(crate) const REPLICAS: Parameter = Parameter {
     kind: Kind::Integer(1, 4096),
     default: Setting::Integer(10),
     unit: "nodes",
-    help: "Servers per object, at most as many as there are; 10 was the optimum at 64 servers (OSDI'02 Sec. 5.1.1).",
+    help: "Servers per object, limited by the number of servers; 10 was the optimum for 64 servers (OSDI'02 Sec. 5.1.1).",
 };
 
 const RAW: View = View { effective: false, global: false };
@@ -242,7 +243,7 @@ mod tests {
         let mut world = world("nplr-chash", 3);
         let set = |key: &u64| world.policy.candidates(&Request::new(Key(*key)), &cluster).set_size;
         let key = (0..).find(|key| set(key) == 3).unwrap();
-        // (out + 1) x distance: 1 2 4, then 3 2 4, then 6 6 4, then 4 6 8.
+        // (outstanding + 1) x distance: 1 2 4, then 3 2 4, then 6 6 4, then 4 6 8.
         for (loads, expected) in [([0, 0, 0], 0), ([2, 0, 0], 1), ([5, 2, 0], 2), ([3, 2, 1], 0)] {
             set_loads(&cluster, &loads);
             assert_eq!(world.node(key, &cluster), expected, "{loads:?}");

@@ -1,4 +1,4 @@
-//! The circular pointer: what round robin, CAP and static partitioning turn.
+//! The circular pointer of round robin, CAP and static partitioning.
 
 use levada_types::Rng;
 
@@ -6,18 +6,18 @@ use crate::{Candidates, Cluster, NodeIndex};
 
 /// A pointer that goes round a list of nodes.
 ///
-/// It remembers a place in the cluster's list, not in the list of nodes that are up, so that a node
-/// that goes down passes its turn on and changes nobody else's.
+/// It holds an index of the cluster's list, not of the list of nodes that are up. So a node that
+/// goes down gives its turn to the next one, and the turns of the others do not change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rotation {
     place: u32,
 }
 
 impl Rotation {
-    /// The next of `nodes`, which ascend, to accept its turn; `None` when there are none.
+    /// The next of `nodes`, which ascend, that accepts its turn; `None` when `nodes` is empty.
     ///
-    /// A node in slow start accepts with the probability of its ramp. When a whole round was
-    /// refused, the first in turn takes the request all the same.
+    /// A node in slow start accepts with the probability of its ramp. If all nodes refuse in one
+    /// round, the first in turn gets the request.
     #[inline]
     pub(crate) fn turn(
         &mut self,
@@ -34,34 +34,35 @@ impl Rotation {
         Some(node)
     }
 
-    /// The place in the cluster's list whose turn it is.
+    /// The index in the cluster's list of the node whose turn is next.
     pub(crate) fn place(self) -> usize {
         self.place as usize
     }
 
-    /// Moves the pointer past `node`, whose turn this was.
+    /// Moves the pointer past `node`, which has had its turn.
     #[inline]
     pub(crate) fn pass(&mut self, node: NodeIndex) {
         self.place = node.0 + 1;
     }
 
-    /// The nodes in the order in which their turns come.
+    /// The nodes in the order of their turns.
     pub(crate) fn order(self, nodes: &[NodeIndex]) -> Candidates {
         Candidates { order: self.round(nodes).collect(), set_size: nodes.len() }
     }
 
-    /// `nodes`, which ascend, once round from the pointer's place.
+    /// `nodes`, which ascend, one round from the pointer on.
     #[inline]
     fn round(self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
         let (later, first) = nodes.split_at(self.position(nodes).unwrap_or(0));
         first.iter().chain(later).copied()
     }
 
-    /// Where in `nodes` the first at or after the pointer's place is.
+    /// The index in `nodes` of the first node at or after the pointer.
     #[inline]
     fn position(self, nodes: &[NodeIndex]) -> Option<usize> {
         let first = nodes.first()?;
-        // With no gap before the place, which is usual, the position follows from the place.
+        // If no node before the pointer is missing, which is the usual case, the index follows from
+        // it.
         let guess = self.place.wrapping_sub(first.0) as usize;
         if nodes.get(guess) == Some(&NodeIndex(self.place)) {
             return Some(guess);
@@ -71,7 +72,8 @@ impl Rotation {
     }
 }
 
-/// Whether `node`, which is up, takes its turn: always when it is warm, else as often as its ramp says.
+/// Whether `node`, which is up, accepts its turn: always if it is warm, else with the probability
+/// of its ramp.
 #[inline]
 pub(crate) fn takes_turn(node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> bool {
     let ramp = cluster.node(node).ramp;

@@ -1,33 +1,35 @@
-//! An endless sequence of nodes in which each comes up as often as its weight says, evenly spaced.
+//! An endless sequence of nodes in which each node appears in proportion to its weight, evenly
+//! spaced.
 //!
-//! Node i is due every W / w_i picks (w_i its weight, W the sum). The sequence is laid out a turn at
-//! a time: every due moment of the turn is put in its place by a counting sort, and what remains of
-//! each node's interval is carried over, so that nothing is lost to rounding. A turn costs one pass
-//! over the nodes and one over its places: a pick costs the same with 8 nodes and with 1024.
+//! Node i is due every W / w_i picks (w_i is its weight, W the sum). The sequence is computed one
+//! turn at a time: a counting sort puts all due times of the turn in order. The rest of each node's
+//! interval is carried over to the next turn, so that rounding loses nothing. A turn costs one pass
+//! over the nodes and one over its entries, so a pick costs the same with 8 nodes and with 1024.
 //!
-//! The alternatives: nginx's smooth weighted round robin scans all nodes per pick, Envoy's earliest
+//! The alternatives: nginx's smooth weighted round robin scans all nodes per pick; Envoy's earliest
 //! deadline first keeps a heap.
 
-/// See the top of this file.
+/// Described at the top of this file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
     weights: Vec<f64>,
-    /// Per node, the part of its interval that is left until it is due, in 0..1.
+    /// Per node, the part of its interval until it is due, in 0..1.
     waits: Vec<f64>,
     turn: Vec<u32>,
     next: usize,
 }
 
-/// How many places a turn has, at least and per node: enough to spread the cost of laying it out.
+/// The least number of entries of a turn, in total and per node: enough to spread the cost of
+/// computing it.
 const PLACES: usize = 256;
 const PLACES_PER_NODE: usize = 4;
 
 impl Schedule {
-    /// From now on, each index of `weights` comes up in proportion to its weight. Weights are above 0.
+    /// Sets the weights, all above 0. From now on each index appears in proportion to its weight.
     pub(crate) fn set(&mut self, weights: Vec<f64>) {
         if weights.len() != self.weights.len() {
-            // Equal weights must not come due in one burst: the multiples of the golden ratio spread
-            // any run of neighbours evenly.
+            // Nodes of equal weight must not be due in one burst. The multiples of the golden ratio
+            // spread any run of neighbours evenly.
             const GOLDEN: f64 = 0.618_033_988_749_894_9;
             self.waits = (0..weights.len()).map(|i| (i as f64 * GOLDEN).fract()).collect();
         }
@@ -36,7 +38,7 @@ impl Schedule {
         self.next = 0;
     }
 
-    /// The next in the sequence; `None` without weights.
+    /// The next node of the sequence; `None` without weights.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<usize> {
         while self.next == self.turn.len() {
@@ -50,7 +52,7 @@ impl Schedule {
         Some(index as usize)
     }
 
-    /// How many picks were laid out at a time.
+    /// The number of picks in the current turn.
     pub(crate) fn turn_len(&self) -> usize {
         self.turn.len()
     }
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn changed_weights_keep_what_was_waited_for() {
-        // A node due every 1000 picks comes up although the weights change every 10.
+        // A node that is due every 1000 picks appears although the weights change every 10.
         let mut schedule = Schedule::default();
         let mut rare = 0;
         for change in 0..2_000 {

@@ -1,29 +1,31 @@
-//! A map from objects to small values that never outgrows its limit: the "LRU cache of mappings" that
-//! the LARD paper proposes for large sites (ASPLOS'98 Sec. 2.5), with clock in place of LRU.
+//! A map from objects to small values with a limit on its size: the "LRU cache of mappings" that
+//! the LARD paper proposes for large sites (ASPLOS'98 Sec. 2.5), with clock (second chance) in
+//! place of LRU.
 //!
 //! ```text
 //! a bucket of 16 ways      0    1    2    3    4    5   ...  15
 //! keys                  [ k0 | k1 | k2 |    | k4 | k5 | ... |   ]
 //! values                [ v0 | v1 | v2 |    | v4 | v5 | ... |   ]
 //! used                     1    1    1    0    1    1   ...   0     one bit each
-//! asked                    0    1    0    0    0    1   ...   0     for again: one bit each
+//! asked                    0    1    0    0    0    1   ...   0     again: one bit each
 //!                                    ^ hand
 //! ```
 //!
-//! A key has one bucket, so no request looks at more than its 16 ways, whatever keys others have sent:
-//! work is bounded, not only memory. A full bucket evicts the next, from its hand on, that was not asked
-//! for again; once all were, all begin anew. A newcomer has not been asked for *again*, so a flood of keys
-//! that come once replaces itself and leaves the working set alone. Whoever chooses keys for one bucket
-//! evicts the other keys of that bucket, and nothing else.
+//! A key belongs to one bucket, so a lookup reads at most its 16 ways, for any keys: the work is
+//! limited, not only the memory. A full bucket evicts the next key, from its hand on, that was not
+//! requested again; if all were, all marks are cleared first. A new key has not been requested
+//! *again*, so a flood of keys that are requested once evicts only such keys and keeps the working
+//! set. An attacker who chooses keys for one bucket evicts only the other keys of that bucket.
 //!
-//! A full bucket makes the table double its buckets while the limit allows it. After that one may evict
-//! while others have room: the price of bounded work. A slot costs 8.5 bytes and the value.
+//! A full bucket makes the table double its buckets while the limit allows it. After that one
+//! bucket may evict while others have room, which is the price of limited work. A slot costs 8.5
+//! bytes and the value.
 
 use levada_types::{Key, weigh};
 
 use crate::order::scale;
 
-/// See the top of this file.
+/// Described at the top of this file.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<V> {
     limit: usize,
@@ -42,11 +44,11 @@ struct Bucket<V> {
     hand: u8,
 }
 
-/// Bits of `used` and `asked`.
+/// The bits of `used` and `asked`.
 const WAYS: usize = 16;
 
 impl<V: Clone + Default> Table<V> {
-    /// An empty table for at most `limit` objects, and at least one.
+    /// An empty table for at most `limit` objects, at least one.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(1),
@@ -65,7 +67,7 @@ impl<V: Clone + Default> Table<V> {
         self.limit
     }
 
-    /// Bytes of memory held, without what the values point to.
+    /// The bytes of memory it uses, without memory that the values point to.
     pub(crate) fn bytes(&self) -> usize {
         self.buckets.capacity() * size_of::<Bucket<V>>()
     }
@@ -77,14 +79,14 @@ impl<V: Clone + Default> Table<V> {
         })
     }
 
-    /// The value of `key`, without counting as asking for it.
+    /// The value of `key`. Does not count as a request.
     pub(crate) fn peek(&self, key: Key) -> Option<&V> {
         let bucket = self.buckets.get(self.home(key))?;
         self.count_probes(WAYS);
         bucket.way(key).map(|way| &bucket.values[way])
     }
 
-    /// The value of `key`, which has now been asked for.
+    /// The value of `key`. Counts as a request for it.
     #[inline]
     pub(crate) fn ask(&mut self, key: Key) -> Option<&mut V> {
         let home = self.home(key);
@@ -95,7 +97,8 @@ impl<V: Clone + Default> Table<V> {
         Some(&mut bucket.values[way])
     }
 
-    /// Sets the value of `key`; returns what had to go for it when it is new and there is no room.
+    /// Sets the value of `key`; returns the value that was evicted if the key is new and there is
+    /// no room.
     pub(crate) fn insert(&mut self, key: Key, value: V) -> Option<V> {
         if let Some(known) = self.ask(key) {
             *known = value;
@@ -107,7 +110,7 @@ impl<V: Clone + Default> Table<V> {
         self.add(key, value)
     }
 
-    /// Passes every value through `change`; those for which it returns `None` are forgotten.
+    /// Replaces every value by the result of `change`; removes values for which it returns `None`.
     pub(crate) fn update(&mut self, mut change: impl FnMut(V) -> Option<V>) {
         for bucket in &mut self.buckets {
             for way in (0..WAYS).filter(|way| bucket.used & bit(*way) != 0).collect::<Vec<_>>() {
@@ -123,7 +126,8 @@ impl<V: Clone + Default> Table<V> {
         }
     }
 
-    /// The same for another limit; a smaller one forgets as if what is left had been inserted anew.
+    /// The table with another limit. With a smaller limit it keeps the entries that fit if all are
+    /// inserted again.
     pub(crate) fn limited_to(self, limit: usize) -> Self {
         if limit.max(1) == self.limit {
             return self;
@@ -138,7 +142,7 @@ impl<V: Clone + Default> Table<V> {
         other
     }
 
-    /// Puts a new key into its bucket, if need be in place of another.
+    /// Adds a new key to its bucket, if necessary in place of another.
     fn add(&mut self, key: Key, value: V) -> Option<V> {
         let (home, ways) = (self.home(key), self.ways(self.home(key)));
         self.count_probes(WAYS);
@@ -155,8 +159,8 @@ impl<V: Clone + Default> Table<V> {
         Some(evicted)
     }
 
-    /// The bucket of `key`. Keys are mixed again: those of one shard, and those of tests, are not
-    /// spread over all 64 bits.
+    /// The bucket of `key`. Keys are mixed again, because keys of one shard, and keys of tests, are
+    /// not spread over all 64 bits.
     #[inline]
     fn home(&self, key: Key) -> usize {
         scale(weigh(key, 0x9e37_79b9_7f4a_7c15), self.buckets.len())
@@ -171,7 +175,8 @@ impl<V: Clone + Default> Table<V> {
         self.limit.div_ceil(WAYS)
     }
 
-    /// How many ways of a bucket are used: when all buckets are there, `limit` is divided among them.
+    /// The number of ways that a bucket uses: when the table has all its buckets, they share
+    /// `limit`.
     fn ways(&self, home: usize) -> usize {
         let most = self.most_buckets();
         if self.buckets.len() < most {
@@ -180,7 +185,7 @@ impl<V: Clone + Default> Table<V> {
         self.limit / most + usize::from(home < self.limit % most)
     }
 
-    /// Doubles the buckets, up to those that `limit` needs.
+    /// Doubles the number of buckets, up to the number that `limit` needs.
     fn grow(&mut self) {
         let count = (self.buckets.len() * 2).clamp(1, self.most_buckets());
         let mut bigger = Self::new(self.limit);
@@ -216,7 +221,7 @@ impl<V: Default> Bucket<V> {
         Self { keys: [Key(0); WAYS], values, used: 0, asked: 0, hand: 0 }
     }
 
-    /// Where `key` is. All ways are compared: there is no branch to foretell wrongly.
+    /// The way of `key`. All ways are compared, so that there is no branch to mispredict.
     #[inline]
     fn way(&self, key: Key) -> Option<usize> {
         let equal = |way: usize| u16::from(self.keys[way] == key) << way;
@@ -230,7 +235,8 @@ impl<V: Default> Bucket<V> {
         self.asked &= !bit(way);
     }
 
-    /// The first way from the hand on that was not asked for again. When all were, nobody was.
+    /// The first way from the hand on that was not requested again. If all were, the marks are
+    /// cleared.
     fn victim(&mut self) -> usize {
         if self.asked == self.used {
             self.asked = 0;
@@ -292,14 +298,14 @@ mod tests {
         assert!(table.bytes() <= 1_000 * 13, "{}", table.bytes());
     }
 
-    /// Once the clock was one for the whole table: it freed neighbouring slots, walks became as long
-    /// as the runs between them, and a flood of new keys cost tens of microseconds each.
+    /// The clock once ran over the whole table. It freed neighbouring slots, so walks became as
+    /// long as the runs between them, and a flood of new keys cost tens of microseconds each.
     #[test]
     fn a_flood_costs_no_more_work_per_key_than_the_ways_of_a_bucket() {
         const LIMIT: u64 = 5_000;
         let (mut table, mut rng) = (Table::new(LIMIT as usize), Rng::new(1));
         for key in 0..20 * LIMIT {
-            // Some are asked for again, so that hands pass over them.
+            // Some keys are requested again, so that hands skip them.
             table.ask(Key(rng.below(LIMIT as usize) as u64));
             let grown = table.buckets.len() == table.most_buckets();
             table.probes.set(0);

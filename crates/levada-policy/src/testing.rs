@@ -17,27 +17,27 @@ pub(crate) fn cluster(nodes: Vec<Node>) -> Cluster {
     Cluster::new(nodes, loads)
 }
 
-/// As many nodes as `loads`, with these numbers of outstanding requests.
+/// A cluster with one node per entry of `loads`, with these outstanding requests.
 pub(crate) fn loaded(loads: &[u32]) -> Cluster {
     let cluster = cluster(nodes(loads.len()));
     set_loads(&cluster, loads);
     cluster
 }
 
-/// Sets every node's outstanding requests.
+/// Sets the outstanding requests of every node.
 pub(crate) fn set_loads(cluster: &Cluster, loads: &[u32]) {
     for (node, load) in (0..).zip(loads) {
         cluster.loads().set(NodeIndex(node), *load);
     }
 }
 
-/// The policy `name` with these parameters, in default surroundings.
+/// The policy `name` with these parameters, in a default deployment.
 pub(crate) fn policy(name: &str, given: &[(&str, Value)]) -> Box<dyn Policy> {
     let given: BTreeMap<_, _> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
     crate::build(name, &given, &crate::Surroundings::default()).expect(name)
 }
 
-/// A policy at work: it, the time and the chance it is lent.
+/// A policy with its time and its random generator.
 pub(crate) struct World {
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) now: Timestamp,
@@ -59,12 +59,12 @@ impl World {
         self.policy.pick(request, cluster, &mut context)
     }
 
-    /// Where the request for object `key` goes.
+    /// The node for a request for object `key`.
     pub(crate) fn node(&mut self, key: u64, cluster: &Cluster) -> u32 {
         self.pick(&Request::new(Key(key)), cluster).expect("a node is up").node.0
     }
 
-    /// How often each node is picked in `count` requests for different objects.
+    /// The number of picks of each node in `count` requests for different objects.
     pub(crate) fn spread(&mut self, count: u64, cluster: &Cluster) -> Vec<u32> {
         let mut picks = vec![0; cluster.len()];
         for key in 0..count {

@@ -1,26 +1,26 @@
-//! Load as a strategy sees it: raw or effective, this redirector's or everyone's.
+//! Load views: raw or effective, of this redirector or of all.
 //!
-//! The proximity strategies of OSDI'02 Sec. 3.3 are the others under an effective view, FDR-Global is
-//! FDR under a global one; so the view is a value and not a policy.
+//! The proximity strategies of OSDI'02 Sec. 3.3 are the other strategies with the effective view,
+//! FDR-Global is FDR with the global view. So the view is a value and not a policy.
 
 use levada_types::Rng;
 
 use crate::{Cluster, LoadTable, NodeIndex, choose::least_by};
 
-/// Which load counts.
+/// The load that a strategy uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
     /// Outstanding requests times the node's distance (OSDI'02 Sec. 3.3).
     pub(crate) effective: bool,
-    /// The requests of all redirectors, where the driver knows them.
+    /// The requests of all redirectors, if the driver knows them.
     pub(crate) global: bool,
 }
 
 impl View {
     /// The least loaded of `nodes` relative to weight, ties broken by chance.
     ///
-    /// An effective load counts the request to come as well: times a distance, no load at all would
-    /// make an idle far node look like an idle near one.
+    /// An effective load includes the new request. Without it an idle far node and an idle near
+    /// node would both have load zero.
     #[inline]
     pub(crate) fn least(
         self,
@@ -40,8 +40,9 @@ impl View {
         least_by(nodes, load, rng)
     }
 
-    /// Whether `node` has `threshold` requests outstanding per weight of 1. Effective load is
-    /// outstanding times distance here, so that at equal distances both views call the same nodes busy.
+    /// Whether `node` has at least `threshold` outstanding requests per unit of weight. Effective
+    /// load here is outstanding requests times distance, without the new request, so that at equal
+    /// distances both views consider the same nodes busy.
     #[inline]
     pub(crate) fn busy(self, node: NodeIndex, cluster: &Cluster, threshold: f64) -> bool {
         let outstanding = f64::from(self.loads(cluster).of(node));

@@ -1,9 +1,9 @@
-//! Weighted round robin: in turn, but more often the larger or less busy nodes.
+//! Weighted round robin: nodes in turn, larger or less busy nodes more often.
 //!
-//! With static weights this is what every proxy offers. With weights that are worked out anew every
-//! `refresh` it is the dynamic WRR of WWW10 Sec. 3.1 (IBM's Network Dispatcher): WRR_num goes by the
-//! number of active connections, WRR_time by the mean service time. The paper found WRR_num the
-//! better of the two and short periods the better ones (Sec. 4.3).
+//! Every proxy has this policy with static weights. With weights that are computed anew every
+//! `refresh` it is the dynamic WRR of WWW10 Sec. 3.1 (IBM's Network Dispatcher): WRR_num uses the
+//! number of active connections, WRR_time the mean service time. The paper found WRR_num better
+//! than WRR_time, and short periods better than long ones (Sec. 4.3).
 
 use std::{any::Any, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const ENTRIES: &[Entry] = &[Entry {
     name: "weighted_round_robin",
     paper: "common in proxies; WRR_num, WRR_time in WWW10 Sec. 3.1",
-    summary: "in turn, more often the nodes with more weight",
+    summary: "in turn, nodes of higher weight more often",
     keyed: false,
     needs: &[Need::Outcomes],
     parameters: &[
@@ -68,22 +68,22 @@ enum Weights {
 struct WeightedRoundRobin {
     weights: Weights,
     refresh: Duration,
-    /// When the weights are worked out next.
+    /// The time at which the weights are computed again.
     due: Timestamp,
     served: PerNode<Served>,
     schedule: Schedule,
-    /// Serves when the whole schedule is down.
+    /// Chooses the node when all nodes of the schedule are down.
     rotation: Rotation,
 }
 
-/// What one node served.
+/// The requests that one node served.
 #[derive(Clone, Copy, Default)]
 struct Served {
-    /// Since the last refresh.
+    /// Their number since the last refresh.
     count: u32,
-    /// Since the last refresh, in seconds.
+    /// Their total time since the last refresh, in seconds.
     time: f64,
-    /// Seconds per request, of the last period in which it served any.
+    /// Seconds per request in the last period with any request.
     mean: Option<f64>,
 }
 
@@ -109,7 +109,8 @@ impl Policy for WeightedRoundRobin {
     }
 
     fn observe(&mut self, outcome: &Outcome, _context: &mut Context<'_>) {
-        // A failed request is no measure of service: quick failures would attract more of them.
+        // A failed request does not measure the service: quick failures would attract more
+        // requests.
         if let Some(served) = self.served.of_mut(outcome.node).filter(|_| outcome.ok) {
             served.count += 1;
             served.time += outcome.service_time.as_secs_f64();
@@ -121,8 +122,8 @@ impl Policy for WeightedRoundRobin {
     }
 
     fn inherit(&mut self, former: Box<dyn Any>) {
-        // Static weights are worked out when membership is seen to change: with what was served, the
-        // membership would be taken over as well.
+        // Static weights are computed when a change of membership is noticed. Taking over `served`
+        // would also take over the membership, and so skip that.
         if let Ok(former) = former.downcast::<Self>()
             && self.weights != Weights::Static
         {
@@ -136,11 +137,11 @@ impl Policy for WeightedRoundRobin {
 }
 
 impl WeightedRoundRobin {
-    /// The first of the schedule that is up and takes its turn. The weights of the rest keep their
-    /// proportions, and a ramp scales a node's weight.
+    /// The first node of the schedule that is up and accepts its turn. The weights of the other
+    /// nodes keep their proportions, and a ramp scales a node's weight.
     #[inline]
     fn turn(&mut self, cluster: &Cluster, context: &mut Context<'_>) -> Option<NodeIndex> {
-        // Two turns bring up every node at least once, unless its weight is far below the mean.
+        // Two turns contain every node at least once, unless its weight is far below the mean.
         let mut tries = 2 * self.schedule.turn_len().max(64);
         while tries > 0 {
             let node = NodeIndex(self.schedule.next()? as u32);
@@ -169,9 +170,10 @@ impl WeightedRoundRobin {
         self.schedule.set(weights);
     }
 
-    /// Per node, its mean service time; of those who have served nothing yet, the mean of the others.
+    /// The mean service time of each node; for a node without requests so far the mean of the
+    /// others.
     fn service_times(&mut self) -> Vec<f64> {
-        // No request takes no time: weights must stay finite.
+        // A service time is never zero, so that weights stay finite.
         const SHORTEST: f64 = 1e-6;
         for served in self.served.values_mut().iter_mut().filter(|served| served.count > 0) {
             let mean = (served.time / f64::from(served.count)).max(SHORTEST);

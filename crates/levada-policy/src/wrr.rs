@@ -1,8 +1,8 @@
-//! WRR, the balanced strategy that LARD is compared with (ASPLOS'98 Sec. 2.1): the node with the fewest
-//! active connections, those level with each other in turn.
+//! WRR, the balanced strategy that LARD is compared with (ASPLOS'98 Sec. 2.1): the node with the
+//! fewest active connections; equally loaded nodes in turn.
 //!
-//! It is what front-ends of the day did, hence the paper's name for it; `weighted_round_robin` is what the
-//! words mean in proxies and in the CAP paper.
+//! The paper uses this name because front-ends of its time worked so. `weighted_round_robin` is
+//! what proxies and the CAP paper call by that name.
 
 use levada_types::Request;
 
@@ -16,16 +16,16 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "wrr",
         paper: "ASPLOS'98 Sec. 2.1",
-        summary: "the node with the fewest outstanding requests; level ones in turn",
+        summary: "the node with the fewest outstanding requests; equally loaded nodes in turn",
         needs: &[],
         ..WRR_GMS
     },
     WRR_GMS,
 ];
 
-/// The choice is that of `wrr`. What differs is the cluster: with a global memory system a node
-/// fetches from another's memory what it does not have, which the simulator's servers do when a
-/// policy needs the global cache.
+/// It chooses like `wrr`. The cluster differs: with a global memory system a node fetches an object
+/// that it does not have from another node's memory. The simulator's servers do this when a policy
+/// needs the global cache.
 const WRR_GMS: Entry = Entry {
     name: "wrr/gms",
     paper: "ASPLOS'98 Sec. 4",

@@ -1,4 +1,4 @@
-//! The laws that every registered policy keeps, whoever wrote it.
+//! The laws that all registered policies obey.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     POLICIES.iter().flat_map(|file| file.iter())
 }
 
-/// A policy at work: time passes, loads rise with every pick and fall some picks later.
+/// A policy in use: time passes, every pick increases a load, and requests end some picks later.
 struct World {
     policy: Box<dyn Policy>,
     cluster: Cluster,
@@ -25,7 +25,7 @@ struct World {
 
 impl World {
     fn new(name: &str, cluster: Cluster) -> Self {
-        // Servers of a small capacity, so that some are busy at any time.
+        // Servers of a small capacity, so that some are always busy.
         let around = Surroundings { capacity: 10, ..Surroundings::default() };
         Self::around(name, cluster, &around)
     }
@@ -41,7 +41,7 @@ impl World {
         self.policy.pick(request, &self.cluster, &mut context)
     }
 
-    /// One request of its life: chosen, counted, and an older one ended.
+    /// Starts one request: picks a node, counts it, and ends an older request.
     fn step(&mut self, request: &Request) -> Option<Pick> {
         self.now = self.now + Duration::from_millis(40);
         let pick = self.pick(request)?;
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Replaces the nodes under the policy's feet, as a driver does on a change of health.
+    /// Replaces the nodes, as a driver does on a change of health.
     fn change(&mut self, change: impl Fn(usize, &mut Node)) {
         let mut nodes = self.cluster.nodes().to_vec();
         nodes.iter_mut().enumerate().for_each(|(i, node)| change(i, node));
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Few enough remembered orders that they are forgotten, where a policy remembers any.
+/// A cache of orders that is too small, if the policy has one, so that orders are evicted.
 fn small_tables(name: &str) -> BTreeMap<String, Value> {
     let declared = entries().find(|entry| entry.name == name).map_or(&[][..], |e| e.parameters);
     let has_orders = declared.iter().any(|parameter| parameter.name == "order_cache");
@@ -92,7 +92,7 @@ fn cluster(nodes: Vec<Node>) -> Cluster {
     Cluster::new(nodes, loads.clone()).with_global_loads(loads)
 }
 
-/// The object of this number: popular ones are small numbers.
+/// The object of this number. Popular objects have small numbers.
 fn object(number: u64) -> Request {
     let key = Key(hash64(&number.to_le_bytes()));
     let class = ServiceClass::ALL[(key.0 >> 62) as usize];
@@ -177,7 +177,7 @@ fn a_fork_goes_on_as_the_original_does() {
             world.step(&request);
         }
         let (mut fork, mut rng) = (world.policy.fork(), world.rng.clone());
-        // Loads stay as they are, so that both see the same.
+        // Loads stay constant, so that both policies see the same loads.
         for request in objects(500) {
             world.now = world.now + Duration::from_millis(40);
             let mut context = Context { now: world.now, rng: &mut rng };
@@ -248,7 +248,7 @@ fn candidates_are_nodes_that_are_up_once_each() {
             once.dedup();
             assert_eq!(once.len(), listed, "{}", entry.name);
             assert!(once.iter().all(|node| world.cluster.is_up(*node)), "{}", entry.name);
-            // Those that go by service class weigh the nodes of the class only.
+            // Policies by service class consider only the nodes of the class.
             if entry.keyed {
                 assert_eq!(once, world.cluster.up(), "{}", entry.name);
             }
@@ -287,7 +287,7 @@ fn a_single_node_takes_everything() {
 #[test]
 fn a_flood_of_objects_leaves_memory_bounded() {
     for entry in entries() {
-        // Many shards have small tables each, which fill.
+        // With many shards each table is small, so that it fills.
         let around = Surroundings { capacity: 10, shards: 1_000, ..Surroundings::default() };
         let mut world = World::around(entry.name, cluster(nodes(5)), &around);
         let limit = world.policy.tracked().limit;
@@ -316,8 +316,8 @@ fn shards_divide_what_is_remembered() {
     }
 }
 
-/// Policies that send an object to one node while loads are equal, and how many times their fair share
-/// of the objects may move when a node joins or leaves.
+/// Policies that send an object to one node while loads are equal, and the limit on the objects
+/// that may move when a node joins or leaves, as a multiple of the fair share.
 const MOVE_FEW: &[(&str, f64)] = &[
     ("maglev", 2.0),
     ("ring_hash", 1.5),
@@ -329,7 +329,7 @@ const MOVE_FEW: &[(&str, f64)] = &[
     ("np-fdr", 1.15),
 ];
 
-/// The part of all objects that is elsewhere once there are `to` nodes instead of `from`.
+/// The part of all objects that moves when there are `to` nodes instead of `from`.
 fn moved(name: &str, from: usize, to: usize) -> f64 {
     const OBJECTS: u64 = 20_000;
     let mut world = World::new(name, cluster(nodes(from)));
@@ -382,7 +382,7 @@ fn a_node_that_goes_and_comes_back_finds_its_objects() {
 
 #[test]
 fn weights_are_respected_by_hashes() {
-    // Loads stay at zero: what is measured is the shares of objects.
+    // Loads stay at zero: the test measures the shares of objects.
     for name in ["modulo", "maglev", "ring_hash", "hrw", "bounded_hash", "cdr", "fdr", "np-fdr"] {
         let mut weighted = nodes(4);
         for (node, weight) in weighted.iter_mut().zip([1.0, 1.0, 2.0, 4.0]) {
@@ -407,7 +407,7 @@ fn weights_are_respected_by_hashes() {
 
 #[test]
 fn load_is_relative_to_weight_where_the_least_loaded_is_taken() {
-    // Over few objects a heavy member carries more than a light one.
+    // With few objects a node of higher weight carries more than a lighter one.
     for name in ["lr-hrw", "lr-chash"] {
         let mut weighted = nodes(3);
         weighted[1].weight = 4.0;

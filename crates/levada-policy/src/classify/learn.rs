@@ -1,26 +1,28 @@
-//! A service class from service times, where no operator has given one.
+//! Learns service classes from service times, where the operator has given none.
 //!
-//! A switch sees how long a server takes to the first byte of an answer, and nothing of why. Two figures
-//! of the last requests of a kind tell most of it:
+//! A switch sees how long a server takes to the first byte of a response, but not why. Two figures
+//! of the last requests of a kind indicate the reason:
 //!
-//! - *low*, what nine of ten requests take at least. All of them pay it, so it is computing: **cpu** if
-//!   it is heavy.
-//! - *mean* less *low*: what only some of them pay, because a server's memory spares it the others. That
-//!   is how a disk looks from outside: **disk** if it is heavy.
+//! - *low*: the time that nine of ten requests take at least. All requests pay it, so it is
+//!   computation: **cpu** if it is heavy.
+//! - *mean* minus *low*: the time that only some requests pay, because the server's memory saves it
+//!   for the others. A disk looks like this from outside: **disk** if it is heavy.
 //!
-//! Heavy is a multiple of the least that requests of any kind take, so that the way to the servers and
-//! their own quickness cancel out. Waiting in a server's queue looks like a disk: classes that are learned
-//! under overload tell less. Not of the paper, whose operators classify (WWW10 Sec. 3.2).
+//! A time is heavy if it exceeds a multiple of the least time that requests of any kind take, so
+//! that the network and the speed of the servers cancel out. Waiting in a server's queue looks like
+//! a disk: classes that are learned under overload are less reliable. This is not part of the
+//! paper, where operators classify (WWW10 Sec. 3.2).
 
 use std::collections::BTreeMap;
 
 use levada_types::ServiceClass;
 
-/// Requests by which a kind is judged, and after which it is judged again.
+/// The number of requests between two classifications of a kind; each uses the times of these
+/// requests.
 const WINDOW: usize = 64;
-/// Kinds that are told apart at most, besides the rules. Each takes about 400 bytes.
+/// The most kinds that are tracked besides the rules. Each takes about 400 bytes.
 const MOST_PREFIXES: usize = 1024;
-/// Longer beginnings of paths are no kinds of their own.
+/// Longer first segments of paths are not tracked as kinds.
 const LONGEST_PREFIX: usize = 64;
 
 /// The last times of one kind of requests, in microseconds.
@@ -31,16 +33,16 @@ pub struct Times {
     next: usize,
 }
 
-/// What the times of one kind come to, in microseconds.
+/// The summary of the times of one kind, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// What nine of ten requests take at least.
+    /// The time that nine of ten requests take at least.
     pub low: u32,
-    /// What they take on average.
+    /// The mean time.
     pub mean: u32,
 }
 
-/// From how many microseconds on a time is heavy.
+/// The number of microseconds above which a time is heavy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Heavy(pub u32);
 
@@ -50,7 +52,7 @@ impl Times {
         Self { ring: Vec::new(), capacity: capacity.max(1), next: 0 }
     }
 
-    /// Takes one in.
+    /// Records one time.
     pub fn add(&mut self, micros: u32) {
         if self.ring.len() < self.capacity {
             self.ring.push(micros);
@@ -60,17 +62,17 @@ impl Times {
         self.next = (self.next + 1) % self.capacity;
     }
 
-    /// How many are remembered.
+    /// The number of recorded times.
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether none is.
+    /// Whether no time is recorded.
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// `None` without any.
+    /// The summary; `None` if no time is recorded.
     pub fn figures(&self) -> Option<Figures> {
         let mut sorted = self.ring.clone();
         sorted.sort_unstable();
@@ -82,18 +84,18 @@ impl Times {
 }
 
 impl Heavy {
-    /// Below this nothing is heavy: half of a disk's access (WWW10's disks take 13 ms).
+    /// No time below this is heavy: half of a disk access (WWW10's disks take 13 ms).
     const LEAST: u32 = 5_000;
-    /// How many times as long as the lightest kind.
+    /// Heavy times are longer than this many times the lightest kind's *low*.
     const TIMES: u32 = 4;
 
-    /// What is heavy beside these kinds.
+    /// The threshold, given the figures of all kinds.
     pub fn beside(kinds: impl Iterator<Item = Figures>) -> Self {
         let lightest = kinds.map(|figures| figures.low).min().unwrap_or_default();
         Self(lightest.saturating_mul(Self::TIMES).max(Self::LEAST))
     }
 
-    /// The class of a kind.
+    /// The class of a kind with these figures.
     pub fn class_of(self, figures: Figures) -> ServiceClass {
         let cpu = figures.low > self.0;
         let disk = figures.mean.saturating_sub(figures.low) > self.0;
@@ -106,8 +108,8 @@ impl Heavy {
     }
 }
 
-/// The first segment of a path with the `/` behind it, or the ending of a file in the root: what makes a
-/// kind of requests where no rule does.
+/// The kind of a request that no rule matches: the first segment of the path including the `/`
+/// behind it, or the extension of a file in the root.
 pub fn prefix_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix('/')?;
     let kind = match rest.find('/') {
@@ -117,8 +119,8 @@ pub fn prefix_of(path: &str) -> Option<&str> {
     (kind.len() <= LONGEST_PREFIX).then_some(kind)
 }
 
-/// Learns the classes of a site's rules without one, and of the first segments of paths that no rule is
-/// about.
+/// Learns the classes of a site's rules that have none, and of the first segments of paths that no
+/// rule matches.
 #[derive(Clone, Debug)]
 pub struct Learner {
     rules: Vec<Kind>,
@@ -126,13 +128,14 @@ pub struct Learner {
     learns_prefixes: bool,
 }
 
-/// One kind of requests.
+/// The state of one kind of requests.
 #[derive(Clone, Debug)]
 struct Kind {
     times: Times,
     since_judged: usize,
     class: ServiceClass,
-    /// What it would be by the last judgement: a class changes when two in a row agree.
+    /// The class from the last classification. The class changes when two classifications in a row
+    /// agree.
     proposed: ServiceClass,
 }
 
@@ -148,12 +151,13 @@ impl Default for Kind {
 }
 
 impl Learner {
-    /// For so many rules; with `learns_prefixes` also for what they are not about.
+    /// For this number of rules; `learns_prefixes` also learns kinds that no rule matches.
     pub fn new(rules: usize, learns_prefixes: bool) -> Self {
         Self { rules: vec![Kind::default(); rules], prefixes: BTreeMap::new(), learns_prefixes }
     }
 
-    /// The class by now of what `rule` is about, or the path if no rule is. Normal until it is known.
+    /// The class learned so far of the requests that `rule` matches, or of the path's kind if no
+    /// rule does. Normal until enough is known.
     pub fn class(&self, rule: Option<usize>, path: &str) -> ServiceClass {
         let kind = match rule {
             Some(rule) => self.rules.get(rule),
@@ -162,7 +166,7 @@ impl Learner {
         kind.map_or(ServiceClass::Normal, |kind| kind.class)
     }
 
-    /// A request took so long to the first byte of its answer.
+    /// Records the time of one request to the first byte of its response.
     pub fn observe(&mut self, rule: Option<usize>, path: &str, micros: u32) {
         let Some(kind) = self.kind(rule, path) else { return };
         kind.times.add(micros);
@@ -181,12 +185,12 @@ impl Learner {
         }
     }
 
-    /// How many kinds are told apart: rules, then prefixes.
+    /// The number of tracked kinds: rules, then prefixes.
     pub fn kinds(&self) -> (usize, usize) {
         (self.rules.len(), self.prefixes.len())
     }
 
-    /// What has been learned: the prefixes with their classes.
+    /// The learned prefixes and their classes.
     pub fn learned(&self) -> impl Iterator<Item = (&str, ServiceClass)> {
         self.prefixes.iter().map(|(prefix, kind)| (&**prefix, kind.class))
     }
@@ -205,8 +209,8 @@ impl Learner {
         let prefix = prefix_of(path).filter(|_| self.learns_prefixes)?;
         if !self.prefixes.contains_key(prefix) {
             if self.prefixes.len() >= MOST_PREFIXES {
-                // Those that were asked for too little to be judged make room: a flood of random paths
-                // pushes out nothing but itself.
+                // Prefixes with too few requests to be classified are removed first, so a flood of
+                // random paths evicts only its own prefixes.
                 self.prefixes.retain(|_, kind| kind.times.len() == WINDOW);
             }
             if self.prefixes.len() >= MOST_PREFIXES {
@@ -225,7 +229,8 @@ mod tests {
 
     const MS: u32 = 1000;
 
-    /// So many rounds of requests: to each kind as many as one judgement takes, their times in turn.
+    /// Sends this many rounds of requests: to each kind as many as one classification takes, with
+    /// its times in turn.
     fn taught(learner: &mut Learner, rounds: usize, kinds: &[(&str, &[u32])]) {
         for request in 0..rounds * WINDOW {
             for (path, times) in kinds {

@@ -1,7 +1,7 @@
-//! Which service class a request is of, for policies that spread each class by itself (WWW10 Sec. 3.2).
+//! The service class of a request, for policies that spread each class separately (WWW10 Sec. 3.2).
 //!
-//! The operator's [`Rules`] say so by what the switch can see of a request; where they leave it open, a
-//! [`Learner`] goes by how long requests of the same kind took.
+//! The operator's [`Rules`] decide by the attributes of a request that the switch can see. Where no
+//! rule gives a class, a [`Learner`] decides by how long requests of the same kind took.
 
 mod learn;
 mod rules;

@@ -1,12 +1,12 @@
-//! Rules from what is seen of a request to a service class; the first that matches counts.
+//! Rules that map attributes of a request to a service class; the first rule that matches applies.
 
 use levada_types::ServiceClass;
 use regex::Regex;
 
-/// What a switch sees of a request.
+/// The attributes of a request that a switch can see.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// The path as it was sent, without the query.
+    /// The path as the client sent it, without the query.
     pub path: &'a str,
     /// The method.
     pub method: &'a str,
@@ -16,16 +16,16 @@ pub struct Seen<'a> {
     pub tls: bool,
 }
 
-/// One rule. Everything that it names must hold; what it does not name may be anything.
+/// One rule. It matches if all of its conditions hold; a condition that is absent always holds.
 #[derive(Clone, Debug, Default)]
 pub struct Rule {
-    /// The class; `None` where it is to be learned.
+    /// The class; `None` if it is to be learned.
     pub class: Option<ServiceClass>,
-    /// What the path begins with.
+    /// The prefix of the path.
     pub prefix: Option<String>,
-    /// What the path ends with.
+    /// The suffix of the path.
     pub suffix: Option<String>,
-    /// What is found in the path.
+    /// A regular expression that is found in the path.
     pub regex: Option<Regex>,
     /// One of these methods; any if empty.
     pub methods: Vec<String>,
@@ -47,7 +47,7 @@ impl PartialEq for Rule {
 }
 
 impl Rule {
-    /// Whether it is about this request.
+    /// Whether the rule matches this request.
     pub fn matches(&self, seen: &Seen<'_>) -> bool {
         let one_of = |list: &[String], given: &str| {
             list.is_empty() || list.iter().any(|name| name.eq_ignore_ascii_case(given))
@@ -60,9 +60,8 @@ impl Rule {
             && self.regex.as_ref().is_none_or(|regex| regex.is_match(seen.path))
     }
 
-    /// Whether every request that `later` is about is this rule's already. Of regular expressions only
-    /// equal ones are known to cover each other; and one covers whatever text it matches as a literal
-    /// beginning or end, wherever that stands.
+    /// Whether this rule matches every request that `later` matches. Of two regular expressions
+    /// only equal ones are known to cover each other.
     pub fn covers(&self, later: &Self) -> bool {
         let starts =
             |prefix: &str| later.prefix.as_deref().is_some_and(|theirs| theirs.starts_with(prefix));
@@ -83,8 +82,8 @@ impl Rule {
             && self.tls.is_none_or(|tls| later.tls == Some(tls))
     }
 
-    /// Whether there are requests that this rule and the other are both about, where that is certain: what
-    /// a regular expression finds is not known.
+    /// Whether some request certainly matches both rules. Which texts a regular expression matches
+    /// is not known.
     pub fn overlaps(&self, other: &Self) -> bool {
         let agree = |mine: Option<&str>, theirs: Option<&str>, within: fn(&str, &str) -> bool| {
             let both = mine.zip(theirs);
@@ -103,13 +102,13 @@ impl Rule {
             && self.tls.zip(other.tls).is_none_or(|(mine, theirs)| mine == theirs)
     }
 
-    /// Why no request can ever match, where that can be told from the rule alone.
+    /// The reason why no request can match, if the rule alone shows it.
     pub fn never_matches(&self) -> Option<&'static str> {
         if self.prefix.as_deref().is_some_and(|prefix| !prefix.starts_with('/')) {
             return Some("every path begins with `/`");
         }
         if self.prefix.iter().chain(&self.suffix).any(|text| text.contains(['?', '#'])) {
-            return Some("the query is no part of the path");
+            return Some("the query is not part of the path");
         }
         let first =
             self.regex.as_ref().and_then(|regex| regex.as_str().strip_prefix('^')?.chars().next());
@@ -118,7 +117,7 @@ impl Rule {
         }
         let passes = |method: &String| !matches!(method.as_str(), "CONNECT" | "TRACE");
         if !self.methods.is_empty() && !self.methods.iter().any(passes) {
-            return Some("this method does not pass a node");
+            return Some("a node does not forward this method");
         }
         None
     }
@@ -129,12 +128,13 @@ impl Rule {
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// The first rule that is about the request, by its place.
+    /// The index of the first rule that matches the request.
     pub fn first_match(&self, seen: &Seen<'_>) -> Option<usize> {
         self.0.iter().position(|rule| rule.matches(seen))
     }
 
-    /// For each rule that can never be the first to match because of one before it, both places.
+    /// Pairs (rule, earlier rule): the earlier rule covers the rule, so the rule can never be the
+    /// first to match.
     pub fn covered(&self) -> impl Iterator<Item = (usize, usize)> {
         self.0.iter().enumerate().filter_map(|(at, rule)| {
             let before = self.0[..at].iter().position(|earlier| earlier.covers(rule))?;
@@ -142,8 +142,9 @@ impl Rules {
         })
     }
 
-    /// For each rule, those before it that give another class to some of its requests, where it is not
-    /// the one about all of theirs, as a narrower exception before it would be.
+    /// Pairs (rule, earlier rule): the earlier rule gives another class to some requests of the
+    /// rule. An earlier rule that covers all requests of the rule, or that is a narrower exception
+    /// to it, is not reported.
     pub fn contested(&self) -> impl Iterator<Item = (usize, usize)> {
         let before = |at: usize| (0..at).map(move |before| (at, before));
         self.0.iter().enumerate().flat_map(move |(at, _)| before(at)).filter(|(at, before)| {

@@ -1,5 +1,5 @@
 //! FDR's memory: a fixed table of set sizes, shared by the objects that hash to the same slot
-//! (OSDI'02 Sec. 3.3). Two objects in one slot at worst share a length; so the table needs no keys,
+//! (OSDI'02 Sec. 3.3). At worst two objects in one slot share a length. So the table needs no keys,
 //! and a flood of new objects cannot grow it.
 
 use std::time::Duration;
@@ -8,20 +8,21 @@ use levada_types::{Key, Timestamp, weigh};
 
 use crate::{Tracked, order::scale};
 
-/// Lengths and times are apart: nearly all lengths are minimal, and then nobody reads the time.
+/// Lengths and times are in separate arrays: nearly all lengths are minimal, and then the time is
+/// not read.
 #[derive(Clone)]
 pub(super) struct Slots {
     lengths: Box<[u16]>,
-    // When the length last changed, in milliseconds and modulo 2^32. A set left alone for a multiple
-    // of 49.7 days looks fresh once more, and shrinks `shrink_after` later.
+    // The time of the last change of the length, in milliseconds and modulo 2^32. A set that did
+    // not change for a multiple of 49.7 days looks fresh again, and shrinks `shrink_after` later.
     changed: Box<[u32]>,
     shortest: u16,
     shrink_after: u128,
-    // Slots of more than the minimum.
+    // The number of slots above the minimum.
     extended: usize,
 }
 
-/// One slot, as it was found.
+/// One slot and the length that it had.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     index: usize,
@@ -40,7 +41,8 @@ impl Slots {
         }
     }
 
-    /// Takes over the lengths of a table of the same size; those of another belong to other keys.
+    /// Takes over the lengths of a table of the same size. In a table of another size the slots
+    /// belong to other keys.
     pub(super) fn inherit(&mut self, former: Self) {
         if former.lengths.len() == self.lengths.len() {
             self.lengths = former.lengths;
@@ -56,8 +58,8 @@ impl Slots {
         Slot { index, length: usize::from(self.lengths[index]) }
     }
 
-    /// The walk found a server within `length` steps. Takes one step off if it has long been so.
-    /// Returns the length from now on.
+    /// Call this when the walk found a server within `length` steps. Takes one step off if the
+    /// length has not changed for `shrink_after`, and returns the new length.
     #[inline]
     pub(super) fn shrink(&mut self, slot: Slot, length: usize, now: Timestamp) -> usize {
         if length <= usize::from(self.shortest) {
@@ -71,7 +73,7 @@ impl Slots {
         length - 1
     }
 
-    /// The walk took `length` steps to a server that is not busy, or past all.
+    /// Call this when the walk took `length` steps to a server that is not busy, or to the end.
     pub(super) fn grow(&mut self, slot: Slot, length: usize, now: Timestamp) {
         if length > slot.length {
             self.set(slot, length, now);
@@ -99,5 +101,5 @@ fn milliseconds(now: Timestamp) -> u32 {
     (now.0 / 1_000_000) as u32
 }
 
-/// Tells the slot of a key from every other use of it.
+/// The seed that makes the slot of a key independent of the key's other hashes.
 const SLOT: u64 = 0x6664_7220_736c_6f74;

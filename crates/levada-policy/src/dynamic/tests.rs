@@ -4,7 +4,8 @@ use super::*;
 use crate::testing::{World, cluster, nodes};
 use crate::{Node, Value};
 
-/// One object over five nodes that are busy at 10. Loads are given by rank in the object's order.
+/// One object over five nodes with a busy threshold of 10. Loads are listed by rank in the object's
+/// order.
 struct Small {
     world: World,
     cluster: Cluster,
@@ -26,7 +27,7 @@ impl Small {
         Self { world, cluster, order }
     }
 
-    /// The rank of the node that is picked, why, and the size of the set from then on.
+    /// The rank of the picked node, the reason, and the new size of the set.
     fn step(&mut self, seconds: u64, loads: [u32; 5]) -> (usize, &'static str, u32) {
         for (node, load) in self.order.iter().zip(loads) {
             self.cluster.loads().set(*node, load);
@@ -65,23 +66,24 @@ fn fdr_lengthens_shares_and_shrinks() {
     let mut fdr = Small::new("fdr", &[]);
     for (second, loads, expected) in [
         (1, [9, 0, 0, 0, 0], (0, "hash", 1)),
-        // The first is busy: the walk goes on to the first that is not.
+        // The first is busy: the walk continues to the first node that is not.
         (2, [10, 10, 5, 0, 0], (2, "spill", 3)),
-        // The set of three is remembered; its least loaded is taken, not the least of all.
+        // The set of three is remembered; its least loaded node is picked, not the least loaded of
+        // all.
         (3, [8, 4, 6, 0, 0], (1, "replica", 3)),
-        // One busy member does not lengthen it.
+        // One busy member does not grow the set.
         (4, [10, 10, 9, 0, 0], (2, "replica", 3)),
-        // Only when the least loaded is busy does it grow.
+        // The set grows only when its least loaded member is busy.
         (5, [11, 10, 12, 2, 0], (3, "spill", 4)),
-        // Exactly shrink_after without change is not yet long enough.
+        // After exactly shrink_after without a change the set does not shrink yet.
         (25, [1, 2, 3, 0, 0], (3, "replica", 4)),
-        // The member that is given up still serves this request.
+        // The member that is removed still serves this request.
         (26, [1, 2, 3, 0, 0], (3, "replica", 3)),
-        // Shrinking is a change as well, so the next takes as long.
+        // Shrinking is a change as well, so the next removal takes as long.
         (27, [1, 2, 3, 0, 0], (0, "replica", 3)),
         (47, [1, 2, 3, 0, 0], (0, "replica", 2)),
         (68, [1, 2, 3, 0, 0], (0, "replica", 1)),
-        // Never below one.
+        // The size never falls below one.
         (99, [9, 2, 3, 0, 0], (0, "hash", 1)),
     ] {
         // 46 s is exactly 20 s after 26 s.
@@ -127,7 +129,7 @@ fn heavy_nodes_are_busy_later() {
 
 #[test]
 fn the_walk_is_lengthened_only_when_the_least_loaded_is_busy() {
-    // The property of the paper's text, over loads as they come.
+    // The property that the paper's text states, over varying loads.
     for order in ["hrw", "ring"] {
         let mut fdr = Small::new("fdr", &[("order", Value::Text(order.into()))]);
         let mut rng = levada_types::Rng::new(3);
@@ -162,7 +164,7 @@ fn the_walk_is_lengthened_only_when_the_least_loaded_is_busy() {
 #[test]
 fn near_servers_are_preferred_and_far_ones_busy_earlier() {
     let at = |distances: [f64; 5], given: &[(&str, Value)]| {
-        // Distances are by rank in the order of the object.
+        // Distances are listed by rank in the object's order.
         let order = Small::new("np-fdr", given).order;
         let mut nodes = nodes(5);
         for (node, distance) in order.iter().zip(distances) {

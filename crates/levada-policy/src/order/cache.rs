@@ -1,27 +1,28 @@
-//! Remembered orders: a direct-mapped table of cache lines, and a small one for whole orders.
+//! A cache of hash orders: a direct-mapped table of short orders, and a small table of long ones.
 //!
-//! Nearly every walk ends within the first few nodes, so that half a line of the processor's cache
-//! holds what it needs:
+//! Nearly every walk ends within the first few nodes, so half a cache line of the processor holds
+//! what it needs:
 //!
 //! ```text
 //! | key 8 | first 10 nodes, 2 each | depth 1 | spread 1 | used 1 | 1 free |
 //! ```
 //!
-//! A line that was used since the last object passed it over is not given up to the next: that one's
-//! order is worked out aside. So objects that are asked for once do not drive out the popular ones.
+//! A line that was used since the last conflicting object is kept: the order of that object is
+//! computed in a spare line. So objects that are requested once do not evict the popular ones.
 //!
-//! Only objects that are in demand beyond that, as in a flash crowd, have a deep order. There are few
-//! of them at a time, so 1/64 as many places suffice, each as long as the walk was.
+//! Only objects in higher demand, as in a flash crowd, have a long order. There are few of them at
+//! a time, so 1/64 as many entries are enough, each as long as the longest walk was.
 
 use levada_types::{Key, weigh};
 
 use super::Table;
 use crate::NodeIndex;
 
-/// Nodes in a line.
+/// The number of nodes in a line.
 pub(super) const LINE: usize = 10;
 
-/// The largest cluster whose nodes fit into lines. Orders of a larger one are all deep.
+/// The largest cluster whose nodes fit into lines. In a larger one all orders are in the table of
+/// long ones.
 const MOST_NODES: usize = 1 << 16;
 
 #[derive(Clone)]
@@ -40,7 +41,7 @@ struct Line {
     used: bool,
 }
 
-/// Where one key is or would be.
+/// The entries of one key in both tables.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     line: usize,
@@ -55,7 +56,7 @@ struct Deep {
 }
 
 impl Cache {
-    /// Room for `entries` orders besides that of the walk under way, which is the last line.
+    /// Room for `entries` orders, and a spare line, the last one, for the current walk.
     pub(super) fn new(entries: usize) -> Self {
         let empty = Line { key: Key(0), nodes: [0; LINE], depth: 0, spread: 0, used: false };
         Self {
@@ -69,8 +70,8 @@ impl Cache {
         self.deep.iter_mut().for_each(|deep| deep.nodes.clear());
     }
 
-    /// The place of `key` for one walk: from bits that neither the shard of an owner nor an order
-    /// follows from.
+    /// The entries of `key` for one walk. They follow from bits that are independent of the owner's
+    /// shard and of the orders.
     #[inline]
     pub(super) fn place(&mut self, key: Key) -> Place {
         let bits = weigh(key, PLACE);
@@ -87,7 +88,7 @@ impl Cache {
         Place { line: own, deep }
     }
 
-    /// The node at `position` of the order of `key`, if it is remembered.
+    /// The node at `position` of the order of `key`, if it is cached.
     #[inline]
     pub(super) fn known(&self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
         let line = &self.lines[place.line];
@@ -97,7 +98,7 @@ impl Cache {
         None
     }
 
-    /// The first `count` nodes of the order of `key`, if its line holds as many.
+    /// The first `count` nodes of the order of `key`, if its line has them.
     #[inline]
     pub(super) fn first(
         &self,
@@ -113,8 +114,8 @@ impl Cache {
         Some(nodes.iter().map(|node| NodeIndex(u32::from(*node))))
     }
 
-    /// Works the order of `key` out to `position` or beyond: to `usual` at first, then further in
-    /// leaps, as every leap costs a pass over all nodes.
+    /// Computes the order of `key` up to `position` or further: `usual` nodes at first, then more
+    /// nodes at a time, because each extension costs a pass over all nodes.
     pub(super) fn extend(
         &mut self,
         key: Key,
@@ -142,7 +143,7 @@ impl Cache {
         Some(nodes[position])
     }
 
-    /// The spread of the order of `key`, which has just been looked at.
+    /// The spread of the order of `key`, which was just looked up.
     pub(super) fn spread(&self, key: Key, place: Place) -> usize {
         let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
         if line.depth > 0 && line.key == key { usize::from(line.spread) } else { deep.spread }
@@ -171,8 +172,8 @@ pub(crate) fn scale(bits: u64, length: usize) -> usize {
     ((u128::from(bits) * length as u128) >> 64) as usize
 }
 
-/// By how much an order that proved too short is lengthened.
+/// The least number of nodes by which an order that is too short is extended.
 const LEAP: usize = 4;
 
-/// Tells the cache's use of a key from every other.
+/// The seed that makes the entry of a key independent of the key's other hashes.
 const PLACE: u64 = 0x6f72_6465_7263_6163;

@@ -1,10 +1,10 @@
-//! Highest random weight (Thaler and Ravishankar; OSDI'02 Sec. 3.2): the servers of a URL, sorted by
-//! `hash(url, server)` descending, ties by name. A server that joins or leaves takes or gives up only
-//! its own URLs, and every URL has an order of its own, so that a full server's load is spread over
-//! all others.
+//! Highest random weight (Thaler and Ravishankar; OSDI'02 Sec. 3.2): the servers of a URL, sorted
+//! by `hash(url, server)` descending, ties by name. A server that joins or leaves takes or gives up
+//! only its own URLs. Every URL has its own order, so a full server's load spreads over all others.
 //!
-//! Weighted: by `-w / ln(u)` with u the hash as a number in (0, 1), which gives every server the first
-//! place for its share of the URLs. It rises with u, so equal weights give the plain order.
+//! With weights, servers are sorted by `-w / ln(u)`, where u is the hash as a number in (0, 1). So
+//! each server is first for its share of the URLs. The function rises with u, so equal weights give
+//! the unweighted order.
 
 use levada_types::{Key, weigh};
 
@@ -13,7 +13,7 @@ use crate::{Node, NodeIndex};
 
 #[derive(Clone)]
 pub(super) struct Hrw {
-    // By name, so that the first of equals is the one that comes first by name.
+    // Sorted by name, so that the first of equal scores is the first by name.
     parties: Vec<u64>,
     nodes: Vec<NodeIndex>,
     weights: Option<Vec<f64>>,
@@ -52,8 +52,8 @@ impl Hrw {
         }
     }
 
-    /// The few highest: those above a score that somewhat more than enough should reach, sorted. When
-    /// too few or too many do, all are sorted.
+    /// Selects the few highest: sorts the nodes above a score that somewhat more nodes than
+    /// necessary should reach. If too few or too many reach it, sorts all.
     fn filter(&self, key: Key, out: &mut [NodeIndex]) {
         const ROOM: usize = 32;
         let few = out.len() as f64;
@@ -61,7 +61,7 @@ impl Hrw {
         let bar = ((1.0 - part).max(0.0) * u64::MAX as f64) as u64;
         let (mut best, mut reached) = ([0u32; ROOM], 0);
         for (i, party) in (0..).zip(&self.parties) {
-            // Written whether it counts or not: a branch would be foretold wrongly too often.
+            // Written unconditionally: a branch would be mispredicted too often.
             best[reached % ROOM] = i;
             reached += usize::from(weigh(key, *party) >= bar);
         }

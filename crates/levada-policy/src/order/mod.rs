@@ -1,9 +1,10 @@
-//! The hash order of a key: all nodes, from the one that is responsible for it to the last resort.
+//! The hash order of a key: all nodes, from the node that is responsible for the key to the last
+//! resort.
 //!
-//! An order follows from names and weights alone, so it is worked out once per key, only as deep as
-//! anyone walked, and kept in a [`cache`] until the membership changes. Who is down or still in slow
-//! start is looked up while walking: health never invalidates an order, and a node that comes back
-//! finds its keys where they were.
+//! An order depends on names and weights only. So it is computed once per key, as deep as the
+//! longest walk, and kept in a [`cache`] until the membership changes. The walk itself checks
+//! health and slow start: a change of health never invalidates an order, and a node that comes back
+//! gets its keys back.
 
 mod cache;
 mod hrw;
@@ -17,19 +18,20 @@ use cache::{Cache, Place};
 use hrw::Hrw;
 use ring::Ring;
 
-/// How an order is made of a key and the nodes.
+/// The method that derives an order from a key and the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Highest random weight: by `hash(url, server)`, descending.
     Hrw,
-    /// Clockwise around the circle of consistent hashing, every node once.
+    /// Clockwise around the circle of consistent hashing; every node appears once.
     Ring,
-    /// The servers closest to as many evenly spaced points of the circle (R-CHash), then clockwise.
+    /// The servers closest to a number of evenly spaced points of the circle (R-CHash), then
+    /// clockwise.
     Spread,
 }
 
 impl Method {
-    /// The method that the parameter [`ORDER`] names.
+    /// The method that the parameter [`ORDER`] selects.
     pub(crate) fn named(parameters: &Parameters) -> Self {
         if parameters.choice(ORDER.name) == "ring" { Self::Ring } else { Self::Hrw }
     }
@@ -43,13 +45,13 @@ pub(crate) struct Order {
     depth: usize,
     built: Option<(u64, Table)>,
     cache: Cache,
-    // What `first` returns, kept for its memory.
+    // The result of `first`; the field keeps its allocation.
     set: Vec<NodeIndex>,
 }
 
 impl Order {
-    /// Orders of which usually the first `depth` nodes are asked for; under [`Method::Spread`] that
-    /// is also the number of points. Circles read [`POINTS`]; all read [`ORDER_CACHE`].
+    /// Walks usually need the first `depth` nodes; under [`Method::Spread`] `depth` is also the
+    /// number of points. Circles read the parameter [`POINTS`]; all methods read [`ORDER_CACHE`].
     pub(crate) fn new(
         method: Method,
         depth: usize,
@@ -65,8 +67,8 @@ impl Order {
         Self { method, points, depth, built: None, cache, set: Vec::new() }
     }
 
-    /// The set of `key`: the first `count` nodes of its walk, and at most those that the order itself
-    /// puts into the set (the distinct servers closest to the points of R-CHash).
+    /// The set of `key`: the first `count` nodes of its walk, but at most the nodes that the order
+    /// itself includes in the set (for R-CHash, the distinct servers closest to the points).
     pub(crate) fn first(&mut self, key: Key, cluster: &Cluster, count: usize) -> &[NodeIndex] {
         let mut set = std::mem::take(&mut self.set);
         set.clear();
@@ -81,7 +83,7 @@ impl Order {
         &self.set
     }
 
-    /// Walks the order of `key` over the nodes of `cluster` that take it.
+    /// Walks the order of `key` over the nodes of `cluster` that accept it.
     pub(crate) fn walk<'a>(&'a mut self, key: Key, cluster: &'a Cluster) -> Walk<'a> {
         if self.built.as_ref().is_none_or(|(of, _)| *of != cluster.membership()) {
             self.cache.clear();
@@ -105,7 +107,8 @@ impl Order {
         }
     }
 
-    /// What `explain` shows: every node that is up, in the order of `key`, those that take it first.
+    /// The candidates for `explain`: every node that is up, in the order of `key`, nodes that
+    /// accept it first.
     pub(crate) fn candidates(&self, key: Key, cluster: &Cluster, set: usize) -> Candidates {
         let (order, spread) = self.whole(key, cluster);
         let (taking, others): (Vec<_>, Vec<_>) =
@@ -140,7 +143,7 @@ impl Order {
         }
     }
 
-    /// The node at `position` of the order, down or not; `None` beyond the last.
+    /// The node at `position` of the order, up or down; `None` beyond the end.
     #[inline]
     fn nth(&mut self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
         match self.cache.known(key, place, position) {
@@ -160,15 +163,15 @@ fn given(parameters: &Parameters, parameter: &Parameter) -> u64 {
     parameters.integer(parameter.name).unwrap_or_default()
 }
 
-/// A walk along one order. Yields every node that takes the key once; if none does (all that are up
-/// are in slow start), every node that is up.
+/// A walk along one order. Yields every node that accepts the key once. If none does, because all
+/// nodes that are up are in slow start, yields every node that is up.
 pub(crate) struct Walk<'a> {
     order: &'a mut Order,
     key: Key,
     cluster: &'a Cluster,
     place: Place,
     position: usize,
-    // Nodes that are up and not yet met: the walk ends with the last of them.
+    // Nodes that are up and not yet visited: the walk ends with the last of them.
     unseen: usize,
     yielded: bool,
     filter: Filter,
@@ -182,7 +185,7 @@ enum Filter {
 }
 
 impl Walk<'_> {
-    /// The first `count` nodes, when all nodes take all keys and these are remembered in one line.
+    /// The first `count` nodes, if all nodes accept all keys and one line has the nodes.
     #[inline]
     fn remembered(&mut self, count: usize) -> Option<impl Iterator<Item = NodeIndex>> {
         let count = count.min(self.unseen);
@@ -193,7 +196,7 @@ impl Walk<'_> {
         self.order.cache.first(self.key, self.place, count)
     }
 
-    /// How many nodes the order itself puts into the set of the key. Only R-CHash sets a limit.
+    /// The number of nodes that the order itself includes in the key's set. Only R-CHash limits it.
     fn spread(&mut self) -> usize {
         if self.order.method != Method::Spread || self.unseen == 0 {
             return usize::MAX;
@@ -234,7 +237,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// What orders of one membership are worked out from.
+/// The data from which orders of one membership are computed.
 #[derive(Clone)]
 enum Table {
     Hrw(Hrw),
@@ -244,7 +247,7 @@ enum Table {
 
 impl Table {
     /// Writes the first `out.len()` nodes of the order of `key`, at most as many as there are.
-    /// Returns the limit that [`Walk::spread`] speaks of.
+    /// Returns the limit that [`Walk::spread`] describes.
     fn fill(&self, key: Key, out: &mut [NodeIndex]) -> usize {
         match self {
             Self::Hrw(hrw) => hrw.fill(key, out),
@@ -262,31 +265,31 @@ impl Table {
     }
 }
 
-/// How many orders a policy remembers.
+/// The number of cached orders.
 pub(crate) const ORDER_CACHE: Parameter = Parameter {
     name: "order_cache",
     kind: Kind::Integer(0, 1 << 24),
     default: Setting::Integer(262_144),
     unit: "objects",
-    help: "How many hash orders are remembered, at 32 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
+    help: "The number of cached hash orders, of 32 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
 };
 
-/// How finely the circle is divided.
+/// The number of points on the circle.
 pub(crate) const POINTS: Parameter = Parameter {
     name: "points",
     kind: Kind::Integer(1, 4096),
     default: Setting::Integer(50),
     unit: "points",
-    help: "Points per server of weight 1 on the circle; OSDI'02 does not say, with one point arcs are badly unequal.",
+    help: "Points per server of weight 1 on the circle; OSDI'02 does not give a number. With one point per server, shares are very uneven.",
 };
 
-/// Which order is walked.
+/// The kind of order that is walked.
 pub(crate) const ORDER: Parameter = Parameter {
     name: "order",
     kind: Kind::Choice(&["hrw", "ring"]),
     default: Setting::Choice("hrw"),
     unit: "",
-    help: "Highest random weight, or clockwise on the circle: there a full server's load falls on its neighbour (OSDI'02 Sec. 3.3).",
+    help: "Highest random weight, or clockwise on the circle, where a full server's load moves to its neighbour (OSDI'02 Sec. 3.3).",
 };
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The circle of consistent hashing (Karger et al.; OSDI'02 Sec. 3.1): 2^32 places, on which every
-//! server has some points and every URL one.
+//! The circle of consistent hashing (Karger et al.; OSDI'02 Sec. 3.1): it has 2^32 positions; every
+//! server has several points on it, every URL one.
 //!
-//! A walk goes clockwise from the URL. R-CHash instead takes the server *closest* to each of k points,
-//! evenly spaced from the URL's: "closest on the circle", so also the one before.
+//! A walk goes clockwise from the URL. R-CHash instead takes the server *closest* to each of k
+//! points, spaced evenly from the URL's point. "Closest on the circle" includes the server before a
+//! point.
 
 use levada_types::{Key, weigh};
 
@@ -11,10 +12,10 @@ use crate::{Node, NodeIndex};
 
 #[derive(Clone)]
 pub(super) struct Ring {
-    // Ascending; servers on the same place by name.
+    // Ascending; servers at the same position are sorted by name.
     points: Vec<Point>,
-    // Per interval of 2^shift places, the first point in it or after: finding a place takes one
-    // look and a step or two, where a binary search misses the processor's cache at every step.
+    // The index of the first point at or after each interval of 2^shift positions. A lookup takes
+    // one read and a step or two, while each step of a binary search misses the processor's cache.
     intervals: Vec<u32>,
     shift: u32,
     nodes: usize,
@@ -50,13 +51,13 @@ impl Ring {
         self.nodes
     }
 
-    /// The first servers met clockwise from the place of `key`.
+    /// The first distinct servers clockwise from the position of `key`.
     pub(super) fn clockwise(&self, key: Key, out: &mut [NodeIndex]) {
         self.extend_clockwise(key, Distinct::new(out, self.nodes));
     }
 
-    /// The servers closest to `replicas` points, then those met clockwise. Returns how many of the
-    /// first in `out` are of the former kind.
+    /// The servers closest to `replicas` points, then the servers clockwise. Returns how many of
+    /// the first entries of `out` are of the first kind.
     pub(super) fn spread(&self, key: Key, replicas: usize, out: &mut [NodeIndex]) -> usize {
         let start = place_of(key);
         let mut servers = Distinct::new(out, self.nodes);
@@ -79,7 +80,7 @@ impl Ring {
         }
     }
 
-    /// The first point at or after `place`, by position in `points`; 0 when it is beyond the last.
+    /// The index in `points` of the first point at or after `place`; 0 beyond the last point.
     fn successor(&self, place: u32) -> usize {
         let mut at = self.intervals[(u64::from(place) >> self.shift) as usize] as usize;
         while self.points.get(at).is_some_and(|point| point.place < place) {
@@ -88,7 +89,7 @@ impl Ring {
         if at == self.points.len() { 0 } else { at }
     }
 
-    /// The server nearest to `place` in either direction; of two equally near the one after it.
+    /// The server closest to `place` in either direction; of two equally close the one after it.
     fn closest(&self, place: u32) -> NodeIndex {
         let at = self.successor(place);
         let after = self.points[at];
@@ -103,11 +104,11 @@ fn place_of(key: Key) -> u32 {
     (weigh(key, CIRCLE) >> 32) as u32
 }
 
-/// A list that takes every node once.
+/// A list that holds every node at most once.
 struct Distinct<'a> {
     out: &'a mut [NodeIndex],
     count: usize,
-    // A short list is searched; a long one keeps marks.
+    // A short list is searched; a long one has marks.
     seen: Vec<bool>,
 }
 
@@ -133,8 +134,8 @@ impl<'a> Distinct<'a> {
     }
 }
 
-/// The most points of one server, whatever its weight: 1 MiB.
+/// The most points of one server, at any weight: 1 MiB.
 const MAX_POINTS: f64 = 131_072.0;
 
-/// Tells the place of a key on the circle from every other use of it.
+/// The seed that makes the position of a key independent of the key's other hashes.
 const CIRCLE: u64 = 0x6369_7263_6c65_3332;

@@ -132,7 +132,7 @@ fn nodes_in_slow_start_are_met_only_when_there_is_no_other() {
 }
 
 #[test]
-fn nobody_up_means_nobody_met() {
+fn walk_is_empty_when_no_node_is_up() {
     let cluster = cluster(nodes(3));
     let down = cluster.without(cluster.up());
     let empty = crate::testing::cluster(Vec::new());
@@ -156,7 +156,7 @@ fn a_new_membership_is_noticed() {
 
 #[test]
 fn the_closest_server_may_lie_before_the_key() {
-    // With many keys about half of the firsts differ from the clockwise successor.
+    // For about half of many keys the first server differs from the clockwise successor.
     let cluster = cluster(nodes(10));
     let (mut closest, mut ring) = (order(Method::Spread, 1, 1), order(Method::Ring, 1, 1));
     let first = |order: &mut Order, key| order.walk(Key(key), &cluster).next();
