@@ -1,7 +1,8 @@
-//! How long a decision takes, and how many requests an eviction algorithm follows per second.
+//! The time of each caching decision, and the requests per second that each eviction algorithm
+//! handles.
 //!
-//! `cargo bench -p levada-cache` prints both, in time on the processor where the system tells it;
-//! the best of several rounds counts, since neighbours only ever add time.
+//! `cargo bench -p levada-cache` prints both, in CPU time if the system provides it. The best of
+//! several rounds counts, because other processes can only add time.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -85,7 +86,8 @@ fn time<T>(name: &str, mut decide: impl FnMut() -> T) {
     println!("{name:30} {:4.0}", (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min));
 }
 
-/// Popularity by Zipf's law (0.9) over 200,000 objects of 100 bytes to 1 MB; the cache holds 10 %.
+/// Zipf-distributed popularity (0.9) over 200,000 objects of 100 bytes to 1 MB; the cache holds 10
+/// %.
 fn evictions() {
     let requests = workload(2_000_000, 200_000);
     let mut sizes: Vec<(u64, u64)> = requests.clone();
@@ -126,7 +128,7 @@ fn workload(requests: usize, objects: usize) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Time on the processor, where Linux tells it; else time on the wall.
+/// CPU time on Linux, otherwise wall-clock time.
 struct Clock {
     wall: Instant,
     processor: Option<u64>,

@@ -1,31 +1,31 @@
-//! What a request asks of a cache, found in one walk over its fields.
+//! The cache-related fields of a request, found in one pass.
 //!
-//! Most requests carry none of the fields that matter here. Looking each of them up would cost more
-//! than the decision; one walk that compares lengths first tells which are there at all.
+//! Most requests have none of these fields. Looking each field up would cost more than the
+//! decision; one pass that compares lengths first finds which fields are present.
 
 use crate::RequestDirectives;
 use http::HeaderMap;
 
-/// Which of the fields that matter to a cache are there, and the directives.
+/// The cache directives of a request, and which other cache-related fields it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// `Cache-Control` or `Pragma`.
+    /// The directives of `Cache-Control` or `Pragma`.
     pub directives: RequestDirectives,
-    /// Whether there is a condition: without one, [`crate::Validators::evaluate`] is
+    /// Whether the request has a condition. Without one, [`crate::Validators::evaluate`] returns
     /// [`crate::Condition::Send`] and need not be called.
     pub conditional: bool,
-    /// Whether there is a `Range`: without one, [`crate::RangeSet::of`] is `None`.
+    /// Whether the request has a `Range`. Without one, [`crate::RangeSet::of`] returns `None`.
     pub range: bool,
 }
 
 impl Asked {
-    /// Walks over the fields of a request.
+    /// Reads the fields of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut asked = Self::default();
         let mut directives = false;
         for name in headers.keys() {
             let name = name.as_str();
-            // Names are in lower case already, so comparing bytes is enough.
+            // Names are in lower case, so comparing bytes is enough.
             match name.len() {
                 5 => asked.range |= name == "range",
                 6 => directives |= name == "pragma",

@@ -1,26 +1,26 @@
-//! `Cache-Control` (RFC 9111, Sec. 5.2), of requests and of responses.
+//! `Cache-Control` (RFC 9111, Sec. 5.2) of requests and responses.
 //!
 //! ```text
 //! max-age=3600, private="set-cookie, x-user" ,EXT="a, max-age=1", no-cache
 //! ------------  ----------------------------  -------------------  --------
 //! ```
 //!
-//! Reading is lenient in form and strict in meaning: empty members, odd spacing and unknown
-//! directives are passed over, but a lifetime that cannot be understood makes a response stale
-//! (Sec. 4.2.1). Nothing is allocated unless `no-cache` or `private` names fields.
+//! The parser is lenient in syntax and strict in meaning: it skips empty members, unusual spacing
+//! and unknown directives, but an invalid lifetime makes a response stale (Sec. 4.2.1). It
+//! allocates only if `no-cache` or `private` names fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// The greatest number of seconds a cache counts with (RFC 9111, Sec. 1.2.2).
+/// The largest number of seconds that a cache represents (RFC 9111, Sec. 1.2.2).
 pub const MAX_SECONDS: u32 = 1 << 31;
 
-/// What a client asks of caches (RFC 9111, Sec. 5.2.1).
+/// The cache directives of a request (RFC 9111, Sec. 5.2.1).
 ///
-/// The directives are advice: a site that must protect its origin passes
-/// [`RequestDirectives::NONE`] instead of what the client sent.
+/// They are advisory: a site that must protect its origin passes [`RequestDirectives::NONE`]
+/// instead of the client's directives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
-    /// `no-cache`: nothing stored without validation.
+    /// `no-cache`: do not use a stored response without validation.
     pub no_cache: bool,
     /// `no-store`: do not keep the response.
     pub no_store: bool,
@@ -28,18 +28,19 @@ pub struct RequestDirectives {
     pub no_transform: bool,
     /// `only-if-cached`: answer from the cache or with 504.
     pub only_if_cached: bool,
-    /// `max-age`: nothing older.
+    /// `max-age`: accept no response of a greater age.
     pub max_age: Option<u32>,
-    /// `min-fresh`: nothing that becomes stale sooner.
+    /// `min-fresh`: accept no response that becomes stale sooner.
     pub min_fresh: Option<u32>,
-    /// `max-stale`: so much past its lifetime is still welcome; without a number any amount.
+    /// `max-stale`: accept a response that has been stale for at most this long; without a number,
+    /// for any time.
     pub max_stale: Option<u32>,
     /// `stale-if-error` (RFC 5861, Sec. 4).
     pub stale_if_error: Option<u32>,
 }
 
 impl RequestDirectives {
-    /// A request that says nothing.
+    /// The directives of a request without `Cache-Control` and `Pragma`.
     pub const NONE: Self = Self {
         no_cache: false,
         no_store: false,
@@ -51,7 +52,7 @@ impl RequestDirectives {
         stale_if_error: None,
     };
 
-    /// Reads `Cache-Control`; without one, `Pragma: no-cache` stands for `no-cache` (Sec. 5.4).
+    /// Reads `Cache-Control`; if it is absent, `Pragma: no-cache` counts as `no-cache` (Sec. 5.4).
     pub fn of(headers: &HeaderMap) -> Self {
         let mut read = Self::NONE;
         let mut present = false;
@@ -69,7 +70,7 @@ impl RequestDirectives {
     }
 
     fn take(&mut self, member: &Member<'_>) {
-        // The length decides first, so that most directives cost one comparison.
+        // The length is compared first, so that most directives cost one comparison.
         match member.name.len() {
             7 if member.is("max-age") => first(&mut self.max_age, member.lifetime()),
             8 if member.is("no-cache") => self.no_cache = true,
@@ -89,26 +90,26 @@ impl RequestDirectives {
     }
 }
 
-/// Whether a directive is there, and whether it means the whole response or named fields.
+/// Whether a directive is present, and whether it applies to the whole response or to named fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Not there.
+    /// The directive is absent.
     #[default]
     Absent,
-    /// `name="field, field"`: only the named fields.
+    /// `name="field, field"`: it applies to the named fields only.
     Fields,
-    /// The whole response.
+    /// It applies to the whole response.
     Whole,
 }
 
-/// What a server asks of caches (RFC 9111, Sec. 5.2.2; RFC 5861; RFC 8246).
+/// The cache directives of a response (RFC 9111, Sec. 5.2.2; RFC 5861; RFC 8246).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
-    /// `no-cache`: validate before every use.
+    /// `no-cache`: validate before every reuse.
     pub no_cache: Scope,
-    /// `private`: not for shared caches.
+    /// `private`: shared caches must not store it.
     pub private: Scope,
-    /// The fields that a qualified `no-cache` or `private` names: not to be stored.
+    /// The fields that a qualified `no-cache` or `private` names; they are not stored.
     pub fields: Vec<HeaderName>,
     /// `no-store`.
     pub no_store: bool,
@@ -124,9 +125,9 @@ pub struct ResponseDirectives {
     pub must_understand: bool,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
-    /// `max-age`, the first one; one that cannot be understood counts as 0.
+    /// `max-age`: the first one; an invalid one counts as 0.
     pub max_age: Option<u32>,
-    /// `s-maxage`, likewise.
+    /// `s-maxage`, with the same rules.
     pub s_maxage: Option<u32>,
     /// `stale-while-revalidate` (RFC 5861, Sec. 3).
     pub stale_while_revalidate: Option<u32>,
@@ -135,7 +136,7 @@ pub struct ResponseDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads every line of `Cache-Control`.
+    /// Reads all lines of `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
         Self::of_lines(headers.get_all(header::CACHE_CONTROL))
     }
@@ -149,7 +150,8 @@ impl ResponseDirectives {
         read
     }
 
-    /// The lifetime the directives give a shared cache: `s-maxage` before `max-age` (Sec. 4.2.1).
+    /// The lifetime that the directives give a shared cache: `s-maxage` has precedence over
+    /// `max-age` (Sec. 4.2.1).
     pub fn lifetime(&self) -> Option<u32> {
         self.s_maxage.or(self.max_age)
     }
@@ -179,8 +181,8 @@ impl ResponseDirectives {
         }
     }
 
-    /// Notes the fields that a directive names. A list that cannot be read in full means the whole
-    /// response: the safer reading, which Sec. 5.2.2.4 foresees.
+    /// Records the fields that a directive names. An invalid list applies to the whole response,
+    /// which is the safe interpretation that Sec. 5.2.2.4 foresees.
     fn scope(&mut self, member: &Member<'_>) -> Scope {
         let (Argument::Token(list) | Argument::Quoted(list)) = member.value else {
             return Scope::Whole;
@@ -196,10 +198,10 @@ impl ResponseDirectives {
     }
 }
 
-/// So many field names are remembered; more means the whole response.
+/// The most field names that are recorded; with more, the directive applies to the whole response.
 const MAX_FIELDS: usize = 64;
 
-/// The first of several values counts (RFC 9111, Sec. 4.2.1).
+/// The first of several values is used (RFC 9111, Sec. 4.2.1).
 fn first(place: &mut Option<u32>, seconds: u32) {
     place.get_or_insert(seconds);
 }
@@ -210,7 +212,8 @@ fn keep(place: &mut Option<u32>, seconds: Option<u32>) {
     }
 }
 
-/// `delta-seconds` (RFC 9111, Sec. 1.2.2): digits only; too large a number is [`MAX_SECONDS`].
+/// `delta-seconds` (RFC 9111, Sec. 1.2.2): digits only; a number that is too large becomes
+/// [`MAX_SECONDS`].
 pub fn parse_seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;
@@ -221,14 +224,14 @@ pub fn parse_seconds(digits: &[u8]) -> Option<u32> {
     })
 }
 
-/// What follows the name of a directive.
+/// The argument of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument<'a> {
     None,
     Token(&'a [u8]),
-    /// Without the quotes; escapes are left as they are, since no directive we know needs them.
+    /// Without the quotes. Escapes are kept, because no known directive needs them.
     Quoted(&'a [u8]),
-    /// Something no grammar allows, such as a space before the `=`.
+    /// A syntax error, such as a space before the `=`.
     Malformed,
 }
 
@@ -244,7 +247,8 @@ impl Member<'_> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// The argument as seconds, quoted or not: Sec. 5.2 asks recipients to accept both.
+    /// The argument as seconds, as a token or quoted: Sec. 5.2 asks recipients to accept both
+    /// forms.
     fn seconds(&self) -> Option<u32> {
         match self.value {
             Argument::Token(digits) | Argument::Quoted(digits) => parse_seconds(digits),
@@ -252,13 +256,13 @@ impl Member<'_> {
         }
     }
 
-    /// The same where nonsense must mean stale (Sec. 4.2.1).
+    /// The argument as a lifetime; an invalid one counts as stale (Sec. 4.2.1).
     fn lifetime(&self) -> u32 {
         self.seconds().unwrap_or(0)
     }
 }
 
-/// Splits one line into its directives: at commas, but not at those within quotes.
+/// Splits one line into its directives at the commas outside quotes.
 pub(crate) struct Members<'a> {
     rest: &'a [u8],
 }
@@ -268,7 +272,7 @@ impl<'a> Members<'a> {
         Self { rest: line }
     }
 
-    /// Takes the argument off the front of `rest`, which begins after the `=`.
+    /// Takes the argument from the front of `rest`, which begins after the `=`.
     fn argument(&mut self) -> Argument<'a> {
         if let Some(quoted) = self.rest.strip_prefix(b"\"")
             && let Some(end) = closing_quote(quoted)
@@ -279,8 +283,8 @@ impl<'a> Members<'a> {
             let clean = junk.trim_ascii().is_empty();
             return if clean { Argument::Quoted(value) } else { Argument::Malformed };
         }
-        // A quote that never closes is no quote: what follows the next comma still counts, so that
-        // a stray quote cannot hide a `no-store`.
+        // An unclosed quote is not a quote: the directives after the next comma still apply, so
+        // that a stray quote cannot hide a `no-store`.
         let value;
         (value, self.rest) = split_comma(self.rest);
         let value = value.trim_ascii_end();
@@ -454,8 +458,8 @@ mod tests {
 
         #[test]
         fn restriction_is_heard_behind_any_token(prefix in "[!-+.-~]{0,20}") {
-            // No comma and no space in the prefix: the directive that follows stands by itself,
-            // unless the prefix opened a quote that something later closes; nothing does.
+            // The prefix has no comma and no space, so the next directive is separate, unless the
+            // prefix opens a quote that is closed later, which does not happen here.
             let line = format!("{prefix}, no-store");
             prop_assert!(response(&[&line]).no_store);
         }

@@ -1,4 +1,4 @@
-//! `Cache-Status` (RFC 9211): what the cache did with a request, for whoever reads the response.
+//! `Cache-Status` (RFC 9211): reports in a response how the cache handled the request.
 //!
 //! ```text
 //! Cache-Status: origin-shield; hit; ttl=20, edge-1; fwd=stale; fwd-status=304; stored
@@ -8,16 +8,16 @@ use crate::targeted::is_tchar;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::io::Write;
 
-/// The field.
+/// The name of the field.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// The name of a cache, in the form in which the field carries it.
+/// The name of a cache, encoded for the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName(Box<[u8]>);
 
 impl NodeName {
-    /// Prepares a name: as a token if it is one, else as a string, where bytes that no string may
-    /// hold become `?`.
+    /// Encodes a name: as a token if it is one, else as a string, with `?` in place of bytes that a
+    /// string cannot contain.
     pub fn new(name: &str) -> Self {
         if is_token(name.as_bytes()) {
             return Self(name.as_bytes().into());
@@ -28,29 +28,29 @@ impl NodeName {
     }
 }
 
-/// Why a request was sent on (RFC 9211, Sec. 2.2).
+/// The reason why a request was forwarded (RFC 9211, Sec. 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarded {
-    /// The cache was configured not to handle it.
+    /// The cache was configured not to handle the request.
     Bypass,
-    /// The method's semantics require it.
+    /// The request method's semantics require forwarding.
     Method,
-    /// Nothing is stored for the URI.
+    /// The cache has no response for the URI.
     UriMiss,
-    /// What is stored for the URI does not match the request's fields.
+    /// The cache has a response for the URI, but the request's fields do not match it.
     VaryMiss,
-    /// Nothing fit, and more is not known.
+    /// No stored response could be used, for a reason that is not known.
     Miss,
-    /// It was fresh, but the request asked for validation.
+    /// A fresh response was stored, but the request asked for validation.
     Request,
-    /// It was stale.
+    /// The stored response was stale.
     Stale,
-    /// Only parts are stored.
+    /// The stored response is partial.
     Partial,
 }
 
 impl Forwarded {
-    /// The token.
+    /// The token of the field.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
@@ -65,22 +65,22 @@ impl Forwarded {
     }
 }
 
-/// What one cache did.
+/// How one cache handled a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// Why the request was sent on; `None` is a hit.
+    /// The reason why the request was forwarded; `None` is a hit.
     pub forwarded: Option<Forwarded>,
-    /// The status of the answer to the request that was sent on.
+    /// The status of the response to the forwarded request.
     pub forwarded_status: Option<u16>,
-    /// Seconds of freshness left; negative when stale.
+    /// The remaining freshness lifetime in seconds; negative if stale.
     pub ttl: Option<i64>,
     /// Whether the response was stored.
     pub stored: bool,
-    /// Whether the request joined one that was already on its way.
+    /// Whether the request was collapsed with another forwarded request.
     pub collapsed: bool,
-    /// The cache key, if it is to be shown.
+    /// The cache key, if it is shown.
     pub key: Option<&'a str>,
-    /// More, in this cache's own words.
+    /// Implementation-specific detail.
     pub detail: Option<&'a str>,
 }
 
@@ -92,13 +92,13 @@ impl CacheStatus<'_> {
         field_value(&text)
     }
 
-    /// Adds this cache behind those nearer to the origin (Sec. 2), as one line.
+    /// Appends this cache after the caches nearer to the origin (Sec. 2), as one line.
     pub fn append_to(&self, headers: &mut HeaderMap, node: &NodeName) {
         let value = self.value_behind(headers, node);
         headers.insert(CACHE_STATUS, value);
     }
 
-    /// The field value with this cache behind those that `earlier` tells of.
+    /// The field value with this cache after the members of `earlier`.
     pub fn value_behind(&self, earlier: &HeaderMap, node: &NodeName) -> HeaderValue {
         let mut text = Vec::with_capacity(128);
         for line in earlier.get_all(CACHE_STATUS) {
@@ -148,7 +148,7 @@ impl CacheStatus<'_> {
     }
 }
 
-/// What this module writes is visible ASCII; an earlier cache's line came as a field value.
+/// This module writes visible ASCII only; an earlier cache's line was a valid field value.
 fn field_value(text: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(text).unwrap_or(HeaderValue::from_static("levada"))
 }

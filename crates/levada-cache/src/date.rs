@@ -1,20 +1,20 @@
-//! HTTP dates, as RFC 9110, Sec. 5.6.7 wants them read.
+//! HTTP dates, parsed as RFC 9110, Sec. 5.6.7 requires.
 //!
 //! ```text
-//! Sun, 06 Nov 1994 08:49:37 GMT     IMF-fixdate, what everybody sends
+//! Sun, 06 Nov 1994 08:49:37 GMT     IMF-fixdate, the preferred format
 //! Sunday, 06-Nov-94 08:49:37 GMT    RFC 850, obsolete
 //! Sun Nov  6 08:49:37 1994          asctime, obsolete
 //! ```
 //!
-//! All three are fixed in width and spacing; names are compared without regard to case, because
-//! what differs only there is still no other date. Anything else is no date, and a cache takes an
-//! `Expires` that is no date for one in the past (RFC 9111, Sec. 5.3).
+//! All three formats have fixed widths and spacing. Names are compared without regard to case,
+//! because a different case does not change the date. Any other text is invalid, and a cache treats
+//! an invalid `Expires` as a time in the past (RFC 9111, Sec. 5.3).
 
-/// Seconds since 1970-01-01T00:00:00Z, negative before; `None` for what is no HTTP date.
+/// Seconds since 1970-01-01T00:00:00Z, negative before; `None` if `text` is not an HTTP date.
 ///
-/// The two digits of an RFC 850 year are read as 1970 to 2069. The RFC moves that window with the
-/// clock; a fixed one makes the answer independent of the moment and differs for no date that is
-/// less than 40 years old or ahead.
+/// The two-digit year of RFC 850 means 1970 to 2069. The RFC moves this window with the clock. With
+/// a fixed window the result does not depend on the current time, and it is the same for all dates
+/// less than 40 years in the past or future.
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let text = text.trim_ascii();
     let comma = text.iter().take(10).position(|&b| b == b',');
@@ -66,7 +66,7 @@ fn gmt(zone: &[u8]) -> Option<()> {
     zone.eq_ignore_ascii_case(b"GMT").then_some(())
 }
 
-/// The place of a name in its list, from 1.
+/// The position of a name in its list, from 1.
 fn named(name: &[u8], names: &[&str]) -> Option<i64> {
     let at = names.iter().position(|n| n.as_bytes().eq_ignore_ascii_case(name))?;
     Some(at as i64 + 1)
@@ -76,7 +76,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0i64, |n, &b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
 }
 
-/// Seconds since midnight from `hh:mm:ss`; the leap second counts as the one before it.
+/// Seconds since midnight from `hh:mm:ss`; a leap second counts as the second before it.
 fn clock(t: &[u8]) -> Option<i64> {
     separators(t, &[(2, b':'), (5, b':')])?;
     let (hour, minute, second) = (number(&t[..2])?, number(&t[3..5])?, number(&t[6..8])?);
@@ -93,7 +93,8 @@ fn seconds(year: i64, month: i64, day: i64, in_day: i64) -> Option<i64> {
     if day == 0 || day > longest {
         return None;
     }
-    // Years begin in March, so that the leap day is the last of its year and no table is needed.
+    // Years begin in March, so that the leap day is the last day of its year and no table is
+    // needed.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400);
     let days = y * 365 + leap_days + (m * 153 + 2) / 5 + day - 1;

@@ -1,38 +1,38 @@
-//! Admission on the second request: what is asked for once is not worth its place.
+//! Admission on the second request: an object that is requested once is not worth storing.
 //!
-//! The doorkeeper of TinyLFU (Einziger et al., ACM Transactions on Storage 13(4), 2017, Sec. 3.4.2), as
-//! a table of fingerprints instead of a Bloom filter: each is replaced by the next key that falls to
-//! its place, so that it ages by itself and needs no reset.
+//! The doorkeeper of TinyLFU (Einziger et al., ACM Transactions on Storage 13(4), 2017, Sec.
+//! 3.4.2), as a table of fingerprints instead of a Bloom filter. The next key with the same slot
+//! replaces a fingerprint, so the table ages without a reset.
 
 use levada_types::{Key, weigh};
 
-/// Remembers a fixed number of keys, the older the less likely.
+/// Remembers about a fixed number of recent keys; older keys are more likely to be forgotten.
 pub struct Doorkeeper {
     seen: Box<[u32]>,
     seed: u64,
 }
 
-/// A guess at the size of an object, and bounds of the table.
+/// The assumed size of an object, and limits of the number of slots.
 const OBJECT: u64 = 16 << 10;
 const PLACES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 22;
 
 impl Doorkeeper {
-    /// One for a tier of so many bytes. `seed` is drawn by chance where strangers choose keys.
+    /// A doorkeeper for a tier of `bytes`. Draw `seed` at random if clients can choose keys.
     pub fn new(bytes: u64, seed: u64) -> Self {
         let places = (bytes / OBJECT).clamp(*PLACES.start(), *PLACES.end());
         Self { seen: vec![0; places as usize].into(), seed }
     }
 
-    /// Whether `key` was here before; it has been from now on.
+    /// Whether `key` was seen before. Records it.
     pub fn knows(&mut self, key: Key) -> bool {
         let hash = weigh(key, self.seed);
         let place = (hash % self.seen.len() as u64) as usize;
-        // Zero is a place that nobody has taken.
+        // Zero marks an empty slot.
         let fingerprint = (hash >> 32) as u32 | 1;
         std::mem::replace(&mut self.seen[place], fingerprint) == fingerprint
     }
 
-    /// Bytes of the table.
+    /// The size of the table in bytes.
     pub fn bytes(&self) -> u64 {
         size_of_val(&*self.seen) as u64
     }

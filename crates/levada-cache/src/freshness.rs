@@ -1,7 +1,7 @@
-//! How long a response stays fresh, and how old it is (RFC 9111, Sec. 4.2).
+//! The freshness lifetime and the age of a response (RFC 9111, Sec. 4.2).
 //!
-//! What the header fields say is turned into numbers once, when a response is stored. A hit then
-//! costs a few comparisons and reads no header field of the stored response.
+//! The header fields are converted to numbers once, when a response is stored. A hit then costs a
+//! few comparisons and reads no header field of the stored response.
 
 use crate::{
     cache_control::{MAX_SECONDS, ResponseDirectives, Scope, parse_seconds},
@@ -13,7 +13,7 @@ use crate::{
 use http::{HeaderMap, StatusCode, header};
 use std::time::{Duration, SystemTime};
 
-/// Where a lifetime comes from, in the order in which the sources are asked.
+/// The source of a freshness lifetime, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Source {
@@ -23,11 +23,11 @@ pub enum Source {
     Expires = 1,
     /// The site's lifetime for errors ([`Rules::negative_ttl`]).
     Negative = 2,
-    /// The site's lifetime for what says nothing ([`Rules::default_ttl`]).
+    /// The site's lifetime for responses without one ([`Rules::default_ttl`]).
     Default = 3,
     /// A share of the time since `Last-Modified`.
     Heuristic = 4,
-    /// None: every use must be validated.
+    /// No source: every reuse must be validated.
     None = 5,
 }
 
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// Whether the origin itself said how long (the RFC's "explicit expiration time").
+    /// Whether the origin gave the lifetime (the RFC's "explicit expiration time").
     pub const fn is_explicit(self) -> bool {
         matches!(self, Self::Directive | Self::Expires)
     }
@@ -62,12 +62,13 @@ impl Source {
     }
 }
 
-/// How long a response is fresh from the moment its origin made it, and who says so.
+/// The time that a response is fresh from its generation by the origin, and the source of this
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// The time in seconds.
     pub seconds: u32,
-    /// Who says so.
+    /// The source of the lifetime.
     pub source: Source,
 }
 
@@ -87,7 +88,7 @@ fn explicit(exchange: &Exchange<'_>, effective: &Effective) -> Option<Lifetime> 
     }
     let expires =
         (!effective.targeted).then(|| exchange.response.get(header::EXPIRES)).flatten()?;
-    // What is no date has expired (Sec. 5.3).
+    // An invalid date means that the response has expired (Sec. 5.3).
     let seconds = parse_date(expires.as_bytes()).map_or(0, |e| e.saturating_sub(made(exchange)));
     Some(Lifetime { seconds: bounded(seconds), source: Source::Expires })
 }
@@ -102,7 +103,7 @@ fn configured(status: StatusCode, rules: &Rules) -> Option<Lifetime> {
     Some(Lifetime { seconds: whole_seconds(ttl), source: Source::Default })
 }
 
-/// A share of the time since the last change (Sec. 4.2.2), for the statuses that allow it or with
+/// A share of the time since the last modification (Sec. 4.2.2), if the status allows it or with
 /// `public`.
 fn heuristic(
     exchange: &Exchange<'_>,
@@ -119,7 +120,7 @@ fn heuristic(
     (seconds > 0).then_some(Lifetime { seconds, source: Source::Heuristic })
 }
 
-/// Statuses that may be stored on a guess (RFC 9110, Sec. 15.1; 451 by RFC 7725, Sec. 3).
+/// The statuses that are heuristically cacheable (RFC 9110, Sec. 15.1; 451 by RFC 7725, Sec. 3).
 pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -127,7 +128,7 @@ pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     )
 }
 
-/// When the response was made: `Date`, or its arrival where there is none (RFC 9110, Sec. 6.6.1).
+/// The time of generation: `Date`, or the time of arrival if it is absent (RFC 9110, Sec. 6.6.1).
 fn made(exchange: &Exchange<'_>) -> i64 {
     date(exchange.response).unwrap_or_else(|| (millis(exchange.received) / 1000) as i64)
 }
@@ -136,9 +137,9 @@ fn date(headers: &HeaderMap) -> Option<i64> {
     parse_date(headers.get(header::DATE)?.as_bytes())
 }
 
-/// The numbers of one stored response that every later decision needs.
+/// The numbers of a stored response from which every later decision follows.
 ///
-/// Times are milliseconds since 1970: whole seconds would make a short lifetime end up to a second
+/// Times are milliseconds since 1970: with whole seconds a short lifetime would end up to a second
 /// early or late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
@@ -157,7 +158,7 @@ const NEVER_STALE: u8 = 2;
 const IMMUTABLE: u8 = 4;
 
 impl Freshness {
-    /// The size of what [`Freshness::to_bytes`] gives.
+    /// The length of the result of [`Freshness::to_bytes`].
     pub const BYTES: usize = 38;
 
     /// Computes the numbers of a response that has just arrived.
@@ -180,8 +181,8 @@ impl Freshness {
         }
     }
 
-    /// The age at `now` in milliseconds (Sec. 4.2.3: resident time plus corrected initial age). A
-    /// clock that was set back makes nothing younger than it was on arrival.
+    /// The age at `now` in milliseconds (Sec. 4.2.3: resident time plus corrected initial age). If
+    /// the clock was set back, the age is at least the age on arrival.
     fn age_millis(&self, now: u64) -> u64 {
         self.initial_age.saturating_add(now.saturating_sub(self.received))
     }
@@ -191,8 +192,7 @@ impl Freshness {
         self.age_and_ttl_millis(now).0
     }
 
-    /// Seconds until the response becomes stale at `now`; negative since it has (RFC 9211,
-    /// Sec. 2.3).
+    /// Seconds until the response becomes stale; negative afterwards (RFC 9211, Sec. 2.3).
     pub fn ttl(&self, now: SystemTime) -> i64 {
         self.ttl_millis(now).div_euclid(1000)
     }
@@ -201,38 +201,38 @@ impl Freshness {
         self.age_and_ttl_millis(now).1
     }
 
-    /// [`age`](Self::age) and [`ttl_millis`](Self::ttl_millis) from one look at the clock.
+    /// [`age`](Self::age) and [`ttl_millis`](Self::ttl_millis) from one clock value.
     pub(crate) fn age_and_ttl_millis(&self, now: SystemTime) -> (u32, i64) {
         let age = self.age_millis(millis(now));
         (bounded((age / 1000) as i64), (self.lifetime as i64).saturating_sub_unsigned(age))
     }
 
-    /// Whether the response is fresh at `now`, whatever a request may ask beyond that.
+    /// Whether the response is fresh at `now`, without regard to the request's directives.
     pub fn is_fresh(&self, now: SystemTime) -> bool {
         self.ttl_millis(now) > 0 && !self.validates_always()
     }
 
-    /// Where the lifetime comes from.
+    /// The source of the lifetime.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// The lifetime from the moment the origin made the response.
+    /// The lifetime, counted from the generation of the response.
     pub fn lifetime(&self) -> Duration {
         Duration::from_millis(self.lifetime)
     }
 
-    /// When the response came from the origin.
+    /// The time at which the response arrived from the origin.
     pub fn received(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(self.received)
     }
 
-    /// `no-cache`: no use without validation.
+    /// `no-cache`: must not be reused without validation.
     pub fn validates_always(&self) -> bool {
         self.flags & VALIDATE_ALWAYS != 0
     }
 
-    /// `must-revalidate`, `proxy-revalidate`, `s-maxage` or `no-cache`: never served stale.
+    /// `must-revalidate`, `proxy-revalidate`, `s-maxage` or `no-cache`: must not be served stale.
     pub fn forbids_stale(&self) -> bool {
         self.flags & (NEVER_STALE | VALIDATE_ALWAYS) != 0
     }
@@ -242,22 +242,22 @@ impl Freshness {
         self.flags & IMMUTABLE != 0
     }
 
-    /// For how many seconds past its lifetime it may be served while it is revalidated.
+    /// The seconds past its lifetime for which it may be served while it is revalidated.
     pub fn stale_while_revalidate(&self) -> u32 {
         self.while_revalidate
     }
 
-    /// For how many seconds past its lifetime it may be served in place of an error.
+    /// The seconds past its lifetime for which it may be served in place of an error.
     pub fn stale_if_error(&self) -> u32 {
         self.if_error
     }
 
-    /// For how many seconds past its lifetime it may be served while the origin cannot be reached.
+    /// The seconds past its lifetime for which it may be served while the origin is unreachable.
     pub fn stale_if_unreachable(&self) -> u32 {
         self.if_unreachable
     }
 
-    /// Keeps the response from any further use without validation, whatever its lifetime.
+    /// Forbids every further reuse without validation, whatever the lifetime.
     #[must_use]
     pub fn never_again(mut self) -> Self {
         self.flags |= VALIDATE_ALWAYS;
@@ -272,7 +272,7 @@ impl Freshness {
         self
     }
 
-    /// The numbers as bytes, for the record of a disk tier.
+    /// The numbers as bytes, for the records of a disk tier.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0..8].copy_from_slice(&self.received.to_le_bytes());
@@ -286,7 +286,7 @@ impl Freshness {
         bytes
     }
 
-    /// The numbers from [`Freshness::to_bytes`]; `None` for bytes that it cannot have given.
+    /// The numbers from [`Freshness::to_bytes`]; `None` for bytes that it cannot have produced.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let long = |at: usize| bytes[at..at + 8].try_into().ok().map(u64::from_le_bytes);
         let short = |at: usize| bytes[at..at + 4].try_into().ok().map(u32::from_le_bytes);
@@ -306,7 +306,8 @@ impl Freshness {
     }
 }
 
-/// Past the year 10,000 in milliseconds: no number of ours is so great, and sums of them fit.
+/// A time after the year 10,000 in milliseconds: all times are smaller, and sums of two times do
+/// not overflow.
 const FAR: u64 = 1 << 48;
 
 fn flags(directives: &ResponseDirectives, rules: &Rules) -> u8 {
@@ -331,17 +332,17 @@ fn initial_age(exchange: &Exchange<'_>, rules: &Rules) -> u64 {
     let received = millis(exchange.received);
     let delay = received.saturating_sub(millis(exchange.requested));
     let told = u64::from(age_field(exchange.response)) * 1000;
-    // `Date` has whole seconds, so arrival is cut to whole seconds before the two are compared.
+    // `Date` has whole seconds, so the time of arrival is truncated to whole seconds as well.
     let apparent = date(exchange.response)
         .map_or(0, |date| u64::from(bounded((received / 1000) as i64 - date)) * 1000);
-    // A small difference is the two clocks', not an age; a large one may be a cache's that sends no
+    // A small difference comes from the two clocks. A large one may come from a cache that sends no
     // `Age`, so it counts.
     let tolerated = rules.clock_skew.as_millis().min(u128::from(FAR)) as u64;
     let apparent = if apparent <= tolerated { 0 } else { apparent };
     (told + delay.min(u64::from(MAX_SECONDS) * 1000)).max(apparent)
 }
 
-/// `Age`: the first member of the first line counts, and nonsense is ignored (Sec. 5.1).
+/// `Age`: the first member of the first line is used; an invalid value is ignored (Sec. 5.1).
 fn age_field(headers: &HeaderMap) -> u32 {
     headers
         .get(header::AGE)
@@ -350,7 +351,7 @@ fn age_field(headers: &HeaderMap) -> u32 {
         .unwrap_or(0)
 }
 
-/// Cuts seconds to what a cache counts with.
+/// Limits seconds to the range that a cache represents.
 fn bounded(seconds: i64) -> u32 {
     seconds.clamp(0, i64::from(MAX_SECONDS)) as u32
 }
@@ -359,7 +360,7 @@ fn whole_seconds(duration: Duration) -> u32 {
     duration.as_secs().min(u64::from(MAX_SECONDS)) as u32
 }
 
-/// Milliseconds since 1970; a clock before that stands at its beginning.
+/// Milliseconds since 1970; an earlier time counts as 1970.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_millis().min(u128::from(FAR - 1)) as u64)

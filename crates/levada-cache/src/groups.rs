@@ -1,11 +1,11 @@
-//! Lists of strings (RFC 9651, Sec. 3.1, 3.3.3), as `Cache-Groups` and `Cache-Group-Invalidation`
-//! are (RFC 9875).
+//! Lists of strings (RFC 9651, Sec. 3.1, 3.3.3): the syntax of `Cache-Groups` and
+//! `Cache-Group-Invalidation` (RFC 9875).
 
 use http::{HeaderMap, HeaderName};
 
 use crate::targeted::{Scan, Value};
 
-/// The members of a field that is a list of strings. None of them when it is anything else: a field
+/// The members of a field that is a list of strings. Empty if the field has another syntax: a field
 /// that does not parse is ignored as a whole (RFC 9651, Sec. 4.2).
 pub fn strings(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
@@ -25,7 +25,7 @@ fn parse(field: &[u8]) -> Option<Vec<String>> {
         }
         scan.eat(b',').then_some(())?;
         scan.blanks();
-        // Nothing may follow a comma but a member.
+        // A comma must be followed by a member.
         if scan.rest.is_empty() {
             return None;
         }

@@ -1,10 +1,10 @@
-//! Header fields that belong to one connection and end there (RFC 9110, Sec. 7.6.1).
+//! Hop-by-hop header fields, which are not forwarded (RFC 9110, Sec. 7.6.1).
 
 use crate::vary::list;
 use http::{HeaderMap, HeaderName, header};
 
-/// Whether a field never goes beyond a connection and is never stored (RFC 9111, Sec. 3.1), whether
-/// or not `Connection` names it.
+/// Whether a field is never forwarded and never stored (RFC 9111, Sec. 3.1), even if `Connection`
+/// does not name it.
 pub fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -22,20 +22,20 @@ pub fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Takes out of a request what ends at this node.
+/// Removes the hop-by-hop fields of a request.
 pub fn strip_request(headers: &mut HeaderMap) {
     strip(headers);
 }
 
-/// Takes out of a response what ends at this node; what is left may be sent on and stored.
+/// Removes the hop-by-hop fields of a response; the remaining ones may be forwarded and stored.
 pub fn strip_response(headers: &mut HeaderMap) {
     strip(headers);
 }
 
-/// Takes out named fields, such as those of [`crate::Storable::strip`].
+/// Removes named fields, such as those of [`crate::Storable::strip`].
 pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
-    // A walk over what is there, instead of a search for each name: most messages have none of them,
-    // and most of their names not even the length of one.
+    // One pass over the fields that are present replaces a search for each name: most messages have
+    // none of the names, and most of their fields do not even have the length of one.
     let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() % 64);
     let lengths = names.iter().fold(0, |lengths, name| lengths | bit(name));
     if !headers.keys().any(|name| lengths & bit(name) != 0 && names.contains(name)) {
@@ -47,7 +47,8 @@ pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // A walk over what is there, instead of a search for each name: most messages have none of them.
+    // One pass over the fields that are present replaces a search for each name: most messages have
+    // none.
     if !headers.keys().any(is_hop_by_hop) {
         return;
     }
@@ -58,15 +59,15 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The fields that `Connection` names. Those without which a message would change its meaning are
-/// not among them: a client could otherwise make the node drop `Host`, the length of a body, what
-/// tells apart users, or what stops loops (RFC 9110, Sec. 7.6.1 forbids naming such fields).
+/// The fields that `Connection` names, except fields without which the message would change its
+/// meaning. Otherwise a client could make the node remove `Host`, the length of a body, fields that
+/// identify users, or fields that prevent loops (RFC 9110, Sec. 7.6.1 forbids naming such fields).
 pub(crate) fn nominated(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
     headers
         .get_all(header::CONNECTION)
         .iter()
         .flat_map(|line| list(line.as_bytes()))
-        // The usual one ends here in any case.
+        // This is the usual member, and it is removed in any case.
         .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"))
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !is_end_to_end(name))

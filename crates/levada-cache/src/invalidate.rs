@@ -1,11 +1,12 @@
-//! What a successful unsafe request makes invalid (RFC 9111, Sec. 4.4).
+//! Invalidation of stored responses by successful unsafe requests (RFC 9111, Sec. 4.4).
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header, uri::Scheme};
 
-/// The URIs of which stored responses are to be dropped: the target, and those of the same origin
+/// The URIs whose stored responses must be invalidated: the target, and the URIs of the same origin
 /// that `Location` and `Content-Location` name. Empty for safe methods and for errors.
 ///
-/// `target` is absolute, as the node resolved it. Other origins are left alone: one site must not
+/// `target` is absolute, as the node resolved it. Other origins are not affected, so that one site
+/// cannot invalidate the responses of another.
 /// be able to empty another's cache.
 pub fn invalidated(
     method: &Method,
@@ -27,7 +28,7 @@ pub fn invalidated(
     uris
 }
 
-/// Whether a method changes nothing (RFC 9110, Sec. 9.2.1). Those that are not known do.
+/// Whether a method is safe (RFC 9110, Sec. 9.2.1). Unknown methods are unsafe.
 pub fn is_safe(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }
@@ -84,7 +85,7 @@ fn merged(base: &Uri, reference: &str) -> String {
     format!("{directory}{reference}")
 }
 
-/// Takes the dot segments out of the path (RFC 3986, Sec. 5.2.4).
+/// Removes the dot segments of the path (RFC 3986, Sec. 5.2.4).
 fn normalised(uri: Uri) -> Option<Uri> {
     if !uri.path().contains("/.") {
         return Some(uri);

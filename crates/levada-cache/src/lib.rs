@@ -1,45 +1,45 @@
-//! What stays in the cache: what may be stored, for how long, what may be served from it, and what
-//! goes first when it is full.
+//! The rules of an HTTP cache: which responses may be stored, how long they are fresh, when they
+//! may be reused, and which are evicted first.
 //!
-//! Nothing here owns a clock, a socket, a file or a thread. The driver hands in header fields and
-//! `now`, and carries out what is decided. The driver also settles which bytes are stored under
-//! which key; this crate only says which request fields belong to that key.
+//! This crate uses no clock, socket, file or thread. The driver passes in header fields and `now`,
+//! and carries out the decision. The driver also decides which bytes are stored under which key;
+//! this crate only decides which request fields belong to that key.
 //!
 //! # The life of a request
 //!
 //! ```text
-//! request ──► Asked::of                   directives; is there a condition, a range
-//!             is_cache_method             GET and HEAD; others go on (and invalidated() after)
-//!             strip_request               hop-by-hop fields end here
-//! lookup  ──► Vary::matches               which variant of the key
+//! request ──► Asked::of                   directives; whether it has a condition, a range
+//!             is_cache_method             GET and HEAD; others are forwarded (then invalidated())
+//!             strip_request               removes hop-by-hop fields
+//! lookup  ──► Vary::matches               selects the variant of the key
 //!             serve(freshness, ..)        Fresh │ Stale{why} │ Validate │ GatewayTimeout
 //! hit     ──► Validators::evaluate        if asked.conditional: Send │ NotModified │ ForOrigin
 //!             RangeSet::of, if_range      if asked.range; then RangeSet::resolve(length) -> Parts
 //!             Freshness::age              Age; CacheStatus::append_to
-//! miss    ──► make_conditional            the request that validates what is stored
-//! answer  ──► may_store(exchange, rules)  Storable{freshness, vary, strip} │ NoStore
+//! miss    ──► make_conditional            the request that validates the stored response
+//! response ─► may_store(exchange, rules)  Storable{freshness, vary, strip} │ NoStore
 //!             strip_response, strip_fields
 //! 304     ──► Validators::selected_by     then update_stored, and may_store of the result
-//! error   ──► serve_instead_of_error      stale-if-error; or the origin cannot be reached
+//! error   ──► serve_instead_of_error      stale-if-error, or the origin is unreachable
 //! ```
 //!
-//! # What to keep with a stored response
+//! # Data to keep with a stored response
 //!
 //! - [`Freshness`]: plain numbers; a hit is decided from them without reading a header field.
 //!   [`Freshness::to_bytes`] is its form on disk.
-//! - [`Vary`] and the key that [`Vary::key`] gave for the request.
-//! - [`Validators`]: entity tag and date, read once.
-//! - The header fields without those that [`strip_response`] and [`Storable::strip`] take out.
+//! - [`Vary`] and the result of [`Vary::key`] for the request.
+//! - [`Validators`]: entity tag and date, parsed once.
+//! - The header fields, except those that [`strip_response`] and [`Storable::strip`] remove.
 //!
-//! After a 304: [`update_stored`], then judge again with an [`Exchange`] that has the stored status
-//! and the updated fields and the times of the 304.
+//! After a 304, call [`update_stored`], and then [`may_store`] with an [`Exchange`] that has the
+//! stored status, the updated fields and the times of the 304.
 //!
-//! # What goes first
+//! # Eviction
 //!
-//! [`eviction::EVICTIONS`] lists the algorithms behind one trait, for the edge's two tiers and the
-//! simulator alike. [`Doorkeeper`] keeps out what is asked for once.
+//! [`eviction::EVICTIONS`] lists the algorithms, which implement one trait, for the edge's two
+//! tiers and the simulator. [`Doorkeeper`] rejects objects that are requested only once.
 //!
-//! # Which document says so
+//! # Standards
 //!
 //! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
 //! windows), RFC 8246 (`immutable`), RFC 9213 (targeted directives), RFC 9211 (`Cache-Status`).

@@ -1,19 +1,19 @@
 //! `Range`, `Content-Range` and the sizes of `multipart/byteranges` (RFC 9110, Sec. 14).
 //!
 //! ```text
-//! Range: bytes=0-99, 200-, -50       the first 100, all from 200 on, the last 50
-//! Content-Range: bytes 0-99/1000     these, of so many;  bytes */1000 with 416
+//! Range: bytes=0-99, 200-, -50       the first 100 bytes, all from 200 on, the last 50
+//! Content-Range: bytes 0-99/1000     these bytes and the length; bytes */1000 in a 416
 //! ```
 //!
-//! A server may ignore `Range` at any time (Sec. 14.2), so what is malformed, too much or foreign
-//! is [`None`] and the whole is sent; only a well-formed request for bytes that are not there gets
-//! a 416.
+//! A server may ignore `Range` at any time (Sec. 14.2). So an invalid, too long or unknown range is
+//! [`None`], and the whole representation is sent. Only a valid request for bytes beyond the end
+//! gets a 416.
 
 use http::{HeaderMap, HeaderValue, header};
 use std::{fmt, ops::Range};
 
-/// So many ranges are answered in one request; more are ignored, as Sec. 14.2 advises against
-/// floods of small ones.
+/// The most ranges of one request; a request with more is treated as one without, because Sec. 14.2
+/// warns of many small ranges.
 pub const MAX_RANGES: usize = 16;
 
 /// One `range-spec`, before the length is known.
@@ -42,7 +42,7 @@ impl RangeSpec {
         }
     }
 
-    /// The bytes of a representation of `length` bytes; `None` when it has none of them.
+    /// The bytes of a representation of `length` bytes; `None` if the range contains none of them.
     fn resolve(self, length: u64) -> Option<Range<u64>> {
         let range = match self {
             Self::Between(first, last) => first..length.min(last.saturating_add(1)),
@@ -53,7 +53,7 @@ impl RangeSpec {
     }
 }
 
-/// A position; one too great to count is past every end, and means the same.
+/// A position. A number that is too large counts as a position past every end.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -64,7 +64,7 @@ fn position(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The ranges of one request, in the order in which they were asked for.
+/// The ranges of one request, in the order of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     specs: [RangeSpec; MAX_RANGES],
@@ -72,13 +72,12 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// The ranges that `request` asks for; `None` when it asks for none or in a way to be ignored.
-    /// `Range` means something with `GET` only (Sec. 14.2); the caller looks at the method and at
-    /// [`crate::Validators::if_range`].
+    /// The ranges of `request`; `None` if it has none or if they must be ignored. `Range` applies
+    /// to `GET` only (Sec. 14.2); the caller checks the method and [`crate::Validators::if_range`].
     pub fn of(request: &HeaderMap) -> Option<Self> {
         let mut lines = request.get_all(header::RANGE).iter();
         let only = lines.next()?;
-        // Two lines would join to `bytes=0-1, bytes=2-3`, which is no range.
+        // Two lines would be joined to `bytes=0-1, bytes=2-3`, which is not a valid range.
         if lines.next().is_some() { None } else { Self::parse(only.as_bytes()) }
     }
 
@@ -96,12 +95,13 @@ impl RangeSet {
         (read.count > 0).then_some(read)
     }
 
-    /// The ranges as they were asked for.
+    /// The ranges, as requested.
     pub fn specs(&self) -> &[RangeSpec] {
         &self.specs[..self.count]
     }
 
-    /// The one range, when there is only one: what a range miss fetches before it knows a length.
+    /// The only range; `None` if there are several. A range miss fetches it before the length is
+    /// known.
     pub fn single(&self) -> Option<RangeSpec> {
         match self.specs() {
             [one] => Some(*one),
@@ -109,9 +109,9 @@ impl RangeSet {
         }
     }
 
-    /// What to send of a representation of `length` bytes.
+    /// The parts to send of a representation of `length` bytes.
     ///
-    /// Ranges that overlap or touch become one; the rest keep their order (Sec. 15.3.7.2).
+    /// Ranges that overlap or touch are merged; the others keep their order (Sec. 15.3.7.2).
     pub fn resolve(&self, length: u64) -> Parts {
         let mut parts = Parts { ranges: [const { 0..0 }; MAX_RANGES], count: 0 };
         for range in self.specs().iter().filter_map(|spec| spec.resolve(length)) {
@@ -121,7 +121,7 @@ impl RangeSet {
     }
 }
 
-/// The bytes to send: no two parts overlap, and none is empty.
+/// The parts to send: no two overlap, and none is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     ranges: [Range<u64>; MAX_RANGES],
@@ -129,22 +129,21 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts, as positions from first to one past the last. None: answer 416 with
-    /// [`ContentRange::unsatisfied`]. One: a 206 with `Content-Range`. More:
-    /// [`Multipart`].
+    /// The parts, from the first position to one past the last. If there are none, answer 416 with
+    /// [`ContentRange::unsatisfied`]; if one, a 206 with `Content-Range`; if more, [`Multipart`].
     pub fn as_slice(&self) -> &[Range<u64>] {
         &self.ranges[..self.count]
     }
 
-    /// From the first byte of any part to the last of any, one past it.
+    /// The first position of all parts, and one past the last.
     pub fn span(&self) -> (u64, u64) {
         let parts = self.as_slice();
         let first = parts.iter().map(|part| part.start).min().unwrap_or(0);
         (first, parts.iter().map(|part| part.end).max().unwrap_or(0))
     }
 
-    /// Adds a range, melting it with those that it overlaps or touches. What grew may then touch
-    /// another part, so it is taken out and tried again.
+    /// Adds a range and merges it with parts that overlap or touch it. A merged part may touch
+    /// another part, so it is removed and added again.
     fn add(&mut self, mut range: Range<u64>) {
         let mut place = self.count;
         while let Some(at) = self.as_slice().iter().position(|part| touch(part, &range)) {
@@ -166,32 +165,32 @@ fn touch(a: &Range<u64>, b: &Range<u64>) -> bool {
 /// The value of `Content-Range` (Sec. 14.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes, one past the last; `None` in a 416.
+    /// The range, to one past the last byte; `None` in a 416.
     pub range: Option<Range<u64>>,
-    /// The length of the whole; `None` where it is not known (`*`).
+    /// The length of the whole representation; `None` if unknown (`*`).
     pub length: Option<u64>,
 }
 
 impl ContentRange {
-    /// These bytes of so many.
+    /// A range of a representation with this length.
     pub fn of(range: Range<u64>, length: u64) -> Self {
         Self { range: Some(range), length: Some(length) }
     }
 
-    /// What a 416 tells: there are only so many.
+    /// The value for a 416: the length only.
     pub fn unsatisfied(length: u64) -> Self {
         Self { range: None, length: Some(length) }
     }
 
-    /// The one part that a 206 with these fields carries; `None` when it carries several, whose ranges
-    /// are told within its body (RFC 9110, Sec. 15.3.7.2).
+    /// The one part of a 206 with these fields. `None` if it has several: then the body contains
+    /// their ranges (RFC 9110, Sec. 15.3.7.2).
     pub fn of_part(response: &HeaderMap) -> Option<Self> {
         let mut lines = response.get_all(header::CONTENT_RANGE).iter();
         let (Some(only), None) = (lines.next(), lines.next()) else { return None };
         Self::parse(only).filter(|told| told.range.is_some() && !is_multipart(response))
     }
 
-    /// Reads what an origin sent; `None` for what is not well formed or contradicts itself.
+    /// Parses the value of an origin; `None` if it is not well formed or contradictory.
     pub fn parse(value: &HeaderValue) -> Option<Self> {
         let (unit, rest) = value.as_bytes().trim_ascii().split_at_checked(6)?;
         if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -211,7 +210,7 @@ impl ContentRange {
 
     /// The field value.
     pub fn to_value(&self) -> HeaderValue {
-        // Digits and punctuation only, so this cannot fail; `from_str` would say the same.
+        // It has digits and punctuation only, so this cannot fail.
         HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static("bytes */*"))
     }
 }
@@ -223,7 +222,7 @@ fn is_multipart(response: &HeaderMap) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
 }
 
-/// A number of a response, which has to be right: one too great is none.
+/// A number of a response. It must be exact, so a number that is too large is invalid.
 fn exact(digits: &[u8]) -> Option<u64> {
     position(digits).filter(|&n| n < u64::MAX)
 }
@@ -242,16 +241,17 @@ impl fmt::Display for ContentRange {
     }
 }
 
-/// The frame of a `multipart/byteranges` body (Sec. 14.6).
+/// The framing of a `multipart/byteranges` body (Sec. 14.6).
 ///
-/// The body is, for every part, [`Multipart::part_head`] and its bytes, then [`Multipart::end`].
+/// For every part, the body contains [`Multipart::part_head`] and the bytes of the part, and at the
+/// end [`Multipart::end`].
 #[derive(Clone, Debug)]
 pub struct Multipart<'a> {
-    /// Separates the parts: any token that does not occur in the content, chosen by the caller.
+    /// Separates the parts: a token that does not occur in the content, chosen by the caller.
     pub boundary: &'a str,
-    /// The type of the whole, repeated in every part.
+    /// The content type of the whole representation, repeated in every part.
     pub content_type: Option<&'a HeaderValue>,
-    /// The length of the whole.
+    /// The length of the whole representation.
     pub length: u64,
 }
 
@@ -261,7 +261,7 @@ impl Multipart<'_> {
         HeaderValue::try_from(format!("multipart/byteranges; boundary={}", self.boundary)).ok()
     }
 
-    /// What stands before the bytes of one part.
+    /// The text before the bytes of one part.
     pub fn part_head(&self, range: &Range<u64>) -> Vec<u8> {
         let mut head = format!("\r\n--{}\r\n", self.boundary).into_bytes();
         if let Some(content_type) = self.content_type {
@@ -274,7 +274,7 @@ impl Multipart<'_> {
         head
     }
 
-    /// What stands after the last part.
+    /// The text after the last part.
     pub fn end(&self) -> Vec<u8> {
         format!("\r\n--{}--\r\n", self.boundary).into_bytes()
     }

@@ -1,36 +1,37 @@
-//! What an operator may decide about a site's cache where the RFCs leave a choice.
+//! The cache settings of a site, where the RFCs leave a choice.
 
 use std::{borrow::Cow, time::Duration};
 
-/// The choices. The default adds nothing to what the origin says, as long as the origin is there.
+/// The settings. By default nothing is added to the origin's directives while the origin is
+/// reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The lifetime of a response that gives none, for statuses that may be stored on a guess.
+    /// The lifetime of responses without one, for heuristically cacheable statuses.
     pub default_ttl: Option<Duration>,
-    /// The lifetime of an error that gives none: negative caching.
+    /// The lifetime of errors without one: negative caching.
     pub negative_ttl: Option<Duration>,
-    /// The statuses that are errors in that sense.
+    /// The statuses to which `negative_ttl` applies.
     pub negative_statuses: Cow<'static, [u16]>,
-    /// The share of the time since `Last-Modified` that a response without a lifetime stays fresh,
-    /// in percent (RFC 9111, Sec. 4.2.2 names 10).
+    /// The heuristic lifetime as a percentage of the time since `Last-Modified` (RFC 9111, Sec.
+    /// 4.2.2 suggests 10).
     pub heuristic_percent: u32,
-    /// The longest such lifetime.
+    /// The longest heuristic lifetime.
     pub heuristic_max: Duration,
-    /// `stale-while-revalidate` of a response that has none.
+    /// `stale-while-revalidate` of responses that have none.
     pub stale_while_revalidate: Duration,
-    /// `stale-if-error` of a response that has none.
+    /// `stale-if-error` of responses that have none.
     pub stale_if_error: Duration,
-    /// How long past its lifetime a response that has no `stale-if-error` stands in for an origin that
-    /// cannot be reached at all: the "disconnected" of RFC 9111, Sec. 4.2.4.
+    /// How long past its lifetime a response without `stale-if-error` is served while the origin is
+    /// unreachable (RFC 9111, Sec. 4.2.4 calls the cache "disconnected").
     pub stale_if_unreachable: Duration,
-    /// Whether `s-maxage` leaves room for the two windows above.
+    /// Whether `s-maxage` allows the two windows above.
     ///
-    /// By RFC 9111, Sec. 5.2.2.10, it implies `proxy-revalidate` and forbids every stale use; many
-    /// applications nevertheless write `s-maxage=60, stale-while-revalidate=300` and mean it.
+    /// By RFC 9111, Sec. 5.2.2.10, it implies `proxy-revalidate` and forbids every stale use. But
+    /// many applications send `s-maxage=60, stale-while-revalidate=300` and intend both.
     pub s_maxage_allows_stale: bool,
-    /// How far the origin's clock may be behind before `Date` makes a response older.
+    /// How far the origin's clock may be behind before `Date` increases the age of a response.
     pub clock_skew: Duration,
-    /// What becomes of responses that set cookies.
+    /// The treatment of responses with `Set-Cookie`.
     pub cookies: Cookies,
 }
 
@@ -52,17 +53,17 @@ impl Default for Rules {
     }
 }
 
-/// What becomes of responses that set cookies.
+/// The treatment of responses with `Set-Cookie`.
 ///
-/// RFC 9111, Sec. 7.3, lets a cache store them; an origin that forgot to say `private` then hands
-/// one user's session to all.
+/// RFC 9111, Sec. 7.3, allows a cache to store them. If an origin forgets `private`, the cache then
+/// gives one user's session to all users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookies {
-    /// Never stored.
+    /// They are never stored.
     Refuse,
-    /// Stored only when the origin itself gives a lifetime or says `public`: then it knew.
+    /// They are stored only if the origin gives a lifetime or `public`, and so intended it.
     #[default]
     StoreIfExplicit,
-    /// Stored like all others.
+    /// They are stored like all other responses.
     Store,
 }

@@ -1,36 +1,36 @@
-//! Whether a stored response may answer a request (RFC 9111, Sec. 4; RFC 5861; RFC 8246).
+//! The reuse of stored responses (RFC 9111, Sec. 4; RFC 5861; RFC 8246).
 
 use crate::{cache_control::RequestDirectives, freshness::Freshness};
 use http::StatusCode;
 use std::time::SystemTime;
 
-/// What to do with a request for which a response is stored.
+/// How to answer a request for which a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serve {
-    /// Answer from the store.
+    /// Serve the stored response.
     Fresh {
         /// The value of `Age`.
         age: u32,
         /// Seconds until it becomes stale.
         ttl: i64,
     },
-    /// Answer from the store although the response is stale; with
-    /// [`Staleness::WhileRevalidate`], revalidate it at the same time.
+    /// Serve the stored response although it is stale. With [`Staleness::WhileRevalidate`],
+    /// revalidate it at the same time.
     Stale {
         /// The value of `Age`.
         age: u32,
-        /// Seconds until it becomes stale: negative.
+        /// Seconds until it becomes stale, which is negative.
         ttl: i64,
-        /// What allows it.
+        /// The reason why it may be served.
         why: Staleness,
     },
-    /// Ask the origin first; should it fail, [`serve_instead_of_error`] says what then.
+    /// Validate with the origin first. If the origin fails, call [`serve_instead_of_error`].
     Validate,
-    /// The client wants nothing from the origin and the store has nothing for it: answer 504.
+    /// The client accepts only a stored response, and none can be used: answer 504.
     GatewayTimeout,
 }
 
-/// What allows a stale response to be served.
+/// The reason why a stale response may be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
     /// Within `stale-while-revalidate` (RFC 5861, Sec. 3).
@@ -57,23 +57,23 @@ impl Staleness {
 
 /// Decides whether a stored response may answer a request at `now`.
 ///
-/// Which stored response that is, by key and by [`crate::Vary`], the caller has settled before.
+/// The caller has already selected the stored response by key and by [`crate::Vary`].
 pub fn serve(freshness: &Freshness, request: &RequestDirectives, now: SystemTime) -> Serve {
     let decided = without_origin(freshness, request, now);
     decided.unwrap_or(if request.only_if_cached { Serve::GatewayTimeout } else { Serve::Validate })
 }
 
-/// Decides the same when nothing is stored: the origin, or 504 (Sec. 5.2.1.7).
+/// The decision if no response is stored: the origin, or 504 (Sec. 5.2.1.7).
 pub fn serve_missing(request: &RequestDirectives) -> Serve {
     if request.only_if_cached { Serve::GatewayTimeout } else { Serve::Validate }
 }
 
-/// What is wrong with the origin.
+/// The way in which the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It answered, with a status that [`is_error`] knows.
+    /// It answered with a status for which [`is_error`] returns true.
     Error,
-    /// There was no answer.
+    /// It did not answer.
     Unreachable,
 }
 
@@ -87,13 +87,13 @@ impl Trouble {
     }
 }
 
-/// The statuses that a stored response may stand in for (RFC 5861, Sec. 4).
+/// The error statuses in place of which a stale response may be served (RFC 5861, Sec. 4).
 pub fn is_error(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
-/// Whether the stored response may stand in for the answer that the origin failed to give (RFC 5861,
-/// Sec. 4; RFC 9111, Sec. 4.2.4). The client's own `stale-if-error` widens the window.
+/// Whether the stored response may be served in place of an error of the origin (RFC 5861, Sec. 4;
+/// RFC 9111, Sec. 4.2.4). The client's own `stale-if-error` extends the window.
 pub fn serve_instead_of_error(
     freshness: &Freshness,
     request: &RequestDirectives,
@@ -111,7 +111,8 @@ pub fn serve_instead_of_error(
     let window = window.max(request.stale_if_error.unwrap_or(0));
     let (age, seconds) = (freshness.age(now), freshness.ttl(now));
     if ttl > 0 {
-        // Fresh, but the client wanted it confirmed: that the origin cannot is an error too.
+        // The response is fresh but the client asked for validation, which is impossible: this is
+        // an error too.
         return (window > 0).then_some(Serve::Fresh { age, ttl: seconds });
     }
     within(ttl, window).then_some(Serve::Stale { age, ttl: seconds, why })
@@ -137,11 +138,11 @@ fn without_origin(
     young_enough(request, age).then_some(Serve::Stale { age, ttl: seconds, why })
 }
 
-/// Whether a fresh response is fresh enough for this client.
+/// Whether a fresh response satisfies the client's directives.
 fn welcome(freshness: &Freshness, request: &RequestDirectives, age: u32, ttl: i64) -> bool {
     let lasts = request.min_fresh.is_none_or(|least| ttl >= i64::from(least) * 1000);
-    // A reload asks with `max-age=0`; what is immutable needs no confirmation while it is fresh
-    // (RFC 8246, Sec. 2).
+    // A browser's reload sends `max-age=0`. An immutable response needs no validation while it is
+    // fresh (RFC 8246, Sec. 2).
     lasts && (freshness.is_immutable() || young_enough(request, age))
 }
 
@@ -153,7 +154,7 @@ fn stale_use(freshness: &Freshness, request: &RequestDirectives, ttl: i64) -> Op
     if request.max_stale.is_some_and(|most| within(ttl, most)) {
         return Some(Staleness::MaxStale);
     }
-    // Who asks for a bound on the age or for a rest of freshness wants nothing stale (Sec. 5.2.1).
+    // A client that sends `max-age` or `min-fresh` does not accept a stale response (Sec. 5.2.1).
     let unwelcome = request.max_age.is_some() || request.min_fresh.is_some();
     let window = freshness.stale_while_revalidate();
     (!unwelcome && within(ttl, window)).then_some(Staleness::WhileRevalidate)
@@ -182,7 +183,8 @@ mod tests {
         RequestDirectives::of(&headers(&[("cache-control", directives)]))
     }
 
-    /// What becomes of a response with `stored` directives, `after` seconds, for `asked` ones.
+    /// The decision for a response with `stored` directives after `after` seconds, and a request
+    /// with `asked` directives.
     fn served(stored: &str, after: u64, asked: &str) -> Serve {
         serve(&freshness(stored), &asking(asked), time(NOW + after))
     }

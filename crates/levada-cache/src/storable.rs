@@ -12,48 +12,49 @@ use crate::{
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
-/// What a cache needs to remember of a response that may be stored.
+/// The data that a cache keeps of a response that may be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storable {
-    /// The numbers that decide every later use.
+    /// The numbers from which every later decision follows.
     pub freshness: Freshness,
     /// The request fields that select the variant.
     pub vary: Vary,
-    /// Fields that a qualified `no-cache` or `private` keeps out of the store, beside those that
-    /// [`crate::strip_response`] removes.
+    /// The fields that a qualified `no-cache` or `private` excludes from storage, in addition to
+    /// those that [`crate::strip_response`] removes.
     pub strip: Vec<HeaderName>,
 }
 
-/// Why a response is not stored.
+/// The reason why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoStore {
-    /// Only responses to `GET` are stored; `HEAD` is answered from them.
+    /// Only responses to `GET` are stored; they also answer `HEAD`.
     Method,
-    /// The client asked for it.
+    /// The request has `no-store`.
     RequestNoStore,
-    /// An interim response is no answer.
+    /// The response is interim (1xx).
     Interim,
-    /// A 304 updates what is stored and is not stored itself.
+    /// A 304 updates a stored response and is not stored itself.
     NotModified,
-    /// A part, which the caller did not ask to judge or which does not say of what it is a part.
+    /// The response is partial, and the caller did not ask for parts or the range is unknown.
     Partial,
-    /// `must-understand`, and this status is not understood.
+    /// `must-understand`, and the status is not understood.
     NotUnderstood,
     /// `no-store`.
     NoStore,
     /// `private`.
     Private,
-    /// The request was authorised and nothing says that others may see the answer.
+    /// The request has `Authorization`, and no directive allows a shared cache to store the
+    /// response.
     Authorization,
-    /// `Vary: *`: no other request can be known to match.
+    /// `Vary: *`: no other request can match.
     VaryAny,
-    /// `Vary` names more fields than are compared.
+    /// `Vary` names more fields than the cache compares.
     VaryWide,
-    /// The response sets a cookie ([`Cookies`]).
+    /// The response has `Set-Cookie` ([`Cookies`]).
     SetCookie,
-    /// The status may not be stored on a guess, and nothing says for how long.
+    /// The status is not heuristically cacheable, and the response has no lifetime.
     NoLifetime,
-    /// Neither a lifetime nor a validator: storing would bring nothing.
+    /// The response has neither a lifetime nor a validator, so it could never be reused.
     NoUse,
 }
 
@@ -79,7 +80,7 @@ impl NoStore {
     }
 }
 
-/// Whether the whole response of `exchange` may be stored, and with what.
+/// Whether the whole response of `exchange` may be stored.
 ///
 /// # Errors
 /// The reason why it may not.
@@ -90,12 +91,12 @@ pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoS
     judge(exchange, rules)
 }
 
-/// Whether the part that a 206 carries may be stored as that part (Sec. 3.3).
+/// Whether the part of a 206 may be stored as a part (Sec. 3.3).
 ///
-/// Whether parts may be joined is another question: only under one strong validator (Sec. 3.4; see
+/// Parts may be combined only if they share one strong validator (Sec. 3.4; see
 /// [`crate::Validators::same_representation`]).
 ///
-/// # Errors
+/// The reason why it may not; [`NoStore::Partial`] for any response but a single byte range.
 /// The reason why it may not, [`NoStore::Partial`] for anything but one range of bytes.
 pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
     let part = ContentRange::of_part(exchange.response);
@@ -105,13 +106,13 @@ pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable
     judge(exchange, rules)
 }
 
-/// Whether the answer to a POST may be stored as that to a GET of its target (RFC 9110 Sec. 9.3.3): a
-/// 200 that says for how long, and that it is what the target gives now.
+/// Whether the response to a POST may be stored as the response to a GET of its target (RFC 9110
+/// Sec. 9.3.3): a 200 with an explicit lifetime and with a `Content-Location` equal to the target.
 ///
 /// `target` is absolute, as the node resolved it.
 ///
 /// # Errors
-/// The reason why it may not, [`NoStore::Method`] where it is the answer to the POST alone.
+/// The reason why it may not; [`NoStore::Method`] if it is a response to the POST only.
 pub fn may_store_post(
     exchange: &Exchange<'_>,
     target: &Uri,
@@ -157,10 +158,10 @@ fn final_status(status: StatusCode) -> Result<(), NoStore> {
     }
 }
 
-/// The directives that forbid storing, and the rule of Sec. 3.5 for authorised requests.
+/// Checks the directives that forbid storing, and Sec. 3.5 for requests with `Authorization`.
 fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result<(), NoStore> {
     if directives.must_understand {
-        // With a status that is understood, `no-store` is there for caches that do not know
+        // If the status is understood, `no-store` is meant for caches that do not implement
         // `must-understand` (Sec. 5.2.2.3).
         if !is_understood(exchange.status) {
             return Err(NoStore::NotUnderstood);
@@ -178,7 +179,8 @@ fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result
     Ok(())
 }
 
-/// The last condition of Sec. 3, and our own: what can never be reused takes no room.
+/// Checks the last condition of Sec. 3, and our own: a response that can never be reused is not
+/// stored.
 fn useful(
     exchange: &Exchange<'_>,
     directives: &ResponseDirectives,
@@ -204,7 +206,8 @@ fn cookies(
     freshness: &Freshness,
     rules: &Rules,
 ) -> Result<(), NoStore> {
-    // A cookie named in `no-cache="set-cookie"` is not stored, so it does not stand in the way.
+    // A cookie that `no-cache="set-cookie"` names is not stored, so it is no reason against
+    // storing.
     if !response.contains_key(header::SET_COOKIE) || directives.fields.contains(&header::SET_COOKIE)
     {
         return Ok(());
@@ -217,8 +220,8 @@ fn cookies(
     if stored { Ok(()) } else { Err(NoStore::SetCookie) }
 }
 
-/// Statuses whose rules for caching this crate implements (`must-understand`, Sec. 5.2.2.3): those
-/// that RFC 9110 defines, without 206, which only [`may_store_part`] judges, and 304.
+/// The statuses whose caching rules this crate implements (`must-understand`, Sec. 5.2.2.3): those
+/// of RFC 9110 except 206, which only [`may_store_part`] handles, and 304.
 fn is_understood(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

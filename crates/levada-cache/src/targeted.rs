@@ -1,8 +1,8 @@
-//! Cache directives for one class of caches: `CDN-Cache-Control` and Levada's own (RFC 9213).
+//! Targeted cache control: `CDN-Cache-Control` and Levada's own (RFC 9213).
 //!
-//! A targeted field that is there, parses and is not empty replaces `Cache-Control` and `Expires`
-//! as a whole (Sec. 2.2). It is a Dictionary of RFC 9651, and strictly so: one byte out of place,
-//! a name in capitals, a lifetime in quotes, and the field counts as absent.
+//! A targeted field that is present, valid and not empty replaces `Cache-Control` and `Expires` as
+//! a whole (Sec. 2.2). It is a Dictionary of RFC 9651 and parsed strictly: if it has a syntax
+//! error, a name in capitals or a lifetime in quotes, it is ignored.
 
 use crate::{
     cache_control::{Argument, MAX_SECONDS, Member, ResponseDirectives},
@@ -12,20 +12,20 @@ use http::{HeaderMap, HeaderName};
 
 /// The target list, most specific first.
 pub const TARGETS: [HeaderName; 2] = [OWN, HeaderName::from_static("cdn-cache-control")];
-/// What speaks to this cache alone.
+/// The field that targets Levada only.
 const OWN: HeaderName = HeaderName::from_static("levada-cache-control");
 
-/// The directives that count for this cache, and where they were found.
+/// The directives that apply to this cache, and their source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effective {
     /// The directives.
     pub directives: ResponseDirectives,
-    /// Whether a targeted field gave them: `Expires` is then not looked at.
+    /// Whether a targeted field gave them. Then `Expires` is ignored.
     pub targeted: bool,
 }
 
 impl Effective {
-    /// The first usable field of [`TARGETS`], else `Cache-Control`.
+    /// Reads the first valid field of [`TARGETS`], else `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
         TARGETS
             .iter()
@@ -38,8 +38,8 @@ impl Effective {
     }
 }
 
-/// Takes out what is addressed to this node alone; `CDN-Cache-Control` goes on, since another
-/// content delivery network may stand before this one.
+/// Removes the field that targets Levada only. `CDN-Cache-Control` is forwarded, because another
+/// content delivery network may be downstream.
 pub fn strip_own_target(headers: &mut HeaderMap) {
     static NAMES: [HeaderName; 1] = [OWN];
     strip_fields(headers, &NAMES);
@@ -56,7 +56,7 @@ fn targeted(headers: &HeaderMap, target: &HeaderName) -> Option<ResponseDirectiv
     parse_dictionary(&all.join(&b", "[..]))
 }
 
-/// Reads a Dictionary of cache directives; `None` for one that is empty or breaks any rule.
+/// Parses a Dictionary of cache directives; `None` if it is empty or invalid.
 fn parse_dictionary(field: &[u8]) -> Option<ResponseDirectives> {
     let mut scan = Scan { rest: trim_spaces(field) };
     let mut read = ResponseDirectives::default();
@@ -69,14 +69,14 @@ fn parse_dictionary(field: &[u8]) -> Option<ResponseDirectives> {
         if scan.rest.is_empty() {
             return Some(read);
         }
-        // The key after a comma is not optional: a trailing comma fails in `key`.
+        // A comma must be followed by a key: a trailing comma fails in `key`.
         scan.eat(b',').then_some(())?;
         scan.blanks();
     }
 }
 
-/// Enters one directive. The last of several counts (RFC 9651, Sec. 4.2.2). `None` when the value
-/// has not the type that the directive has: the field is then not to be trusted (Sec. 2.1).
+/// Adds one directive. The last of several is used (RFC 9651, Sec. 4.2.2). Returns `None` if the
+/// value has the wrong type for the directive: then the field is ignored (Sec. 2.1).
 fn take(read: &mut ResponseDirectives, name: &[u8], value: &Value<'_>) -> Option<()> {
     match name {
         b"max-age" => read.max_age = Some(value.seconds()?),
@@ -101,28 +101,28 @@ fn take(read: &mut ResponseDirectives, name: &[u8], value: &Value<'_>) -> Option
     Some(())
 }
 
-/// A value, as far as a cache directive can have it.
+/// A value of one of the types that cache directives have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
     Integer(i64),
     Boolean(bool),
-    /// Between the quotes, escapes as they are: no field name contains one.
+    /// The bytes between the quotes. Escapes are kept: no field name contains one.
     String(&'a [u8]),
-    /// Of another type, which no directive has.
+    /// A value of a type that no directive has.
     Other,
 }
 
 impl Value<'_> {
     fn seconds(&self) -> Option<u32> {
         match *self {
-            // A negative lifetime is over.
+            // A negative lifetime counts as zero.
             Self::Integer(n) => Some(n.clamp(0, i64::from(MAX_SECONDS)) as u32),
             _ => None,
         }
     }
 }
 
-/// The parsing algorithms of RFC 9651, Sec. 4.2, each taking what it reads off `rest`.
+/// The parsing algorithms of RFC 9651, Sec. 4.2; each consumes its input from `rest`.
 pub(crate) struct Scan<'a> {
     pub(crate) rest: &'a [u8],
 }
@@ -171,7 +171,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Sec. 4.2.3.2: read, since they must be well formed, and ignored (RFC 9213, Sec. 2.1).
+    /// Sec. 4.2.3.2: parsed, because they must be valid, and ignored (RFC 9213, Sec. 2.1).
     pub(crate) fn parameters(&mut self) -> Option<()> {
         while self.eat(b';') {
             self.while_of(|b| b == b' ');
@@ -257,7 +257,7 @@ impl<'a> Scan<'a> {
         self.eat(b':').then_some(Value::Other)
     }
 
-    /// Sec. 4.2.10, without decoding what no directive uses.
+    /// Sec. 4.2.10, without decoding, because no directive uses it.
     fn display_string(&mut self) -> Option<Value<'a>> {
         self.eat(b'%');
         self.eat(b'"').then_some(())?;

@@ -1,10 +1,10 @@
-//! What the tests of several modules build their tiny worlds from.
+//! Helpers for the tests of several modules.
 
 use crate::Exchange;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use std::time::{Duration, SystemTime};
 
-/// The moment at which every test plays, in seconds since 1970.
+/// The current time of all tests, in seconds since 1970.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
 pub(crate) fn time(seconds: u64) -> SystemTime {
@@ -25,7 +25,7 @@ pub(crate) fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
         .collect()
 }
 
-/// A `GET` and the answer to it, which takes no time.
+/// A `GET` and its response, which takes no time.
 pub(crate) struct Got {
     pub(crate) method: Method,
     pub(crate) request: HeaderMap,

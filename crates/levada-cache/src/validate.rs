@@ -1,5 +1,5 @@
-//! Validators, conditional requests and what a 304 changes (RFC 9110, Sec. 8.8 and 13; RFC 9111,
-//! Sec. 4.3).
+//! Validators, conditional requests and updates by a 304 (RFC 9110, Sec. 8.8 and 13; RFC 9111, Sec.
+//! 4.3).
 
 use crate::{
     date::parse_date,
@@ -12,20 +12,20 @@ use std::time::SystemTime;
 /// An entity tag (RFC 9110, Sec. 8.8.3): `"opaque"` or `W/"opaque"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETag<'a> {
-    /// Whether it stands only for equivalent content, not for equal bytes.
+    /// Whether it is a weak tag, which identifies equivalent content and not equal bytes.
     pub weak: bool,
-    /// What is between the quotes.
+    /// The text between the quotes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> ETag<'a> {
-    /// Reads a field value that is one entity tag.
+    /// Parses a field value that is one entity tag.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (tag, rest) = Self::take(value.trim_ascii())?;
         rest.is_empty().then_some(tag)
     }
 
-    /// Takes one off the front of a list.
+    /// Takes one tag from the front of a list.
     fn take(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match text.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -38,25 +38,25 @@ impl<'a> ETag<'a> {
         clean.then_some((Self { weak, opaque }, &inner[end + 1..]))
     }
 
-    /// Both strong and equal (Sec. 8.8.3.2).
+    /// Strong comparison (Sec. 8.8.3.2).
     pub fn strongly_equals(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Equal, weak or not.
+    /// Weak comparison.
     pub fn weakly_equals(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
 }
 
-/// What a stored response can be recognised by, read once when it is stored.
+/// The validators of a stored response, parsed once when it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     etag: Option<HeaderValue>,
     last_modified: Option<i64>,
-    /// `Last-Modified`, else `Date`, else arrival: what `If-Modified-Since` is compared with.
+    /// `Last-Modified`, else `Date`, else the time of arrival; compared with `If-Modified-Since`.
     changed: i64,
-    /// `Date` is at least a second after `Last-Modified`, so that the latter is strong.
+    /// `Date` is at least a second after `Last-Modified`, so `Last-Modified` is a strong validator.
     settled: bool,
 }
 
@@ -66,7 +66,7 @@ impl Validators {
         let moment = |name| response.get(name).and_then(|v: &HeaderValue| parse_date(v.as_bytes()));
         let (last_modified, date) = (moment(header::LAST_MODIFIED), moment(header::DATE));
         let etag = response.get(header::ETAG).filter(|v| ETag::parse(v.as_bytes()).is_some());
-        // A copy: a value as it came from the network holds on to the buffer that it was read into.
+        // A copy: the original value keeps the whole network buffer in memory.
         let etag = etag.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
         Self {
             etag,
@@ -81,9 +81,9 @@ impl Validators {
         ETag::parse(self.etag.as_ref()?.as_bytes())
     }
 
-    /// Whether equal bytes can be told: what joining parts of a response needs (RFC 9110,
-    /// Sec. 13.1.5). A strong `ETag`; without any `ETag`, a `Last-Modified` that was older than the
-    /// response (Sec. 8.8.2.2).
+    /// Whether the validator is strong, which combining parts of a response requires (RFC 9110,
+    /// Sec. 13.1.5): a strong `ETag`, or without any `ETag`, a `Last-Modified` that is earlier than
+    /// `Date` (Sec. 8.8.2.2).
     pub fn is_strong(&self) -> bool {
         match self.etag() {
             Some(tag) => !tag.weak,
@@ -91,7 +91,7 @@ impl Validators {
         }
     }
 
-    /// Whether two responses are certainly the same bytes, so that their parts may be joined
+    /// Whether two responses certainly have the same bytes, so that their parts may be combined
     /// (RFC 9111, Sec. 3.4).
     pub fn same_representation(&self, other: &Self) -> bool {
         match (self.etag(), other.etag()) {
@@ -103,8 +103,8 @@ impl Validators {
         }
     }
 
-    /// Evaluates the conditions of a `GET` or `HEAD` that the store answers with a response that
-    /// would be a 200 (RFC 9110, Sec. 13.2.2; RFC 9111, Sec. 4.3.2).
+    /// Evaluates the conditions of a `GET` or `HEAD` for a stored 200 (RFC 9110, Sec. 13.2.2; RFC
+    /// 9111, Sec. 4.3.2).
     pub fn evaluate(&self, request: &HeaderMap) -> Condition {
         if request.contains_key(header::IF_MATCH)
             || request.contains_key(header::IF_UNMODIFIED_SINCE)
@@ -112,7 +112,7 @@ impl Validators {
             return Condition::ForOrigin;
         }
         let unchanged = if request.contains_key(header::IF_NONE_MATCH) {
-            // With it, `If-Modified-Since` is not looked at.
+            // With `If-None-Match`, `If-Modified-Since` is ignored.
             self.matches_any(request)
         } else {
             self.not_modified_since(request)
@@ -137,9 +137,9 @@ impl Validators {
         parse_date(only.as_bytes()).is_some_and(|since| self.changed <= since)
     }
 
-    /// Whether `Range` is to be honoured: always without `If-Range`, else only if it names exactly
-    /// this representation (RFC 9110, Sec. 13.1.5). A client that holds another version gets the
-    /// whole of this one.
+    /// Whether to apply `Range`: always without `If-Range`, else only if `If-Range` matches this
+    /// representation (RFC 9110, Sec. 13.1.5). A client that has another version gets the whole
+    /// representation.
     pub fn if_range(&self, request: &HeaderMap) -> bool {
         let mut lines = request.get_all(header::IF_RANGE).iter();
         let Some(only) = lines.next() else {
@@ -154,11 +154,11 @@ impl Validators {
         }
     }
 
-    /// Whether a 304 with these header fields speaks of the stored response (RFC 9111, Sec. 4.3.4).
+    /// Whether a 304 with these header fields selects the stored response (RFC 9111, Sec. 4.3.4).
     ///
-    /// Of several stored responses, those selected by a strong tag are all updated; for a weak tag
-    /// or a date, the most recent one. A 304 without validators speaks of the only stored response
-    /// that has none: `alone` says that there is no other.
+    /// A strong tag selects all stored responses that have it; a weak tag or a date selects the
+    /// most recent one. A 304 without validators selects the only stored response if it has no
+    /// validator; `alone` says that there is no other stored response.
     pub fn selected_by(&self, not_modified: &HeaderMap, alone: bool) -> bool {
         let tag = not_modified.get(header::ETAG).and_then(|v| ETag::parse(v.as_bytes()));
         if let Some(theirs) = tag {
@@ -174,25 +174,25 @@ impl Validators {
             return self.last_modified == parse_date(theirs.as_bytes())
                 && self.last_modified.is_some();
         }
-        // The answer to a request that carried this response's validator need not repeat it.
+        // The response to a request with this response's validator need not repeat the validator.
         alone
     }
 }
 
-/// What the conditions of a request make of the answer.
+/// The result of evaluating the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Send the stored response.
     Send,
     /// Send 304 with [`not_modified_fields`].
     NotModified,
-    /// `If-Match` or `If-Unmodified-Since`: only the origin may judge them (RFC 9111, Sec. 4.3.2),
-    /// so the request goes there.
+    /// `If-Match` or `If-Unmodified-Since`: only the origin can evaluate them (RFC 9111, Sec.
+    /// 4.3.2), so the request is forwarded.
     ForOrigin,
 }
 
-/// The entity tags of one line. A member that is none ends the list: what follows cannot be told
-/// apart from what is inside quotes.
+/// The entity tags of one line. An invalid member ends the list, because the rest could be inside
+/// quotes.
 struct Tags<'a> {
     rest: &'a [u8],
 }
@@ -214,7 +214,7 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// The fields of a request that make it conditional or partial.
+/// The fields that make a request conditional or partial.
 pub const CONDITIONAL: [HeaderName; 6] = [
     header::IF_NONE_MATCH,
     header::IF_MODIFIED_SINCE,
@@ -224,10 +224,10 @@ pub const CONDITIONAL: [HeaderName; 6] = [
     header::RANGE,
 ];
 
-/// Turns a client's request into the one that validates a stored response (RFC 9111, Sec. 4.3.1):
-/// the client's own conditions are replaced by the stored validators, as they were received.
+/// Turns a client's request into one that validates a stored response (RFC 9111, Sec. 4.3.1): the
+/// stored validators, as received, replace the client's own conditions.
 ///
-/// Returns false when the stored response has none: the request is then an ordinary one.
+/// Returns false if the stored response has no validator; then the request is unconditional.
 pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     for name in &CONDITIONAL {
         request.remove(name);
@@ -244,10 +244,10 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     conditional
 }
 
-/// The same for several variants of one resource, none of which the request selects: a 304 says
-/// which of them to use (RFC 9111, Sec. 4.1).
+/// Turns a client's request into one that validates several variants, none of which the request
+/// selects: a 304 says which variant to use (RFC 9111, Sec. 4.1).
 ///
-/// Returns false when none of them has an entity tag.
+/// Returns false if no variant has an entity tag.
 pub fn make_conditional_on_any<'a>(
     request: &mut HeaderMap,
     stored: impl IntoIterator<Item = &'a Validators>,
@@ -267,10 +267,10 @@ pub fn make_conditional_on_any<'a>(
 }
 
 /// Updates stored header fields from a 304, or from a `HEAD` that confirmed the stored response
-/// (RFC 9111, Sec. 3.2): every field that the answer has replaces the stored one of that name.
+/// (RFC 9111, Sec. 3.2): every field of the answer replaces the stored field of that name.
 ///
-/// Left alone is what describes the stored bytes rather than the resource, and what belongs to a
-/// connection. [`crate::Freshness`] and [`Validators`] are to be computed anew from the result.
+/// Fields that describe the stored bytes and hop-by-hop fields are not updated. Compute
+/// [`crate::Freshness`] and [`Validators`] anew from the result.
 pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
     let nominated: Vec<HeaderName> = nominated(answer).collect();
     for name in answer.keys() {
@@ -282,8 +282,8 @@ pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
             stored.append(name.clone(), value.clone());
         }
     }
-    // Age is counted from this answer, so what an earlier one said about the time is void. A caller
-    // that sends the response on adds the `Date` of arrival (RFC 9110, Sec. 6.6.1).
+    // The age is computed from this answer, so the times of an earlier answer are invalid. A caller
+    // that forwards the response adds the `Date` of arrival (RFC 9110, Sec. 6.6.1).
     for name in [header::AGE, header::DATE] {
         if !answer.contains_key(&name) {
             stored.remove(name);
@@ -291,13 +291,13 @@ pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
     }
 }
 
-/// Fields of a 304 that say nothing about the stored bytes or would say it wrongly (Sec. 3.2): its
-/// own length and coding, not theirs.
+/// Fields of a 304 that do not describe the stored bytes (Sec. 3.2): they describe its own content,
+/// not the stored content.
 fn describes_content(name: &HeaderName) -> bool {
     [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_RANGE].contains(name)
 }
 
-/// Whether a `HEAD` answered with 200 confirms the stored response to `GET`; if not, that one is
+/// Whether a 200 to a `HEAD` confirms the stored response to `GET`. If not, the stored response is
 /// outdated: see [`crate::Freshness::expired`] (RFC 9111, Sec. 4.3.5).
 pub fn head_confirms(stored: &HeaderMap, head: &HeaderMap) -> bool {
     [header::ETAG, header::LAST_MODIFIED, header::CONTENT_LENGTH]
@@ -305,8 +305,8 @@ pub fn head_confirms(stored: &HeaderMap, head: &HeaderMap) -> bool {
         .all(|name| head.get(name).is_none_or(|value| stored.get(name) == Some(value)))
 }
 
-/// The stored fields that a 304 to the client carries (RFC 9110, Sec. 15.4.5): what tells it how
-/// to update its own copy, nothing that describes content it already has.
+/// The stored fields for a 304 to the client (RFC 9110, Sec. 15.4.5): fields with which it updates
+/// its copy, but none that describe the content.
 pub fn not_modified_fields(stored: &HeaderMap) -> HeaderMap {
     stored
         .iter()
@@ -315,8 +315,8 @@ pub fn not_modified_fields(stored: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// Whether a stored field is sent with a 304. `Last-Modified` is, beside `ETag` too: it does no
-/// harm and helps caches that know only dates.
+/// Whether a stored field is sent in a 304. `Last-Modified` is sent even with an `ETag`: it does no
+/// harm and helps caches that support only dates.
 pub fn belongs_in_304(name: &HeaderName) -> bool {
     const DESCRIBE_CONTENT: [HeaderName; 6] = [
         header::CONTENT_TYPE,
@@ -329,7 +329,7 @@ pub fn belongs_in_304(name: &HeaderName) -> bool {
     !DESCRIBE_CONTENT.contains(name) && !is_hop_by_hop(name)
 }
 
-/// Whether a request can be answered from the store at all, by its method (RFC 9111, Sec. 4).
+/// Whether stored responses can answer requests of this method (RFC 9111, Sec. 4).
 pub fn is_cache_method(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
 }

@@ -1,19 +1,19 @@
-//! Which of several stored responses a request selects (RFC 9111, Sec. 4.1).
+//! The selection among several stored responses by `Vary` (RFC 9111, Sec. 4.1).
 //!
-//! The request fields that `Vary` names are written into one key, normalised where that cannot
-//! change their meaning, so that equal keys are matching requests:
+//! The request fields that `Vary` names are written into one key, normalised if this does not
+//! change their meaning. Requests match if their keys are equal:
 //!
 //! ```text
 //! Vary: Accept-Encoding, Foo      accept-encoding LF + "br,gzip" LF foo LF - LF
 //!                                 (+ present, - absent; no field value contains LF)
 //! ```
 //!
-//! The key is compared whole, never by a hash of it: who could make two keys collide would choose
-//! what others receive.
+//! The whole key is compared, not a hash of it: a client that can make two keys collide could
+//! choose the response that others receive.
 
 use http::{HeaderMap, HeaderName, header};
 
-/// More names than any real `Vary` has; a response with more is not stored.
+/// More names than any real `Vary` has. A response with more is not stored.
 pub const MAX_VARY_FIELDS: usize = 32;
 
 /// The request fields that a response depends on, sorted and without duplicates.
@@ -22,21 +22,21 @@ pub struct Vary {
     fields: Box<[HeaderName]>,
 }
 
-/// Why no request can be matched against a response.
+/// The reason why no request can match a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaryError {
-    /// `*`, alone or among names: it depends on more than the request.
+    /// `*`, alone or among names: the response depends on more than the request.
     Any,
     /// More than [`MAX_VARY_FIELDS`].
     Wide,
 }
 
 impl Vary {
-    /// Reads every line of `Vary`. What is neither a name nor empty counts as `*`: a selection that
-    /// is not understood must not be ignored.
+    /// Reads all lines of `Vary`. A member that is not a valid name counts as `*`: the cache must
+    /// not ignore a selection that it does not understand.
     ///
     /// # Errors
-    /// When no other request can be known to match.
+    /// When no other request can match.
     pub fn of(response: &HeaderMap) -> Result<Self, VaryError> {
         let mut fields = Vec::new();
         for line in response.get_all(header::VARY) {
@@ -67,7 +67,7 @@ impl Vary {
         &self.fields
     }
 
-    /// Appends the key of `request` to `key`, which a caller clears and uses again.
+    /// Appends the key of `request` to `key`; the caller can reuse the buffer.
     pub fn write_key(&self, request: &HeaderMap, key: &mut Vec<u8>) {
         for field in &self.fields {
             key.extend_from_slice(field.as_str().as_bytes());
@@ -77,14 +77,14 @@ impl Vary {
         }
     }
 
-    /// The key of `request`, to be stored with the response.
+    /// The key of `request`, to store with the response.
     pub fn key(&self, request: &HeaderMap) -> Box<[u8]> {
         let mut key = Vec::new();
         self.write_key(request, &mut key);
         key.into()
     }
 
-    /// Whether `request` has the key that [`Vary::key`] gave for another. `scratch` is overwritten.
+    /// Whether the key of `request` equals `key` from [`Vary::key`]. Overwrites `scratch`.
     pub fn matches(&self, request: &HeaderMap, key: &[u8], scratch: &mut Vec<u8>) -> bool {
         if self.is_empty() {
             return true;
@@ -95,8 +95,8 @@ impl Vary {
     }
 }
 
-/// Writes one field: its lines joined, without the white space around commas. That much Sec. 4.1
-/// allows for any field, apart from what stands in quotes.
+/// Writes one field: its lines joined, without white space around commas outside quotes. Sec. 4.1
+/// allows this for any field.
 fn write_field(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
     let mut lines = request.get_all(field).iter();
     let Some(first) = lines.next() else {
@@ -122,26 +122,27 @@ fn write_line(line: &[u8], key: &mut Vec<u8>) {
     }
 }
 
-/// Fields that list what a client likes, where case and order carry no meaning: it orders by `q`
-/// (RFC 9110, Sec. 12.4.2 and 12.5.4: the order of equal weights "cannot be relied upon").
+/// Fields that list a client's preferences, where case and order have no meaning: the client orders
+/// them by `q` (RFC 9110, Sec. 12.4.2 and 12.5.4: the order of equal weights "cannot be relied
+/// upon").
 fn is_preference_list(field: &HeaderName) -> bool {
     *field == header::ACCEPT_ENCODING
         || *field == header::ACCEPT_LANGUAGE
         || *field == header::ACCEPT_CHARSET
 }
 
-/// So many members, and so many bytes of them, are sorted; a longer list keeps its order and merely
-/// matches less often.
+/// The most members and the most bytes that are sorted. A longer list keeps its order and matches
+/// fewer requests.
 const MAX_SORTED: usize = 16;
 const MAX_SORTED_BYTES: usize = 256;
 
-/// Writes the members in order of their bytes, each with a comma after it.
+/// Writes the members in the order of their bytes, with a comma after each.
 fn write_preferences(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
     let start = key.len();
     let mut ends = [0; MAX_SORTED];
     let mut count = 0;
     for member in request.get_all(field).iter().flat_map(|line| list(line.as_bytes())) {
-        // Lower case and no white space: in these two spellings of a preference may differ.
+        // In lower case and without white space, because equal preferences may differ in both.
         let folded = without_full_weight(member).iter().filter(|b| !b.is_ascii_whitespace());
         key.extend(folded.map(u8::to_ascii_lowercase));
         key.push(b',');
@@ -155,7 +156,7 @@ fn write_preferences(field: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>)
     }
 }
 
-/// Sorts members that end at `ends`, by way of a copy on the stack.
+/// Sorts the members, which end at `ends`, with a copy on the stack.
 fn sort_members(text: &mut [u8], ends: &[usize]) {
     let mut copy = [0; MAX_SORTED_BYTES];
     let Some(copy) = copy.get_mut(..text.len()) else {
@@ -178,7 +179,7 @@ fn sort_members(text: &mut [u8], ends: &[usize]) {
     }
 }
 
-/// Without `;q=1`, which is what no weight means.
+/// The member without `;q=1`, which is the default weight.
 fn without_full_weight(member: &[u8]) -> &[u8] {
     let Some(at) = member.iter().position(|&b| b == b';') else {
         return member;
@@ -192,13 +193,13 @@ fn without_full_weight(member: &[u8]) -> &[u8] {
     if full { member[..at].trim_ascii() } else { member }
 }
 
-/// The members of a list without quotes; empty ones do not count (RFC 9110, Sec. 5.6.1).
+/// The members of a list without quotes; empty members are skipped (RFC 9110, Sec. 5.6.1).
 pub(crate) fn list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// The members of a list in which quotes protect commas; empty ones are kept, since a field that
-/// is no list must not lose its commas.
+/// The members of a list in which quotes protect commas. Empty members are kept, because a field
+/// that is not a list must not lose its commas.
 fn quoted_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     line.split(move |&b| {
@@ -232,7 +233,7 @@ mod tests {
         Vary::of(&lines.iter().map(|l| (header::VARY, HeaderValue::from_str(l).unwrap())).collect())
     }
 
-    /// Whether a response to `stored` under `names` answers `asked`.
+    /// Whether a response to `stored` with this `Vary` answers `asked`.
     fn selects(
         names: &str,
         stored: &[(&'static str, &str)],

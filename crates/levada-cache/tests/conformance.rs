@@ -1,4 +1,4 @@
-//! Laws that every eviction algorithm obeys.
+//! The laws that all eviction algorithms obey.
 
 use levada_cache::eviction::{EVICTIONS, Entry, Eviction, Handle, Keyed, TooLarge, find_eviction};
 use levada_types::{Key, Rng};
@@ -25,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// Plays steps beside a plain record of what ought to be there; gives all victims in order.
+/// Runs the steps, compares the set with a simple model, and returns all victims in order.
 fn play(entry: &Entry, capacity: u64, steps: &[Step]) -> Vec<Handle> {
     let mut eviction = (entry.build)(capacity);
     let mut there = BTreeMap::new();
@@ -51,11 +51,15 @@ fn play(entry: &Entry, capacity: u64, steps: &[Step]) -> Vec<Handle> {
             }
             Step::Evict => match eviction.evict() {
                 Some(victim) => gone.push(victim),
-                None => assert!(there.is_empty(), "{} evicts nothing", entry.name),
+                None => assert!(there.is_empty(), "{} evicts no object", entry.name),
             },
         }
         for victim in &gone[before..] {
-            assert!(there.remove(victim).is_some(), "{} evicts what is not there", entry.name);
+            assert!(
+                there.remove(victim).is_some(),
+                "{} evicts an object that is not in the set",
+                entry.name
+            );
         }
         check(&*eviction, &there, entry.name);
     }
@@ -73,11 +77,11 @@ fn insert(
     let inserted = eviction.insert(Handle(handle), Key(u64::from(handle)), bytes, gone);
     if bytes > eviction.capacity() {
         assert_eq!(inserted, Err(TooLarge));
-        assert_eq!(gone.len(), before, "nothing goes for what is refused");
+        assert_eq!(gone.len(), before, "a refused object evicts none");
     } else {
         assert_eq!(inserted, Ok(()));
-        assert!(eviction.contains(Handle(handle)), "what was inserted is there");
-        assert!(!gone[before..].contains(&Handle(handle)), "it is no victim of itself");
+        assert!(eviction.contains(Handle(handle)), "the inserted object is in the set");
+        assert!(!gone[before..].contains(&Handle(handle)), "the inserted object is not a victim");
         there.insert(Handle(handle), bytes);
     }
 }
@@ -120,7 +124,8 @@ fn nothing_goes_while_there_is_room() {
 
 #[test]
 fn greedy_dual_evicts_exactly_the_least_value() {
-    // The paper's definition, word by word: search for the least, subtract nothing, keep L.
+    // Follows the paper's definition directly: search for the least value, subtract nothing, keep
+    // L.
     let mut rng = Rng::new(1997);
     let mut eviction = (find_eviction("gds").unwrap().build)(500);
     let mut model: BTreeMap<u32, (f64, u64, u64)> = BTreeMap::new();
@@ -168,7 +173,7 @@ fn what_is_known_of_hits_survives_another_weight() {
 
 #[test]
 fn popular_objects_stay() {
-    // A third of the requests go to 20 objects, the rest to ever new ones of the same size.
+    // A third of the requests go to 20 objects, the others to new objects of the same size.
     for entry in EVICTIONS {
         let mut cache = Keyed::new((entry.build)(100_000));
         let mut rng = Rng::new(7);

@@ -1,7 +1,7 @@
-//! The decisions beside those of `http-cache-semantics`, over random exchanges.
+//! Compares the decisions with those of `http-cache-semantics`, over random exchanges.
 //!
-//! Wherever the two disagree, one of the [`DIFFERENCES`] must apply and say by which document ours
-//! is right; and each of them must explain some disagreement alone, so that the list stays true.
+//! Wherever the two differ, one of the [`DIFFERENCES`] must apply and cite the document that
+//! supports ours. Each of them must explain some difference alone, so that the list stays accurate.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
@@ -44,17 +44,17 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "nothing to reuse",
-        because: "RFC 9111, Sec. 3: may, not must; neither lifetime nor validator brings nothing",
+        because: "RFC 9111, Sec. 3: may, not must; without lifetime and validator it could never be reused",
         applies: |case| case.reason() == Some("no-use"),
     },
     Difference {
         name: "Vary: *",
-        because: "RFC 9111, Sec. 4.1: matches no request, so it is not worth storing",
+        because: "RFC 9111, Sec. 4.1: matches no request, so storing it is useless",
         applies: |case| case.is("vary", "*"),
     },
     Difference {
         name: "cookies",
-        because: "RFC 9111, Sec. 7.3: no bar; ours asks for an explicit lifetime instead",
+        because: "RFC 9111, Sec. 7.3: cookies do not forbid storing; ours requires an explicit lifetime",
         applies: |case| case.has("set-cookie"),
     },
     Difference {
@@ -96,7 +96,7 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "immutable",
-        because: "RFC 8246, Sec. 2: gives no lifetime, and spares fresh responses a reload",
+        because: "RFC 8246, Sec. 2: gives no lifetime, and saves fresh responses a reload",
         applies: |case| case.says("immutable"),
     },
     Difference {
@@ -131,12 +131,12 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// What both sides decide.
+/// The decisions of one side.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     storable: bool,
-    /// Whether the store may answer at once, and the seconds of freshness left; only for what both
-    /// store.
+    /// Whether the stored response may be reused without validation, and the remaining freshness in
+    /// seconds; only if both sides store.
     reuse: Option<(bool, u64)>,
 }
 
@@ -147,7 +147,7 @@ struct Case {
     response: HeaderMap,
     date_offset: Option<i64>,
     last_modified_offset: Option<i64>,
-    /// Seconds in store when the next request comes, with the same fields.
+    /// Seconds in the cache when the next request arrives, with the same fields.
     elapsed: u64,
 }
 
@@ -364,6 +364,6 @@ fn decisions_differ_from_the_oracle_only_as_documented() {
         println!("{:6}  {}: {}", alone[difference.name], difference.name, difference.because);
     }
     let idle: Vec<_> = alone.iter().filter(|(_, times)| **times == 0).collect();
-    assert!(idle.is_empty(), "these explain nothing alone: {idle:?}");
+    assert!(idle.is_empty(), "these explain no difference alone: {idle:?}");
     assert!(stored > CASES / 10 && at_once > CASES / 100, "too few cases reach the store");
 }

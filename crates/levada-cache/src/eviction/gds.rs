@@ -10,14 +10,14 @@ const PAPER: &str = "Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms, USI
 pub(super) const ENTRY: Entry = Entry {
     name: "gds",
     paper: PAPER,
-    summary: "Evicts what is large and was not asked for of late; aims at the hit ratio.",
+    summary: "Evicts large objects without recent requests first; optimises the hit ratio.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::One, false)),
 };
 
 pub(super) const PACKETS: Entry = Entry {
     name: "gds-packets",
     paper: PAPER,
-    summary: "The same with the cost of a miss in packets; aims at the traffic saved.",
+    summary: "GreedyDual-Size with the cost of a miss in packets; optimises the saved traffic.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::Packets, false)),
 };
 
@@ -32,14 +32,16 @@ mod tests {
 
     #[test]
     fn inflation_ages_what_is_not_asked_for() {
-        // a has H = 1/2 and goes for b, so L = 1/2 and b has 3/4; b goes for c, so L = 3/4 and c and d
-        // have 5/4. A hit sets c to the same H again but makes it the younger of the two: d goes.
+        // a has H = 1/2 and is evicted for b, so L = 1/2 and b has 3/4; b is evicted for c, so L =
+        // 3/4 and c and d have 5/4. A hit sets c to the same H again but makes it the more recent
+        // one, so d is evicted.
         assert_eq!(play(&ENTRY, 4, "a2 b4 c2 d2 c e2"), ". a b . d");
     }
 
     #[test]
     fn packets_hardly_tell_large_ones_apart() {
-        // Cost per byte is 2/s + 1/536: of two large ones, the one asked for goes last.
+        // Cost per byte is 2/s + 1/536: of two large objects, the one with the later request is
+        // kept.
         assert_eq!(play(&PACKETS, 30_000, "a10000 b12000 c1000 d5000 a e12000"), ". . . . b");
         assert_eq!(play(&ENTRY, 30_000, "a10000 b12000 c1000 d5000 a e12000"), ". . . . b");
     }

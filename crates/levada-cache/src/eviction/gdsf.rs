@@ -1,5 +1,5 @@
 //! GreedyDual-Size with frequencies (Cherkasova, HP Laboratories 98-69R1, 1998): every hit adds the
-//! object's worth once more, so that what is often asked for outlives a pause.
+//! object's value once more, so that frequently requested objects stay during a pause.
 
 use super::{
     Entry,
@@ -12,14 +12,14 @@ const PAPER: &str =
 pub(super) const ENTRY: Entry = Entry {
     name: "gdsf",
     paper: PAPER,
-    summary: "GreedyDual-Size that also counts hits; aims at the hit ratio.",
+    summary: "GreedyDual-Size that also counts hits; optimises the hit ratio.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::One, true)),
 };
 
 pub(super) const PACKETS: Entry = Entry {
     name: "gdsf-packets",
     paper: PAPER,
-    summary: "The same with the cost of a miss in packets; aims at the traffic saved.",
+    summary: "GreedyDual-Size-Frequency with the cost of a miss in packets; optimises the saved traffic.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::Packets, true)),
 };
 

@@ -1,11 +1,12 @@
 //! GreedyDual-Size (Cao and Irani, USITS 1997) and its variant with frequencies.
 //!
-//! Every object has a value H = L + frequency * cost / size. The least H goes first, and L, the
-//! "inflation", becomes that H: all others age without being touched. A hit sets H anew.
+//! Every object has a value H = L + frequency * cost / size. The object with the least H is
+//! evicted, and L, the "inflation", becomes that H; this ages all other objects without touching
+//! them. A hit computes H anew.
 //!
-//! A hit only ever raises H, since L never falls. So the heap is left as it is on a hit: an entry's
-//! value there is a lower bound, corrected when it comes to the top. The order is exact, and a hit
-//! costs a division.
+//! A hit can only raise H, because L never falls. So a hit does not change the heap: the value of
+//! an entry in the heap is a lower bound, which is corrected when the entry reaches the top. The
+//! order is exact, and a hit costs one division.
 
 use super::{Eviction, Handle};
 use levada_types::Key;
@@ -14,12 +15,13 @@ use std::{
     collections::{BinaryHeap, binary_heap::PeekMut},
 };
 
-/// What a miss costs.
+/// The cost of a miss.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cost {
-    /// The same for all: the highest hit ratio.
+    /// The same for all objects: gives the highest hit ratio.
     One,
-    /// Packets sent and received, 2 + size / 536 (Cao and Irani, Sec. 4.1): the least traffic.
+    /// Packets sent and received, 2 + size / 536 (Cao and Irani, Sec. 4.1): gives the least
+    /// traffic.
     Packets,
 }
 
@@ -39,10 +41,10 @@ struct Object {
     bytes: u64,
     worth: f64,
     value: f64,
-    /// When it was last asked for, which settles ties: the longest ago goes first.
+    /// The number of the last request, which breaks ties: the least recent is evicted first.
     asked: u64,
     frequency: u32,
-    /// Counts the objects that the handle stood for; an even number is none.
+    /// Counts the objects that used this handle. An even number means that there is none.
     generation: u32,
 }
 
@@ -51,14 +53,14 @@ impl Object {
         self.generation % 2 == 1
     }
 
-    /// Value and last request as one number that orders as they do: bits of a float that is not
-    /// negative order as the float.
+    /// Value and last request as one number with the same order: the bits of a non-negative float
+    /// have the same order as the float.
     fn order(&self) -> u128 {
         u128::from(self.value.to_bits()) << 64 | u128::from(self.asked)
     }
 }
 
-/// An entry of the heap; void when the handle stands for another object by now.
+/// An entry of the heap. It is void if the handle belongs to another object now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     order: u128,
@@ -100,7 +102,8 @@ impl GreedyDual {
         self.count -= 1;
     }
 
-    /// Drops void entries when they are more than the others, so that purges leave no trail.
+    /// Removes void entries when they outnumber the others, so that purges do not let the heap
+    /// grow.
     fn tidy(&mut self) {
         if self.heap.len() > 2 * self.count + 64 {
             let objects = &self.objects;
@@ -149,7 +152,8 @@ impl Eviction for GreedyDual {
         object.bytes = bytes;
         object.worth = self.cost.per_byte(bytes);
         object.value = self.inflation + f64::from(object.frequency) * object.worth;
-        // The value may have fallen, and the heap holds lower bounds: the entry there is void now.
+        // The value may have fallen, and the heap holds lower bounds. So the old entry becomes
+        // void.
         object.generation = object.generation.wrapping_add(2);
         let (order, generation) = (object.order(), object.generation);
         self.heap.push(Reverse(Candidate { order, handle: handle.0, generation }));

@@ -1,4 +1,4 @@
-//! An algorithm together with an index by key: a cache without contents.
+//! An eviction algorithm with an index by key: a cache that stores no contents.
 
 use super::{Eviction, Handle};
 use levada_types::{Key, weigh};
@@ -7,9 +7,9 @@ use std::{
     hash::{BuildHasher, Hasher},
 };
 
-/// What a simulated server and a measurement of hit ratios use as their cache.
+/// The cache of a simulated server, and of measurements of hit ratios.
 ///
-/// Its index has a fixed hash function: it is for keys of a trace, not for those that strangers
+/// Its index has a fixed hash function: use it for keys of a trace, not for keys that clients
 /// choose.
 pub struct Keyed {
     eviction: Box<dyn Eviction>,
@@ -26,18 +26,18 @@ impl Keyed {
         Self { eviction, index: HashMap::default(), keys, free, victims }
     }
 
-    /// The algorithm, for its numbers.
+    /// The algorithm, for its statistics.
     pub fn eviction(&self) -> &dyn Eviction {
         &*self.eviction
     }
 
-    /// Whether an object is there, without counting as a request.
+    /// Whether an object is cached. Does not count as a request.
     pub fn contains(&self, key: Key) -> bool {
         self.index.contains_key(&key)
     }
 
-    /// Asks for an object and puts it in when it is not there: true for a hit. One that is larger
-    /// than the cache is never there.
+    /// Requests an object and inserts it on a miss; returns true on a hit. An object that is larger
+    /// than the cache is never cached.
     pub fn request(&mut self, key: Key, bytes: u64) -> bool {
         let next = Handle(self.keys.len() as u32);
         let handle = match self.index.entry(key) {
@@ -53,7 +53,7 @@ impl Keyed {
         } else {
             self.keys[handle.index()] = key;
         }
-        // It fits the capacity, so it is taken.
+        // The object fits the capacity, so the insertion succeeds.
         let _ = self.eviction.insert(handle, key, bytes, &mut self.victims);
         for victim in self.victims.drain(..) {
             self.index.remove(&self.keys[victim.index()]);
@@ -62,7 +62,7 @@ impl Keyed {
         false
     }
 
-    /// Takes an object out; false when it is not there.
+    /// Removes an object; returns false if it is not cached.
     pub fn remove(&mut self, key: Key) -> bool {
         let Some(handle) = self.index.remove(&key) else {
             return false;
@@ -72,7 +72,7 @@ impl Keyed {
     }
 }
 
-/// Keys are hashes already; one round of mixing guards against those of a trace that are not.
+/// Keys are hashes. One round of mixing protects against keys of a trace that are not.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mixed;
 
@@ -96,7 +96,7 @@ impl Hasher for MixedHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // A key is one number; this is for completeness.
+        // A key is one number, so this is never called.
         self.0 = weigh(Key(levada_types::hash64(bytes)), self.0);
     }
 }

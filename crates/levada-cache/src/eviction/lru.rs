@@ -1,4 +1,4 @@
-//! Least recently used: what was not asked for the longest goes first.
+//! Least recently used: the object whose last request is the oldest is evicted first.
 
 use super::{
     Entry, Eviction, Handle,
@@ -9,7 +9,7 @@ use levada_types::Key;
 pub(super) const ENTRY: Entry = Entry {
     name: "lru",
     paper: "Belady, IBM Systems Journal 5(2), 1966",
-    summary: "Evicts what was not asked for the longest.",
+    summary: "Evicts the object whose last request is the oldest.",
     build: |capacity| {
         Box::new(Lru { capacity, nodes: Nodes::default(), queue: Queue::new(IN_QUEUE) })
     },

@@ -1,11 +1,11 @@
-//! What goes first when the cache is full.
+//! Eviction algorithms: the order in which objects leave a full cache.
 //!
-//! The edge's store and the simulator call the same code. An algorithm knows objects by a
-//! [`Handle`], the index of the owner's slot for them, and keeps its own state in arrays of the same
-//! index: no operation allocates once the arrays have grown, and none hashes a key but the ghost
-//! queue of S3-FIFO.
+//! The edge's store and the simulator call the same code. An algorithm identifies an object by a
+//! [`Handle`], the index of the owner's slot for it, and keeps its own state in arrays with this
+//! index. No operation allocates once the arrays have grown, and only the ghost queue of S3-FIFO
+//! hashes a key.
 //!
-//! To add an algorithm: one file with its `ENTRY`, one line in [`EVICTIONS`].
+//! To add an algorithm, add one file with its `ENTRY` and one line in [`EVICTIONS`].
 
 mod gds;
 mod gdsf;
@@ -20,8 +20,8 @@ pub use keyed::Keyed;
 
 use levada_types::Key;
 
-/// The index of an object in its owner's table. Handles are used again after removal, so an owner
-/// with a free list keeps them dense and the arrays short; `u32::MAX` is none.
+/// The index of an object in its owner's table. Handles are reused after removal, so an owner with
+/// a free list keeps them dense and the arrays short. `u32::MAX` means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub u32);
 
@@ -31,58 +31,59 @@ impl Handle {
     }
 }
 
-/// An object weighs more than the cache may hold.
+/// An object is larger than the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
 /// An algorithm and the set of objects that it keeps within a number of bytes.
 ///
-/// The same calls give the same victims. The owner calls [`Eviction::touch`] on every hit and drops
-/// the bytes of every victim that a call hands out.
+/// The same calls give the same victims. The owner calls [`Eviction::touch`] on every hit and frees
+/// the bytes of every victim that a call returns.
 pub trait Eviction: Send {
-    /// The most bytes that the objects may weigh.
+    /// The most bytes that the objects may take.
     fn capacity(&self) -> u64;
 
-    /// The bytes that they weigh.
+    /// The bytes that they take.
     fn used(&self) -> u64;
 
-    /// How many there are.
+    /// The number of objects.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the algorithm has allocated for its own state, in bytes: what the weights of the objects
-    /// do not say.
+    /// The bytes that the algorithm has allocated for its own state, in addition to the objects'
+    /// bytes.
     fn overhead(&self) -> u64;
 
-    /// Whether `handle` stands for an object of the set.
+    /// Whether `handle` belongs to an object of the set.
     fn contains(&self, handle: Handle) -> bool;
 
-    /// Notes a hit; of an object that is not there, nothing.
+    /// Records a hit. Ignores a handle that is not in the set.
     fn touch(&mut self, handle: Handle);
 
-    /// The object weighs `bytes` from now on; what is known of its hits stays. There is room for it,
-    /// which the owner sees to. Of an object that is not there, nothing.
+    /// Sets the size of the object to `bytes` and keeps its hits. The owner makes sure that there
+    /// is room. Ignores a handle that is not in the set.
     fn resize(&mut self, handle: Handle, bytes: u64);
 
-    /// Takes an object out, as after a purge; false when it is not there.
+    /// Removes an object, for example after a purge; returns false if it is not in the set.
     fn remove(&mut self, handle: Handle) -> bool;
 
-    /// Takes out the object that goes first and names it; `None` when there is none.
+    /// Removes the object that is evicted next and returns its handle; `None` if there are no
+    /// objects.
     fn evict(&mut self) -> Option<Handle>;
 
-    /// Puts an object in that is not there and for which there is room: [`Eviction::insert`] sees
-    /// to both.
+    /// Adds an object that is not in the set and for which there is room. [`Eviction::insert`]
+    /// makes sure of both.
     fn add(&mut self, handle: Handle, key: Key, bytes: u64);
 
-    /// Puts an object in, replacing what the handle stood for, and appends to `victims` what had to
-    /// go for it.
+    /// Inserts an object in place of the handle's former object, and appends to `victims` the
+    /// objects that were evicted for it.
     ///
     /// # Errors
-    /// When the object alone exceeds the capacity. The handle then stands for nothing.
+    /// When the object alone exceeds the capacity. The handle then belongs to no object.
     fn insert(
         &mut self,
         handle: Handle,
@@ -95,7 +96,7 @@ pub trait Eviction: Send {
             return Err(TooLarge);
         }
         while self.capacity() - self.used() < bytes {
-            // Something is there, since more is used than nothing.
+            // The set is not empty, because its bytes are more than zero.
             let Some(victim) = self.evict() else { break };
             victims.push(victim);
         }
@@ -104,20 +105,20 @@ pub trait Eviction: Send {
     }
 }
 
-/// An algorithm as lists, documents and configurations show it.
+/// An algorithm, as lists, documents and configurations show it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The name in a configuration.
     pub name: &'static str,
-    /// Who published it.
+    /// The publication.
     pub paper: &'static str,
-    /// What it does, in a sentence.
+    /// One sentence that says what it evicts.
     pub summary: &'static str,
-    /// Makes one for so many bytes.
+    /// Builds an instance with this capacity in bytes.
     pub build: fn(capacity: u64) -> Box<dyn Eviction>,
 }
 
-/// Every algorithm there is.
+/// All algorithms.
 pub const EVICTIONS: &[Entry] = &[
     lru::ENTRY,
     gds::ENTRY,
@@ -128,22 +129,22 @@ pub const EVICTIONS: &[Entry] = &[
     sieve::ENTRY,
 ];
 
-/// The one that is taken when none is named.
+/// The algorithm that is used if the configuration names none.
 pub const DEFAULT_EVICTION: &Entry = &gdsf::ENTRY;
 
-/// The algorithm called `name`.
+/// The algorithm with this name.
 pub fn find_eviction(name: &str) -> Option<&'static Entry> {
     EVICTIONS.iter().find(|entry| entry.name == name)
 }
 
 #[cfg(test)]
 mod steps {
-    //! What the step tables of the algorithms are written in.
+    //! The notation for the step tables of the algorithms' tests.
 
     use super::{Entry, Handle};
     use levada_types::Key;
 
-    /// Plays steps such as `a4` (insert `a` with 4 bytes), `a` (hit) and `-a` (remove) and gives
+    /// Runs steps such as `a4` (insert `a` with 4 bytes), `a` (hit) and `-a` (remove), and returns
     /// the victims of each insertion.
     pub(crate) fn play(entry: &Entry, capacity: u64, steps: &str) -> String {
         let mut eviction = (entry.build)(capacity);

@@ -1,23 +1,23 @@
-//! Queues whose links live in one array, indexed by handle: what LRU, S3-FIFO and SIEVE order by.
+//! Queues whose links are in one array, indexed by handle. LRU, S3-FIFO and SIEVE use them.
 
 use super::Handle;
 
-/// No node.
+/// The handle that means no node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One object: its neighbours, its weight, and where it stands.
+/// One object: its neighbours, its size and its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) bytes: u64,
     newer: u32,
     older: u32,
-    /// Which queue holds it; [`ABSENT`] for none.
+    /// The queue that holds it; [`ABSENT`] for none.
     pub(super) place: u8,
-    /// What the algorithm remembers of its hits.
+    /// The hits that the algorithm has counted.
     pub(super) hits: u8,
 }
 
-/// The place of what is nowhere.
+/// The queue number of an object that is in no queue.
 pub(super) const ABSENT: u8 = 0;
 
 /// All objects by handle.
@@ -25,12 +25,12 @@ pub(super) const ABSENT: u8 = 0;
 pub(super) struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// The node of an object that is there.
+    /// The node of an object in the set.
     pub(super) fn find(&mut self, handle: Handle) -> Option<&mut Node> {
         self.0.get_mut(handle.index()).filter(|node| node.place != ABSENT)
     }
 
-    /// Bytes that are allocated.
+    /// The allocated bytes.
     pub(super) fn overhead(&self) -> u64 {
         (self.0.capacity() * size_of::<Node>()) as u64
     }
@@ -44,7 +44,7 @@ impl Nodes {
         &mut self.0[handle as usize]
     }
 
-    /// Makes a node for a new object, in no queue yet.
+    /// Creates a node for a new object, in no queue yet.
     pub(super) fn make(&mut self, handle: Handle, bytes: u64) {
         let empty = Node { bytes: 0, newer: NONE, older: NONE, place: ABSENT, hits: 0 };
         if self.0.len() <= handle.index() {
@@ -60,9 +60,9 @@ pub(super) struct Queue {
     place: u8,
     newest: u32,
     pub(super) oldest: u32,
-    /// What its objects weigh.
+    /// The bytes of its objects.
     pub(super) bytes: u64,
-    /// How many they are.
+    /// The number of its objects.
     pub(super) count: usize,
 }
 
@@ -72,7 +72,7 @@ impl Queue {
         Self { place, newest: NONE, oldest: NONE, bytes: 0, count: 0 }
     }
 
-    /// Puts a node that is in no queue at the newest end.
+    /// Adds a node that is in no queue at the newest end.
     pub(super) fn push(&mut self, nodes: &mut Nodes, handle: u32) {
         let node = nodes.at(handle);
         (node.newer, node.older, node.place) = (NONE, self.newest, self.place);
@@ -85,7 +85,7 @@ impl Queue {
         self.newest = handle;
     }
 
-    /// Takes out a node of this queue and gives the one that is newer than it.
+    /// Removes a node of this queue and returns the next newer one.
     pub(super) fn take(&mut self, nodes: &mut Nodes, handle: u32) -> u32 {
         let node = nodes.at(handle);
         let (newer, older) = (node.newer, node.older);
@@ -103,7 +103,7 @@ impl Queue {
         newer
     }
 
-    /// Gives a node of this queue another weight.
+    /// Changes the size of a node of this queue.
     pub(super) fn resize(&mut self, nodes: &mut Nodes, handle: u32, bytes: u64) {
         let node = nodes.at(handle);
         self.bytes = self.bytes - node.bytes + bytes;

@@ -1,8 +1,8 @@
-//! S3-FIFO (Yang et al., SOSP 2023): three queues that sort out what is asked for once.
+//! S3-FIFO (Yang et al., SOSP 2023): three queues that evict objects with a single request early.
 //!
 //! ```text
 //! new ─► small (10 %) ──hit twice──► main (90 %) ◄─ seen in ghost
-//!             │                        │  ▲ hit: goes round again
+//!             │                        │  ▲ hit: reinserted
 //!             └─► ghost (keys only)    └──┘ not hit: evicted
 //! ```
 
@@ -16,22 +16,22 @@ use std::collections::{HashMap, VecDeque};
 pub(super) const ENTRY: Entry = Entry {
     name: "s3fifo",
     paper: "Yang et al., FIFO Queues are All You Need for Cache Eviction, SOSP 2023",
-    summary: "Evicts early what is asked for once; the rest goes round a queue while it is hit.",
+    summary: "Evicts objects with a single request early; the others are reinserted into a queue while they get hits.",
     build: |capacity| Box::new(S3Fifo::new(capacity)),
 };
 
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 
-/// More hits are not counted (two bits in the paper).
+/// The maximum of the hit counter (two bits in the paper).
 const MOST_HITS: u8 = 3;
 
-/// So many hits move an object from small to main ("more than once", Algorithm 1).
+/// The number of hits that moves an object from small to main ("more than once", Algorithm 1).
 const HITS_FOR_MAIN: u8 = 2;
 
 struct S3Fifo {
     capacity: u64,
-    /// The share of small: a tenth.
+    /// The share of the small queue: a tenth.
     small_share: u64,
     nodes: Nodes,
     keys: Vec<Key>,
@@ -60,8 +60,8 @@ impl S3Fifo {
         };
     }
 
-    /// Evicts from small, moving to main what has been hit; `None` once small is empty or main has
-    /// outgrown its share through what moved there.
+    /// Evicts from small and moves objects with hits to main. Returns `None` when small is empty,
+    /// or when main exceeds its share because of the moved objects.
     fn evict_small(&mut self) -> Option<Handle> {
         while self.small.oldest != NONE && self.main.bytes <= self.capacity - self.small_share {
             let oldest = self.small.oldest;
@@ -78,7 +78,7 @@ impl S3Fifo {
         None
     }
 
-    /// Evicts from main the first object that has not been hit since it last came round.
+    /// Evicts the first object of main without a hit since its last reinsertion.
     fn evict_main(&mut self) -> Option<Handle> {
         while self.main.oldest != NONE {
             let oldest = self.main.oldest;
@@ -140,7 +140,8 @@ impl Eviction for S3Fifo {
     fn evict(&mut self) -> Option<Handle> {
         let small_first = self.small.bytes > self.small_share || self.main.count == 0;
         let first = if small_first { self.evict_small() } else { None };
-        // With main at its share, small is left alone; with main empty, small still has something.
+        // If main has its share, small is not searched; if main is empty, small still has an
+        // object.
         first.or_else(|| self.evict_main()).or_else(|| self.evict_small())
     }
 
@@ -155,21 +156,21 @@ impl Eviction for S3Fifo {
     }
 }
 
-/// Keys of what small evicted lately, as many as main could hold.
+/// The keys of objects that small evicted recently, as many as main could hold.
 ///
-/// The map is seeded by chance, so that nobody can choose keys that meet in one bucket; it is never
+/// The map's seed is random, so that clients cannot choose keys that collide. The map is never
 /// iterated, so decisions do not depend on the seed.
 struct Ghost {
     capacity: u64,
     bytes: u64,
     order: VecDeque<(Key, u64)>,
-    /// Weight and place in the order; an entry of `order` with another place is void.
+    /// Size and position in the order. An entry of `order` with another position is void.
     known: HashMap<Key, (u64, u64)>,
     next_place: u64,
 }
 
-/// A key that is remembered takes memory too, some 50 to 120 bytes: however small the objects are, the
-/// keys take no more than half of what the cache may.
+/// A remembered key takes memory too, about 50 to 120 bytes. With this minimum per key, the keys
+/// take at most half of the cache's memory, however small the objects are.
 const LEAST_GHOST_BYTES: u64 = 256;
 
 impl Ghost {
@@ -178,8 +179,8 @@ impl Ghost {
         Self { capacity, bytes: 0, order, known, next_place: 0 }
     }
 
-    /// Bytes that are allocated. The map takes a byte beside each of its places, and leaves one place
-    /// in eight free.
+    /// The allocated bytes. The map uses one extra byte per slot, and leaves one slot in eight
+    /// free.
     fn overhead(&self) -> u64 {
         let places = (self.known.capacity() * 8 / 7).next_power_of_two();
         let known = places * (size_of::<(Key, (u64, u64))>() + 1);
@@ -193,7 +194,8 @@ impl Ghost {
         self.known.insert(key, (bytes, self.next_place));
         self.order.push_back((key, self.next_place));
         self.bytes += bytes;
-        // Void entries are dropped when they come to the front, or when they are as many as others.
+        // Void entries are removed when they reach the front, or when they are as many as the
+        // others.
         while self.bytes > self.capacity || self.order.len() > 2 * self.known.len() + 16 {
             let Some((oldest, place)) = self.order.pop_front() else { break };
             if self.known.get(&oldest).is_some_and(|(_, current)| *current == place) {
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn return_from_the_ghost_goes_to_main() {
-        // a comes back and outlives the newer d and e, which are only in small.
+        // a comes back and stays longer than the newer d and e, which are only in small.
         assert_eq!(
             play(&ENTRY, 3000, "a1000 b1000 c1000 d1000 a1000 e1000 f1000 g1000"),
             ". . . a b c d e"

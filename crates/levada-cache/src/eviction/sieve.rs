@@ -1,8 +1,8 @@
-//! SIEVE (Zhang et al., NSDI 2024): a queue that is never reordered, and a hand.
+//! SIEVE (Zhang et al., NSDI 2024): a queue that is never reordered, and a moving hand.
 //!
-//! A hit sets a mark and moves nothing. The hand walks from the oldest to the newest, clears marks
-//! and evicts the first object without one; survivors keep their place, so that new objects and
-//! old favourites are told apart.
+//! A hit sets a mark and moves nothing. The hand moves from the oldest to the newest object, clears
+//! marks and evicts the first object without one. Surviving objects keep their position, which
+//! separates new objects from popular old ones.
 
 use super::{
     Entry, Eviction, Handle,
@@ -26,7 +26,7 @@ struct Sieve {
     capacity: u64,
     nodes: Nodes,
     queue: Queue,
-    /// Where the next search begins; [`NONE`] is the oldest.
+    /// The position at which the next search begins; [`NONE`] is the oldest.
     hand: u32,
 }
 
@@ -80,7 +80,7 @@ impl Eviction for Sieve {
         there
     }
 
-    /// Ends after at most one round: the walk clears what it passes.
+    /// Ends after at most one round, because the hand clears the marks that it passes.
     fn evict(&mut self) -> Option<Handle> {
         if self.queue.count == 0 {
             return None;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn hand_spares_what_was_hit_and_goes_on_from_there() {
-        // a and b are spared and lose their marks; c goes; the hand stands at d.
+        // a and b survive and lose their marks; c is evicted; the hand is at d.
         assert_eq!(play(&ENTRY, 4, "a1 b1 c1 d1 a b e1 f1 g1 h1"), ". . . . c d e f");
     }
 
