@@ -1,12 +1,13 @@
-//! What the system holds of a file in memory.
+//! Whether a file is in the page cache.
 
 use std::{io, os::fd::AsFd};
 
-/// Whether the first `length` bytes of `file` are in the page cache, every page of them, so that reading
-/// or sending them waits for no disk. Costs one call, however long the file is (`cachestat`, Linux 6.5).
+/// Whether all pages of the first `length` bytes of `file` are in the page cache, so that reading
+/// or sending them does not wait for a disk. Takes one system call for any length (`cachestat`,
+/// Linux 6.5).
 ///
 /// # Errors
-/// When the system cannot tell: it is older, or the file is not ours.
+/// When the system is older, or the file is not ours.
 #[cfg(target_os = "linux")]
 pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd as _;
@@ -27,8 +28,8 @@ pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
     }
     let range = Range { from: 0, length };
     let mut pages = Pages::default();
-    // SAFETY: the kernel reads `range` and writes `pages`, which have its layout (uapi/linux/mman.h);
-    // the descriptor is open as long as it is borrowed.
+    // SAFETY: the kernel reads `range` and writes `pages`, which have its layout
+    // (uapi/linux/mman.h); the descriptor is open while it is borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::syscall(CACHESTAT, file.as_fd().as_raw_fd(), &raw const range, &raw mut pages, 0)
@@ -39,14 +40,14 @@ pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
     Ok(pages.cached >= length.div_ceil(rustix::param::page_size() as u64))
 }
 
-/// The call's number, which is the same on every architecture.
+/// The number of the system call, the same on every architecture.
 #[cfg(target_os = "linux")]
 const CACHESTAT: libc::c_long = 451;
 
 /// Whether the first `length` bytes of `file` are in memory.
 ///
 /// # Errors
-/// Here the system cannot tell.
+/// Always: this system does not provide it.
 #[cfg(not(target_os = "linux"))]
 pub fn is_cached(_file: &impl AsFd, _length: u64) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())

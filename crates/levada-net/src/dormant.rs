@@ -1,19 +1,19 @@
-//! Connections whose client has stopped to acknowledge.
+//! Detection of connections whose client has stopped acknowledging.
 //!
-//! When a route moves, acknowledgements go elsewhere; the kernel sends again what it has for a quarter
-//! of an hour, and never tells the client. WWW'09 (Sec. 3.1.2) gives such a connection up after one
-//! timeout retransmission, and sends a reset. The kernel cannot be told to do that, so a [`Watch`]
-//! looks, ten times a second:
+//! When a route moves, acknowledgements go to another node. The kernel then retransmits for a
+//! quarter of an hour, and the client does not learn that the connection is lost. WWW'09 (Sec.
+//! 3.1.2) gives such a connection up after one timeout retransmission, and sends a reset. The
+//! kernel has no setting for this, so a [`Watch`] checks ten times a second:
 //!
 //! ```text
-//! a write ──> wrote, and listed once       (what the hot path pays: two flags)
-//! sweep: wrote since the last sweep?       it moves: look again next time
-//!        nothing outstanding?              off the list, until it writes again
+//! a write ──> sets `wrote`, lists it once  (the cost on the hot path: two flags)
+//! sweep: wrote since the last sweep?       it makes progress: check again next time
+//!        nothing outstanding?              removed from the list until it writes again
 //!        too many timeouts in a row?       reset
 //! ```
 //!
-//! So connections that are idle, or that send quickly, cost no system call. A client that has closed its
-//! window answers the probes of it: it is slow, not dormant.
+//! So connections that are idle, or that send fast, cost no system call. A client that has closed
+//! its window answers window probes: it is slow, not dormant.
 
 use std::{
     io::{self, IoSlice},
@@ -33,25 +33,25 @@ use tokio::{
 
 use crate::tcp::{TcpInfo, reset_on_close};
 
-/// Looks after the connections of one worker. `T` is what their owner knows of each of them.
+/// Watches the connections of one worker. `T` is data of the connection's owner.
 pub struct Watch<T> {
-    /// Connections that have written and were not found without outstanding data since.
+    /// Connections that have written and have not been found without outstanding data since.
     owing: Mutex<Vec<Arc<Seat<T>>>>,
     retries: u8,
 }
 
-/// A connection, as the watch sees it.
+/// The watch's entry for a connection.
 pub struct Seat<T> {
-    /// What its owner knows of it.
+    /// Data of the owner.
     pub about: T,
-    /// The socket, while it is open. Whoever looks at it holds the lock, so that it is not closed, and
-    /// its number not given to another, meanwhile.
+    /// The socket, while it is open. The watch holds the lock while it uses the socket, so that the
+    /// socket is not closed and its number not reused meanwhile.
     socket: Mutex<Option<RawFd>>,
     wrote: AtomicBool,
     listed: AtomicBool,
 }
 
-/// A stream that tells its watch when it writes.
+/// A stream that reports its writes to a watch.
 pub struct Watched<T> {
     watch: Option<Arc<Watch<T>>>,
     seat: Arc<Seat<T>>,
@@ -59,14 +59,14 @@ pub struct Watched<T> {
 }
 
 impl<T> Watch<T> {
-    /// A watch that gives a connection up when `retries` retransmissions after timeouts have not been
-    /// acknowledged by the time the next timeout is over.
+    /// Creates a watch. It considers a connection dormant if `retries` retransmissions after
+    /// timeouts were not acknowledged when the next timeout expires.
     pub fn new(retries: u8) -> Arc<Self> {
         Arc::new(Self { owing: Mutex::default(), retries })
     }
 
-    /// Looks at every connection that wrote something and has not moved since the last sweep. The dormant
-    /// ones will be ended by a reset as soon as they are closed, which `dormant` must bring about.
+    /// Checks every connection that has written and had no progress since the last sweep. It calls
+    /// `dormant` for the dormant ones, which must close them; closing then sends a reset.
     pub fn sweep(self: &Arc<Self>, mut dormant: impl FnMut(&Seat<T>, &TcpInfo)) {
         let mut seats = std::mem::take(&mut *lock(&self.owing));
         seats.retain(|seat| self.keep(seat, &mut dormant));
@@ -77,7 +77,7 @@ impl<T> Watch<T> {
         if seat.wrote.swap(false, Relaxed) {
             return true;
         }
-        // Whoever writes from here on lists it anew.
+        // A write from now on lists it again.
         seat.listed.store(false, Relaxed);
         let verdict = seat.look(|socket| {
             let info = TcpInfo::of(&socket)?;
@@ -95,22 +95,23 @@ impl<T> Watch<T> {
             Some(Ok((info, false))) if info.unacked > 0 || info.unsent > 0 => {
                 !seat.listed.swap(true, Relaxed)
             }
-            // Nothing outstanding, closed meanwhile, or a system that does not tell.
+            // It has no outstanding data, was closed, or the system gives no information.
             _ => false,
         }
     }
 }
 
-/// Whether data has been sent again after timeouts more than `retries` times, and the last of these
-/// timeouts passed without any sign of the client: one that acknowledges other data, or the same again,
-/// is there, and its path is just poor. A closed window is probed instead; the first probe stands for
-/// the data, those that follow for what is sent again.
+/// Whether data was retransmitted after timeouts more than `retries` times, and the client sent
+/// nothing for the whole last timeout. A client that acknowledges other data, or the same data
+/// again, is alive on a poor path. If the window is closed, probes take the place of data: the
+/// first one counts as the data, the next ones as retransmissions.
 ///
-/// With the last timeout the kernel has sent the data once more. Where a queue is full, the
-/// retransmission before may have been lost like the data, so the answer to this one is awaited: for RFC
-/// 6298's timeout, without its least value. Not by who allows none at all, and has the first timeout decide.
+/// At the last timeout the kernel retransmitted once more. If a queue is full, the retransmission
+/// before it may have been lost like the data, so the watch waits for the answer to this one: for
+/// the timeout of RFC 6298 without its minimum. With `retries` of zero it does not wait, and the
+/// first timeout decides.
 fn is_dormant(info: &TcpInfo, retries: u8) -> bool {
-    // The timeout that is over was half as long as the one that runs.
+    // The expired timeout was half as long as the current one.
     let is_silent = info.last_ack >= info.timeout / 2;
     let is_answered_by_now = retries == 0 || info.last_sent >= info.rtt + 4 * info.rtt_deviation;
     (info.unacked > 0 && info.retransmits > retries && is_silent && is_answered_by_now)
@@ -120,8 +121,8 @@ fn is_dormant(info: &TcpInfo, retries: u8) -> bool {
 impl<T> Seat<T> {
     fn look<R>(&self, look: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let socket = lock(&self.socket);
-        // SAFETY: the descriptor is open: `Watched` owns the stream, hands it out by shared reference
-        // only, and empties this place, for which it needs the lock, before the stream is dropped.
+        // SAFETY: the descriptor is open: `Watched` owns the stream, lends it by shared reference
+        // only, and clears this field, under the lock, before it drops the stream.
         #[expect(unsafe_code)]
         let borrowed = (*socket).map(|socket| unsafe { BorrowedFd::borrow_raw(socket) });
         borrowed.map(look)
@@ -129,7 +130,7 @@ impl<T> Seat<T> {
 }
 
 impl<T> Watched<T> {
-    /// Has `watch` look after a stream; without one, it passes everything on and that is all.
+    /// Lets `watch` watch a stream; without a watch, the stream works as usual.
     pub fn new(stream: TcpStream, watch: Option<Arc<Watch<T>>>, seat: Arc<Seat<T>>) -> Self {
         if watch.is_some() {
             *lock(&seat.socket) = Some(stream.as_raw_fd());
@@ -137,17 +138,17 @@ impl<T> Watched<T> {
         Self { watch, seat, stream }
     }
 
-    /// The stream. Who writes to it directly says so by [`wrote`](Self::wrote).
+    /// The stream. Call [`wrote`](Self::wrote) after writing to it directly.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Its place.
+    /// The watch's entry.
     pub fn seat(&self) -> &Arc<Seat<T>> {
         &self.seat
     }
 
-    /// Something was handed to the kernel.
+    /// Records that data was passed to the kernel.
     #[inline]
     pub fn wrote(&self) {
         let Some(watch) = &self.watch else { return };
@@ -159,7 +160,7 @@ impl<T> Watched<T> {
 }
 
 impl<T> Seat<T> {
-    /// A place for a connection that is about to be watched.
+    /// The entry for a connection that will be watched.
     pub fn new(about: T) -> Arc<Self> {
         Arc::new(Self {
             about,
@@ -229,7 +230,7 @@ impl<T> AsyncWrite for Watched<T> {
     }
 }
 
-/// Nothing that is done under these locks can panic half way.
+/// No code under these locks can panic and leave the data inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
-//! Connections taken from a listener before the runtime knows their sockets: one that leaves at once is
-//! never registered, which costs two system calls and a place in the runtime's tables.
+//! Connections that a listener has accepted and the runtime does not know yet. A connection that is
+//! handed off at once is never registered, which saves two system calls and an entry in the
+//! runtime's tables.
 
 use std::{
     io,
@@ -9,27 +10,28 @@ use std::{
 use rustix::net::SocketFlags;
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A listener whose connections are waited for in the runtime that it was made in.
+/// A listener that the current runtime waits for.
 pub struct Incoming(AsyncFd<TcpListener>);
 
 impl Incoming {
-    /// Of a listener that does not block.
+    /// Wraps a non-blocking listener.
     ///
     /// # Errors
     /// When the runtime cannot wait for it.
     pub fn new(listener: TcpListener) -> io::Result<Self> {
-        // SAFETY: a `TcpListener` has one and the same descriptor for as long as it lives, owns it, and is
-        // not given away from within.
+        // SAFETY: a `TcpListener` owns one descriptor, which stays the same while it lives, and
+        // cannot be moved out of it.
         #[expect(unsafe_code)]
         let waiting = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) };
         Ok(Self(waiting?))
     }
 
-    /// The next connection, whose socket does not block. When none has come yet, `idle` is called before it
-    /// is waited for.
+    /// The next connection, with a non-blocking socket. If there is none yet, calls `idle` before
+    /// waiting.
     ///
     /// # Errors
-    /// As accept(2): those of one connection, and those that pass when others end.
+    /// As accept(2): errors of a single connection, and errors that end when other connections
+    /// close.
     pub async fn accept(&self, mut idle: impl FnMut()) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -40,10 +42,10 @@ impl Incoming {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system returns an error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.get_ref().local_addr()
     }

@@ -1,20 +1,20 @@
-//! What Levada needs of the operating system beyond files and sockets: the state of a TCP connection,
-//! an end by reset, and whole networks within one machine.
+//! Operating system interfaces that go beyond files and sockets: the state of a TCP connection,
+//! closing by reset, TCP handoff, and emulated networks within one machine.
 //!
 //! ```text
-//! bpf        programs in the kernel by which packets follow a connection that moves
-//! cached     what the system has of a file in memory
-//! dormant    which connections have lost their client
-//! handoff    a connection taken from its socket, and put into another, elsewhere
-//! incoming   connections that the runtime does not know yet
-//! pipe       bytes from socket to socket that this process does not see
-//! tcp        what the kernel knows of a connection; a close that tells the other side at once
-//! lab        hosts (network namespaces) and the wires between them, gone with the process
-//! wire       one wire: rate, delay, loss and a bounded queue in each direction
+//! bpf        kernel programs that steer packets of connections that were handed off
+//! cached     whether a file is in the page cache
+//! dormant    finds connections whose client has disappeared
+//! handoff    moves a connection from its socket to another one, on another host
+//! incoming   accepted connections that the runtime does not know yet
+//! pipe       moves bytes between sockets within the kernel (splice)
+//! tcp        the kernel's state of a connection; closing by reset
+//! lab        emulated hosts (network namespaces) and wires, which end with the process
+//! wire       one emulated wire: rate, delay, loss and a bounded queue in each direction
 //! ```
 //!
-//! The only crate with `unsafe`, and each block says why it is sound. Linux only, but for `wire::Shape`:
-//! elsewhere the functions say that they cannot do it here.
+//! This is the only crate with `unsafe`, and each block says why it is sound. It supports Linux
+//! only, except for `wire::Shape`: on other systems the functions return an error.
 
 #[cfg(target_os = "linux")]
 pub mod bpf;

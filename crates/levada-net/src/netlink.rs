@@ -1,10 +1,10 @@
-//! Questions and orders to the kernel's network over netlink: filters at devices, routes.
+//! Requests to the kernel over netlink: filters at devices, routes.
 //!
 //! ```text
-//! message    = length:32 type:16 flags:16 sequence:32 port:32, what it is about, attributes
+//! message    = length:32 type:16 flags:16 sequence:32 port:32, header, attributes
 //! attribute  = length:16 type:16, value, zeros up to a multiple of 4
 //! ```
-//! Numbers as the machine has them.
+//! Numbers are in the machine's byte order.
 
 use std::{
     io,
@@ -20,35 +20,35 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::bpf::BpfError;
 
-/// A BPF program at a device's tc ingress; gone when dropped.
+/// A BPF program at a device's tc ingress; removed on drop.
 pub(crate) struct Filter {
     device: u32,
     place: Place,
-    /// Into the namespace that the device is in, from whatever thread this is dropped on.
+    /// A socket in the device's namespace, whichever thread drops this.
     netlink: Netlink,
-    /// Whoever has it is the one that is there. It ends with the process, so that a filter that was left
-    /// behind by a crash can be told from one that is at work.
+    /// A lock that shows that the filter is in use. It ends with the process, so that a filter left
+    /// behind by a crash is distinguished from an active one.
     _claim: UnixListener,
 }
 
-/// Where among a device's filters one is, and what it is called.
+/// The position of a filter among the device's filters, and its name.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     name: &'static str,
     priority: u16,
-    /// What packets it is for, as their frames say.
+    /// The protocol of the packets it sees, as in their frames.
     protocol: u16,
 }
 
-/// The front-end's.
+/// The filters of the front-end.
 pub(crate) const STEER: Place = Place { name: "levada-steer", priority: 7100, protocol: ALL };
 pub(crate) const STEER6: Place = Place { name: "levada-steer6", priority: 7102, protocol: IPV6 };
-/// The back-end's.
+/// The filters of the back-end.
 pub(crate) const GUARD: Place = Place { name: "levada-guard", priority: 7101, protocol: ALL };
 pub(crate) const GUARD6: Place = Place { name: "levada-guard6", priority: 7103, protocol: IPV6 };
 
 impl Filter {
-    /// Puts a program there, in the place of one that a crash has left.
+    /// Attaches a program, in place of one that a crash has left behind.
     pub(crate) fn attach(
         device: &str,
         place: Place,
@@ -73,18 +73,18 @@ impl Filter {
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        // The device may have gone before.
+        // The device may have been removed before.
         drop(self.netlink.remove_filter(self.device, self.place));
     }
 }
 
-/// How packets get somewhere.
+/// The route to an address.
 pub(crate) struct Route {
     pub(crate) device: u32,
     pub(crate) gateway: Option<IpAddr>,
 }
 
-/// A conversation with the kernel.
+/// A netlink socket.
 pub(crate) struct Netlink {
     socket: OwnedFd,
     sequence: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
-        // Without a protocol: NETLINK_ROUTE.
+        // The default protocol is NETLINK_ROUTE.
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -102,7 +102,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Where filters can be put.
+    /// Creates the qdisc that filters need.
     fn make_ingress(&mut self, device: u32) -> io::Result<()> {
         const CLSACT: u32 = 0xffff_fff1;
         const ITSELF: u32 = 0xffff_0000;
@@ -120,7 +120,7 @@ impl Netlink {
         const BPF_FD: u16 = 6;
         const BPF_NAME: u16 = 7;
         const BPF_FLAGS: u16 = 8;
-        /// What the program returns is what becomes of the packet.
+        /// The result of the program is the action for the packet.
         const DIRECT: u32 = 1;
         let mut message = Message::new(NEW_FILTER, ACK | CREATE | EXCLUSIVE);
         message.traffic(device, 1, INGRESS, place.info());
@@ -144,12 +144,12 @@ impl Netlink {
         }
     }
 
-    /// The way to an address.
+    /// The route to an address.
     pub(crate) fn route(&mut self, to: IpAddr) -> io::Result<Route> {
         const DESTINATION: u16 = 1;
         const DEVICE: u16 = 4;
         const GATEWAY: u16 = 5;
-        /// Within the header: what kind of route it is; from 6 on, packets do not get there.
+        /// Offset of the route type in the header; from 6 on, packets are not delivered.
         const KIND: usize = 7;
         const BLACKHOLE: u8 = 6;
         let (family, octets) = match to {
@@ -157,7 +157,8 @@ impl Netlink {
             IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
         };
         let mut message = Message::new(GET_ROUTE, 0);
-        // struct rtmsg: family, length of the destination in bits; all else is for the kernel to say.
+        // struct rtmsg: the family, the length of the destination in bits; the kernel fills in the
+        // rest.
         let mut about = [0; ROUTE_HEADER];
         about[..2].copy_from_slice(&[family as u8, 8 * octets.len() as u8]);
         message.0.extend(about);
@@ -179,7 +180,7 @@ impl Netlink {
         Ok(Route { device: device.ok_or(io::ErrorKind::NotFound)?, gateway })
     }
 
-    /// Sends a message and returns what the kernel says to it.
+    /// Sends a message and returns the kernel's answer.
     fn ask(&mut self, mut message: Message) -> io::Result<Vec<u8>> {
         const ERROR: u16 = 2;
         self.sequence += 1;
@@ -204,13 +205,13 @@ impl Netlink {
 }
 
 impl Place {
-    /// The priority and the protocol.
+    /// The priority and the protocol in one word.
     fn info(self) -> u32 {
         u32::from(self.priority) << 16 | u32::from(self.protocol.to_be())
     }
 }
 
-/// The number of the device of this name in this namespace.
+/// The index of the device of this name in this namespace.
 fn index_of(device: &str) -> io::Result<u32> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     Ok(rustix::net::netdevice::name_to_index(&socket, device)?)
@@ -230,9 +231,9 @@ const REQUEST: u16 = 0x001;
 const ACK: u16 = 0x004;
 const EXCLUSIVE: u16 = 0x200;
 const CREATE: u16 = 0x400;
-/// The attribute that says of what kind a qdisc or filter is.
+/// The attribute that names the kind of a qdisc or filter.
 const KIND: u16 = 1;
-/// The parent of filters for what comes in.
+/// The parent of ingress filters.
 const INGRESS: u32 = 0xffff_fff2;
 
 /// A message, or attributes within one.
@@ -277,7 +278,7 @@ impl Message {
     }
 }
 
-/// The attributes behind the first `skip` bytes.
+/// The attributes after the first `skip` bytes.
 fn attributes(bytes: &[u8], skip: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes.get(skip..).unwrap_or_default();
     std::iter::from_fn(move || {

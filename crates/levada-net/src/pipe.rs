@@ -1,4 +1,4 @@
-//! Bytes that go from one socket to another by way of the kernel alone (splice(2)).
+//! Moving bytes from one socket to another within the kernel (splice(2)).
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// A place in the kernel where bytes wait between two sockets.
+/// A kernel pipe that buffers bytes between two sockets.
 #[derive(Debug)]
 pub struct Pipe {
     out: OwnedFd,
@@ -16,42 +16,42 @@ pub struct Pipe {
     held: AtomicUsize,
 }
 
-/// What a pipe takes, where the system grants so much: it is what any process may have.
+/// The size that is requested for a pipe: the most that an unprivileged process may have.
 const ROOM: usize = 1 << 20;
 
 impl Pipe {
-    /// An empty one.
+    /// Creates an empty pipe.
     ///
     /// # Errors
-    /// When this process has as many files open as it may.
+    /// When the process has reached its limit of open files.
     pub fn new() -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A user who has many pipes gets small ones: then it takes more calls.
+        // A user with many pipes gets small ones; these need more calls.
         let _ = fcntl_setpipe_size(&into, ROOM);
         Ok(Self { out, into, held: AtomicUsize::new(0) })
     }
 
-    /// How many bytes are in it.
+    /// The number of bytes in the pipe.
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// Takes what has come to a socket, at most so much of it; 0 when its other side has ended. Waits for
-    /// nothing. To be called on an empty pipe: one that is full and a socket to which nothing has come
-    /// are told alike.
+    /// Moves at most `most` received bytes from a socket into the pipe; returns 0 if its peer has
+    /// closed. Does not block. Call it with an empty pipe only, because a full pipe and a socket
+    /// without data give the same error.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when nothing has come.
+    /// [`io::ErrorKind::WouldBlock`] if no data is available.
     pub fn fill(&self, from: impl AsFd, most: usize) -> io::Result<usize> {
         let moved = splice(from, None, &self.into, None, most, FLAGS)?;
         self.held.fetch_add(moved, Relaxed);
         Ok(moved)
     }
 
-    /// Gives to a socket what it has room for, at most so much.
+    /// Moves at most `most` bytes from the pipe to a socket.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when it has none.
+    /// [`io::ErrorKind::WouldBlock`] if the socket's buffer is full.
     pub fn drain(&self, to: impl AsFd, most: usize) -> io::Result<usize> {
         let moved = splice(&self.out, None, to, None, most, FLAGS)?;
         self.held.fetch_sub(moved, Relaxed);

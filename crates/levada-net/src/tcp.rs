@@ -1,45 +1,45 @@
-//! The state of a TCP connection, and how it is ended without a farewell.
+//! The state of a TCP connection, and socket options.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
 use socket2::SockRef;
 
-/// What the kernel knows of a connection: a part of Linux' `struct tcp_info`.
+/// The kernel's state of a connection: a part of Linux' `struct tcp_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Whether it is over, by a reset or by the ends of both sides.
+    /// Whether it is closed, by a reset or by both sides.
     pub closed: bool,
-    /// Bytes in a full segment.
+    /// The size of a full segment in bytes.
     pub segment: u32,
-    /// Timeouts in a row after which data was sent again, without progress since.
+    /// Consecutive timeout retransmissions without progress.
     pub retransmits: u8,
-    /// Probes of a closed window, in a row, that nobody has answered yet.
+    /// Consecutive unanswered window probes.
     pub probes: u8,
-    /// Doublings of the timeout.
+    /// How often the timeout was doubled.
     pub backoff: u8,
-    /// The timeout that runs now, doublings included.
+    /// The current timeout, including doublings.
     pub timeout: Duration,
     /// Segments that are sent and not acknowledged.
     pub unacked: u32,
-    /// Since data was sent last, for the first time or again.
+    /// The time since data was last sent or retransmitted.
     pub last_sent: Duration,
-    /// Since the last acknowledgement of any kind came.
+    /// The time since the last acknowledgement of any kind.
     pub last_ack: Duration,
     /// The smoothed round-trip time.
     pub rtt: Duration,
-    /// How far round-trip times are from it (RFC 6298: `RTTVAR`).
+    /// The variation of the round-trip time (RFC 6298: `RTTVAR`).
     pub rtt_deviation: Duration,
-    /// Segments that were sent again, in all.
+    /// The total number of retransmitted segments.
     pub retransmitted: u32,
-    /// Bytes that wait to be sent.
+    /// The bytes that wait to be sent.
     pub unsent: u32,
 }
 
 impl TcpInfo {
-    /// Asks the kernel.
+    /// Reads it from the kernel.
     ///
     /// # Errors
-    /// When it is no TCP socket, or not on Linux.
+    /// When it is not a TCP socket, or not on Linux.
     #[cfg(target_os = "linux")]
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         use std::os::fd::AsRawFd as _;
@@ -47,7 +47,7 @@ impl TcpInfo {
         let mut bytes = [0u8; 256];
         let mut length = bytes.len() as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes to `bytes`, which is that large, and the
-        // descriptor is open as long as it is borrowed.
+        // descriptor is open while it is borrowed.
         #[expect(unsafe_code)]
         let status = unsafe {
             libc::getsockopt(
@@ -64,16 +64,16 @@ impl TcpInfo {
         Ok(Self::read(&bytes))
     }
 
-    /// Asks the kernel.
+    /// Reads it from the kernel.
     ///
     /// # Errors
-    /// Here it does not tell.
+    /// Always: this system does not provide it.
     #[cfg(not(target_os = "linux"))]
     pub fn of(_socket: &impl AsFd) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Reads the structure by its offsets, which Linux never changes: it grows at its end.
+    /// Parses the structure by its offsets, which Linux never changes: it only appends fields.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     fn read(bytes: &[u8; 256]) -> Self {
         let word = |at: usize| {
@@ -98,27 +98,27 @@ impl TcpInfo {
     }
 }
 
-/// Makes the close that follows a reset: what is not acknowledged is forgotten, and the other side
-/// learns at once that nothing will come.
+/// Makes the next close send a reset: unacknowledged data is discarded, and the peer learns at once
+/// that no more will come.
 ///
 /// # Errors
-/// When the socket is gone.
+/// When the socket is not usable.
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
-/// Has a listener's connections wait in the kernel until their clients have sent something, for some
-/// seconds at most.
+/// Sets TCP_DEFER_ACCEPT: a listener's connections stay in the kernel until their clients have sent
+/// data, for a few seconds at most.
 ///
 /// # Errors
-/// When it is no listener.
+/// When it is not a listener.
 #[cfg(target_os = "linux")]
 pub fn accept_with_data(listener: &impl AsFd) -> io::Result<()> {
     const SECONDS: libc::c_int = 3;
     set(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, SECONDS)
 }
 
-/// Has nobody be woken who waits for this socket, before so many bytes have come, or its end.
+/// Sets SO_RCVLOWAT: readable only after `bytes` bytes or at end of stream.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -131,7 +131,7 @@ pub fn wake_from(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
 fn set(socket: &impl AsFd, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
 
-    // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
+    // SAFETY: the kernel reads one integer; the descriptor is open while it is borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::setsockopt(
@@ -145,7 +145,7 @@ fn set(socket: &impl AsFd, level: i32, option: i32, value: libc::c_int) -> io::R
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has this connection avoid congestion by `algorithm`: `reno`, `cubic`, `bbr`.
+/// Sets the congestion control algorithm: `reno`, `cubic`, `bbr`.
 ///
 /// # Errors
 /// When the kernel does not have it or does not allow it.

@@ -1,5 +1,5 @@
-//! Clients that stop to acknowledge, and those that only seem to, over wires with a delay. As root on Linux;
-//! skipped elsewhere.
+//! Clients that stop acknowledging, and clients that only seem to, over wires with a delay. These
+//! tests need root on Linux and are skipped elsewhere.
 
 use std::{
     io::Write as _,
@@ -14,8 +14,8 @@ use levada_net::{
     wire::Shape,
 };
 
-/// The path drops everything that the client says until the second retransmission is out. Whoever
-/// listened would have the answer to that one a round trip later.
+/// The path drops all packets of the client until the second retransmission is sent. The answer to
+/// that one would arrive a round trip later.
 #[test]
 fn client_whose_path_drops_a_retransmission_is_not_given_up() {
     if let Err(why) = possible() {

@@ -1,5 +1,5 @@
-//! Connections that move between hosts while their client uses them. As root on Linux; skipped
-//! elsewhere.
+//! Connections that move between hosts while their client uses them. These tests need root on Linux
+//! and are skipped elsewhere.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -20,12 +20,12 @@ const BACKS: [Ipv4Addr; 2] = [Cluster::back(0), Cluster::back(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `None` where there can be none.
+/// `None` if networks are not possible here.
 fn cluster() -> Option<Cluster> {
     Cluster::for_test(2)
 }
 
-/// A connection, as the client and the front-end have it.
+/// A connection, as the client and the front-end see it.
 fn connect(cluster: &Cluster, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -52,7 +52,7 @@ fn hop(front: &Host, to: Ipv4Addr) -> Hop {
     on(front, || Steering::hop([to.into()]).unwrap())
 }
 
-/// Takes a connection from its socket, as a front-end does once its packets are steered.
+/// Extracts a connection from its socket, as a front-end does once its packets are steered.
 fn take(steering: &Steering, stream: TcpStream) -> Connection {
     steering.deafen(&stream).unwrap();
     let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
@@ -87,7 +87,7 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
     let mut back = restore(&cluster.backs[0], &connection);
     assert_eq!(TcpInfo::of(&back).unwrap().segment, segment);
 
-    // More than any window, so that acknowledgements must find their way.
+    // More than any window, so that acknowledgements must reach the back-end.
     let body: Vec<u8> = (0..5_000_000u32).map(|n| (n % 251) as u8).collect();
     let mut received = vec![0; body.len()];
     std::thread::scope(|scope| {
@@ -95,7 +95,7 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
         client.read_exact(&mut received).unwrap();
     });
     assert!(received == body);
-    // Whoever steers knows by the client how far it was answered.
+    // The steering front-end learns from the client's acknowledgements how much was answered.
     let answered =
         || steered.acknowledged().unwrap().map(|to| to.wrapping_sub(connection.send_next));
     let begun = Instant::now();
@@ -103,7 +103,8 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
         assert!(begun.elapsed() < PATIENCE, "{:?}", answered());
     }
 
-    // The next word comes to where the connection is, and takes it to the other one.
+    // The next data arrives at the back-end that has the connection; then it moves to the other
+    // one.
     client.write_all(b"second").unwrap();
     back.read_exact(&mut [0; 6]).unwrap();
     steered.turn(second).unwrap();
@@ -124,14 +125,14 @@ fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
     let Some(cluster) = cluster() else { return };
     let (steering, _guard) = (steering(&cluster.front), guard(&cluster.backs[0]));
     let listener = listen(&cluster.front);
-    // At the back-end, some other server listens on all addresses.
+    // Another server on the back-end listens on all addresses.
     let _other = on(&cluster.backs[0], || TcpListener::bind("0.0.0.0:80").unwrap());
     let (mut client, front) = connect(&cluster, &listener);
     let to = hop(&cluster.front, BACKS[0]);
     let _steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
     client.write_all(b"early").unwrap();
-    // It has been sent again at least once.
+    // The data was retransmitted at least once.
     while levada_net::tcp::TcpInfo::of(&client).unwrap().retransmitted == 0 {
         std::thread::yield_now();
     }
@@ -142,7 +143,7 @@ fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
 }
 
 #[test]
-fn a_handoff_is_undone_by_whoever_kept_the_state() {
+fn a_handoff_is_undone_with_the_kept_state() {
     let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
@@ -150,7 +151,7 @@ fn a_handoff_is_undone_by_whoever_kept_the_state() {
     let to = hop(&cluster.front, BACKS[0]);
     let steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
-    // The back-end had it, did not speak, and is gone.
+    // The back-end restored it, sent nothing, and is gone.
     drop(on(&cluster.backs[0], || handoff::restore(&connection).unwrap()));
     let mut front = restore(&cluster.front, &connection);
     drop(steered);

@@ -1,5 +1,5 @@
-//! Connections over IPv6 that move between hosts while their client uses them. As root on Linux; skipped
-//! elsewhere.
+//! Connections over IPv6 that move between hosts while their client uses them. These tests need
+//! root on Linux and are skipped elsewhere.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -24,7 +24,8 @@ fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
     host.namespace().run(work).unwrap()
 }
 
-/// What a front-end and the back-ends of a cluster have, and a connection to the front-end.
+/// The steering front-end and the guards of the back-ends of a cluster, and a connection to the
+/// front-end.
 struct World {
     steering: Steering,
     guards: Vec<Guard>,
@@ -35,7 +36,7 @@ struct World {
 }
 
 impl World {
-    /// `None` where there can be none.
+    /// `None` if networks are not possible here.
     fn new() -> Option<Self> {
         let cluster = Cluster::for_test(2)?;
         let devices = [Cluster::DEVICE.to_owned()];
@@ -57,7 +58,7 @@ impl World {
         on(&self.cluster.front, || Steering::hop([BACKS[to].into()]).unwrap())
     }
 
-    /// Takes a connection from its socket, as a front-end does once its packets are steered.
+    /// Extracts a connection from its socket, as a front-end does once its packets are steered.
     fn take(&self, stream: TcpStream) -> Connection {
         self.steering.deafen(&stream).unwrap();
         let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
@@ -88,7 +89,7 @@ fn a_connection_over_ipv6_goes_on_at_a_back_end_and_at_another() {
     let mut back = world.restore(0, &connection);
     assert_eq!(TcpInfo::of(&back).unwrap().segment, segment);
 
-    // More than any window, so that acknowledgements must find their way.
+    // More than any window, so that acknowledgements must reach the back-end.
     let body: Vec<u8> = (0..5_000_000u32).map(|n| (n % 251) as u8).collect();
     let mut received = vec![0; body.len()];
     std::thread::scope(|scope| {
@@ -121,13 +122,13 @@ fn a_connection_over_ipv6_goes_on_at_a_back_end_and_at_another() {
 #[test]
 fn what_is_sent_over_ipv6_while_a_connection_moves_is_not_answered_by_a_reset() {
     let Some(mut world) = World::new() else { return };
-    // At the back-end, some other server listens on all addresses.
+    // Another server on the back-end listens on all addresses.
     let _other = on(&world.cluster.backs[0], || TcpListener::bind("[::]:80").unwrap());
     let front = world.front.take().unwrap();
     let _steered = world.steering.steer(SERVICE, world.from(), world.hop(0)).unwrap();
     let connection = world.take(front);
     world.client.write_all(b"early").unwrap();
-    // It has been sent again at least once.
+    // The data was retransmitted at least once.
     while TcpInfo::of(&world.client).unwrap().retransmitted == 0 {
         std::thread::yield_now();
     }

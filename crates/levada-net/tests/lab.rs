@@ -1,4 +1,4 @@
-//! Hosts and wires as they are used. As root on Linux; skipped elsewhere.
+//! Hosts and wires in use. These tests need root on Linux and are skipped elsewhere.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -18,7 +18,7 @@ const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const C: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 
-/// Whether to go on; says why not.
+/// Whether networks are possible here; prints the reason if not.
 fn possible() -> bool {
     match lab::possible() {
         Ok(()) => true,
@@ -83,7 +83,7 @@ fn a_switch_takes_packets_to_their_addresses_only() {
     let at_c = wire.down(2).packets.load(Relaxed);
     drop(connect(&hosts[1], A, port));
     assert!(listener.accept().is_ok());
-    assert!(wire.down(2).packets.load(Relaxed) <= at_c + 2, "only what C's own farewell brings");
+    assert!(wire.down(2).packets.load(Relaxed) <= at_c + 2, "only the packets of C's own close");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn programs_do_not_outlive_their_network() {
     let network = Network::new(1);
     let host = network.host("a").unwrap();
     let mut shell = Command::new("sh");
-    // The grandchild has a session of its own: neither the child's end nor its group's reaches it.
+    // The grandchild has its own session, so neither the child's end nor its group's ends it.
     shell.args(["-c", "setsid sh -c 'echo $$; exec sleep 1000'"]).stdout(Stdio::piped());
     let mut child = host.start(shell).unwrap();
     let mut line = [0; 16];
@@ -126,7 +126,7 @@ fn programs_do_not_outlive_their_network() {
     drop(child);
     drop(network);
     let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // It has been killed; it is gone when the kernel has come to it.
+    // It has been killed; it disappears when the kernel has processed the signal.
     while !status().is_empty() && !status().contains(") Z ") {
         std::thread::yield_now();
     }

@@ -1,10 +1,10 @@
-//! Programs for the kernel's virtual machine, instruction by instruction, so that nobody needs a
-//! compiler for them (RFC 9669 has the encoding).
+//! An assembler for eBPF programs, so that the build needs no compiler for them (RFC 9669 defines
+//! the encoding).
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// A register. `R0` is what calls return and what the program ends with, `R1` to `R5` are arguments,
-/// which a call destroys, `R6` to `R9` outlive calls, `R10` is the end of the stack.
+/// A register. `R0` holds the result of calls and of the program, `R1` to `R5` are arguments, which
+/// a call overwrites, `R6` to `R9` are preserved across calls, and `R10` is the end of the stack.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Register {
@@ -21,7 +21,7 @@ pub(super) enum Register {
     R10 = 10,
 }
 
-/// How much of memory an instruction reads or writes.
+/// The size of a memory access.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Size {
@@ -33,11 +33,11 @@ pub(super) enum Size {
     Byte = 0x10,
 }
 
-/// A place that jumps lead to.
+/// The target of jumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label(pub(super) usize);
 
-/// A program being written.
+/// A program under construction.
 #[derive(Default)]
 pub(super) struct Assembler {
     code: Vec<u64>,
@@ -62,7 +62,7 @@ impl Assembler {
         self.emit(0x57, to as u8, 0, 0, value);
     }
 
-    /// `to = value`, whatever its upper half.
+    /// `to = value`, all 64 bits.
     pub(super) fn set_double(&mut self, to: Register, value: u64) {
         self.emit(0x18, to as u8, 0, 0, value as i32);
         self.emit(0, 0, 0, 0, (value >> 32) as i32);
@@ -105,7 +105,7 @@ impl Assembler {
         self.emit(0, 0, 0, 0, 0);
     }
 
-    /// Compares all of the register with `value`, whose sign is extended.
+    /// Compares the whole register with the sign-extended `value`.
     pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
         self.jump(0x15, register, value, to);
     }
@@ -148,13 +148,13 @@ impl Assembler {
         self.emit(0x95, 0, 0, 0, 0);
     }
 
-    /// The next instruction is where jumps to `label` lead.
+    /// Makes the next instruction the target of jumps to `label`.
     pub(super) fn place(&mut self, label: Label) {
         self.places.push((label, self.code.len()));
     }
 
-    /// The instructions, with jumps that know how far they go. Jumps without a place go nowhere, which
-    /// the kernel's verifier refuses.
+    /// The instructions, with the offsets of jumps filled in. The kernel's verifier refuses a jump
+    /// whose label was never placed.
     pub(super) fn finish(mut self) -> Vec<u64> {
         for (at, label) in self.jumps {
             let place = self.places.iter().find(|(other, _)| *other == label);
@@ -164,7 +164,7 @@ impl Assembler {
         self.code
     }
 
-    /// An instruction as the kernel reads it from memory.
+    /// Appends an instruction in the kernel's memory layout.
     fn emit(&mut self, code: u8, to: u8, from: u8, at: i16, value: i32) {
         let registers =
             if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
@@ -175,5 +175,5 @@ impl Assembler {
     }
 }
 
-/// Where the offset of a jump is within an instruction that is read as a number.
+/// The position of a jump's offset within an instruction that is read as a number.
 const OFFSET_SHIFT: u32 = if cfg!(target_endian = "little") { 16 } else { 32 };

@@ -1,13 +1,14 @@
-//! Which connections are steered, and where to: a table in memory that the steering program shares with
-//! this process, so that neither an entry nor its end costs a system call.
+//! The table of steered connections and their destinations. The steering program and this process
+//! share its memory, so that adding or removing an entry needs no system call.
 //!
 //! ```text
-//! bucket   the flow's product with a secret number: its uppermost bits; four slots
+//! bucket   four slots, at the upper bits of the flow's product with a secret number
 //! slot     flow:96 used:32 address:32 device:32 acknowledged:32 has_acknowledged:32
 //! ```
-//! A flow is in one of its bucket's slots or nowhere. There are twice as many buckets as connections may be,
-//! so that all four slots of a bucket are taken once in 570 times when as many are steered; the connection
-//! is proxied then. `used` is written last, and first when a slot is given up.
+//! A flow is in one slot of its bucket or not in the table. There are twice as many buckets as
+//! connections allowed, so all four slots of a bucket are used in one of 570 buckets when the limit
+//! is reached; a connection without a slot is proxied. `used` is written last when a slot is taken,
+//! and first when it is freed.
 
 use std::{
     io,
@@ -28,23 +29,23 @@ use super::{
 pub(super) struct Flows {
     shared: Shared,
     hash: Hash,
-    /// Where among a bucket's slots the next search begins: one that was only just given up is the last
-    /// to be used again, as the program may still be at it.
+    /// The slot of a bucket at which the next search begins. A slot that was just freed is reused
+    /// last, because the program may still be reading it.
     turn: usize,
 }
 
-/// How a flow's bucket is found: multiplicative hashing, with a factor that nobody outside knows.
+/// The hash of a flow's bucket: multiplicative, with a secret factor.
 #[derive(Clone, Copy)]
 pub(super) struct Hash {
     pub(super) factor: u64,
     pub(super) bits: u32,
 }
 
-/// A connection's packets: source, destination, ports, as they are in them.
+/// The identity of a connection's packets: source, destination and ports, as in the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Flow([u32; FLOW_WORDS]);
 
-/// Where in a bucket something is, in bytes.
+/// Byte offsets within a bucket.
 pub(super) const SLOT: i16 = 32;
 pub(super) const SLOTS: i16 = 4;
 pub(super) const USED: i16 = FLOW_LENGTH as i16;
@@ -58,7 +59,7 @@ const BUCKET_WORDS: usize = (SLOT as usize / 4) * SLOTS as usize;
 const MOST_BITS: u32 = 24;
 
 impl Flows {
-    /// With room for so many.
+    /// A table with room for `connections` flows.
     pub(super) fn new(connections: u32) -> io::Result<Self> {
         let buckets = u64::from(connections.max(1)) * 2;
         let bits = buckets.next_power_of_two().trailing_zeros().min(MOST_BITS);
@@ -73,7 +74,7 @@ impl Flows {
         self.hash
     }
 
-    /// Sends a flow to a neighbour; false when there is no room for it.
+    /// Steers a flow to a neighbour; returns false if there is no room for it.
     pub(super) fn put(&mut self, flow: &Flow, address: Ipv4Addr, device: u32) -> bool {
         if self.turn(flow, address, device) {
             return true;
@@ -90,8 +91,8 @@ impl Flows {
         true
     }
 
-    /// Sends a flow that is steered to another neighbour; false when it is not, any more: the program
-    /// forgets it on the client's next SYN.
+    /// Steers a flow of the table to another neighbour; returns false if it is not in the table.
+    /// The program removes it on the client's next SYN.
     pub(super) fn turn(&self, flow: &Flow, address: Ipv4Addr, device: u32) -> bool {
         let found = self.find(flow);
         found.into_iter().for_each(|slot| direct(slot, address, device));
@@ -102,7 +103,7 @@ impl Flows {
         self.find(flow).is_some()
     }
 
-    /// The last acknowledgement that was sent on since the flow was sent where it is.
+    /// The last acknowledgement that was forwarded since the flow got its current neighbour.
     pub(super) fn acknowledged(&self, flow: &Flow) -> Option<u32> {
         let slot = self.find(flow)?;
         let has = slot[word(HAS_ACKNOWLEDGED)].load(Acquire) != 0;
@@ -136,7 +137,7 @@ impl AsFd for Flows {
 }
 
 impl Hash {
-    /// As the program does it.
+    /// The bucket of a flow, computed as in the program.
     fn bucket(self, flow: &Flow) -> usize {
         let key = u64::from(flow.0[0]) | u64::from(flow.0[2]) << 32;
         (key.wrapping_mul(self.factor) >> (64 - self.bits)) as usize
@@ -159,8 +160,8 @@ fn slot(bucket: &[AtomicU32], at: usize) -> &[AtomicU32] {
     &bucket[at * word(SLOT)..][..word(SLOT)]
 }
 
-/// Whoever is between the two writes sends a packet of a connection that moves to where nobody waits for
-/// it: it is dropped there, and sent again.
+/// A packet between the two writes goes to a wrong destination. It is dropped there, and the client
+/// sends it again.
 fn direct(slot: &[AtomicU32], address: Ipv4Addr, device: u32) {
     slot[word(HAS_ACKNOWLEDGED)].store(0, Relaxed);
     slot[word(DEVICE)].store(device, Relaxed);
@@ -168,7 +169,7 @@ fn direct(slot: &[AtomicU32], address: Ipv4Addr, device: u32) {
 }
 
 fn random(bytes: &mut [u8]) -> io::Result<()> {
-    // SAFETY: the kernel writes as many bytes as the slice is long.
+    // SAFETY: the kernel writes at most as many bytes as the slice is long.
     #[expect(unsafe_code)]
     let read = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if read == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }

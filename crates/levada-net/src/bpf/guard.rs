@@ -1,4 +1,4 @@
-//! The back-end's side: packets that come before their connection does are not answered.
+//! The back-end's filter: it drops packets that arrive before their connection.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -11,18 +11,20 @@ use super::{
 use crate::netlink::{Filter, GUARD, GUARD6};
 use std::os::fd::AsFd as _;
 
-/// While a connection moves, its packets arrive where it is not yet, or not any more. The kernel would
-/// answer with a reset. A packet for one of `services` that no connection waits for is dropped instead:
-/// its sender sends it again.
+/// Drops packets for `services` that belong to no connection here.
+///
+/// While a connection moves, its packets arrive at a host that does not have it yet, or no longer
+/// has it. The kernel would answer with a reset. The filter drops such a packet, so that its sender
+/// sends it again.
 pub struct Guard {
     _filters: Vec<Filter>,
 }
 
 impl Guard {
-    /// Begins to look at what comes in at a device.
+    /// Attaches the filter to a device.
     ///
     /// # Errors
-    /// Without the capabilities NET_ADMIN and BPF, or without such a device.
+    /// Without the capabilities NET_ADMIN and BPF, or if there is no such device.
     pub fn start(device: &str, services: &[SocketAddr]) -> Result<Self, BpfError> {
         let (mut four, mut six) = (Vec::new(), Vec::new());
         for service in services {
@@ -45,14 +47,14 @@ impl Guard {
     }
 }
 
-/// `bpf_skc_lookup_tcp`: the socket that a packet is for, whatever its state.
+/// `bpf_skc_lookup_tcp`: the socket of a packet, in any state.
 const LOOKUP_SOCKET: i32 = 99;
-/// `bpf_sk_release`, without which the verifier lets nobody go.
+/// `bpf_sk_release`, which the verifier requires for every socket that was found.
 const RELEASE: i32 = 86;
-/// `struct bpf_sock`: its state.
+/// The offset of the state in `struct bpf_sock`.
 const STATE: i16 = 72;
 const LISTENS: i32 = 10;
-/// In the namespace of the device.
+/// The network namespace of the device.
 const HERE: i32 = -1;
 
 /// ```c
@@ -83,7 +85,7 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
     asm.finish()
 }
 
-/// The same over IPv6.
+/// The filter for IPv6.
 fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
     let mut asm = Assembler::default();
     packet::read_headers6(&mut asm);
@@ -104,7 +106,7 @@ fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
     asm.finish()
 }
 
-/// Ends here for packets that are not for [`OURS`], and for those that begin a connection.
+/// Ends here for packets that are not for [`OURS`], and for packets that begin a connection.
 fn unless_it_begins(asm: &mut Assembler) {
     asm.set(R0, packet::NO_OPINION);
     asm.exit();
@@ -113,7 +115,7 @@ fn unless_it_begins(asm: &mut Assembler) {
     asm.jump_unless_equal(R1, 0, PASS);
 }
 
-/// What becomes of a packet for us, whose flow `R2` and `R3` tell.
+/// Decides about a packet for one of the services; `R2` and `R3` hold its flow.
 fn judge(asm: &mut Assembler) {
     asm.copy(R1, R6);
     asm.set(R4, HERE);

@@ -1,4 +1,4 @@
-//! What is asked of `bpf(2)`: programs, and tables that they share with this process.
+//! Calls of `bpf(2)`: programs, and tables that they share with this process.
 
 use std::{
     ffi::c_int,
@@ -8,21 +8,21 @@ use std::{
     sync::atomic::AtomicU32,
 };
 
-/// A program that the kernel has checked and compiled.
+/// A program that the kernel has verified and compiled.
 pub(super) struct Program(OwnedFd);
 
-/// What a program is for, which decides what it may do.
+/// The type of a program, which decides what it may do.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(super) enum Kind {
-    /// Says how much of a packet a socket gets.
+    /// Decides how many bytes of a packet a socket receives.
     SocketFilter = 1,
-    /// Says what becomes of a packet at a device.
+    /// Decides what happens to a packet at a device.
     Classifier = 3,
 }
 
 impl Program {
-    /// Has the kernel check and compile it.
+    /// Lets the kernel verify and compile the program.
     pub(super) fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<Self> {
         match Self::try_load(kind, name, code, &mut []) {
             Err(refused) if refused.raw_os_error() == Some(libc::EACCES) => {
@@ -66,7 +66,7 @@ impl Program {
         bpf(PROG_LOAD, &load).map(|fd| Self(own(fd)))
     }
 
-    /// Lets it decide about everything that comes in at this socket from now on.
+    /// Attaches the program to a socket as its filter.
     pub(super) fn filter(&self, socket: &impl AsFd) -> io::Result<()> {
         let program: c_int = self.0.as_raw_fd();
         // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
@@ -84,7 +84,7 @@ impl Program {
     }
 }
 
-/// Lets everything come in at this socket again.
+/// Detaches the filter of a socket.
 pub(super) fn unfilter(socket: &impl AsFd) -> io::Result<()> {
     let nothing: c_int = 0;
     // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
@@ -107,7 +107,7 @@ impl AsFd for Program {
     }
 }
 
-/// A table of a kind, with keys and values of so many bytes.
+/// Creates a table of this kind, with keys and values of these sizes.
 fn create(
     name: &str,
     kind: u32,
@@ -131,11 +131,11 @@ fn create(
     bpf(MAP_CREATE, &create).map(own)
 }
 
-/// A hash table of `K` bytes to `V` bytes.
+/// A hash table with keys of `K` bytes and values of `V` bytes.
 pub(super) struct Table<const K: usize, const V: usize>(OwnedFd);
 
 impl<const K: usize, const V: usize> Table<K, V> {
-    /// One with room for so many entries. None is ever displaced by another.
+    /// A table for this many entries. A new entry never evicts another.
     pub(super) fn new(name: &str, entries: u32) -> io::Result<Self> {
         const HASH: u32 = 1;
         create(name, HASH, [K as u32, V as u32], entries, 0).map(Self)
@@ -146,14 +146,14 @@ impl<const K: usize, const V: usize> Table<K, V> {
         self.element(MAP_UPDATE, key, value.as_ptr() as u64).map(drop)
     }
 
-    /// What a key has.
+    /// The value of a key.
     pub(super) fn get(&self, key: &[u8; K]) -> io::Result<Option<[u8; V]>> {
         let mut value = [0; V];
         none_if_missing(self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64))
             .map(|found| found.map(|_| value))
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub(super) fn remove(&self, key: &[u8; K]) -> io::Result<()> {
         none_if_missing(self.element(MAP_DELETE, key, 0)).map(drop)
     }
@@ -177,23 +177,23 @@ impl<const K: usize, const V: usize> AsFd for Table<K, V> {
     }
 }
 
-/// A table in memory that programs and this process share: buckets of words, by their number.
+/// A table in memory that programs and this process share: an array of buckets of words.
 pub(super) struct Shared {
     table: OwnedFd,
     words: NonNull<AtomicU32>,
     count: usize,
 }
 
-// SAFETY: what it leads to are atomics, which any thread may read and write, and it is unmapped by the
-// drop of its only owner.
+// SAFETY: `words` points to atomics, which any thread may read and write. The only owner unmaps
+// them when it drops.
 #[expect(unsafe_code)]
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 #[expect(unsafe_code)]
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// So many buckets of so many words, all zero.
+    /// An array of `buckets` buckets of `words` words, all zero.
     pub(super) fn new(name: &str, buckets: u32, words: usize) -> io::Result<Self> {
         const ARRAY: u32 = 2;
         /// `BPF_F_MMAPABLE` (Linux 5.5).
@@ -218,10 +218,10 @@ impl Shared {
         }
     }
 
-    /// All of it, one bucket behind the other.
+    /// All words, bucket by bucket.
     pub(super) fn words(&self) -> &[AtomicU32] {
-        // SAFETY: so many words are mapped, aligned to a page, for as long as this lives. Others write
-        // them too, words at a time, which atomics allow.
+        // SAFETY: this many words are mapped and page-aligned while `self` lives. Others write them
+        // as well, word by word, which atomics allow.
         #[expect(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(self.words.as_ptr(), self.count)
@@ -231,7 +231,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: what was mapped, and is used by nobody any more.
+        // SAFETY: this is the mapping from `new`, and no reference to it is left.
         #[expect(unsafe_code)]
         unsafe {
             libc::munmap(self.words.as_ptr().cast(), self.count * 4);
@@ -265,12 +265,13 @@ fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Asks the kernel. `attributes` is a beginning of its `union bpf_attr` for this command; what is
-/// beyond counts as zero.
+/// Calls `bpf(2)`. `attributes` is a prefix of the kernel's `union bpf_attr` for this command; the
+/// kernel treats the rest as zero.
 fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
-    // SAFETY: the kernel reads `attributes`, which has the layout of this command's part of the union,
-    // and what its pointers lead to: arrays that the callers in this file hold, of the lengths that the
-    // attributes or the table's own sizes say. It writes only to a log or a value, which are held mutably.
+    // SAFETY: the kernel reads `attributes`, which has the layout of this command's part of the
+    // union, and the arrays that its pointers refer to. The callers in this file hold these arrays,
+    // with the lengths that the attributes or the table's sizes state. The kernel writes only to a
+    // log or a value, which are held mutably.
     #[expect(unsafe_code)]
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
@@ -279,7 +280,7 @@ fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
 }
 
 fn own(fd: c_int) -> OwnedFd {
-    // SAFETY: the kernel has just opened it for this caller; nobody else knows of it.
+    // SAFETY: the kernel has just opened it for this caller, so nothing else owns it.
     #[expect(unsafe_code)]
     unsafe {
         OwnedFd::from_raw_fd(fd)

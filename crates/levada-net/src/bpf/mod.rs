@@ -1,11 +1,12 @@
-//! Two small programs in the kernel that let connections move, at `tc ingress` (Linux 5.10).
+//! Two small BPF programs at `tc ingress` that let connections move between hosts (Linux 5.10).
 //!
 //! ```text
-//! steer   front-end   a connection that was handed off: its packets go on to the back-end
-//! guard   back-end    a packet that comes before its connection: dropped, not answered by a reset
+//! steer   front-end   a connection that was handed off: its packets are forwarded to the back-end
+//! guard   back-end    a packet that arrives before its connection: it is dropped, not answered by
+//! a reset
 //! ```
 //!
-//! They are written here, instruction by instruction (`assembler`), and loaded by `bpf(2)`.
+//! They are assembled here (`assembler`) and loaded by `bpf(2)`.
 
 mod assembler;
 mod flows;
@@ -20,65 +21,65 @@ use std::{io, net::IpAddr};
 pub use guard::Guard;
 pub use steer::{Deafness, Hop, Steered, Steering, undeafen};
 
-/// Why connections cannot be moved.
+/// The reason why connections cannot be moved.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    /// No table.
+    /// The kernel refused to create a table.
     #[error(
-        "the kernel makes no BPF table: {0}; the process needs the capabilities NET_ADMIN and BPF"
+        "the kernel cannot create a BPF table: {0}; the process needs the capabilities NET_ADMIN and BPF"
     )]
     Table(io::Error),
-    /// A program was refused.
+    /// The kernel refused a program.
     #[error(
-        "the kernel takes no BPF program: {0}; it must be Linux 5.10 or later, and the process needs \
+        "the kernel refuses a BPF program: {0}; it must be Linux 5.10 or later, and the process needs \
          the capabilities NET_ADMIN and BPF"
     )]
     Program(io::Error),
-    /// Sockets cannot be taken apart.
+    /// The process may not use `TCP_REPAIR`.
     #[error("connections cannot be moved: {0}; the process needs the capability NET_ADMIN")]
     Repair(io::Error),
-    /// No such device.
+    /// There is no such device.
     #[error("there is no network interface {device}: {why}")]
     NoDevice {
-        /// Its name.
+        /// The name of the device.
         device: String,
-        /// What the system says.
+        /// The error of the system.
         why: io::Error,
     },
-    /// Somebody else is there.
-    #[error("another Levada does this at {device} already; one is enough")]
+    /// Another process has attached its filter.
+    #[error("another Levada process already does this at {device}")]
     Taken {
-        /// The device.
+        /// The name of the device.
         device: String,
     },
-    /// The kernel refuses it there.
+    /// The kernel cannot attach filters there.
     #[error(
-        "nothing can be attached at tc ingress of {device}: {why}; the kernel needs clsact \
+        "a filter cannot be attached at tc ingress of {device}: {why}; the kernel needs clsact \
          (NET_SCH_INGRESS) and cls_bpf (NET_CLS_BPF)"
     )]
     Attach {
-        /// The device.
+        /// The name of the device.
         device: String,
-        /// What the system says.
+        /// The error of the system.
         why: io::Error,
     },
-    /// No way.
+    /// There is no route.
     #[error("there is no route to {address}: {why}")]
     Route {
-        /// Where to.
+        /// The address of the back-end.
         address: IpAddr,
-        /// What the system says.
+        /// The error of the system.
         why: io::Error,
     },
-    /// A router is between.
+    /// The route passes a router.
     #[error(
         "{address} is behind the router {gateway}; connections can be handed to machines on a network \
          that this one is on as well"
     )]
     NoNeighbour {
-        /// Where to.
+        /// The address of the back-end.
         address: IpAddr,
-        /// By way of it.
+        /// The router.
         gateway: IpAddr,
     },
 }

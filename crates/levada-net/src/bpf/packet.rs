@@ -1,57 +1,59 @@
-//! The beginning that both programs share: what of a packet's headers they look at.
+//! The common first part of both programs: reading the headers of a packet.
 
 use super::assembler::{Assembler, Label, Register::*, Size::*};
 
-/// Where a packet that is not looked at further leads: to whoever comes next.
+/// The end of the program for a packet that is not processed further: the next filter sees it.
 pub(super) const PASS: Label = Label(0);
-/// Where a packet leads whose headers do not lie where those of most packets do.
+/// The path for a packet whose headers are not at the usual offsets.
 const ELSEWHERE: Label = Label(1000);
-/// Where its headers have been read.
+/// The point at which the headers have been read.
 const READ: Label = Label(1001);
 
 /// On the stack: the IPv4 header without options.
 const IP: i16 = -48;
-/// On the stack, behind it: the TCP header's first 14 bytes.
+/// On the stack, after it: the first 14 bytes of the TCP header.
 const TCP: i16 = -28;
-/// On the stack: source, destination, and their ports, as they are in the packet. The kernel's
-/// `struct bpf_sock_tuple`, and the key of the steering table.
+/// On the stack: source, destination and ports, as in the packet. It is the kernel's `struct
+/// bpf_sock_tuple`, and the key of the steering table.
 pub(super) const FLOW: i16 = -64;
-/// So many bytes of it.
+/// The length of the flow in bytes.
 pub(super) const FLOW_LENGTH: usize = 12;
-/// The same in words of 32 bits.
+/// The length of the flow in words of 32 bits.
 pub(super) const FLOW_WORDS: usize = FLOW_LENGTH / 4;
 
-/// On the stack: the IPv6 header, and the TCP header right behind it, where that of IPv4 would be.
+/// On the stack: the IPv6 header, directly followed by the TCP header at the same offset as for
+/// IPv4.
 const IP6: i16 = TCP - 40;
-/// On the stack: the same of a packet over IPv6, as it lies there: both addresses are the end of its
-/// header, and the ports the beginning of the next.
+/// On the stack: the flow of a packet over IPv6, at its place in the headers: the addresses end the
+/// IPv6 header, and the ports begin the TCP header.
 pub(super) const FLOW6: i16 = IP6 + 8;
-/// So many bytes of it.
+/// The length of this flow in bytes.
 pub(super) const FLOW6_LENGTH: usize = 36;
 
-// Of a TCP header's flags.
+// Flags of a TCP header.
 pub(super) const SYN: i32 = 0x02;
 pub(super) const ACK: i32 = 0x10;
 
-/// What a classifier says of a packet: no opinion.
+/// Results of a classifier: continue with the next filter.
 pub(super) const NO_OPINION: i32 = -1;
-/// Away with it.
+/// Drop the packet.
 pub(super) const DROP: i32 = 2;
 
-/// `struct __sk_buff`: the protocol in the packet's frame.
+/// The offset of the protocol in `struct __sk_buff`.
 const PROTOCOL: i16 = 16;
-/// The same: where its first piece begins, and ends.
+/// The offsets of the start and the end of the packet's linear data.
 const DATA: i16 = 76;
 const DATA_END: i16 = 80;
-/// `bpf_skb_load_bytes_relative`: copies a part of the packet, wherever it lies.
+/// `bpf_skb_load_bytes_relative`: copies a part of the packet, which need not be linear.
 const LOAD_RELATIVE: i32 = 68;
-/// It counts from the IP header, so that devices without frames are as good as others.
+/// Offsets count from the IP header, so that devices without Ethernet frames work as well.
 const FROM_IP: i32 = 1;
 
-/// Reads the headers of an unfragmented segment of TCP over IPv4 and writes down its flow; any other
+/// Reads the headers of an unfragmented segment of TCP over IPv4 and stores its flow; any other
 /// packet passes. Leaves the packet in `R6`.
 ///
-/// Most packets are Ethernet's and have no options in their IP header: these are read where they lie, for
+/// Most packets have an Ethernet frame and no options in the IP header: their headers are read in
+/// place, which takes half the time.
 /// half the time.
 pub(super) fn read_headers(asm: &mut Assembler) {
     asm.copy(R6, R1);
@@ -72,7 +74,7 @@ fn read_in_place(asm: &mut Assembler) {
     asm.copy(R4, R2);
     asm.add(R4, i32::from(TCP_AT + 14));
     asm.jump_if_greater(R4, R3, ELSEWHERE);
-    // Version 4, five words.
+    // Version 4, header of five words.
     asm.load(Byte, R1, R2, IP_AT);
     asm.jump_unless_equal(R1, 0x45, ELSEWHERE);
     asm.load(Byte, R1, R2, IP_AT + 9);
@@ -106,13 +108,13 @@ fn read_by_copy(asm: &mut Assembler) {
     }
 }
 
-/// All but the first fragment have an offset, which is in `R1`.
+/// Passes later fragments: they have an offset, which is in `R1`.
 fn pass_fragments(asm: &mut Assembler) {
     asm.and(R1, i32::from(u16::to_be(0x1fff)));
     asm.jump_unless_equal(R1, 0, PASS);
 }
 
-/// The same for TCP over IPv6, whose flow is [`FLOW6`]. A packet with extension headers passes.
+/// The same for TCP over IPv6; its flow is [`FLOW6`]. A packet with extension headers passes.
 pub(super) fn read_headers6(asm: &mut Assembler) {
     asm.copy(R6, R1);
     asm.load(Word, R2, R1, PROTOCOL);
@@ -123,37 +125,37 @@ pub(super) fn read_headers6(asm: &mut Assembler) {
     asm.jump_unless_equal(R1, 6, PASS);
 }
 
-/// Puts the segment's flags among `flags` into `R1`.
+/// Loads those of the segment's flags that are in `flags` into `R1`.
 pub(super) fn load_flags(asm: &mut Assembler, flags: i32) {
     asm.load(Byte, R1, R10, TCP + 13);
     asm.and(R1, flags);
 }
 
-/// Puts the segment's acknowledgement number into `R1`, as it is in the packet.
+/// Loads the segment's acknowledgement number into `R1`, in the packet's byte order.
 pub(super) fn load_acknowledgement(asm: &mut Assembler) {
     asm.load(Word, R1, R10, TCP + 8);
 }
 
-/// `R1` is where the flow is written.
+/// Loads the address of the flow into `to`.
 pub(super) fn address_of_flow(asm: &mut Assembler, to: super::assembler::Register) {
     asm.copy(to, R10);
     asm.add(to, i32::from(FLOW));
 }
 
-/// `to` is where the flow over IPv6 is written.
+/// Loads the address of the IPv6 flow into `to`.
 pub(super) fn address_of_flow6(asm: &mut Assembler, to: super::assembler::Register) {
     asm.copy(to, R10);
     asm.add(to, i32::from(FLOW6));
 }
 
-/// Has no opinion of the packet: where [`PASS`] leads.
+/// The target of [`PASS`]: continues with the next filter.
 pub(super) fn pass(asm: &mut Assembler) {
     asm.place(PASS);
     asm.set(R0, NO_OPINION);
     asm.exit();
 }
 
-/// Copies to the stack from where `R2` says.
+/// Copies bytes of the packet, from the offset in `R2`, to the stack.
 fn load_bytes(asm: &mut Assembler, to: i16, count: i32) {
     asm.copy(R1, R6);
     asm.copy(R3, R10);

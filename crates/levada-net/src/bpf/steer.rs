@@ -1,4 +1,5 @@
-//! The front-end's side: packets of connections that were handed off go on to where those are now.
+//! The front-end's filter: it forwards packets of connections that were handed off to their
+//! back-end.
 
 use std::{
     collections::HashMap,
@@ -21,29 +22,31 @@ use crate::{
     netlink::{Filter, Netlink, STEER},
 };
 
-/// Programs and table of one front-end. Dropped, nothing is steered any more; after a crash the kernel
-/// goes on steering until the next start takes its place.
+/// The programs and the table of one front-end. Dropping it ends the steering. After a crash the
+/// kernel keeps steering until the next start replaces the filters.
 pub struct Steering {
     table: Arc<Mutex<Table>>,
-    /// Attached, it would live without this; so operators find what it costs among the process's
-    /// descriptors (`run_time_ns` in /proc/PID/fdinfo).
+    /// Kept only for operators: its descriptor shows the program's cost (`run_time_ns` in
+    /// /proc/PID/fdinfo). The attached program would live without it.
     _steer: Program,
     deaf: Program,
     _filters: Vec<Filter>,
     six: Steering6,
 }
 
-/// What is steered.
+/// The steered connections.
 struct Table {
     flows: Flows,
-    /// Which steering is a flow's last: a client may begin anew with the same addresses before the end of
-    /// its old connection is known here, which then must not end the steering of the new one.
+    /// The number of a flow's latest steering. A client may open a new connection with the same
+    /// addresses before the end of its old one is known here; this end must not stop the steering
+    /// of the new one.
     last: HashMap<Flow, u64>,
-    /// How often something was steered.
+    /// The number of steerings so far.
     count: u64,
 }
 
-/// A neighbour that packets are sent on to, those of each version of IP to its address of that version.
+/// A neighbour to which packets are forwarded: packets of each IP version to its address of that
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     four: Option<Neighbour>,
@@ -56,7 +59,7 @@ struct Neighbour {
     device: u32,
 }
 
-/// A connection whose packets are steered, until this is dropped.
+/// A connection whose packets are steered until this is dropped.
 pub struct Steered(Way);
 
 enum Way {
@@ -71,11 +74,11 @@ struct Steered4 {
 }
 
 impl Steering {
-    /// Begins to look at what comes in at these devices; so many connections can be steered at once.
+    /// Attaches the filters to these devices; at most `connections` connections can be steered.
     ///
     /// # Errors
-    /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device, or
-    /// when another front-end steers there.
+    /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device,
+    /// or if another front-end steers there.
     pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
         let flows = Flows::new(connections).map_err(BpfError::Table)?;
         let program = program(flows.as_fd(), flows.hash());
@@ -94,10 +97,10 @@ impl Steering {
         })
     }
 
-    /// The neighbour that has these addresses, at most one of each version of IP.
+    /// The neighbour with these addresses, at most one of each IP version.
     ///
     /// # Errors
-    /// When one is behind a router: a packet for the service address would not get there.
+    /// When an address is behind a router: a packet for the service address would not get there.
     pub fn hop(addresses: impl IntoIterator<Item = IpAddr>) -> Result<Hop, BpfError> {
         let mut hop = Hop { four: None, six: None };
         for address in addresses {
@@ -115,10 +118,11 @@ impl Steering {
         Ok(hop)
     }
 
-    /// Sends what the client sends from now on to `hop`.
+    /// Forwards the client's packets to `hop` from now on.
     ///
     /// # Errors
-    /// When as many are steered as may be, or the hop has no address of this version of IP.
+    /// When the limit of steered connections is reached, or the hop has no address of this IP
+    /// version.
     pub fn steer(&self, service: SocketAddr, client: SocketAddr, hop: Hop) -> io::Result<Steered> {
         match (service, client) {
             (SocketAddr::V4(service), SocketAddr::V4(client)) => {
@@ -141,7 +145,7 @@ impl Steering {
         let flow = Flow::of(service, client);
         let mut table = lock(&self.table);
         if !table.flows.put(&flow, hop.address, hop.device) {
-            return Err(io::Error::other("as many connections are steered as may be"));
+            return Err(io::Error::other("the limit of steered connections is reached"));
         }
         table.count += 1;
         let number = table.count;
@@ -149,10 +153,10 @@ impl Steering {
         Ok(Steered4 { table: self.table.clone(), flow, number })
     }
 
-    /// Whether this connection's packets are steered.
+    /// Whether the packets of this connection are steered.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel returns an error.
     pub fn steers(&self, connection: &Connection) -> io::Result<bool> {
         match (connection.service, connection.client) {
             (SocketAddr::V4(service), SocketAddr::V4(client)) => {
@@ -163,7 +167,7 @@ impl Steering {
         }
     }
 
-    /// Lets nothing come in at this socket any more.
+    /// Blocks all input of this socket.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -172,15 +176,15 @@ impl Steering {
     }
 }
 
-/// Lets things come in again at a socket that was deafened.
+/// Unblocks the input of a socket.
 ///
 /// # Errors
-/// When it was not.
+/// When it was not blocked.
 pub fn undeafen(socket: &impl AsFd) -> io::Result<()> {
     kernel::unfilter(socket)
 }
 
-/// What makes sockets deaf, where nothing is steered.
+/// Blocks the input of sockets, for processes that steer nothing.
 pub struct Deafness(Program);
 
 impl Deafness {
@@ -191,7 +195,7 @@ impl Deafness {
         deaf.map(Self).map_err(BpfError::Program)
     }
 
-    /// Lets nothing come in at this socket any more.
+    /// Blocks all input of this socket.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -201,7 +205,7 @@ impl Deafness {
 }
 
 impl Steered {
-    /// Sends them to another neighbour instead.
+    /// Forwards its packets to another neighbour.
     ///
     /// # Errors
     /// When the kernel refuses, or the hop has no address of this version of IP.
@@ -212,12 +216,12 @@ impl Steered {
         }
     }
 
-    /// Up to which sequence number the client has acknowledged what it got since it was steered here, or
-    /// turned; nothing when nothing of it came by. What nobody else tells, the client does: whether it
-    /// was answered.
+    /// The sequence number up to which the client has acknowledged data since the connection was
+    /// steered to its current neighbour; `None` if no acknowledgement passed. This shows whether
+    /// the client got a response if the back-end does not report it.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel returns an error.
     pub fn acknowledged(&self) -> io::Result<Option<u32>> {
         match &self.0 {
             Way::Four(steered) => Ok(steered.acknowledged()),
@@ -229,7 +233,7 @@ impl Steered {
 impl Steered4 {
     fn turn(&self, hop: Neighbour) -> io::Result<()> {
         let table = lock(&self.table);
-        // The program forgets it on the client's next SYN.
+        // The program removes the flow on the client's next SYN.
         let turned = self.is_last(&table) && table.flows.turn(&self.flow, hop.address, hop.device);
         if turned { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
@@ -248,13 +252,13 @@ impl Drop for Steered4 {
         let mut table = lock(&self.table);
         if self.is_last(&table) {
             table.last.remove(&self.flow);
-            // The program may have been first.
+            // The program may have removed it already.
             table.flows.remove(&self.flow);
         }
     }
 }
 
-/// Nothing that is done under the lock can panic half way.
+/// No code under the lock can panic and leave the table inconsistent.
 fn lock(table: &Mutex<Table>) -> std::sync::MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -274,7 +278,7 @@ fn unknown(version: &str) -> io::Error {
 }
 
 const LOOKUP: i32 = 1;
-/// `bpf_redirect_neigh` (Linux 5.10): the packet leaves as it is, in a frame to the neighbour.
+/// `bpf_redirect_neigh` (Linux 5.10): forwards the packet unchanged, in a frame to the neighbour.
 const REDIRECT: i32 = 152;
 
 /// ```c
@@ -290,15 +294,15 @@ const REDIRECT: i32 = 152;
 /// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = slot->address };
 /// return bpf_redirect_neigh(slot->device, &to, sizeof(to), 0);
 /// ```
-/// Memory that was not used lately is what a packet costs: so all that is looked at of a flow is in one line
-/// of it, mostly.
+/// A packet's cost is mostly access to uncached memory. So all data of a flow is usually in one
+/// cache line.
 fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
     const FOUND: Label = Label(1);
     const FORGET: Label = Label(2);
     const FIRST: usize = 3;
-    /// On the stack: the bucket's number.
+    /// On the stack: the number of the bucket.
     const NUMBER: i16 = -4;
-    /// `struct bpf_redir_neigh`, there too.
+    /// On the stack: `struct bpf_redir_neigh`.
     const TO: i16 = -88;
     const TO_LENGTH: i16 = 20;
     let mut asm = Assembler::default();
@@ -322,7 +326,7 @@ fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
         let next = Label(FIRST + at);
         asm.load(Word, R1, R0, flows::USED);
         asm.jump_if_equal(R1, 0, next);
-        // Ports differ most.
+        // Ports differ most often.
         for (register, at) in [(R9, 8), (R7, 0), (R8, 4)] {
             asm.load(Word, R1, R0, at);
             asm.jump_if_different(R1, register, next);
@@ -333,7 +337,7 @@ fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
     }
     asm.jump_always(PASS);
     asm.place(FOUND);
-    // The client begins anew: its old connection is gone, wherever that was.
+    // The client opens a new connection, so its old one no longer exists anywhere.
     packet::load_flags(&mut asm, SYN | ACK);
     asm.jump_if_equal(R1, SYN, FORGET);
     packet::load_acknowledgement(&mut asm);
@@ -358,7 +362,7 @@ fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
     asm.finish()
 }
 
-/// No byte of any packet.
+/// A program that delivers no byte of any packet.
 fn deaf() -> Vec<u64> {
     let mut asm = Assembler::default();
     asm.set(R0, 0);

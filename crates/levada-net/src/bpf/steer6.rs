@@ -1,5 +1,5 @@
-//! What [`steer`](super::steer) does, over IPv6: a program and a table of its own, so that packets of IPv4
-//! do not pay for longer addresses.
+//! [`steer`](super::steer) for IPv6: a separate program and table, so that IPv4 packets do not pay
+//! for longer addresses.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::netlink::{Filter, STEER6};
 
-/// Program and table for connections over IPv6.
+/// The program and the table for connections over IPv6.
 pub(super) struct Steering6 {
     flows: Arc<Flows6>,
     _steer: Program,
@@ -26,22 +26,23 @@ pub(super) struct Steering6 {
 
 struct Flows6 {
     table: Table<FLOW6_LENGTH, ENTRY_LENGTH>,
-    /// Held while the table is changed.
+    /// Locked while the table changes.
     steered: Mutex<Numbers>,
 }
 
-/// As those of IPv4.
+/// As in the IPv4 table.
 #[derive(Default)]
 struct Numbers {
     count: u64,
     last: HashMap<Flow, u64>,
 }
 
-/// A key of the table: source, destination, ports, as they are in the client's packets.
+/// A key of the table: source, destination and ports, as in the client's packets.
 type Flow = [u8; FLOW6_LENGTH];
 
-/// The hop's address as `struct bpf_redir_neigh` has it, its device, which steering it was, the last
-/// acknowledgement that was sent on, as it is in the packet, and whether there was one.
+/// The hop's address in the form of `struct bpf_redir_neigh`, its device, the number of the
+/// steering, the last forwarded acknowledgement in the packet's byte order, and whether there was
+/// one.
 type Entry = [u8; ENTRY_LENGTH];
 const ENTRY_LENGTH: usize = 40;
 const NEIGHBOUR_LENGTH: i32 = 20;
@@ -50,14 +51,14 @@ const NUMBER: usize = 24;
 const ACKNOWLEDGED: i16 = 32;
 const HAS_ACKNOWLEDGED: i16 = 36;
 
-/// Where packets are sent on to.
+/// The neighbour to which packets are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour6 {
     pub(super) address: Ipv6Addr,
     pub(super) device: u32,
 }
 
-/// A connection whose packets are steered, until this is dropped.
+/// A connection whose packets are steered until this is dropped.
 pub(super) struct Steered6 {
     flows: Arc<Flows6>,
     flow: Flow,
@@ -99,7 +100,7 @@ impl Steering6 {
 impl Steered6 {
     pub(super) fn turn(&self, hop: Neighbour6) -> io::Result<()> {
         let _steered = self.flows.steered();
-        // The program forgets it on the client's next SYN.
+        // The program removes the flow on the client's next SYN.
         let entry = self.flows.table.get(&self.flow)?;
         let number = self.number.to_ne_bytes();
         match entry.is_some_and(|entry| entry[NUMBER..].starts_with(&number)) {
@@ -123,7 +124,7 @@ impl Drop for Steered6 {
         let mut steered = self.flows.steered();
         if steered.last.get(&self.flow) == Some(&self.number) {
             steered.last.remove(&self.flow);
-            // The program may have been first.
+            // The program may have removed it already.
             let _ = self.flows.table.remove(&self.flow);
         }
     }
@@ -131,7 +132,7 @@ impl Drop for Steered6 {
 
 impl Flows6 {
     fn steered(&self) -> MutexGuard<'_, Numbers> {
-        // Nothing that is done under the lock can panic half way.
+        // No code under the lock can panic and leave the numbers inconsistent.
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +159,7 @@ fn flow(service: SocketAddrV6, client: SocketAddrV6) -> Flow {
 
 const LOOKUP: i32 = 1;
 const DELETE: i32 = 3;
-/// `bpf_redirect_neigh` (Linux 5.10): the packet leaves as it is, in a frame to the neighbour.
+/// `bpf_redirect_neigh` (Linux 5.10): forwards the packet unchanged, in a frame to the neighbour.
 const REDIRECT: i32 = 152;
 
 /// ```c
@@ -177,7 +178,7 @@ fn program(table: BorrowedFd<'_>) -> Vec<u64> {
     packet::address_of_flow6(&mut asm, R2);
     asm.call(LOOKUP);
     asm.jump_if_equal(R0, 0, PASS);
-    // The client begins anew: its old connection is gone, wherever that was.
+    // The client opens a new connection, so its old one no longer exists anywhere.
     packet::load_flags(&mut asm, SYN | ACK);
     asm.jump_if_equal(R1, SYN, FORGET);
     packet::load_acknowledgement(&mut asm);

@@ -1,18 +1,19 @@
-//! An established TCP connection that moves from one machine to another while its client notices
-//! nothing (the handoff of ASPLOS'98, Sec. 5), by Linux' `TCP_REPAIR`.
+//! TCP handoff (ASPLOS'98, Sec. 5) by Linux' `TCP_REPAIR`: an established connection moves from one
+//! machine to another without the client noticing it.
 //!
 //! ```text
 //!   front-end                                   back-end
 //!     steer the client's packets  ───────────>   (dropped there until there is a socket: bpf::Guard)
-//!     deafen the socket, read what is left
-//!     extract ── Connection, bytes read ─────>   restore: established, but silent
-//!     close: nothing is sent                     speak: from the first byte of the answer on
+//!     deafen the socket, read the rest
+//!     extract ── Connection, bytes read ─────>   restore: established, but sends nothing
+//!     close: nothing is sent                     speak: before the first byte of the response
 //! ```
 //!
-//! Until the new owner speaks, nobody else can tell that the connection was moved: whoever kept the
-//! [`Connection`] can restore it as well, here or elsewhere. That is how a handoff that fails is undone.
+//! Until the new owner calls [`speak`], no other host can notice that the connection was moved. So
+//! a process that kept the [`Connection`] can also restore it, here or elsewhere. A failed handoff
+//! is undone this way.
 //!
-//! Only connections that have nothing in flight.
+//! Only connections without data in flight can be moved.
 
 mod socket;
 mod state;

@@ -1,4 +1,4 @@
-//! Sockets that are taken apart and put together.
+//! Extracting a connection from its socket, and restoring it into a new one.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{Connection, Window, state::is_end};
 
-/// Whether this process may do it at all.
+/// Checks whether this process may use `TCP_REPAIR`.
 ///
 /// # Errors
 /// Without the capability NET_ADMIN.
@@ -19,44 +19,45 @@ pub fn is_possible() -> io::Result<()> {
     set(&socket, REPAIR, ON)
 }
 
-/// Why a connection cannot be moved as it is.
+/// The reason why a connection cannot be moved now.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// Something has come that was not read.
-    #[error("something was not read")]
+    /// Received data was not read.
+    #[error("received data was not read")]
     Unread,
-    /// Something else.
+    /// Any other reason.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The two ends of a connection, ours first.
+/// The two addresses of a connection, ours first.
 ///
 /// # Errors
-/// When it is none, or between addresses that are of this link alone.
+/// When it is not a TCP connection, or the addresses are link-local.
 pub fn ends(socket: &impl AsFd) -> io::Result<(SocketAddr, SocketAddr)> {
     let socket = SockRef::from(socket);
     let known = |address: socket2::SockAddr| address.as_socket().ok_or_else(|| refuse("not of IP"));
     between(known(socket.local_addr()?)?, known(socket.peer_addr()?)?)
 }
 
-/// The same of one whose ends are known.
+/// The same for known addresses.
 ///
 /// # Errors
-/// When they are of this link alone.
+/// When they are link-local.
 pub fn between(service: SocketAddr, client: SocketAddr) -> io::Result<(SocketAddr, SocketAddr)> {
     Ok((end(service)?, end(client)?))
 }
 
-/// Reads off a connection between these [`ends`], and has its close say nothing to the client. [`keep`]
-/// takes that back.
+/// Extracts the state of a connection with these [`ends`]. Closing the socket then sends nothing to
+/// the client. [`keep`] undoes this.
 ///
-/// Nothing may reach the socket any more (`bpf::Steering::deafen`), or what comes in between is lost. Who
-/// has read all that ever was read from it says how much that is in `read`, which saves a question.
+/// The socket's input must be blocked before (`bpf::Steering::deafen`), or data that arrives
+/// meanwhile is lost. If the caller has read all data that was ever read from the socket, it can
+/// pass its length in `read`, which saves a system call.
 ///
 /// # Errors
-/// When it cannot be moved as it is: unread bytes, something in flight, an end that was said already.
-/// The socket then is what it was.
+/// When it cannot be moved now: unread data, data in flight, or an end that was already sent. The
+/// socket then stays as it was.
 pub fn extract(
     socket: &impl AsFd,
     ends: (SocketAddr, SocketAddr),
@@ -70,10 +71,10 @@ pub fn extract(
     read
 }
 
-/// Makes a socket that was extracted from an ordinary one again.
+/// Turns an extracted socket into an ordinary one again.
 ///
 /// # Errors
-/// When it is none any more.
+/// When it is no longer an extracted socket.
 pub fn keep(socket: &impl AsFd) -> io::Result<()> {
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
@@ -86,10 +87,10 @@ fn read_off(
     let mut info = [0; 232];
     get(socket, libc::TCP_INFO, &mut info)?;
     if info[STATE] != ESTABLISHED {
-        return Err(refuse("one side has ended it").into());
+        return Err(refuse("one side has closed it").into());
     }
     if word(&info, UNACKED) != 0 || word(&info, UNSENT) != 0 {
-        return Err(refuse("something is in flight").into());
+        return Err(refuse("data is in flight").into());
     }
     let unread = match read {
         Some(read) => double_word(&info, RECEIVED) - read.min(double_word(&info, RECEIVED)),
@@ -111,7 +112,7 @@ fn read_off(
         false => None,
     };
     let largest = word(&window, 8);
-    // What remains of a segment when its options are in it; less, where windows are small.
+    // The payload of a segment with its options; less if windows are small.
     let used = word(&info, SEGMENT) + if timestamp.is_some() { TIMESTAMPS_LENGTH } else { 0 };
     let segment = match largest >= 4 * used {
         true => used,
@@ -123,7 +124,7 @@ fn read_off(
         send_next,
         receive_next,
         segment: u16::try_from(segment).unwrap_or(u16::MAX),
-        // Two halves of a byte; which is which goes by the order of bits.
+        // Two halves of a byte; the bit order of the machine decides which is which.
         scale: has(SCALED).then_some(match cfg!(target_endian = "little") {
             true => (info[SCALES] & 15, info[SCALES] >> 4),
             false => (info[SCALES] >> 4, info[SCALES] & 15),
@@ -140,27 +141,29 @@ fn read_off(
     })
 }
 
-/// Makes the connection's socket on this machine: established, without a packet, and silent: closed
-/// before it [speaks](speak), it never was there. Non-blocking. It cannot be read from yet.
+/// Creates the connection's socket on this machine: established without a packet, and silent until
+/// it [speaks](speak). If it is closed before that, no packet is ever sent. It is non-blocking, and
+/// cannot be read yet.
 ///
 /// # Errors
-/// When the address is not this machine's, the connection is here already (perhaps as one that was
+/// When the address does not belong to this machine, the connection exists here already (or was
 /// closed here a moment ago), or without the capability.
 pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
     let domain = Domain::for_address(connection.service);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // It may bind to what others listen on from here on; SO_REUSEADDR would take that back.
+    // Repair mode allows it to bind to an address on which others listen; SO_REUSEADDR would end
+    // that.
     set(&socket, REPAIR, ON)?;
     socket.bind(&connection.service.into())?;
-    // Numbers can be set as long as it is not connected.
+    // Sequence numbers can be set only before it is connected.
     for (queue, next) in
         [(SEND_QUEUE, connection.send_next), (RECEIVE_QUEUE, connection.receive_next)]
     {
         set(&socket, REPAIR_QUEUE, queue)?;
         set(&socket, QUEUE_SEQ, next)?;
     }
-    // What the option says below is not looked at before the path changes: until then, segments would be
-    // of the size that suits everybody.
+    // The kernel ignores the option below until the path changes, so that segments would have the
+    // default size until then.
     if connection.segment >= LEAST_SEGMENT {
         set(&socket, libc::TCP_MAXSEG, connection.segment.into())?;
     }
@@ -186,15 +189,15 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Lets a restored connection take part in the network.
+/// Activates a restored connection.
 ///
 /// # Errors
-/// When it is gone.
+/// When the socket is not usable.
 pub fn speak(socket: &impl AsFd) -> io::Result<()> {
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
 
-// linux/tcp.h; not all of them are in libc for every architecture.
+// Constants of linux/tcp.h; libc does not have all of them for every architecture.
 const REPAIR: i32 = 19;
 const REPAIR_QUEUE: i32 = 20;
 const QUEUE_SEQ: i32 = 21;
@@ -203,20 +206,20 @@ const TIMESTAMP: i32 = 24;
 const REPAIR_WINDOW: i32 = 29;
 
 const ON: u32 = 1;
-/// Off, without a probe of the client's window.
+/// Switches repair mode off without a window probe to the client.
 const OFF_WITHOUT_PROBE: u32 = u32::MAX;
-/// The smallest segment that can be asked for.
+/// The smallest segment size that can be set.
 const LEAST_SEGMENT: u16 = 88;
 const RECEIVE_QUEUE: u32 = 1;
 const SEND_QUEUE: u32 = 2;
 
-// The kinds of TCP's options (RFC 9293 Sec. 3.1, RFC 7323, RFC 2018).
+// The kinds of TCP options (RFC 9293 Sec. 3.1, RFC 7323, RFC 2018).
 const SEGMENT_OPTION: u32 = 2;
 const SCALE_OPTION: u32 = 3;
 const SACK_OPTION: u32 = 4;
 const TIMESTAMP_OPTION: u32 = 8;
 
-// Within `struct tcp_info`, and values there.
+// Offsets within `struct tcp_info`, and values there.
 const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
@@ -228,19 +231,20 @@ const ESTABLISHED: u8 = 1;
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const SCALED: u8 = 4;
-/// With what fills it up.
+/// With padding.
 const TIMESTAMPS_LENGTH: u32 = 12;
 
 fn refuse(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// An address without what is of this machine alone. A listener for both versions sees IPv4 within IPv6.
+/// The address without its parts that are local to this machine. A dual-stack listener sees IPv4
+/// addresses within IPv6.
 fn end(address: SocketAddr) -> io::Result<SocketAddr> {
     let ip = address.ip().to_canonical();
     match is_end(ip) {
         true => Ok(SocketAddr::new(ip, address.port())),
-        false => Err(refuse("connections of link-local addresses stay")),
+        false => Err(refuse("a connection with a link-local address cannot be moved")),
     }
 }
 
@@ -269,8 +273,8 @@ fn get_word(socket: &impl AsFd, option: i32) -> io::Result<u32> {
 }
 
 fn put(socket: &impl AsFd, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads `value`, as long as it says it is; the descriptor is open as long as it
-    // is borrowed.
+    // SAFETY: the kernel reads `value` with its own length; the descriptor is open while it is
+    // borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::setsockopt(
@@ -286,8 +290,8 @@ fn put(socket: &impl AsFd, option: i32, value: &[u8]) -> io::Result<()> {
 
 fn get(socket: &impl AsFd, option: i32, value: &mut [u8]) -> io::Result<()> {
     let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `value`, which is that large; the descriptor
-    // is open as long as it is borrowed.
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is that large; the
+    // descriptor is open while it is borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::getsockopt(

@@ -1,9 +1,9 @@
-//! What makes a connection, and how it is written down.
+//! The state of a connection and its encoding.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// A connection without its socket. Everything in it is what the two ends agreed on, or how far they
-/// have come; what a kernel learns by itself (round-trip times, congestion) is not moved.
+/// The state of a connection without its socket: parameters that both sides agreed on, and their
+/// progress. Values that a kernel learns by itself (round-trip times, congestion) are not moved.
 ///
 /// ```text
 ///  0 version    1 options   2 send scale  3 receive scale
@@ -11,28 +11,28 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// 36 service port          38 client port
 /// 40 next sequence number to send        44 next one to receive
 /// 48 timestamp clock       52 largest segment   54 zero
-/// 56 window: last update, to send, largest, to receive, last told        (5 x 4)
+/// 56 window: last update, to send, largest, to receive, last advertised        (5 x 4)
 /// ```
-/// Numbers in network order; addresses of IPv4 as IPv6 writes them (RFC 4291 Sec. 2.5.5.2).
+/// Numbers are in network byte order; IPv4 addresses are mapped to IPv6 (RFC 4291 Sec. 2.5.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// This side's address: the one that the client connected to.
+    /// Our address: the one that the client connected to.
     pub service: SocketAddr,
-    /// The other side's, of the same version of IP.
+    /// The client's address, of the same IP version.
     pub client: SocketAddr,
     /// The sequence number of the next byte that is sent.
     pub send_next: u32,
     /// The sequence number of the next byte that is expected.
     pub receive_next: u32,
-    /// The largest segment that the client takes.
+    /// The largest segment that the client accepts.
     pub segment: u16,
-    /// By how many bits the client's windows and ours are shifted, when that was agreed on.
+    /// The window scales of the client and of us, if they were negotiated.
     pub scale: Option<(u8, u8)>,
-    /// Whether selective acknowledgements were agreed on.
+    /// Whether selective acknowledgements were negotiated.
     pub sack: bool,
-    /// What our clock for timestamps shows, when timestamps were agreed on.
+    /// The value of our timestamp clock, if timestamps were negotiated.
     pub timestamp: Option<u32>,
-    /// How much either side may send.
+    /// The windows of both sides.
     pub window: Window,
 }
 
@@ -41,17 +41,17 @@ pub struct Connection {
 pub struct Window {
     /// The sequence number of the segment that last moved the client's window.
     pub updated_at: u32,
-    /// What the client takes.
+    /// The client's window.
     pub send: u32,
-    /// The most that it ever took.
+    /// The largest window that the client ever had.
     pub largest: u32,
-    /// What we take.
+    /// Our window.
     pub receive: u32,
-    /// Up to where the client was last told so.
+    /// The sequence number up to which our window was last advertised.
     pub told_at: u32,
 }
 
-/// Bytes that are no [`Connection`].
+/// The bytes are not a valid [`Connection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the state of a connection: {0}")]
 pub struct Malformed(&'static str);
@@ -60,16 +60,16 @@ const VERSION: u8 = 2;
 const SCALED: u8 = 1;
 const SACK: u8 = 2;
 const TIMESTAMPS: u8 = 4;
-/// The largest shift there is (RFC 7323 Sec. 2.3).
+/// The largest window scale (RFC 7323 Sec. 2.3).
 const MOST_SCALE: u8 = 14;
-/// The smallest segment that Linux works with.
+/// The smallest segment size that Linux supports.
 const LEAST_SEGMENT: u16 = 48;
 
 impl Connection {
-    /// Its length when written down.
+    /// The length of its encoding.
     pub const LENGTH: usize = 76;
 
-    /// Writes it down.
+    /// Encodes it.
     pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         let (send, receive) = self.scale.unwrap_or_default();
@@ -99,10 +99,10 @@ impl Connection {
         bytes
     }
 
-    /// Reads it. What comes out can be given to a kernel: it takes no harm from any value.
+    /// Decodes it. A kernel can restore any decoded value without harm.
     ///
     /// # Errors
-    /// When it is something else, or of another version.
+    /// When it is invalid, or has another version.
     pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Result<Self, Malformed> {
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -129,10 +129,10 @@ impl Connection {
             (is_end(end.ip()) && end.port() != 0).then_some(end)
         };
         let (Some(service), Some(client)) = (end(4, 36), end(20, 38)) else {
-            return Err(Malformed("no address of a connection's end"));
+            return Err(Malformed("an address that no connection has"));
         };
         if service.is_ipv4() != client.is_ipv4() {
-            return Err(Malformed("ends of two versions of IP"));
+            return Err(Malformed("addresses of two IP versions"));
         }
         if half(52) < LEAST_SEGMENT {
             return Err(Malformed("no segment size"));
@@ -165,8 +165,8 @@ fn written(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Whether a connection that moves can have an end there. What is link-local is another machine's on
-/// every link.
+/// Whether a connection that moves can have this address. A link-local address is valid on one link
+/// only.
 pub(super) fn is_end(address: IpAddr) -> bool {
     let elsewhere = match address {
         IpAddr::V4(address) => address.is_broadcast(),

@@ -1,4 +1,4 @@
-//! A program on a host, which does not outlive the network.
+//! A program on a host. It ends with the network.
 
 use std::{
     io,
@@ -10,9 +10,9 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 
 use super::{Namespace, leftovers};
 
-/// A program; dropped, it is killed with everything that it started.
+/// A running program; dropping this kills it and everything that it started.
 pub struct Child {
-    /// The running program, for its pipes.
+    /// The running program, for access to its pipes.
     pub process: process::Child,
     group: bool,
 }
@@ -28,8 +28,8 @@ impl Child {
         if group {
             command.process_group(0);
         }
-        // SAFETY: the closure makes one system call, on values of its own: nothing that a fork of a
-        // process with threads could have left in disorder.
+        // SAFETY: the closure makes one system call on values of its own, so it does not depend on
+        // state that a fork of a multi-threaded process can leave inconsistent.
         #[expect(unsafe_code)]
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?))
@@ -38,7 +38,7 @@ impl Child {
         Ok(Self { process, group })
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     ///
     /// # Errors
     /// As [`process::Child::wait`].
@@ -46,10 +46,10 @@ impl Child {
         self.process.wait()
     }
 
-    /// Asks it to end, as an operator would.
+    /// Sends it a signal, as an operator would.
     ///
     /// # Errors
-    /// When it is gone already.
+    /// When it has already ended.
     pub fn tell(&self, signal: Signal) -> io::Result<()> {
         let pid = self.pid().ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::kill_process(pid, signal)?)

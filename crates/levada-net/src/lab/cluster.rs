@@ -1,5 +1,5 @@
-//! The hosts of a cluster whose front-end hands connections over: clients behind a router, the
-//! front-end, and back-ends, which all have the service's address and answer by way of the router.
+//! The hosts of a cluster whose front-end hands connections off: clients behind a router, the
+//! front-end, and back-ends. All nodes have the service's address and answer through the router.
 //!
 //! ```text
 //!   client ──── router ──┬── front       SERVICE on lo
@@ -11,55 +11,55 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Ethernet, Host, LabError, Network};
 
-/// Hosts without programs.
+/// The hosts, without programs.
 pub struct Cluster {
-    /// Where clients are.
+    /// The host of the clients.
     pub client: Host,
-    /// Between the clients and all the others.
+    /// The router between the clients and all other hosts.
     pub router: Host,
-    /// To whom the router sends what is for the service.
+    /// The front-end, to which the router sends packets for the service.
     pub front: Host,
-    /// Those who answer.
+    /// The back-ends.
     pub backs: Vec<Host>,
     _wires: [Ethernet; 2],
     _network: Network,
 }
 
 impl Cluster {
-    /// What clients connect to.
+    /// The service address, to which clients connect.
     pub const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
-    /// The clients' own address.
+    /// The client's own address.
     pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-    /// The front-end's own.
+    /// The front-end's own address.
     pub const FRONT: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
-    /// Where everything but the clients leaves for elsewhere.
+    /// The default gateway of the front-end and the back-ends.
     pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 254);
-    /// The device of every host, but for the router's second.
+    /// The network device of every host, except for the router's second device.
     pub const DEVICE: &str = "eth0";
 
-    /// The same over IPv6.
+    /// The service address over IPv6.
     pub const SERVICE6: Ipv6Addr = ipv6(9, 9);
-    /// The same over IPv6.
+    /// The client's own address over IPv6.
     pub const CLIENT6: Ipv6Addr = ipv6(1, 2);
-    /// The same over IPv6.
+    /// The front-end's own address over IPv6.
     pub const FRONT6: Ipv6Addr = ipv6(2, 1);
-    /// The same over IPv6.
+    /// The default gateway over IPv6.
     pub const ROUTER6: Ipv6Addr = ipv6(2, 0x254);
 
-    /// A back-end's own address.
+    /// The own address of a back-end.
     pub const fn back(at: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, 2, 11 + at)
     }
 
-    /// The same over IPv6.
+    /// The own address of a back-end over IPv6.
     pub const fn back6(at: u8) -> Ipv6Addr {
         ipv6(2, 0x11 + at as u16)
     }
 
-    /// With so many back-ends.
+    /// Creates a cluster with this many back-ends.
     ///
     /// # Errors
-    /// Where there can be no network.
+    /// When there can be no network.
     pub fn new(backs: u8) -> Result<Self, LabError> {
         let network = Network::new(1);
         let (client, router) = (network.host("client")?, network.host("router")?);
@@ -73,7 +73,7 @@ impl Cluster {
         ends.extend((0..).zip(&backs).map(|(at, back)| (back, Self::DEVICE, Self::back(at))));
         let inner = network.ethernet(&ends)?;
         client.ip(&[&format!("route add default via {near}")])?;
-        // A connection for each request needs as many ports as there can be, each at once again.
+        // One connection per request needs as many ports as possible, each reusable at once.
         client.set("net.ipv4.ip_local_port_range", "1024 65535")?;
         client.set("net.ipv4.tcp_max_tw_buckets", "0")?;
         router.forward()?;
@@ -112,10 +112,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// The same for a test: nothing where there can be none, which is said.
+    /// The same for a test: prints the reason and returns `None` if networks are not possible here.
     ///
     /// # Panics
-    /// Where there could be one.
+    /// When they are possible but the creation fails.
     pub fn for_test(backs: u8) -> Option<Self> {
         match Self::new(backs) {
             Ok(cluster) => Some(cluster),
@@ -128,7 +128,7 @@ impl Cluster {
     }
 }
 
-/// An address of one of the networks.
+/// An address in one of the networks.
 const fn ipv6(network: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host)
 }

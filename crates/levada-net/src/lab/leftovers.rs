@@ -1,29 +1,29 @@
-//! Programs of networks that are gone.
+//! Programs that were left behind by ended networks.
 //!
-//! Whatever a network starts carries a variable in its environment that names the process behind it,
-//! and hands it on to what it starts itself. A program whose process is no more is a leftover.
+//! Every program of a network has a variable in its environment that names the owning process, and
+//! passes it on to its own children. A program is left over if its owner no longer exists.
 
 use std::{fs, path::Path, process};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Who started a program: `PID-START-NETWORK`, the start in the kernel's ticks, since numbers are used
-/// again.
+/// The owner of a program: `PID-START-NETWORK`. The start time is in kernel ticks, and
+/// distinguishes processes that have the same PID.
 pub(super) const VARIABLE: &str = "LEVADA_LAB";
 
-/// This process and its `number`-th network, as its programs name it.
+/// The name of this process and its `number`-th network.
 pub(super) fn name_of(number: u64) -> String {
     let pid = process::id();
     format!("{pid}-{}-{number}", start_of(pid).unwrap_or_default())
 }
 
-/// Kills the leftovers of networks whose process is gone, and returns how many there were. Programs of
-/// networks that still run are left alone, and so is everything else.
+/// Kills the programs of networks whose process no longer exists, and returns their number.
+/// Programs of running networks, and all other programs, are not affected.
 pub fn clear() -> usize {
     kill_all(|owner| !is_alive(owner))
 }
 
-/// Kills whatever a network of this process has started and not ended.
+/// Kills the remaining programs of a network of this process.
 pub(super) fn clear_own(name: &str) -> usize {
     kill_all(|owner| owner == name)
 }
@@ -52,7 +52,8 @@ fn is_alive(owner: &str) -> bool {
     pid.parse().is_ok_and(|pid| start_of(pid).is_some_and(|ticks| ticks.to_string() == start))
 }
 
-/// When a process started: the 22nd field of its `stat`, counted after the name, which may hold blanks.
+/// The start time of a process: the 22nd field of its `stat`, counted after the name, which may
+/// contain blanks.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -67,6 +68,6 @@ mod tests {
     fn a_process_is_alive_while_it_is_the_same_one() {
         assert!(is_alive(&name_of(7)));
         assert!(!is_alive(&format!("{}-1-0", process::id())));
-        assert!(is_alive("of another making"), "what is not understood is left alone");
+        assert!(is_alive("of another making"), "an unknown value is ignored");
     }
 }

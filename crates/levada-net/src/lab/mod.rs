@@ -1,9 +1,10 @@
-//! Networks within one machine: hosts that share nothing but its clock, joined by emulated wires.
+//! Emulated networks within one machine: hosts that share only its clock, connected by emulated
+//! wires.
 //!
-//! A host is a network namespace without a name: it lives as long as a thread, a process or a
-//! descriptor is in it, and its devices live as long as this process holds them. So nothing is left
-//! behind, however the process ends; programs that it started are killed with it, and those that hid
-//! from that (grandchildren of a process that was killed itself) by the next network.
+//! A host is an unnamed network namespace: it lives while a thread, a process or a descriptor is in
+//! it, and its devices live while this process holds them. So nothing is left behind, however the
+//! process ends. Programs that it started are killed with it. The next network kills programs that
+//! escaped this, such as grandchildren of a process that was itself killed.
 
 mod child;
 mod cluster;
@@ -21,10 +22,10 @@ pub use tun::Tun;
 
 use std::io;
 
-/// Lets this process, and those that it starts, have so many files and sockets open.
+/// Allows this process and its children this many open files and sockets.
 ///
 /// # Errors
-/// When the system allows no more.
+/// When the system does not allow it.
 pub fn allow_files(count: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
@@ -33,47 +34,47 @@ pub fn allow_files(count: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Why there can be no network.
+/// The reason why there can be no network.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Not allowed.
+    /// The process lacks the capabilities.
     #[error(
         "emulated networks need root (the capabilities NET_ADMIN and SYS_ADMIN): run it with sudo"
     )]
     NotRoot,
-    /// No TUN.
+    /// There is no TUN device.
     #[error(
-        "/dev/net/tun cannot be used: {0}; load the module `tun`, or let the container have it"
+        "/dev/net/tun cannot be used: {0}; load the module `tun`, or give the container access to it"
     )]
     Tun(io::Error),
-    /// No iproute2.
+    /// There is no iproute2.
     #[error("`ip` cannot be run: {0}; install iproute2")]
     Ip(io::Error),
-    /// It did not like its orders.
+    /// `ip` returned an error.
     #[error("`ip` refused to set up {host}: {said}")]
     Refused {
         /// The host.
         host: String,
-        /// What `ip` wrote.
+        /// The error text of `ip`.
         said: String,
     },
-    /// A kernel setting.
+    /// A kernel setting could not be set.
     #[error("cannot set {name}: {why}")]
     Setting {
-        /// As sysctl names it.
+        /// Its sysctl name.
         name: String,
-        /// What the system says.
+        /// The error of the system.
         why: io::Error,
     },
-    /// A program.
+    /// A program could not be started.
     #[error("`{program}` cannot be started: {why}")]
     Program {
-        /// Its name.
+        /// The name of the program.
         program: String,
-        /// What the system says.
+        /// The error of the system.
         why: io::Error,
     },
-    /// Threads, descriptors.
+    /// The system has no more threads or descriptors.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
 }

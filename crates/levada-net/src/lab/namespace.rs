@@ -1,4 +1,4 @@
-//! A network namespace of this process.
+//! Network namespaces.
 
 use std::{
     fs::File,
@@ -15,25 +15,25 @@ use rustix::{
 
 use super::LabError;
 
-/// A network namespace without a name, empty but for a loopback device that is down.
+/// An unnamed network namespace, empty except for a loopback device that is down.
 pub struct Namespace {
     file: File,
-    /// To the thread that lives there. Programs are its children, since the kernel ends them with the
-    /// thread that started them.
+    /// Sends work to the thread that lives in the namespace. Programs are children of this thread,
+    /// because the kernel kills them when the thread that started them ends.
     resident: Sender<Job>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     ///
     /// # Errors
-    /// [`LabError::NotRoot`], mostly.
+    /// Usually [`LabError::NotRoot`].
     pub fn new() -> Result<Self, LabError> {
         Self::inhabit(|| {
-            // SAFETY: unsafe for FILES only, which would give this thread descriptors of its own;
-            // NEWNET leaves them shared.
+            // SAFETY: this is unsafe for FILES only, which would give this thread descriptors of
+            // its own; NEWNET keeps them shared.
             #[expect(unsafe_code)]
             let unshared = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
             unshared.map_err(|error| match error {
@@ -43,10 +43,10 @@ impl Namespace {
         })
     }
 
-    /// The one that this process is in.
+    /// The current namespace of this process.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// When the system cannot start a thread.
     pub fn present() -> Result<Self, LabError> {
         Self::inhabit(|| Ok(()))
     }
@@ -66,14 +66,14 @@ impl Namespace {
         Ok(Self { file, resident })
     }
 
-    /// Runs `work` within the namespace, on a thread of its own that ends with it. Sockets that it
-    /// opens stay there, wherever they are used later.
+    /// Runs `work` within the namespace, on a temporary thread. Sockets that it opens stay in the
+    /// namespace, wherever they are used later.
     ///
     /// # Errors
-    /// When the thread cannot be had or cannot enter.
+    /// When the thread cannot be started or cannot enter the namespace.
     ///
     /// # Panics
-    /// When `work` does.
+    /// When `work` panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let worker = thread::Builder::new().spawn_scoped(scope, || {
@@ -84,12 +84,12 @@ impl Namespace {
         })
     }
 
-    /// A name that programs know it by, as long as this is there.
+    /// A path by which programs can refer to it while this exists.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Moves the calling thread here for good.
+    /// Moves the calling thread into the namespace permanently.
     ///
     /// # Errors
     /// When the system refuses.
@@ -97,7 +97,7 @@ impl Namespace {
         Ok(move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Runs `work` on the thread that lives here as long as the namespace does.
+    /// Runs `work` on the thread that lives in the namespace.
     pub(super) fn on_resident<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

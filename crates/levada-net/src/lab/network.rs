@@ -11,7 +11,7 @@ use std::{
 use super::{Child, LabError, Namespace, Tun, leftovers};
 use crate::wire::{End, Shape, Wire};
 
-/// One machine of an emulated network.
+/// A host of an emulated network.
 pub struct Host {
     name: String,
     namespace: Namespace,
@@ -19,24 +19,24 @@ pub struct Host {
     network: String,
 }
 
-/// How a host is connected to a wire.
+/// The connection of a host to a wire.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The host's address there.
+    /// The address of the host on this wire.
     pub address: IpAddr,
-    /// Bits of the network that is reached without a router.
+    /// The prefix length of the network that is reached without a router.
     pub prefix: u8,
-    /// Addresses behind this host that packets are to reach, besides its own.
+    /// Addresses behind this host to which packets are delivered, besides its own.
     pub behind: Vec<IpAddr>,
-    /// Whether it takes what is for nobody else, as a router does.
+    /// Whether it receives packets for addresses that no host has, like a router.
     pub router: bool,
-    /// What the host sends passes this.
+    /// The shape for packets that the host sends.
     pub up: Shape,
-    /// What the host receives passes this.
+    /// The shape for packets that the host receives.
     pub down: Shape,
 }
 
-/// What makes hosts and wires. Dropped, it kills what was started on any of its hosts.
+/// Creates hosts and wires. Dropping it kills the programs on all of its hosts.
 pub struct Network {
     name: String,
     seed: u64,
@@ -44,15 +44,15 @@ pub struct Network {
 }
 
 impl Network {
-    /// Begins a network, after the leftovers of those that could not end in order are gone.
+    /// Creates a network, after killing programs that earlier networks left behind.
     pub fn new(seed: u64) -> Self {
         static NETWORKS: AtomicU64 = AtomicU64::new(0);
         leftovers::clear();
         Self { name: leftovers::name_of(NETWORKS.fetch_add(1, Relaxed)), seed, wires: 0 }
     }
 
-    /// A host in a namespace of its own: loopback up, no IPv6 that nobody asked for, TCP as in the
-    /// papers (reno, and nothing remembered from one connection to the next).
+    /// A host in a namespace of its own: loopback is up, IPv6 is off until requested, and TCP is as
+    /// in the papers (reno, no metrics saved between connections).
     ///
     /// # Errors
     /// Without root.
@@ -65,10 +65,11 @@ impl Network {
         Ok(host)
     }
 
-    /// The machine itself as a host: its servers can be reached over a wire. Its settings stay.
+    /// The machine itself as a host: its servers can be reached over a wire. Its settings do not
+    /// change.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// When the system cannot start a thread.
     pub fn outside(&self) -> Result<Host, LabError> {
         Ok(self.host_in("outside", Namespace::present()?, false))
     }
@@ -77,10 +78,10 @@ impl Network {
         Host { name: name.to_owned(), namespace, is_own, network: self.name.clone() }
     }
 
-    /// Joins hosts: two by a cable, more by a switch.
+    /// Connects hosts: two by a cable, more by a switch.
     ///
     /// # Errors
-    /// When devices or addresses cannot be had.
+    /// When devices or addresses cannot be created.
     pub fn join(&mut self, ends: &[(&Host, Access)]) -> Result<Wire, LabError> {
         let number = self.wires;
         self.wires += 1;
@@ -89,18 +90,18 @@ impl Network {
     }
 }
 
-/// A switch with real Ethernet between hosts: what a wire does not have, frames that are sent to a
-/// neighbour whatever address is in their packets.
+/// A switch with real Ethernet between hosts. Unlike a wire it has frames, so that a packet can be
+/// sent to a neighbour regardless of the packet's addresses.
 pub struct Ethernet {
     _switch: Host,
 }
 
 impl Network {
-    /// Plugs hosts into a switch of their own, each by a device of this name with this address in a
-    /// network of 24 bits. Its speed is the machine's.
+    /// Connects hosts to a new switch, each by a device of this name with this address in a /24
+    /// network. The speed is that of the machine.
     ///
     /// # Errors
-    /// When devices or addresses cannot be had.
+    /// When devices or addresses cannot be created.
     pub fn ethernet(&self, ends: &[(&Host, &str, Ipv4Addr)]) -> Result<Ethernet, LabError> {
         let switch = self.host("switch")?;
         switch.ip(&["link add switch type bridge", "link set switch up"])?;
@@ -126,7 +127,7 @@ impl Drop for Network {
 }
 
 impl Access {
-    /// An address in a network of 24 bits, and nothing in the way.
+    /// An address in a /24 network, with no limits.
     pub fn at(address: impl Into<IpAddr>) -> Self {
         Self {
             address: address.into(),
@@ -138,13 +139,13 @@ impl Access {
         }
     }
 
-    /// With this shape for what the host sends.
+    /// The access with this shape for packets that the host sends.
     #[must_use]
     pub fn sending(self, up: Shape) -> Self {
         Self { up, ..self }
     }
 
-    /// With this shape for what the host receives.
+    /// The access with this shape for packets that the host receives.
     #[must_use]
     pub fn receiving(self, down: Shape) -> Self {
         Self { down, ..self }
@@ -152,20 +153,20 @@ impl Access {
 }
 
 impl Host {
-    /// The name it was given.
+    /// The name of the host.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is.
+    /// The namespace of the host.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Carries out orders to `ip`, such as `route add default via 10.0.0.1`.
+    /// Runs commands of `ip`, such as `route add default via 10.0.0.1`.
     ///
     /// # Errors
-    /// With what `ip` says.
+    /// With the error text of `ip`.
     pub fn ip(&self, orders: &[&str]) -> Result<(), LabError> {
         let mut command = Command::new("ip");
         command.args(["-batch", "-"]).stdin(Stdio::piped());
@@ -186,27 +187,27 @@ impl Host {
         Ok(())
     }
 
-    /// Sets what sysctl sets.
+    /// Sets a sysctl value.
     ///
     /// # Errors
-    /// When there is no such setting, or not this value.
+    /// When there is no such setting, or the value is invalid.
     pub fn set(&self, name: &str, value: &str) -> Result<(), LabError> {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         let written = self.namespace.run(|| fs::write(path, value)).and_then(|done| done);
         written.map_err(|why| LabError::Setting { name: format!("{name} to {value}"), why })
     }
 
-    /// Makes it pass on what is for others.
+    /// Enables forwarding.
     ///
     /// # Errors
     /// As [`set`](Self::set).
     pub fn forward(&self) -> Result<(), LabError> {
         self.set("net.ipv4.ip_forward", "1")?;
-        // A router that moves a route must not tell the clients of a better way.
+        // A router that moves a route must not redirect clients to a better way.
         self.set("net.ipv4.conf.all.send_redirects", "0")
     }
 
-    /// Starts a program, in a process group of its own.
+    /// Starts a program in its own process group.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -214,7 +215,7 @@ impl Host {
         self.spawn(command, true)
     }
 
-    /// Starts a program that has the terminal, and its interrupts.
+    /// Starts a program that has the terminal, and receives its interrupts.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -233,7 +234,7 @@ impl Host {
         let tun = Tun::new(&self.namespace, name)?;
         let (device, Access { address, prefix, .. }) = (tun.name(), access);
         self.ip(&[
-            // Nothing may be dropped but by the wire.
+            // Only the wire may drop packets.
             &format!("link set {device} txqueuelen 20000 up"),
             &format!("addr add {address}/{prefix} dev {device}"),
         ])?;
@@ -246,25 +247,25 @@ impl Host {
     }
 }
 
-/// What differs from the kernel's defaults on a host of its own.
+/// The settings of a new host that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.disable_ipv6", "1"),
     ("net.ipv6.conf.default.disable_ipv6", "1"),
-    // Where somebody does ask for it, addresses are of use at once: nobody else has them.
+    // If IPv6 is requested, addresses are usable at once: no other host has them.
     ("net.ipv6.conf.all.accept_dad", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
-    // A moved route makes packets come in where they would not be answered to.
+    // After a route moved, packets arrive on devices to which there is no route back.
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
-    // BBR, where it is the default, hides losses; the papers' senders did not.
+    // BBR, where it is the default, hides losses, unlike the senders of the papers.
     ("net.ipv4.tcp_congestion_control", "reno"),
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 
-/// Whether this process may make networks: what tests ask before they begin.
+/// Checks whether this process may create networks; tests call this first.
 ///
 /// # Errors
-/// With the reason why not.
+/// With the reason.
 pub fn possible() -> Result<(), LabError> {
     let namespace = Namespace::new()?;
     Tun::new(&namespace, "probe").map(drop)?;

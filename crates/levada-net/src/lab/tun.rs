@@ -1,4 +1,4 @@
-//! A TUN device: what the kernel would send, a descriptor reads, and the other way round.
+//! A TUN device: a descriptor reads the packets that the kernel sends, and writes packets for it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,15 +11,15 @@ use std::{
 
 use super::{LabError, Namespace};
 
-/// A device that lasts as long as this is kept. Reading and writing never wait.
+/// A device that exists while this is kept. Reading and writing never block.
 pub struct Tun {
     file: File,
     name: String,
 }
 
 impl Tun {
-    /// Makes a device of this name in `namespace`; the kernel puts a number in place of `%d`. It is
-    /// down and has no address.
+    /// Creates a device of this name in `namespace`; the kernel replaces `%d` by a number. The
+    /// device is down and has no address.
     ///
     /// # Errors
     /// When there is no TUN here, or the name is taken or too long (15 bytes).
@@ -43,7 +43,7 @@ impl AsFd for Tun {
     }
 }
 
-/// The beginning of `struct ifreq`, at its full size.
+/// The beginning of `struct ifreq`, padded to its full size.
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -57,7 +57,7 @@ fn open(name: &str) -> io::Result<Tun> {
         flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short,
         rest: [0; 22],
     };
-    // One byte remains for the end.
+    // One byte remains for the terminator.
     let place = request.name[..libc::IFNAMSIZ - 1].get_mut(..name.len());
     place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
     let file = OpenOptions::new()
@@ -65,8 +65,8 @@ fn open(name: &str) -> io::Result<Tun> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/net/tun")?;
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is as large as `Request` (40 bytes
-    // on 64-bit systems, less elsewhere), and keeps no pointer to it.
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is as large as `Request` (40
+    // bytes on 64-bit systems, less elsewhere), and keeps no pointer to it.
     #[expect(unsafe_code)]
     let status = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     if status < 0 {

@@ -1,4 +1,4 @@
-//! The thread that carries a wire's packets.
+//! The thread that carries the packets of a wire.
 
 use std::{
     io,
@@ -23,20 +23,20 @@ use rustix::{
 use super::{Fate, Meter, Shape, Stage};
 use crate::lab::Tun;
 
-/// One end of a wire: a host's device and what lies between it and the middle.
+/// One end of a wire: a host's device, and the shapes of its two directions.
 pub struct End {
     /// The device.
     pub tun: Tun,
-    /// Whose packets come here. With two ends it does not matter; with more, packets to nobody's
-    /// address go to the end that has none, if there is one.
+    /// The addresses that packets to this end have. With two ends they do not matter. With more,
+    /// packets to an unknown address go to the end without addresses, if there is one.
     pub addresses: Vec<IpAddr>,
-    /// What the host sends passes this.
+    /// The shape for packets that the host sends.
     pub up: Shape,
-    /// What the host receives passes this.
+    /// The shape for packets that the host receives.
     pub down: Shape,
 }
 
-/// A wire at work; dropped, it is cut.
+/// A wire in use; dropping it cuts it.
 pub struct Wire {
     meters: Vec<[Arc<Meter>; 2]>,
     over: Arc<AtomicBool>,
@@ -45,10 +45,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Joins `ends`. All chance follows from the seed.
+    /// Connects `ends`. The seed determines all random choices.
     ///
     /// # Errors
-    /// When the system has no thread or descriptor left.
+    /// When the system cannot start a thread or open a descriptor.
     pub fn join(ends: Vec<End>, seed: u64) -> io::Result<Self> {
         let meters: Vec<_> = ends.iter().map(|_| [(); 2].map(|()| Arc::default())).collect();
         let over = Arc::new(AtomicBool::new(false));
@@ -81,12 +81,12 @@ impl Wire {
         Ok(Self { meters, over, wake, thread: Some(thread) })
     }
 
-    /// What the `end`-th host sends.
+    /// The meter for packets that the `end`-th host sends.
     pub fn up(&self, end: usize) -> &Arc<Meter> {
         &self.meters[end][0]
     }
 
-    /// What the `end`-th host receives.
+    /// The meter for packets that the `end`-th host receives.
     pub fn down(&self, end: usize) -> &Arc<Meter> {
         &self.meters[end][1]
     }
@@ -105,7 +105,8 @@ impl Drop for Wire {
 struct Carrier {
     start: Instant,
     ends: Vec<Port>,
-    /// Which ends have packets: a wire may have many ends, and few of them do at a time.
+    /// Reports which ends have packets: a wire may have many ends, and few of them are active at a
+    /// time.
     arrivals: OwnedFd,
     buffer: Vec<u8>,
 }
@@ -125,7 +126,8 @@ struct Lane {
 
 impl Carrier {
     fn run(mut self, over: &AtomicBool, wake: &OwnedFd) {
-        // What is due within this time is due at once. Where that cannot be said, it costs more.
+        // A packet that is due within this time is delivered at once. If the slack cannot be set,
+        // this only costs more CPU time.
         let _ = set_current_timer_slack(NonZeroU64::new(SLACK.as_nanos() as u64));
         let mut ready = Vec::with_capacity(self.ends.len());
         while !over.load(Relaxed) {
@@ -137,14 +139,14 @@ impl Carrier {
         }
     }
 
-    /// Waits for a packet or for the moment at which one is due; tells which ends have packets.
+    /// Waits for a packet, or until one is due; returns the ends that have packets.
     fn wait(&self, wake: &OwnedFd, ready: &mut Vec<epoll::Event>) {
         let due = self.ends.iter().flat_map(|end| [end.up.stage.next(), end.down.stage.next()]);
         let timeout = due.flatten().min().map(|due| due.saturating_sub(self.start.elapsed()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        // Unlike the other, this wait is exact to less than a millisecond everywhere.
+        // Unlike epoll, this wait is exact to less than a millisecond everywhere.
         let mut fds = [&self.arrivals, wake].map(|fd| PollFd::new(fd, PollFlags::IN));
-        // An interruption is a reason to look, as any other.
+        // An interruption only causes an extra check.
         let _ = poll(&mut fds, timeout.as_ref());
         if fds[0].revents().contains(PollFlags::IN) {
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -152,7 +154,7 @@ impl Carrier {
         }
     }
 
-    /// Takes what a host has sent.
+    /// Reads the packets that a host has sent.
     fn collect(&mut self, from: usize) {
         for _ in 0..BATCH {
             let Ok(length @ 1..) = read(&self.ends[from].tun, &mut self.buffer) else { return };
@@ -161,7 +163,7 @@ impl Carrier {
         }
     }
 
-    /// Brings on whatever is due, in the order of its times within each direction.
+    /// Delivers all packets that are due, in order of time within each direction.
     fn deliver(&mut self) {
         for from in 0..self.ends.len() {
             while let Some((at, packet)) = self.ends[from].up.take(self.start.elapsed()) {
@@ -172,7 +174,7 @@ impl Carrier {
         }
         for end in &mut self.ends {
             while let Some((_, packet)) = end.down.take(self.start.elapsed()) {
-                // A device that is down takes nothing: the packet is lost, as on a wire.
+                // A device that is down accepts nothing: the packet is lost, as on a real wire.
                 let _ = write(&end.tun, &packet);
             }
         }
@@ -216,7 +218,7 @@ impl Lane {
     }
 }
 
-/// Where an IP packet goes (RFC 791 Sec. 3.1, RFC 8200 Sec. 3).
+/// The destination of an IP packet (RFC 791 Sec. 3.1, RFC 8200 Sec. 3).
 fn destination_of(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {
@@ -231,11 +233,11 @@ fn destination_of(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// How late a timer may be, so that several packets make one turn.
+/// How late a timer may be, so that one wake-up handles several packets.
 const SLACK: Duration = Duration::from_micros(200);
-/// Packets taken from one host before the others have their turn.
+/// The most packets that are read from one host before the others have their turn.
 const BATCH: usize = 64;
-/// Whatever the device's MTU.
+/// Large enough for any MTU of the device.
 const LARGEST_PACKET: usize = 65_536;
 
 #[cfg(test)]

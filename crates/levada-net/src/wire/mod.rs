@@ -6,12 +6,13 @@
 //!  host c ── TUN ── [up c] ──┘  address  └── [down c] ── TUN ── host c
 //! ```
 //!
-//! Each end has a [`Shape`] for what its host sends and one for what it receives. With two ends it is
-//! a cable and addresses do not matter; with more it is a switch. One thread carries a wire: at
-//! 10 Mbit/s it takes about a twentieth of a core, and a core carries somewhat more than 1 Gbit/s.
+//! Each end has a [`Shape`] for packets that its host sends, and one for packets that it receives.
+//! A wire with two ends is a cable, and addresses do not matter; with more ends it is a switch. One
+//! thread carries a wire: at 10 Mbit/s it takes about a twentieth of a core, and a core carries
+//! somewhat more than 1 Gbit/s.
 //!
-//! What is exact: rate, delay, queue and the losses, which follow from the seed packet by packet.
-//! What is not there: bursts of losses, cross traffic.
+//! Rate, delay, queue and losses are exact; the losses follow from the seed packet by packet.
+//! Bursts of losses and cross traffic are not emulated.
 
 #[cfg(target_os = "linux")]
 mod carry;
@@ -25,30 +26,30 @@ pub use stage::{Fate, Stage};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What can be seen, and done, in one direction of an end while the wire runs.
+/// The counters and controls of one direction of an end while the wire runs.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Packets that came in.
+    /// Packets received.
     pub packets: AtomicU64,
-    /// Bytes that went out.
+    /// Bytes delivered.
     pub bytes: AtomicU64,
-    /// Packets lost by chance.
+    /// Packets lost at random.
     pub lost: AtomicU64,
-    /// Packets that found the queue full.
+    /// Packets dropped because the queue was full.
     pub overflowed: AtomicU64,
-    /// Packets in the queue at this moment.
+    /// Packets in the queue now.
     pub queued: AtomicU64,
     cut: AtomicBool,
     slower: AtomicU32,
 }
 
 impl Meter {
-    /// Drops everything in this direction from now on, as a moved route does; or ends that.
+    /// Starts or stops dropping all packets of this direction, as after a moved route.
     pub fn cut(&self, cut: bool) {
         self.cut.store(cut, Relaxed);
     }
 
-    /// Has every packet take so many times as long to send from now on.
+    /// Makes every packet take `times` as long to send from now on.
     pub fn slow_down(&self, times: u32) {
         self.slower.store(times, Relaxed);
     }

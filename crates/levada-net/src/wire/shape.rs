@@ -1,37 +1,37 @@
-//! What one direction of a wire does to packets.
+//! The limits of one direction of a wire.
 
 use std::time::Duration;
 
-/// What one direction of a wire does to packets. The default lets everything pass at once.
+/// The limits of one direction of a wire. By default all packets pass at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Bits per second, IP headers included; `None` is as fast as it goes.
+    /// Bits per second, IP headers included; `None` is unlimited.
     pub rate: Option<u64>,
-    /// One way.
+    /// One-way delay.
     pub delay: Duration,
-    /// The chance of each packet to be lost, independent of all others.
+    /// The probability that a packet is lost, independent of all others.
     pub loss: f64,
-    /// Packets that may wait for the rate, the one being sent included; what comes then is dropped.
+    /// The most packets in the queue, including the one being sent; further packets are dropped.
     pub queue: usize,
 }
 
-/// Why a wire cannot have this shape.
+/// The reason why a shape is invalid.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum ShapeError {
-    /// The rate is too low for a packet to pass in any sensible time.
-    #[error("a rate of {0} bit/s is too low: from 1000 bit/s on")]
+    /// The rate is too low for a packet to pass in a reasonable time.
+    #[error("a rate of {0} bit/s is too low: the least is 1000 bit/s")]
     Rate(u64),
-    /// The delay is absurd.
-    #[error("a delay of {0:?} is too long: up to one minute")]
+    /// The delay is too long.
+    #[error("a delay of {0:?} is too long: the most is one minute")]
     Delay(Duration),
-    /// Not a chance.
-    #[error("a loss of {0} is no chance: from 0 to 1, or in percent, such as 1%")]
+    /// The loss is not a probability.
+    #[error("a loss of {0} is not a probability: write 0 to 1, or percent, such as 1%")]
     Loss(f64),
-    /// Nothing could pass.
-    #[error("a queue of 0 packets lets nothing pass: from 1 on")]
+    /// No packet could pass.
+    #[error("a queue of 0 packets lets nothing pass: the least is 1")]
     Queue,
-    /// Not a number.
-    #[error("`{0}` is no loss: write a chance such as 0.01, or percent such as 1%")]
+    /// The text is not a number.
+    #[error("`{0}` is not a loss: write a probability such as 0.01, or percent such as 1%")]
     NoLoss(String),
 }
 
@@ -42,10 +42,10 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// This shape, if packets can pass it.
+    /// Returns this shape if packets can pass it.
     ///
     /// # Errors
-    /// With the first thing that is out of range.
+    /// With the first value that is out of range.
     pub fn checked(self) -> Result<Self, ShapeError> {
         match self {
             Self { rate: Some(rate), .. } if rate < 1000 => Err(ShapeError::Rate(rate)),
@@ -56,7 +56,7 @@ impl Shape {
         }
     }
 
-    /// How long `bytes` take to be sent.
+    /// The time that sending `bytes` takes.
     pub(crate) fn sending(&self, bytes: usize) -> Duration {
         self.rate.map_or(Duration::ZERO, |rate| {
             let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(rate.max(1));
@@ -65,7 +65,7 @@ impl Shape {
     }
 }
 
-/// Reads a loss: `1%` or `0.01`.
+/// Parses a loss: `1%` or `0.01`.
 ///
 /// # Errors
 /// When it is neither.
@@ -78,7 +78,7 @@ pub fn parse_loss(text: &str) -> Result<f64, ShapeError> {
     Ok(Shape { loss: loss * unit, ..Shape::default() }.checked()?.loss)
 }
 
-/// Packets: what small routers have, and enough for 10 Mbit/s over 50 ms.
+/// In packets: a typical value for small routers, and enough for 10 Mbit/s over 50 ms.
 const DEFAULT_QUEUE: usize = 50;
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! One direction of an end, in virtual time: packets wait for the rate, then they fly.
+//! One direction of an end, in virtual time: packets wait in the queue for the rate, then they
+//! propagate.
 //!
-//! Time is handed in, so that a stage can be tested to the nanosecond. A packet that is taken out late
-//! says when it was due, and the next stage reckons from then: lateness does not add up.
+//! The time is passed in, so that a stage can be tested to the nanosecond. A packet that is taken
+//! late reports the time at which it was due, and the next stage counts from that time: lateness
+//! does not accumulate.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,12 +11,12 @@ use levada_types::Rng;
 
 use super::Shape;
 
-/// What became of a packet that was offered.
+/// The result of offering a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will come out.
+    /// It will be delivered.
     Taken,
-    /// Chance took it.
+    /// It was lost at random.
     Lost,
     /// The queue was full.
     Overflowed,
@@ -25,16 +27,16 @@ pub enum Fate {
 pub struct Stage {
     shape: Shape,
     rng: Rng,
-    /// When everything taken so far has been sent.
+    /// The time at which all accepted packets have been sent.
     free: Duration,
-    /// When it has been sent, and the packet.
+    /// The time at which the packet has been sent, and the packet.
     waiting: VecDeque<(Duration, Vec<u8>)>,
-    /// When it is at the other side, and the packet.
+    /// The time at which the packet reaches the other side, and the packet.
     flying: VecDeque<(Duration, Vec<u8>)>,
 }
 
 impl Stage {
-    /// A stage in which nothing is on its way. Losses follow from the seed.
+    /// A stage without packets. The seed determines the losses.
     pub fn new(shape: Shape, seed: u64) -> Self {
         Self {
             shape,
@@ -45,14 +47,15 @@ impl Stage {
         }
     }
 
-    /// Hands over a packet at `now`.
+    /// Offers a packet at `now`.
     pub fn offer(&mut self, packet: Vec<u8>, now: Duration) -> Fate {
         self.offer_at(packet, now, 1)
     }
 
-    /// The same to a link that is so many times slower at the moment.
+    /// Offers a packet to a link that is currently slower by this factor.
     pub fn offer_at(&mut self, packet: Vec<u8>, now: Duration, slower: u32) -> Fate {
-        // One number per packet, whatever becomes of it: the n-th packet has the same luck in every run.
+        // Every packet draws one number, whether it is dropped or not: so the n-th packet has the
+        // same result in every run.
         if self.rng.unit() < self.shape.loss {
             return Fate::Lost;
         }
@@ -69,13 +72,13 @@ impl Stage {
         Fate::Taken
     }
 
-    /// When something will come out next.
+    /// The time at which the next packet is due.
     pub fn next(&self) -> Option<Duration> {
         let waiting = || self.waiting.front().map(|(sent, _)| *sent + self.shape.delay);
         self.flying.front().map(|(due, _)| *due).or_else(waiting)
     }
 
-    /// The next packet that has come out by `now`, and when it did.
+    /// The next packet that is due by `now`, and the time at which it was due.
     pub fn take(&mut self, now: Duration) -> Option<(Duration, Vec<u8>)> {
         self.send(now);
         match self.flying.front() {
@@ -84,7 +87,7 @@ impl Stage {
         }
     }
 
-    /// Packets that wait for the rate at `now`.
+    /// The packets in the queue at `now`.
     pub fn queued(&mut self, now: Duration) -> usize {
         self.send(now);
         self.waiting.len()
@@ -104,7 +107,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// 10 Mbit/s: 1250 bytes a millisecond.
+    /// 10 Mbit/s: 1250 bytes per millisecond.
     fn stage(delay: Duration, queue: usize) -> Stage {
         Stage::new(Shape { rate: Some(10_000_000), delay, queue, ..Shape::default() }, 1)
     }
@@ -117,7 +120,7 @@ mod tests {
         }
         assert_eq!(stage.next(), Some(31 * MS));
         assert!(stage.take(31 * MS - Duration::from_nanos(1)).is_none());
-        // Late by 20 ms: they say when they were due.
+        // Taken 20 ms late: they report when they were due.
         let due = std::iter::from_fn(|| stage.take(51 * MS).map(|(due, _)| due));
         assert_eq!(due.collect::<Vec<_>>(), [31 * MS, 32 * MS]);
     }

@@ -61,7 +61,7 @@ fn front_end_that_may_not_or_cannot_says_so_once_and_proxies() {
     let bpf = ["bpf", "sys_admin", "perfmon"];
     let cases: [(&[&str], &str, &str); 3] = [
         (&["net_admin"], "eth0", "the capability NET_ADMIN"),
-        (&bpf, "eth0", "the kernel makes no BPF table"),
+        (&bpf, "eth0", "the kernel cannot create a BPF table"),
         (&[], "eth7", "there is no network interface eth7"),
     ];
     for (dropped, interface, why) in cases {
