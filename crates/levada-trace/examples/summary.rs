@@ -1,5 +1,5 @@
-//! Describes a trace: `summary FILE`, or `summary rice|ibm [SEED [FILES REQUESTS]]` for a model,
-//! `summary specweb99`.
+//! Prints the summary of a trace: `summary FILE`, or `summary rice|ibm [SEED [FILES REQUESTS]]` for
+//! a model, or `summary specweb99`.
 
 use std::{env, error::Error};
 

@@ -1,4 +1,4 @@
-//! The three ways in which logs write a moment, as seconds since 1970.
+//! The three time formats of logs, parsed to seconds since 1970.
 
 /// `17/May/2015:10:05:03 +0000` (Apache, nginx) or `06/Feb/2009:12:14:14.655` (HAProxy, no zone).
 pub(crate) fn clf(text: &str) -> Option<f64> {
@@ -11,7 +11,7 @@ pub(crate) fn clf(text: &str) -> Option<f64> {
     Some(days(year, month, day)? * 86_400.0 + seconds(clock)? - offset(zone)?)
 }
 
-/// `2016-04-15T20:17:00.310Z`, also with a blank for `T` and with an offset (RFC 3339).
+/// `2016-04-15T20:17:00.310Z`, also with a blank instead of `T` and with an offset (RFC 3339).
 pub(crate) fn iso(text: &str) -> Option<f64> {
     let (date, rest) = text.split_once(['T', ' '])?;
     let mut parts = date.split('-');
@@ -25,7 +25,7 @@ pub(crate) fn iso(text: &str) -> Option<f64> {
 
 /// `1286536309.586`: seconds since 1970.
 pub(crate) fn unix(text: &str) -> Option<f64> {
-    // Only digits and a point: `f64` would also read "inf", "nan" and "1e999".
+    // Digits and a point only: `f64` would also parse "inf", "nan" and "1e999".
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     text.parse().ok().filter(|_| plain && text.len() <= 24)
 }
@@ -64,7 +64,7 @@ fn offset(zone: &str) -> Option<f64> {
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar.
 ///
-/// Counts in years that begin in March, so that the leap day comes last and needs no exception.
+/// Years begin in March, so that the leap day is the last day and needs no special case.
 fn days(year: u32, month: u32, day: u32) -> Option<f64> {
     let valid = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
     if !valid {

@@ -1,4 +1,4 @@
-//! Access logs and traces: read from files, generated from models, held compactly for replay.
+//! Access logs and traces: read from files, generated from models, and stored compactly for replay.
 //!
 //! ```text
 //! file -> source (decompress) -> lines (bounded) -> format (parse) -> Reader: Record, Record, ...
@@ -6,9 +6,10 @@
 //!                            generate (RICE, IBM) -> Population ----> Trace -> Workload
 //! ```
 //!
-//! [`open`] recognises compression and format by content, never by file name. [`Trace`] is what the
-//! simulator replays; [`Workload`] draws requests for ever. Deliberately absent: a clock, threads,
-//! sockets, and guesses: what a log does not say is `None` in its [`Record`].
+//! [`open`] recognises compression and format by content, not by file name. The simulator replays a
+//! [`Trace`]; a [`Workload`] draws requests without end. This crate deliberately has no clock,
+//! threads or sockets, and does not guess: a fact that a log does not state is `None` in its
+//! [`Record`].
 
 mod date;
 pub mod format;

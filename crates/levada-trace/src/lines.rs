@@ -1,30 +1,30 @@
-//! Lines of a stream, each within a bound, so that no file can claim memory.
+//! Lines of a stream with a limit on their length, so that no file can exhaust the memory.
 
 use std::{
     collections::VecDeque,
     io::{self, BufRead, BufReader, Read},
 };
 
-/// The longest line that is read, in bytes.
+/// The longest line, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
 
-/// A line without its end, and where it stands.
+/// A line without its end, and its number.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Counted from 1, empty lines and comments included.
     pub(crate) number: u64,
     /// The text; bytes that are not UTF-8 are replaced. At most [`MAX_LINE`] bytes were read.
     pub(crate) text: String,
-    /// More followed than fits.
+    /// Whether the line was longer than the limit.
     pub(crate) too_long: bool,
 }
 
-/// Reads lines, passing over empty ones and those that begin with `#`.
+/// Reads lines; skips empty ones and those that begin with `#`.
 pub(crate) struct Lines {
     stream: BufReader<Box<dyn Read + Send>>,
     number: u64,
-    /// Lines read ahead by [`Lines::peek`], and what ended that, to be told after them: a
-    /// decompressor that has failed must not be asked again.
+    /// Lines that [`Lines::peek`] has read ahead, and the error that ended reading, which is
+    /// returned after them: a decompressor must not be read again after an error.
     ahead: VecDeque<Line>,
     failure: Option<io::Error>,
 }
@@ -34,9 +34,10 @@ impl Lines {
         Self { stream: BufReader::new(stream), number: 0, ahead: VecDeque::new(), failure: None }
     }
 
-    /// Looks at up to `count` lines without consuming them.
+    /// Returns up to `count` lines without consuming them.
     ///
-    /// A stream that breaks after some lines shows those; the failure follows them.
+    /// If the stream fails after some lines, these are returned; [`Lines::next`] returns the error
+    /// after them.
     pub(crate) fn peek(&mut self, count: usize) -> io::Result<&VecDeque<Line>> {
         while self.ahead.len() < count && self.failure.is_none() {
             match self.fetch() {
@@ -49,7 +50,7 @@ impl Lines {
         Ok(&self.ahead)
     }
 
-    /// The next line; `None` at the end. Not to be called again after an error.
+    /// The next line; `None` at the end. Must not be called again after an error.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line>> {
         match self.ahead.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!((second.number, second.text.as_str(), second.too_long), (2, "next", false));
     }
 
-    /// Gives two lines and a failure, and is not to be asked after that.
+    /// Returns two lines and an error, and must not be read after that.
     struct Failing(u8);
 
     impl Read for Failing {

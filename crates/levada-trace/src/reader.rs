@@ -14,21 +14,21 @@ use crate::{
     source,
 };
 
-/// Lines that decide what format a file has.
+/// The number of lines that decide the format of a file.
 const SAMPLE: usize = 16;
 
-/// What an excerpt of a line shows, in characters.
+/// The length of the excerpt of a line, in characters.
 const EXCERPT: usize = 80;
 
 /// Opens a trace or an access log; compression and format are recognised by content.
 ///
 /// # Errors
-/// When the file cannot be read, is empty, or is of no known format.
+/// When the file cannot be read, is empty, or has an unknown format.
 pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
     let path = path.as_ref();
     let name = path.to_owned();
     match File::open(path) {
-        // Opening a directory succeeds on Unix; only reading it fails, and less clearly.
+        // Opening a directory succeeds on Unix; only reading it fails, with a less clear error.
         Ok(file) if file.metadata().is_ok_and(|meta| meta.is_dir()) => {
             Err(OpenError::Directory(name))
         }
@@ -37,36 +37,36 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
     }
 }
 
-/// Why a file cannot be read as a trace or an access log.
+/// The reason why a file cannot be read as a trace or an access log.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system or the decompressor refuses.
-    #[error("cannot read {}: {error}; check that it is there, whole and readable", .path.display())]
+    /// The system or the decompressor returned an error.
+    #[error("cannot read {}: {error}; check that it exists, is complete and readable", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What was said; part of the message, so it is no source to be printed again.
+        /// The error; it is part of the message, so it is not also returned as the source.
         error: io::Error,
     },
-    /// A directory.
+    /// The path is a directory.
     #[error("{} is a directory; name one of the files in it", .0.display())]
     Directory(PathBuf),
-    /// No line with anything in it.
-    #[error("{} holds no lines; name a log that requests have been written to", .0.display())]
+    /// The file has no lines with content.
+    #[error("{} has no lines; name a log that has requests", .0.display())]
     Empty(PathBuf),
-    /// Compressed in a way that is not read.
-    #[error("{} is compressed with {compression}; decompress it with `{remedy}` first (gzip and xz are read as they are)", .path.display())]
+    /// The compression is not supported.
+    #[error("{} is compressed with {compression}; decompress it with `{remedy}` first (gzip and xz are decompressed automatically)", .path.display())]
     Compressed {
         /// The file.
         path: PathBuf,
         /// The name of the compression.
         compression: &'static str,
-        /// The command that undoes it.
+        /// The command that decompresses it.
         remedy: &'static str,
     },
-    /// Lines of no known format.
+    /// The format is unknown.
     #[error(
-        "{} is in no format that is known; its first line reads `{excerpt}`. Known formats:{}",
+        "{} has an unknown format; its first line is `{excerpt}`. Known formats:{}",
         .path.display(), KnownFormats
     )]
     UnknownFormat {
@@ -77,15 +77,15 @@ pub enum OpenError {
     },
 }
 
-/// A line that is no record. The reader goes on with the next one.
+/// A line that is not a record. The reader continues with the next one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}: `{excerpt}`")]
 pub struct LineError {
     /// Counted from 1 in the (decompressed) file.
     pub line: u64,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
-    /// The beginning of the line, made printable.
+    /// The beginning of the line, without control characters.
     pub excerpt: String,
 }
 
@@ -97,7 +97,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads from any stream; `name` is what errors call it.
+    /// Reads from any stream; errors use `name` for it.
     ///
     /// # Errors
     /// As [`open`].
@@ -127,7 +127,7 @@ impl Reader {
         }
     }
 
-    /// The format that was recognised.
+    /// The recognised format.
     pub fn format(&self) -> &'static Format {
         self.format
     }
@@ -168,7 +168,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// Every format with its summary, a line each.
+/// All formats with their summaries, one per line.
 struct KnownFormats;
 
 impl fmt::Display for KnownFormats {
@@ -261,7 +261,7 @@ mod tests {
         assert!(before.len() > 5_000 && before.iter().all(Result::is_ok));
     }
 
-    /// Lines made of the pieces that formats are made of reach further than random bytes.
+    /// Lines composed of fragments of the formats reach more code than random bytes.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let known = prop::sample::select(vec![
             "1",

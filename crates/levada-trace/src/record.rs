@@ -1,6 +1,6 @@
-//! One line of a log, and what may be wrong with one.
+//! One line of a log, and the errors of a line.
 
-/// A request as a log or a trace tells it. What the line does not say is `None`.
+/// A request as described by a log or a trace. A fact that the line does not state is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Seconds since 1970 (logs without a time zone count as UTC).
@@ -16,53 +16,53 @@ pub struct Record {
     /// Bytes of the response as logged: the body in most formats, with headers in Squid's and
     /// HAProxy's; in a trace the size of the object.
     pub bytes: Option<u64>,
-    /// How long the request took.
+    /// The time that the request took.
     pub taken: Option<Taken>,
 }
 
-/// How long a request took, in seconds, and until when.
+/// The time that a request took, in seconds, and the event that ended it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Taken {
-    /// Until the server's answer began, or as long as the server itself took.
+    /// Until the server's response began, or the server's own time.
     ToAnswer(f64),
-    /// Until the end of the answer, its way to the client included.
+    /// Until the end of the response, including its transfer to the client.
     InAll(f64),
 }
 
 impl Taken {
-    /// The seconds, whatever they tell.
+    /// The seconds, of either kind.
     pub fn seconds(self) -> f64 {
         match self {
             Self::ToAnswer(seconds) | Self::InAll(seconds) => seconds,
         }
     }
 
-    /// `None` for what is no time.
+    /// `None` if the time is not valid.
     pub(crate) fn checked(self) -> Option<Self> {
         let seconds = self.seconds();
         (seconds.is_finite() && seconds >= 0.0).then_some(self)
     }
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The line ends or changes shape before this field.
+    /// The line ends or has another form before this field.
     #[error("no {0}")]
     Missing(&'static str),
-    /// The field is there and cannot be read.
+    /// The field is present but invalid.
     #[error("the {0} is not readable")]
     Unreadable(&'static str),
-    /// Not the JSON that was expected.
+    /// The line is not the expected JSON.
     #[error("not a JSON object: {0}")]
     Json(String),
-    /// Longer than [`crate::MAX_LINE`]; the rest of the line was passed over.
+    /// The line is longer than [`crate::MAX_LINE`]; its rest was skipped.
     #[error("the line is longer than {} KiB", crate::MAX_LINE / 1024)]
     TooLong,
-    /// The file broke off or its compression is damaged; nothing follows.
+    /// The file is truncated or its compression is damaged; no line follows.
     #[error("the file cannot be read further: {0}")]
     Broken(String),
 }
 
-/// What every parser returns.
+/// The result of every parser.
 pub(crate) type Parsed = Result<Record, Problem>;

@@ -1,20 +1,20 @@
-//! Decompression, recognised by the first bytes of a file.
+//! Decompression, chosen by the first bytes of a file.
 //!
-//! All three ways stream: gzip holds 32 KiB, xz its dictionary (8 MiB by default, 64 MiB at
-//! `xz -9`), which is refused above [`XZ_MEMORY_KIB`].
+//! All decompressors stream: gzip needs 32 KiB, xz its dictionary (8 MiB by default, 64 MiB for `xz
+//! -9`), which is refused above [`XZ_MEMORY_KIB`].
 
 use std::io::{self, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 
-/// What an xz file may ask for to be decompressed: more than `xz -9` needs.
+/// The most memory that an xz file may need for decompression: more than `xz -9` needs.
 const XZ_MEMORY_KIB: u32 = 128 * 1024;
 
 /// The longest magic number below.
 const MAGIC: usize = 6;
 
-/// What people compress logs with and this crate does not read: magic, name, how to read it.
+/// Compressions that are not supported: magic number, name, command that decompresses.
 const FOREIGN: &[(&[u8], &str, &str)] = &[
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
     (b"BZh", "bzip2", "bunzip2"),
@@ -22,14 +22,14 @@ const FOREIGN: &[(&[u8], &str, &str)] = &[
     (b"PK\x03\x04", "zip", "unzip"),
 ];
 
-/// A compression that is not read.
+/// A compression that is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
     pub(crate) name: &'static str,
     pub(crate) remedy: &'static str,
 }
 
-/// The text of `file`, or the compression that hides it.
+/// The decompressed text of `file`, or the compression that is not supported.
 pub(crate) fn decompress(
     mut file: Box<dyn Read + Send>,
 ) -> io::Result<Result<Box<dyn Read + Send>, Foreign>> {
@@ -76,7 +76,9 @@ mod tests {
 
     #[test]
     fn xz_is_read() {
-        // What `printf '1 a 10\n2 b 20\n' | xz -C crc32` writes.
+        // The output of `printf '1 a 10
+        // 2 b 20
+        // ' | xz -C crc32`.
         let file = XZ_SAMPLE.to_vec();
         assert_eq!(text(file.clone()).unwrap(), "1 a 10\n2 b 20\n");
         assert!(text(file[..file.len() - 9].to_vec()).is_err(), "a cut file is an error");

@@ -1,4 +1,4 @@
-//! What a trace looks like, in numbers.
+//! The statistics of a trace.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::Trace;
 pub struct Summary {
     /// Requests.
     pub requests: u64,
-    /// Different objects that are requested.
+    /// Distinct objects that are requested.
     pub objects: u64,
-    /// Bytes of all of them together.
+    /// The bytes of all distinct objects.
     pub bytes: u64,
-    /// Bytes of an average request.
+    /// The mean number of bytes per request.
     pub mean_transfer: f64,
     /// The share of objects that are requested once.
     pub once: f64,
@@ -22,13 +22,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts through a trace.
+    /// Computes the statistics of a trace.
     pub fn of(trace: &Trace) -> Self {
         let sizes = trace.objects().iter().map(|object| object.size);
         Self::of_ranked(trace.counts().into_iter().zip(sizes).collect())
     }
 
-    /// From requests and size of each object.
+    /// Computes the statistics from requests and size of each object.
     pub(crate) fn of_ranked(mut ranked: Vec<(u64, u64)>) -> Self {
         ranked.retain(|(count, _)| *count > 0);
         ranked.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
@@ -51,7 +51,7 @@ impl Summary {
         top as f64 / self.requests.max(1) as f64
     }
 
-    /// Bytes of the most requested objects that together take `share` of the requests.
+    /// The bytes of the most requested objects that together receive `share` of the requests.
     pub fn coverage(&self, share: f64) -> u64 {
         let (mut requests, mut bytes) = (0u64, 0u64);
         for (count, size) in &self.ranked {
@@ -64,7 +64,7 @@ impl Summary {
         bytes
     }
 
-    /// The share of requests that a cache without limits would answer.
+    /// The hit ratio of a cache without limits.
     pub fn infinite_cache_hits(&self) -> f64 {
         (self.requests - self.objects) as f64 / self.requests.max(1) as f64
     }

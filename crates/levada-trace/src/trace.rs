@@ -1,4 +1,4 @@
-//! A trace in memory: objects once, requests as numbers of objects.
+//! A trace in memory: each object once, and requests as object numbers.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,10 +12,10 @@ use crate::{
     record::{Problem, Record},
 };
 
-/// Something that is requested.
+/// A requested object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Host and path with query, as far as the log tells them, or the identifier of a trace.
+    /// Host and path with query, as far as the log has them, or the identifier of a trace.
     pub name: Box<str>,
     /// The size of the whole object in bytes.
     pub size: u64,
@@ -29,15 +29,15 @@ pub struct Trace {
     times: Option<Vec<Timestamp>>,
 }
 
-/// Which records count, and how many of them fit.
+/// The records that are counted, and limits on their number.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The statuses that count; records without one always do. Of these, 206 and 304 say nothing
-    /// about the size of the whole object.
+    /// The statuses that are counted; records without a status always are. Responses with 206 and
+    /// 304 do not give the size of the whole object.
     pub statuses: Vec<u16>,
     /// Reading stops after this many requests.
     pub requests: usize,
-    /// Reading stops when the trace would take more memory than this, by estimate.
+    /// Reading stops when the trace is estimated to need more memory than this.
     pub memory: ByteSize,
 }
 
@@ -47,24 +47,24 @@ impl Default for Limits {
     }
 }
 
-/// Why a line of the file is no request of the trace.
+/// The reason why a line of the file is not a request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The line is in the wrong format.
     Unreadable,
-    /// Not a GET.
+    /// The method is not GET.
     Method,
-    /// Not one of the statuses that count.
+    /// The status is not one of [`Limits::statuses`].
     Status,
-    /// No response of the whole file tells how large the object is.
+    /// No full response gives the size of the object.
     SizeUnknown,
 }
 
 impl Reason {
-    /// All of them, in the order in which a record is tested.
+    /// All reasons, in the order in which a record is tested.
     pub const ALL: [Self; 4] = [Self::Unreadable, Self::Method, Self::Status, Self::SizeUnknown];
 
-    /// As reports print it.
+    /// The text in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable line",
@@ -75,34 +75,34 @@ impl Reason {
     }
 }
 
-/// Which limit ended the reading.
+/// The limit that ended reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// [`Limits::requests`].
     Requests,
     /// [`Limits::memory`].
     Memory,
-    /// The file itself broke off or its compression is damaged.
+    /// The file is truncated or its compression is damaged.
     Broken,
 }
 
-/// What of a file did not become part of the trace.
+/// The lines of a file that did not become part of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     counts: [u64; Reason::ALL.len()],
     /// The first few unreadable lines.
     pub examples: Vec<LineError>,
-    /// Set when the file was not read to its end.
+    /// Set if the file was not read to its end.
     pub cut: Option<Cut>,
 }
 
 impl Skipped {
-    /// Lines skipped for one reason.
+    /// The lines skipped for one reason.
     pub fn count(&self, reason: Reason) -> u64 {
         self.counts[reason as usize]
     }
 
-    /// Lines skipped for any reason.
+    /// The lines skipped for any reason.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -146,22 +146,24 @@ impl Trace {
     /// A trace of known objects.
     ///
     /// # Panics
-    /// When a request names no object: traces are built by code, and files go through
-    /// [`Trace::from_reader`].
+    /// When a request is not a valid object number. Files are read by [`Trace::from_reader`]
+    /// instead.
     pub fn new(objects: Vec<Object>, requests: Vec<u32>) -> Self {
         let known = |id: &u32| (*id as usize) < objects.len();
-        assert!(requests.iter().all(known), "a request names no object");
+        assert!(requests.iter().all(known), "a request is not a valid object number");
         Self { objects, requests, times: None }
     }
 
     /// Collects the records that count.
     ///
-    /// A record counts when its method is GET and its status is one of [`Limits::statuses`]. The
-    /// size of an object is the largest number of bytes that a whole response (neither 206 nor 304)
-    /// carried: aborted transfers are shorter. Objects seen only in 206 responses get the largest
-    /// of those, which is a lower bound; objects seen only in 304 have no size and are skipped.
+    /// A record counts if its method is GET and its status is one of [`Limits::statuses`]. The size
+    /// of an object is the largest number of bytes of a full response (neither 206 nor 304),
+    /// because aborted transfers are shorter. An object that appears only in 206 responses gets the
+    /// largest of their sizes, which is a lower bound. An object that appears only in 304 responses
+    /// has no size and is skipped.
     ///
-    /// Times are kept when every counted record has one. They start at zero and never run
+    /// Times are kept if every counted record has one. They start at zero and never decrease: a
+    /// server writes a line when the response ends, so lines may be out of order.
     /// backwards: a server writes a line when the response ends, so lines may be out of order.
     pub fn from_reader(
         records: impl IntoIterator<Item = Result<Record, LineError>>,
@@ -192,7 +194,7 @@ impl Trace {
         (trace, skipped)
     }
 
-    /// What is requested.
+    /// The requested objects.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }
@@ -202,12 +204,12 @@ impl Trace {
         &self.requests
     }
 
-    /// When each request came, if the file tells.
+    /// The time of each request, if the file has times.
     pub fn times(&self) -> Option<&[Timestamp]> {
         self.times.as_deref()
     }
 
-    /// How often each object is requested.
+    /// The number of requests of each object.
     pub fn counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.objects.len()];
         for &id in &self.requests {
@@ -222,14 +224,14 @@ fn refuse(record: &Record, limits: &Limits) -> Option<Reason> {
         return Some(Reason::Method);
     }
     let status = record.status;
-    // A request that got no response at all is told by a log as no status beside a time.
+    // In a log, a record with a time but without a status is a request without a response.
     let counts = status.map_or(record.time.is_none() || record.bytes > Some(0), |status| {
         limits.statuses.contains(&status)
     });
     (!counts).then_some(Reason::Status)
 }
 
-/// How far an object's size is known; the later the better.
+/// The knowledge about an object's size; later variants are better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Knowledge {
     Nothing,
@@ -256,7 +258,7 @@ impl Knowledge {
 
 #[derive(Default)]
 struct Collector {
-    /// Names are found by their 64-bit key, so that they are held once.
+    /// Names are looked up by their 64-bit key, so that each is stored once.
     ids: HashMap<Key, u32>,
     names: Vec<Box<str>>,
     sizes: Vec<Knowledge>,
@@ -296,11 +298,12 @@ impl Collector {
         let size = &mut self.sizes[id as usize];
         *size = (*size).max(Knowledge::of(record));
         self.requests.push(id);
-        // One record without a time makes `times` shorter than `requests`, and so void.
+        // If one record has no time, `times` is shorter than `requests` and is not used.
         self.times.extend(record.time);
     }
 
-    /// The trace, and how many requests were left out because nothing tells their object's size.
+    /// The trace, and the number of requests that were removed because the size of their object is
+    /// unknown.
     fn finish(self) -> (Trace, u64) {
         let mut objects = Vec::new();
         let new_ids: Vec<Option<u32>> = (self.names.into_iter().zip(self.sizes))
@@ -321,27 +324,27 @@ impl Collector {
     }
 }
 
-/// Times from the first one on, made to never run backwards.
+/// Times relative to the first one, adjusted so that they never decrease.
 fn since_first(times: impl Iterator<Item = f64>) -> Vec<Timestamp> {
     let (mut first, mut latest) = (None, Timestamp::ZERO);
     times
         .map(|time| {
             let seconds = time - *first.get_or_insert(time);
-            // A cast saturates: a nonsensical year cannot overflow.
+            // The cast saturates, so an invalid year cannot overflow.
             latest = latest.max(Timestamp((seconds * 1e9) as u64));
             latest
         })
         .collect()
 }
 
-/// Unreadable lines that a report shows.
+/// The number of unreadable lines that a report shows.
 const EXAMPLES: usize = 5;
 
-/// What an object takes while it is collected, besides its name: its place in the map and in two
-/// vectors, which may be half empty after they have grown.
+/// The memory of an object while it is collected, without its name: its entries in the map and in
+/// two vectors, which may be half empty after they have grown.
 const OBJECT_MEMORY: u64 = 2 * (17 + 16 + 16);
 
-/// What a request takes: id and time, likewise.
+/// The memory of a request: id and time, with the same factor.
 const REQUEST_MEMORY: u64 = 2 * (4 + 8);
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Requests without end, drawn independently by popularity.
+//! An endless sequence of requests, drawn independently by popularity.
 //!
-//! The alias method (Walker, Electronics Letters 1974; Vose, IEEE TSE 1991): every object gets a
-//! slot that it shares with at most one other, so a draw costs two random numbers whatever the
+//! The alias method (Walker, Electronics Letters 1974; Vose, IEEE TSE 1991): every object has a
+//! slot that it shares with at most one other object. So a draw costs two random numbers, for any
 //! number of objects.
 
 use levada_types::Rng;
 
-/// Draws object ids for ever; the same seed gives the same ids.
+/// Draws object ids without end; the same seed gives the same ids.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The share of its own slot that an object keeps, and who gets the rest.
+    /// The share of its own slot that an object keeps, and the object that gets the rest.
     slots: Vec<(f64, u32)>,
     rng: Rng,
 }
@@ -17,7 +17,7 @@ pub struct Workload {
 impl Workload {
     /// Draws object `i` with a probability proportional to `weights[i]`.
     ///
-    /// Nothing is drawn when all weights are zero.
+    /// The sequence is empty if all weights are zero.
     pub fn new(weights: &[u64], seed: u64) -> Self {
         let total: f64 = weights.iter().map(|weight| *weight as f64).sum();
         let slots = if total > 0.0 { alias_table(weights, total) } else { Vec::new() };
@@ -38,7 +38,7 @@ impl Iterator for Workload {
     }
 }
 
-/// Pairs each object that fills less than a slot with one that has more than it needs.
+/// Pairs each object that needs less than a slot with one that needs more.
 fn alias_table(weights: &[u64], total: f64) -> Vec<(f64, u32)> {
     let scale = weights.len() as f64 / total;
     let mut slots: Vec<(f64, u32)> =
@@ -56,7 +56,7 @@ fn alias_table(weights: &[u64], total: f64) -> Vec<(f64, u32)> {
             small.push(rich);
         }
     }
-    // What is left over differs from a full slot by rounding only; its alias is itself.
+    // The remaining slots differ from full ones by rounding only; their alias is the object itself.
     slots
 }
 

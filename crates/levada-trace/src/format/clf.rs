@@ -1,10 +1,11 @@
-//! Common and combined log format, as Apache, nginx, varnishncsa and Levada itself write it.
+//! Common and combined log format, as written by Apache, nginx, varnishncsa and Levada.
 //!
 //! ```text
 //! [vhost:port] client ident user [day/Mon/year:h:m:s zone] "request" status bytes ["referer" "agent" ...]
 //! ```
 //!
-//! What follows the bytes is passed over, so added fields (request_time, cache status) do no harm.
+//! The parser ignores everything after the bytes, so additional fields (request_time, cache status)
+//! do no harm.
 
 use super::{Fields, Format, bytes, request_line, status};
 use crate::{
@@ -31,8 +32,9 @@ fn parse(line: &str) -> Parsed {
     Ok(record)
 }
 
-/// The time behind the combined format, where it is written with a point: `$request_time` of nginx, and
-/// of a node. Whole numbers there may be anything, Apache's `%D` and `%T` among it.
+/// The time after the fields of the combined format, if it is written with a point: `$request_time`
+/// of nginx and Levada. A whole number there can have any meaning, for example Apache's `%D` or
+/// `%T`.
 fn taken(mut fields: Fields<'_>) -> Option<Taken> {
     fields.quoted("referer").ok()?;
     fields.quoted("user agent").ok()?;
@@ -41,7 +43,7 @@ fn taken(mut fields: Fields<'_>) -> Option<Taken> {
     Taken::InAll(word.parse().ok().filter(|_| plain)?).checked()
 }
 
-/// Finds the date by its brackets, because a user name before it may hold blanks and brackets.
+/// Finds the date by its brackets, because a user name before it may contain blanks and brackets.
 fn split_at_date(line: &str) -> Result<(&str, f64, &str), Problem> {
     for (open, _) in line.match_indices(" [") {
         let rest = &line[open + 2..];
@@ -53,7 +55,7 @@ fn split_at_date(line: &str) -> Result<(&str, f64, &str), Problem> {
     Err(Problem::Missing("date in brackets, such as [17/May/2015:10:05:03 +0000]"))
 }
 
-/// Apache's `vhost_combined` puts the host and its port before the three usual fields.
+/// Apache's `vhost_combined` writes the host and its port before the three usual fields.
 fn virtual_host(before: &str) -> Option<String> {
     let words: Vec<&str> = before.split_whitespace().take(5).collect();
     let (host, port) = words.first()?.rsplit_once(':')?;
@@ -83,7 +85,7 @@ mod tests {
         let expected = Record { taken: Some(Taken::InAll(0.003)), ..expected };
         assert_eq!(parse(combined).unwrap(), expected);
         let whole = combined.replace("0.003", "3127");
-        assert_eq!(parse(&whole).unwrap().taken, None, "nobody says of what");
+        assert_eq!(parse(&whole).unwrap().taken, None, "the meaning of the number is unknown");
     }
 
     #[test]

@@ -34,8 +34,8 @@ fn parse(line: &str) -> Parsed {
     Ok(record)
 }
 
-/// The fourth of the quoted fields; older or shortened formats go without it.
-/// The server's own time where it answered, else that of the whole request; both in milliseconds.
+/// The server's own time if the server answered, else the time of the whole request; both in
+/// milliseconds.
 fn taken(mut fields: Fields<'_>) -> Option<Taken> {
     let whole = fields.word("duration").ok()?;
     let server = fields.word("upstream time").ok().and_then(|text| text.parse::<f64>().ok());
@@ -43,6 +43,7 @@ fn taken(mut fields: Fields<'_>) -> Option<Taken> {
     server.map(|ms| Taken::ToAnswer(ms / 1e3)).or(whole)?.checked()
 }
 
+/// The fourth of the quoted fields; older or shortened formats do not have it.
 fn authority(mut fields: Fields<'_>) -> Option<String> {
     fields.word("duration").ok()?;
     fields.word("upstream time").ok()?;

@@ -1,12 +1,12 @@
-//! HAProxy's `option httplog`, with or without what syslog puts before it.
+//! HAProxy's `option httplog`, with or without a syslog prefix.
 //!
 //! ```text
 //! ... client:port [date] frontend backend/server TR/Tw/Tc/Tr/Ta status bytes
 //!     cookie cookie state a/b/c/d/e q/b [{captured}] [{captured}] "METHOD uri VERSION"
 //! ```
 //!
-//! Bytes include the response's headers. Captured headers have no names here, so none of them is
-//! taken for the host; HTTP/2 requests carry theirs in the URI.
+//! Bytes include the response's headers. Captured headers have no names, so none of them is used as
+//! the host; HTTP/2 requests have the host in the URI.
 
 use super::{Fields, Format, bytes, request_line, status};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     name: "haproxy",
-    summary: "HAProxy's option httplog, also behind a syslog prefix",
+    summary: "HAProxy's option httplog, also after a syslog prefix",
     sniff: |line| parse(line).is_ok(),
     parse,
 };
@@ -31,20 +31,21 @@ fn parse(line: &str) -> Parsed {
     slashes(timers, 4)?;
     record.taken = taken(timers);
     record.status = status(fields.word("status")?)?;
-    // With `option logasap` the count is marked as unfinished by a plus sign.
+    // With `option logasap` a plus sign marks the count as unfinished.
     record.bytes = Some(bytes(fields.word("number of bytes")?.trim_start_matches('+'))?);
     for what in ["request cookie", "response cookie", "termination state"] {
         fields.word(what)?;
     }
     slashes(fields.word("connection counts")?, 4)?;
     slashes(fields.word("queue lengths")?, 1)?;
-    // Captured headers may hold blanks; quotes inside fields are written as `#22`.
+    // Captured headers may contain blanks; quotes inside fields are written as `#22`.
     let request_at = fields.0.find(" \"").ok_or(Problem::Missing("request in quotes"))?;
     request_line(&mut record, Fields(&fields.0[request_at..]).quoted("request in quotes")?);
     Ok(record)
 }
 
-/// Tr, the server's time to the head of its answer: the fourth of TR/Tw/Tc/Tr/Ta, in milliseconds.
+/// Tr, the server's time to the head of its response: the fourth of TR/Tw/Tc/Tr/Ta, in
+/// milliseconds.
 fn taken(timers: &str) -> Option<Taken> {
     let ms: f64 = timers.split('/').nth(3)?.parse().ok()?;
     Taken::ToAnswer(ms / 1e3).checked()

@@ -1,7 +1,7 @@
-//! Traces of cache research: `sequence id size`, as webcachesim and its relatives read them.
+//! Traces of cache research: `sequence id size`, the format of webcachesim and similar programs.
 //!
-//! Columns after the third are passed over. The first column is a sequence number in some traces
-//! and seconds, milliseconds or request counts in others; it is not taken for a time.
+//! Columns after the third are ignored. The first column is a sequence number in some traces and
+//! seconds, milliseconds or request counts in others, so it is not used as a time.
 
 use super::{Fields, Format, whole};
 use crate::{

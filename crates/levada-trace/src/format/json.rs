@@ -1,6 +1,7 @@
-//! Access logs of one JSON object a line: nginx's variable names, as Levada writes them, and Caddy's.
+//! Access logs with one JSON object per line: nginx's variable names, which Levada also writes, and
+//! Caddy's.
 //!
-//! | what | names, first found counts |
+//! | field | names; the first one present is used |
 //! | --- | --- |
 //! | method | `request_method`, `method` |
 //! | host | `host`, `http_host`, `server_name` |
@@ -10,7 +11,7 @@
 //! | bytes | `body_bytes_sent`, `size`, `bytes_sent` |
 //! | time | `msec`, `time_iso8601`, `time_local`, `timestamp`, `time`, `ts` |
 //!
-//! Numbers may stand in quotes, as nginx writes them.
+//! Numbers may be in quotes, as nginx writes them.
 
 use serde_json::{Map, Value};
 
@@ -51,16 +52,17 @@ fn parse(line: &str) -> Parsed {
     Ok(record)
 }
 
-/// What the server took, by nginx's names, else the whole request, by nginx's or Caddy's; in seconds.
+/// The server's time by nginx's names, else the time of the whole request by nginx's or Caddy's; in
+/// seconds.
 fn taken(object: &Map<String, Value>) -> Option<Taken> {
-    // Of several servers that were asked one after another nginx lists the times; the last one answered.
+    // nginx lists the times of all servers that it tried; the last one answered.
     let last = |text: String| text.rsplit([',', ':']).next().and_then(|t| t.trim().parse().ok());
     let server = text(object, &["upstream_header_time", "upstream_response_time"]).and_then(last);
     let whole = || text(object, &["request_time", "duration"]).and_then(|t| t.parse().ok());
     server.map(Taken::ToAnswer).or_else(|| whole().map(Taken::InAll))?.checked()
 }
 
-/// Method, host and target, as far as `object` tells them and nothing has before.
+/// Sets the method, host and target from `object` if they are not set yet.
 fn take_request(record: &mut Record, object: &Map<String, Value>) {
     if record.target.is_empty()
         && let Some(target) = text(object, &["request_uri", "uri", "path"])
@@ -83,7 +85,7 @@ fn time(object: &Map<String, Value>) -> Result<Option<f64>, Problem> {
     time.map(Some).ok_or(Problem::Unreadable("time"))
 }
 
-/// The first of `names` that has a value; empty texts and `-` count as none.
+/// The first of `names` that has a value; an empty text or `-` counts as none.
 fn text(object: &Map<String, Value>, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| match object.get(*name)? {
         Value::String(text) if !matches!(text.as_str(), "" | "-") => Some(text.clone()),

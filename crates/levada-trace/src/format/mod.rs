@@ -1,4 +1,4 @@
-//! The formats that are read, one file each. To add one: its file and a line in [`FORMATS`].
+//! The log formats, one file each. To add one, add its file and a line in [`FORMATS`].
 
 mod clf;
 mod envoy;
@@ -11,9 +11,9 @@ use crate::record::{Problem, Record};
 
 /// A format of lines.
 pub struct Format {
-    /// How reports and messages call it.
+    /// The name in reports and messages.
     pub name: &'static str,
-    /// Who writes it.
+    /// The programs that write it.
     pub summary: &'static str,
     /// Whether a line looks like this format.
     pub sniff: fn(&str) -> bool,
@@ -21,7 +21,8 @@ pub struct Format {
     pub parse: fn(&str) -> Result<Record, Problem>,
 }
 
-/// Every format, those with the plainest marks first: the order decides between equals.
+/// All formats. The order decides if several match, so formats that are easier to recognise come
+/// first.
 pub const FORMATS: &[&Format] = &[
     &json::FORMAT,
     &haproxy::FORMAT,
@@ -31,12 +32,12 @@ pub const FORMATS: &[&Format] = &[
     &id_size::FORMAT,
 ];
 
-/// The format that most of `lines` look like, if it is at least half of them.
+/// The format that most of `lines` match, if at least half of them do.
 pub(crate) fn recognise<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
 ) -> Option<&'static Format> {
     let matching = |format: &Format| lines.clone().filter(|line| (format.sniff)(line)).count();
-    // `max_by_key` takes the last of equals, so the list is walked backwards.
+    // `max_by_key` returns the last of equal elements, so the list is reversed.
     let best = FORMATS.iter().rev().copied().max_by_key(|format| matching(format))?;
     let count = matching(best);
     (count > 0 && count * 2 >= lines.count()).then_some(best)
@@ -56,9 +57,10 @@ impl<'a> Fields<'a> {
         if word.is_empty() { Err(Problem::Missing(what)) } else { Ok(word) }
     }
 
-    /// The next field between double quotes; a backslash protects the character after it.
+    /// The next field between double quotes; a backslash escapes the next character.
     ///
-    /// A quote that never closes takes the rest of the line: some servers cut long requests.
+    /// An unclosed quote extends to the end of the line, because some servers truncate long
+    /// requests.
     fn quoted(&mut self, what: &'static str) -> Result<&'a str, Problem> {
         let text = self.0.trim_start().strip_prefix('"').ok_or(Problem::Missing(what))?;
         let mut escaped = false;
@@ -75,8 +77,8 @@ impl<'a> Fields<'a> {
 
 /// `GET /path HTTP/1.1`, also with an absolute URL or without a version.
 ///
-/// What is no request (`-`, a TLS greeting sent to a plain port) is kept with the method `-`: the
-/// log line is in order, it was the client that was not.
+/// A text that is not a request (`-`, or a TLS handshake sent to a plain port) gets the method `-`:
+/// the log line is valid, only the client's request was not.
 fn request_line(record: &mut Record, line: &str) {
     let line = line.trim();
     let (method, rest) = line.split_once(' ').unwrap_or(("-", line));
@@ -94,7 +96,7 @@ fn request_line(record: &mut Record, line: &str) {
     set_target(record, target.trim());
 }
 
-/// Splits an absolute URL into host and path; anything else is the target as it stands.
+/// Splits an absolute URL into host and path; any other text is the target.
 fn set_target(record: &mut Record, target: &str) {
     let absolute = ["http://", "https://"].into_iter().find_map(|scheme| {
         target.get(..scheme.len()).filter(|head| head.eq_ignore_ascii_case(scheme))?;
@@ -110,7 +112,7 @@ fn set_target(record: &mut Record, target: &str) {
     record.target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
 }
 
-/// A status of three digits; `-` and `000` mean that there was none.
+/// A status of three digits; `-` and `000` mean that there is none.
 fn status(text: &str) -> Result<Option<u16>, Problem> {
     if matches!(text, "-" | "-1" | "0" | "000") {
         return Ok(None);
@@ -119,7 +121,7 @@ fn status(text: &str) -> Result<Option<u16>, Problem> {
     number.map(Some).ok_or(Problem::Unreadable("status"))
 }
 
-/// A number of bytes; `-` is how the common log format writes zero.
+/// A number of bytes; the common log format writes zero as `-`.
 fn bytes(text: &str) -> Result<u64, Problem> {
     if text == "-" {
         return Ok(0);
@@ -136,7 +138,7 @@ fn whole(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// One line that each format must recognise as its own.
+    /// One line per format, which only that format must recognise.
     const SAMPLES: &[(&str, &str)] = &[
         ("json", r#"{"request_method":"GET","request_uri":"/a","status":200,"body_bytes_sent":7}"#),
         (

@@ -1,4 +1,4 @@
-//! Squid's native format, which Traffic Server writes too.
+//! Squid's native format, which Traffic Server can also write.
 //!
 //! ```text
 //! seconds.millis elapsed client result/status bytes METHOD url user hierarchy/peer type

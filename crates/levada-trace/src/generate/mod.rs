@@ -1,20 +1,21 @@
-//! Request traces like published ones that nobody can download.
+//! Generated traces that resemble published ones which are not available.
 //!
-//! A model is four laws: how popular files are ([`Popularity`]), how large ([`Sizes`]), how the two
-//! hang together (a Gaussian copula), and how a file's requests lie in time ([`Locality`]). The
-//! result is then calibrated ([`Population`]) so that it reproduces what the papers print: the bytes
-//! of the most requested files that together take 97, 98 and 99 % of the requests. That figure
-//! decides how well a cache of given size does, which is what these traces were used to measure.
+//! A model has four parts: the popularity of files ([`Popularity`]), their sizes ([`Sizes`]), the
+//! correlation between both (a Gaussian copula), and the temporal locality of requests
+//! ([`Locality`]). The result is then calibrated ([`Population`]) to the figures that the papers
+//! print: the bytes of the most requested files that together receive 97, 98 and 99 % of the
+//! requests. This figure determines the hit ratio of a cache of a given size, for which the papers
+//! used these traces.
 //!
-//! [`RICE`] stands for the Rice University trace (Pai et al., "Locality-Aware Request Distribution
-//! in Cluster-based Network Servers", ASPLOS'98; Wang et al., "The Effectiveness of Request
-//! Redirection on CDN Robustness", OSDI'02, Sec. 4.2), [`IBM`] for the www.ibm.com trace of the
-//! former paper. Files, bytes and coverages are published; the number of requests and the mean
-//! transfer of [`IBM`] are taken to be what they are here.
+//! [`RICE`] models the Rice University trace (Pai et al., "Locality-Aware Request Distribution in
+//! Cluster-based Network Servers", ASPLOS'98; Wang et al., "The Effectiveness of Request
+//! Redirection on CDN Robustness", OSDI'02, Sec. 4.2), [`IBM`] the www.ibm.com trace of the former
+//! paper. Files, bytes and coverages are published; the number of requests and the mean transfer of
+//! [`IBM`] are assumptions.
 //!
-//! A known difference: no file is requested only once here, while in real logs many are.
+//! A known difference: no file is requested only once here, but many are in real logs.
 //!
-//! SPECweb99's file mix stands beside them; its rules leave nothing to be fitted.
+//! The file mix of SPECweb99 is available as well; its rules define it completely.
 
 mod normal;
 mod popularity;
@@ -30,10 +31,10 @@ pub use sizes::Sizes;
 
 use crate::Trace;
 
-/// What a generated trace shall look like.
+/// The properties of a generated trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// As reports print it.
+    /// The name in reports.
     pub name: &'static str,
     /// Files, each requested at least once.
     pub files: usize,
@@ -41,23 +42,23 @@ pub struct Model {
     pub requests: u64,
     /// Bytes of all files together.
     pub bytes: u64,
-    /// What the most requested files weigh, by rising share.
+    /// The bytes of the most requested files, by increasing share.
     pub coverage: [Coverage; 3],
-    /// Bytes of an average request.
+    /// The mean number of bytes per request.
     pub mean_transfer: f64,
-    /// How popular files are.
+    /// The popularity law.
     pub popularity: Popularity,
-    /// How large files are.
+    /// The size law.
     pub sizes: Sizes,
-    /// The correlation of unpopularity with size: positive when popular files are small.
+    /// The correlation of unpopularity with size: positive if popular files are small.
     pub correlation: f64,
-    /// How a file's requests lie in time.
+    /// The temporal locality of requests.
     pub locality: Locality,
-    /// Among how many of the most popular files sizes are redrawn until the mean transfer fits.
+    /// The number of most popular files whose sizes are drawn again until the mean transfer fits.
     pub head: usize,
 }
 
-/// The bytes of the most requested files that together take a share of the requests.
+/// The bytes of the most requested files that together receive a share of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coverage {
     /// The share of the requests.
@@ -66,7 +67,7 @@ pub struct Coverage {
     pub bytes: u64,
 }
 
-/// Like the trace of Rice University: 37,703 files of 1418 MB, 2.3 million requests.
+/// A model of the Rice University trace: 37,703 files of 1418 MB, 2.3 million requests.
 pub const RICE: Model = Model {
     name: "rice",
     files: 37_703,
@@ -88,7 +89,7 @@ pub const RICE: Model = Model {
     head: 500,
 };
 
-/// Like the trace of www.ibm.com: 38,527 files of 1029 MB, 15.5 million requests.
+/// A model of the www.ibm.com trace: 38,527 files of 1029 MB, 15.5 million requests.
 pub const IBM: Model = Model {
     name: "ibm",
     files: 38_527,
@@ -110,20 +111,20 @@ pub const IBM: Model = Model {
     head: 500,
 };
 
-/// A trace that can be made whole.
+/// A trace that can be generated completely.
 #[derive(Debug)]
 pub struct Generator {
-    /// As configurations name it.
+    /// The name in configurations.
     pub name: &'static str,
-    /// Files at most.
+    /// The largest number of files.
     pub files: usize,
     /// Requests.
     pub requests: u64,
-    /// Makes it from a seed: the same seed gives the same trace, on every machine.
+    /// Generates the trace from a seed: the same seed gives the same trace on every machine.
     pub generate: fn(u64) -> Trace,
 }
 
-/// Every one of them.
+/// All generators.
 pub const GENERATORS: &[Generator] = &[
     Generator {
         name: RICE.name,
@@ -145,17 +146,17 @@ pub const GENERATORS: &[Generator] = &[
     },
 ];
 
-/// The models among them.
+/// The models among the generators.
 pub const MODELS: &[&Model] = &[&RICE, &IBM];
 
 impl Model {
-    /// The same shape with fewer (or more) files and requests.
+    /// The model scaled to fewer (or more) files and requests.
     ///
-    /// Bytes and coverages shrink with the files, so that coverages stay the same part of the whole
-    /// and the mean transfer stays what it is; the head of the popularity law is bent so that the
-    /// most requested file keeps its share of the requests (the next ones gain a little). A model has
-    /// at least eight files and as many requests as files; smaller numbers are raised. Below about
-    /// a thousand files the mean transfer can no longer be held.
+    /// Bytes and coverages scale with the files, so that coverages stay the same part of the whole
+    /// and the mean transfer does not change. The head of the popularity law is adapted so that the
+    /// most requested file keeps its share of the requests; the next ones gain a little. A model
+    /// has at least eight files, and at least as many requests as files; smaller numbers are
+    /// raised. With less than about a thousand files the mean transfer can no longer be kept.
     pub fn scaled(&self, files: usize, requests: u64) -> Self {
         let files = files.clamp(8, u32::MAX as usize);
         let part = files as f64 / self.files as f64;
@@ -171,12 +172,12 @@ impl Model {
         }
     }
 
-    /// Files with their popularities and sizes; the same seed gives the same files.
+    /// Draws files with their popularities and sizes; the same seed gives the same files.
     pub fn population(&self, seed: u64) -> Population {
         Population::draw(self, seed)
     }
 
-    /// A whole trace. The same seed gives the same trace, on every machine.
+    /// Generates a whole trace. The same seed gives the same trace on every machine.
     pub fn generate(&self, seed: u64) -> Trace {
         self.population(seed).trace(self.locality, seed)
     }

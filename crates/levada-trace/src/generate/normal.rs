@@ -1,5 +1,5 @@
-//! The normal distribution, computed alike on every machine (`libm` is the same code everywhere,
-//! which the logarithms of a system's own library are not).
+//! The normal distribution, with the same results on every machine: `libm` is the same code
+//! everywhere, unlike the logarithms of a system's own library.
 
 use levada_types::Rng;
 
@@ -23,7 +23,7 @@ pub(super) fn quantile(p: f64) -> f64 {
 
 /// A standard normal random number.
 pub(super) fn draw(rng: &mut Rng) -> f64 {
-    // The middle of one of 2^53 equal parts: neither 0 nor 1, whose quantiles are infinite.
+    // The middle of one of 2^53 equal intervals: neither 0 nor 1, whose quantiles are infinite.
     quantile(rng.unit() + 0.5 / (1u64 << 53) as f64)
 }
 
@@ -37,7 +37,7 @@ fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
-/// Where the approximation of the middle gives way to that of the tail.
+/// The limit between the approximations of the tail and of the middle.
 const LOW: f64 = 0.02425;
 
 const A: [f64; 6] = [

@@ -1,22 +1,22 @@
-//! How often each file is requested: a Zipf law with a flattened head and a cut tail.
+//! The popularity of files: a Zipf law with a flattened head and a truncated tail.
 
-/// `c(r) = A (r + q)^-a exp(-(r / (b N))^g)` requests for the file of rank `r` among `N`.
+/// `c(r) = A (r + q)^-a exp(-(r / (b N))^g)` requests for the file of rank `r` of `N` files.
 ///
 /// `A` follows from the number of requests; every file gets at least one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Popularity {
-    /// The slope: 1 is Zipf's.
+    /// The slope; Zipf's law has 1.
     pub a: f64,
-    /// Where the tail falls off, as a part of the number of files.
+    /// The rank at which the tail falls off, as a fraction of the number of files.
     pub b: f64,
-    /// How sharply it falls off.
+    /// The sharpness of the tail's fall.
     pub g: f64,
-    /// How flat the head is, in ranks.
+    /// The flatness of the head, in ranks.
     pub q: f64,
 }
 
 impl Popularity {
-    /// Requests of each of `files`, most requested first; they sum to `requests`.
+    /// The requests of each of `files`, most requested first; their sum is `requests`.
     ///
     /// `requests` must not be below `files`.
     pub(super) fn counts(&self, files: usize, requests: u64) -> Vec<u64> {
@@ -25,7 +25,7 @@ impl Popularity {
         let exact: Vec<f64> = weights.iter().map(|weight| (scale * weight).max(1.0)).collect();
         let mut counts: Vec<u64> = exact.iter().map(|count| count.floor() as u64).collect();
         let rest = requests.saturating_sub(counts.iter().sum());
-        // What rounding down has taken goes to those who lost most of it.
+        // Requests lost by rounding down go to the files that lost the largest fractions.
         let mut losers: Vec<usize> = (0..files).collect();
         let lost = |id: usize| exact[id] - exact[id].floor();
         losers.sort_by(|&x, &y| lost(y).total_cmp(&lost(x)));
@@ -36,10 +36,10 @@ impl Popularity {
         counts
     }
 
-    /// This law for `to` files instead of `from`, with the same share for the first file.
+    /// The law for `to` files instead of `from`, with the same share for the first file.
     pub(super) fn scaled(&self, from: usize, to: usize) -> Self {
         let wanted = self.first_share(from);
-        // A flatter head gives the first file less: the share falls as q grows.
+        // A flatter head gives the first file less: its share falls as q grows.
         let (mut low, mut high) = (-0.9, 10.0 * from as f64);
         for _ in 0..100 {
             let q = (low + high) / 2.0;
@@ -57,19 +57,19 @@ impl Popularity {
         weights[0] / weights.iter().sum::<f64>()
     }
 
-    /// Not scaled yet, but within the range of numbers.
+    /// Relative weights, within the range of floating-point numbers.
     fn weights(&self, files: usize) -> Vec<f64> {
         let log_weight = |rank: usize| {
             let rank = rank as f64;
             -self.a * libm::log(rank + self.q) - libm::pow(rank / (self.b * files as f64), self.g)
         };
-        // The first file has the largest weight: both terms fall with the rank.
+        // The first file has the largest weight, because both terms fall with the rank.
         let largest = log_weight(1);
         (1..=files).map(|rank| libm::exp(log_weight(rank) - largest)).collect()
     }
 }
 
-/// The factor with which weights, none below one, sum to `requests`; by bisection.
+/// The factor that makes weights, each at least one, sum to `requests`; found by bisection.
 fn scale_to(weights: &[f64], requests: f64) -> f64 {
     let (mut low, mut high) = (0.0, requests / weights.iter().sum::<f64>() * 4.0);
     for _ in 0..100 {
@@ -80,7 +80,7 @@ fn scale_to(weights: &[f64], requests: f64) -> f64 {
             high = scale;
         }
     }
-    // The lower end: rounding down must not begin above the sum.
+    // The lower end, because rounding down must not start above the sum.
     low
 }
 

@@ -1,4 +1,4 @@
-//! Files with popularity and size, calibrated to a model's published figures.
+//! Files with popularities and sizes, calibrated to a model's published figures.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::{Object, Summary, Trace, Workload};
 /// The files of a generated trace, most requested first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Population {
-    /// How often each file is requested.
+    /// The number of requests of each file.
     pub counts: Vec<u64>,
-    /// How large each file is, in bytes.
+    /// The size of each file in bytes.
     pub sizes: Vec<u64>,
-    /// By how much the sizes of each band of popularity were multiplied to meet the coverages: the
-    /// nearer to 1, the better the laws describe the original.
+    /// The factors by which the sizes of each popularity band were multiplied to match the
+    /// coverages. The closer to 1, the better the laws describe the original.
     pub band_factors: [f64; 4],
 }
 
@@ -27,23 +27,24 @@ impl Population {
         Self { counts, sizes, band_factors }
     }
 
-    /// The requests in an order that follows `locality`.
+    /// The requests, in an order that follows `locality`.
     ///
-    /// File `n` is called `/n`.
+    /// File `n` has the name `/n`.
     pub fn trace(&self, locality: Locality, seed: u64) -> Trace {
         let objects = self.sizes.iter().enumerate();
         let objects = objects.map(|(n, &size)| Object { name: format!("/{n}").into(), size });
-        // Another stream of chance than the sizes have, or order and size would hang together.
+        // A random stream separate from the one of the sizes, so that order and size are
+        // independent.
         let mut rng = Rng::new(seed ^ ORDER);
         Trace::new(objects.collect(), sequence::arrange(&self.counts, locality, &mut rng))
     }
 
-    /// Draws requests for these files for ever.
+    /// Draws requests for these files without end.
     pub fn workload(&self, seed: u64) -> Workload {
         Workload::new(&self.counts, seed)
     }
 
-    /// The figures that a trace of these files has.
+    /// The summary of a trace of these files.
     pub fn summary(&self) -> Summary {
         Summary::of_ranked(self.counts.iter().copied().zip(self.sizes.iter().copied()).collect())
     }
@@ -51,9 +52,10 @@ impl Population {
 
 /// Couples sizes to popularity and calibrates them; redraws the head until the mean transfer fits.
 ///
-/// The few hundred most popular files decide the mean transfer and hardly touch anything else, so
-/// only their chance is drawn again. Of all tries without an absurdly large file at the very top,
-/// the nearest one is taken. A try is judged after its coverages were met, which moves the mean.
+/// The few hundred most popular files determine the mean transfer and have little effect on
+/// anything else, so only their sizes are drawn again. Tries with an extremely large file at the
+/// very top are rejected; of the others, the one closest to the mean transfer is used. The mean is
+/// compared after matching the coverages, because that changes it.
 fn fit_sizes(model: &Model, counts: &[u64], rng: &mut Rng) -> (Vec<f64>, [f64; 4]) {
     let mut coupling = Coupling::new(model, rng);
     let mut best = Vec::new();
@@ -77,9 +79,9 @@ fn fit_sizes(model: &Model, counts: &[u64], rng: &mut Rng) -> (Vec<f64>, [f64; 4
 
 /// A Gaussian copula between popularity and size.
 ///
-/// File `i` takes the place among all sizes that its score `rho z_i + sqrt(1 - rho^2) noise` has
-/// among all scores, where `z_i` is the normal score of its rank. Scores of the head are drawn again
-/// and again and merged with those of all other files, which stay.
+/// The rank of file `i` among all sizes equals the rank of its score `rho z_i + sqrt(1 - rho^2)
+/// noise` among all scores, where `z_i` is the normal score of its popularity rank. The scores of
+/// the head are drawn repeatedly and merged with the constant scores of all other files.
 struct Coupling {
     rho: f64,
     /// All sizes, smallest first.
@@ -140,16 +142,16 @@ fn has_absurd_head(model: &Model, sizes: &[f64]) -> bool {
     sizes[0] >= 3.0 * model.mean_transfer || sizes.iter().take(10).any(large)
 }
 
-/// Multiplies the sizes of each band of popularity (0-97, 97-98, 98-99, 99-100 % of the requests)
-/// so that the bands weigh what the model says.
+/// Multiplies the sizes of each popularity band (0-97, 97-98, 98-99, 99-100 % of the requests) so
+/// that the bytes of each band match the model.
 fn meet_coverages(model: &Model, counts: &[u64], sizes: &mut [f64]) -> [f64; 4] {
     let ends = model.coverage.map(|c| files_for(counts, c.share)).into_iter().chain([sizes.len()]);
     let targets = model.coverage.map(|c| c.bytes).into_iter().chain([model.bytes]);
     let (mut begin, mut below) = (0, 0);
     let mut factors = [1.0; 4];
     for (factor, (end, target)) in factors.iter_mut().zip(ends.zip(targets)) {
-        // In a tiny model two shares may need the same files; the later band is then empty and
-        // its bytes fall to the next.
+        // In a tiny model two shares may need the same files; the later band is then empty, and its
+        // bytes go to the next.
         let band = &mut sizes[begin..end.max(begin)];
         if band.is_empty() {
             continue;
@@ -161,7 +163,7 @@ fn meet_coverages(model: &Model, counts: &[u64], sizes: &mut [f64]) -> [f64; 4] 
     factors
 }
 
-/// How many of the most requested files it takes to get `share` of the requests.
+/// The number of most requested files that receive `share` of the requests.
 fn files_for(counts: &[u64], share: f64) -> usize {
     let total = counts.iter().sum::<u64>() as f64;
     let mut requests = 0;
@@ -172,16 +174,16 @@ fn files_for(counts: &[u64], share: f64) -> usize {
     reached.map_or(counts.len(), |last| last + 1)
 }
 
-/// How often the head of a full model is drawn again. The fewer the files, the more each of them
-/// decides: smaller models get as many more tries as these are cheaper.
+/// The number of tries for the head of a full model. With fewer files each of them has more effect,
+/// so smaller models, whose tries are cheaper, get more tries in proportion.
 const TRIES: usize = 400;
 const ALL_FILES: usize = 40_000;
 
-/// How near to the mean transfer is near enough.
+/// The relative error of the mean transfer at which the search stops.
 const CLOSE: f64 = 0.01;
 
-/// No file is smaller than this, in bytes.
+/// The size of the smallest file in bytes.
 const SMALLEST: f64 = 64.0;
 
-/// Parts the chance of the order from that of the sizes.
+/// Separates the random stream of the order from that of the sizes.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;

@@ -2,20 +2,20 @@
 
 use levada_types::Rng;
 
-/// How near to each other the requests for one file lie.
+/// The temporal locality of the requests for one file.
 ///
-/// A part of a file's requests falls around a moment of its own, at distances that follow Laplace's
-/// law; the rest falls anywhere.
+/// A fraction of a file's requests is clustered around a time of its own, at distances that follow
+/// Laplace's law; the others are uniform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Locality {
-    /// The part of the requests that cluster; 0 is the independent reference model.
+    /// The fraction of clustered requests; 0 is the independent reference model.
     pub fraction: f64,
-    /// Twice the mean distance from the file's moment, as a part of the whole trace.
+    /// Twice the mean distance from the file's time, as a fraction of the whole trace.
     pub width: f64,
 }
 
 impl Locality {
-    /// Any order is as likely as any other.
+    /// All orders are equally likely.
     pub const NONE: Self = Self { fraction: 0.0, width: 0.02 };
 }
 
@@ -35,20 +35,20 @@ pub(super) fn arrange(counts: &[u64], locality: Locality, rng: &mut Rng) -> Vec<
     placed.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Fisher and Yates' shuffle, as Durstenfeld (CACM 1964) gave it.
+/// The shuffle of Fisher and Yates, as given by Durstenfeld (CACM 1964).
 fn shuffle(ids: &mut [u32], rng: &mut Rng) {
     for last in (1..ids.len()).rev() {
         ids.swap(last, rng.below(last + 1));
     }
 }
 
-/// Where in the trace, from 0 to 1, a request falls.
+/// The position of a request in the trace, from 0 to 1.
 fn position(moment: f64, locality: Locality, rng: &mut Rng) -> f64 {
     if rng.unit() >= locality.fraction {
         return rng.unit();
     }
     let side = rng.unit() - 0.5;
-    // Never zero, whose logarithm is infinite.
+    // Never zero, because the logarithm of zero is infinite.
     let beyond = (1.0 - 2.0 * side.abs()).max(f64::MIN_POSITIVE);
     let distance = -locality.width / 2.0 * side.signum() * libm::log(beyond);
     (moment + distance).rem_euclid(1.0)

@@ -1,4 +1,4 @@
-//! How large files are: a lognormal body and a Pareto tail, each cut off.
+//! File sizes: a lognormal body and a Pareto tail, both truncated.
 
 use super::normal;
 
@@ -9,11 +9,11 @@ pub struct Sizes {
     pub mu: f64,
     /// The deviation of the body's logarithm.
     pub sigma: f64,
-    /// The share of files in the tail; 0 is a lognormal law cut at `tail_from`.
+    /// The share of files in the tail; 0 is a lognormal law truncated at `tail_from`.
     pub tail_share: f64,
     /// The exponent of the tail.
     pub tail_alpha: f64,
-    /// Where the body ends and the tail begins, in bytes.
+    /// The size in bytes where the body ends and the tail begins.
     pub tail_from: f64,
     /// The largest file, in bytes.
     pub largest: f64,
@@ -21,7 +21,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// The sizes of `count` files, smallest first, each from the middle of one of `count` equally
-    /// likely classes: the law is met exactly, whatever the seed.
+    /// likely classes. So the sizes follow the law exactly, for any seed.
     pub(super) fn strata(&self, count: usize) -> Vec<f64> {
         (0..count).map(|class| self.quantile((class as f64 + 0.5) / count as f64)).collect()
     }

@@ -1,27 +1,26 @@
-//! The static part of SPECweb99: a file set that its rules define whole.
+//! The static part of SPECweb99: a file set that its rules define completely.
 //!
 //! ```text
 //! directory 1 .. n   by Zipf's law with exponent 1
 //!   class 0 .. 3     35, 50, 14 and 1 % of the requests; files from 102, 1024, 10240, 102400 bytes
-//!     file 1 .. 9    once to nine times that size; the fifth is asked for most
+//!     file 1 .. 9    one to nine times that size; the fifth is requested most
 //! ```
 //!
-//! The benchmark makes the number of directories grow with the load that it measures. Here it is
-//! fixed, so that results can be compared, as Ruan and Pai do ("Understanding and Addressing
-//! Blocking-Induced Network Server Latency", USENIX'06), whose Table 2 the test holds the result
-//! against.
+//! In the benchmark the number of directories grows with the measured load. Here it is fixed, so
+//! that results can be compared, as Ruan and Pai do ("Understanding and Addressing Blocking-Induced
+//! Network Server Latency", USENIX'06); a test compares the result with their Table 2.
 
 use levada_types::Rng;
 
 use crate::{Object, Trace, Workload};
 
-/// Directories: about 1 GB.
+/// The number of directories: about 1 GB.
 const DIRECTORIES: u64 = 210;
 
-/// Files of the whole set.
+/// The number of files.
 pub(super) const FILES: usize = DIRECTORIES as usize * CLASSES.len() * WITHIN.len();
 
-/// Requests of a trace.
+/// The number of requests of a trace.
 pub(super) const REQUESTS: u64 = 2_300_000;
 
 /// A trace of [`REQUESTS`] independent requests; the same seed gives the same trace.
@@ -41,17 +40,17 @@ pub(super) fn trace(seed: u64) -> Trace {
     Trace::new(files, Workload::new(&weights, seed).take(REQUESTS as usize).collect())
 }
 
-/// Each class: its part of the requests in percent, and its smallest file in bytes.
+/// Each class: its share of the requests in percent, and its smallest file in bytes.
 const CLASSES: [(u64, u64); 4] = [(35, 102), (50, 1024), (14, 10_240), (1, 102_400)];
 
-/// The part of a class's requests that each of its files has, in thousandths, smallest file first.
+/// The share of each file in its class's requests, in thousandths, smallest file first.
 const WITHIN: [u64; 9] = [39, 59, 88, 177, 353, 118, 71, 50, 44];
 
-/// Weights are whole numbers: large enough that the division by the directory's number is exact to
-/// six digits.
+/// Weights are whole numbers. This factor is large enough that the division by the directory's
+/// number is exact to six digits.
 const ONE: u64 = 1_000_000;
 
-/// Keeps this stream of chance apart from those that other models take from the same seed.
+/// Separates this random stream from those of other models with the same seed.
 const DRAWN: u64 = 0x7370_6563_7765_6239;
 
 #[cfg(test)]
@@ -63,9 +62,10 @@ mod tests {
     fn popularity_and_sizes_are_the_published_ones() {
         let summary = Summary::of(&trace(1));
         assert_eq!(summary.requests, REQUESTS);
-        // 14.7 kB with every file of the set drawn as often as it should be.
+        // 14.7 kB if every file of the set is drawn as often as expected.
         assert!((summary.mean_transfer / 14_726.0 - 1.0).abs() < 0.02, "{}", summary.mean_transfer);
-        // USENIX'06, Table 2, 1024 MB: what the most popular 90, 95 and 99 % of the requests take.
+        // USENIX'06, Table 2, 1024 MB: the bytes of the most popular 90, 95 and 99 % of the
+        // requests.
         for (share, megabytes, tolerance) in
             [(0.9, 39.5, 0.10), (0.95, 64.6, 0.05), (0.99, 138.3, 0.05)]
         {

@@ -1,4 +1,4 @@
-//! Generated traces against the figures they are made to have.
+//! Compares generated traces with the figures of their models.
 
 use super::*;
 
