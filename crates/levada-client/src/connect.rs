@@ -1,8 +1,8 @@
-//! Connections: to the address that was found first, for as long as there is no outage.
+//! Connections, always to the same address of a server until there is an outage.
 //!
-//! That a client comes back to the same address is what makes it anycast-aware (WWW'09, Sec. 3): behind
-//! the address may be another node by then. So names are resolved once, and only an outage lets go of
-//! the address.
+//! Reconnecting to the same address makes the client anycast-aware (WWW'09, Sec. 3): another node
+//! may have this address by then. So a name is resolved once, and only an outage discards the
+//! address.
 
 use std::{
     collections::HashMap,
@@ -36,18 +36,18 @@ use crate::{
     tls::{self, Roots, TlsError},
 };
 
-/// What all transfers of a client share.
+/// Settings that all transfers of a client share.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Whose certificates are believed.
+    /// The trusted certificate authorities.
     pub roots: Roots,
-    /// A proxy for everything.
+    /// A proxy for all requests.
     pub proxy: Option<Proxy>,
-    /// HTTP/2 is offered to https servers.
+    /// Whether to offer HTTP/2 to https servers.
     pub http2: bool,
-    /// How long a connection, with its handshakes, may take.
+    /// The time limit for opening a connection, including handshakes.
     pub connect_timeout: Duration,
-    /// Bytes per second, all transfers together.
+    /// Bytes per second, for all transfers together.
     pub limit_rate: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Default for ClientSettings {
     }
 }
 
-/// Fetches files; keeps connections for the next one.
+/// Fetches files, and keeps connections for the next request.
 pub struct Client {
     pub(crate) settings: ClientSettings,
     tls: OnceLock<Arc<ClientConfig>>,
@@ -72,10 +72,10 @@ pub struct Client {
     pub(crate) pace: Pace,
 }
 
-/// TLS or not, host, port.
+/// Whether it uses TLS, host, port.
 type Origin = (bool, String, u16);
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name has no address.
@@ -83,62 +83,62 @@ pub enum ConnectError {
     Name {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// The error of the resolver.
         why: io::Error,
     },
-    /// TCP or TLS have failed.
+    /// TCP or TLS failed.
     #[error("no connection to {address}: {why}")]
     Io {
-        /// Where to.
+        /// The address of the server.
         address: SocketAddr,
-        /// What has failed.
+        /// The error.
         why: io::Error,
     },
-    /// It took too long.
+    /// The time limit was exceeded.
     #[error("no connection to {host} within {} s", .limit.as_secs_f64())]
     Slow {
-        /// Where to.
+        /// The server.
         host: String,
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
     },
-    /// The proxy does not connect.
+    /// The proxy refused to connect.
     #[error("the proxy refuses to connect to {host}: it answered {status}")]
     Proxy {
-        /// Where to.
+        /// The server.
         host: String,
-        /// What it answered.
+        /// The status of the proxy's response.
         status: u16,
     },
-    /// The HTTP handshake has failed.
+    /// The HTTP handshake failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// The server shows no certificate that is believed.
-    #[error("{host} cannot be believed: {why}; --cacert names further authorities")]
+    /// The server's certificate is not trusted.
+    #[error("the certificate of {host} is not trusted: {why}; --cacert adds authorities")]
     Certificate {
         /// The server.
         host: String,
-        /// What rustls says.
+        /// The error of rustls.
         why: String,
     },
-    /// TLS cannot be used at all.
+    /// TLS cannot be configured.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
 impl ConnectError {
-    /// Whether it may be otherwise later.
+    /// Whether a later attempt may succeed.
     pub(crate) fn is_outage(&self) -> bool {
         !matches!(self, Self::Certificate { .. } | Self::Tls(_))
     }
 }
 
-/// A connection that a request can be sent on.
+/// A connection on which a request can be sent.
 pub(crate) struct Link {
     sender: Sender,
     origin: Origin,
     pub(crate) address: SocketAddr,
-    /// It has answered a request before.
+    /// Whether it has carried a response before.
     pub(crate) used: bool,
 }
 
@@ -148,14 +148,14 @@ enum Sender {
 }
 
 impl Client {
-    /// A client without connections.
+    /// Creates a client without connections.
     ///
     /// # Errors
-    /// When the certificates named cannot be used.
+    /// When the configured certificates cannot be used.
     pub fn new(settings: ClientSettings) -> Result<Self, TlsError> {
         let tls = OnceLock::new();
-        // What a user names is read now, so that an error is one of the command line. The system's
-        // certificates are read when they are needed.
+        // Certificates of the command line are read now, so that an error is reported early. The
+        // system's certificates are read when they are needed.
         if !matches!(settings.roots, Roots::System) {
             let config = tls::config(&settings.roots, settings.http2)?;
             let _ = tls.set(config);
@@ -164,7 +164,7 @@ impl Client {
         Ok(Self { settings, tls, addresses: Mutex::default(), idle: Mutex::default(), pace })
     }
 
-    /// A connection to `uri`'s server: an idle one, unless it must be `fresh`, or a new one.
+    /// A connection to the server of `uri`: an idle one, unless it must be `fresh`, or a new one.
     pub(crate) async fn link(&self, uri: &Uri, fresh: bool) -> Result<Link, ConnectError> {
         let origin = redirect::origin(uri);
         let idle = if fresh { None } else { self.idle(&origin) };
@@ -196,7 +196,7 @@ impl Client {
         None
     }
 
-    /// Keeps a connection whose last answer was read to its end.
+    /// Keeps a connection whose last response was read to its end.
     pub(crate) fn keep(&self, link: Link) {
         let mut idle = self.idle.lock();
         let links = idle.entry(link.origin.clone()).or_default();
@@ -225,7 +225,7 @@ impl Client {
         Ok(Link { sender, origin: origin.clone(), address, used: false })
     }
 
-    /// The address that was used before, or the first that answers.
+    /// The address that was used before, or the first one that answers.
     async fn tcp(
         &self,
         origin: &Origin,
@@ -277,7 +277,7 @@ impl Link {
         }
     }
 
-    /// Sends a GET with these fields; `proxy` is the one that the connection leads to.
+    /// Sends a GET with these fields; `proxy` is the proxy at the other end, if any.
     pub(crate) async fn get(
         &mut self,
         uri: &Uri,
@@ -295,7 +295,7 @@ impl Link {
         }
         match &mut self.sender {
             Sender::Http1(sender) => {
-                // The field is the authority without a user's name (RFC 9110, Sec. 7.2).
+                // The field is the authority without the user name (RFC 9110, Sec. 7.2).
                 let host = uri.authority().map_or("", |authority| authority.as_str());
                 let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
                 if let Ok(host) = HeaderValue::try_from(host) {
@@ -328,7 +328,7 @@ fn without_user(uri: &Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
 }
 
-/// Families in turn, in the resolver's order within each (RFC 8305, Sec. 4).
+/// Alternates between address families, in the resolver's order within each (RFC 8305, Sec. 4).
 fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut some, mut others): (Vec<_>, Vec<_>) =
@@ -344,8 +344,8 @@ fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     mixed
 }
 
-/// Tries one address after the other, the next one when the last has failed or keeps silent for a while
-/// (RFC 8305, Sec. 5).
+/// Tries one address after the other; starts the next one when the last one has failed or does not
+/// answer for a while (RFC 8305, Sec. 5).
 async fn first_of(
     addresses: Vec<SocketAddr>,
     host: &str,
@@ -382,7 +382,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::Builder::new().handshake(io).await?;
-    // Its error reaches whoever reads the body.
+    // The reader of the body gets the error.
     tokio::spawn(connection);
     Ok(Sender::Http1(sender))
 }
@@ -401,7 +401,7 @@ where
         host: host.to_owned(),
         why: error.to_string(),
     })?;
-    // rustls asks for 4 KiB at a time: four system calls a record.
+    // rustls reads 4 KiB at a time, which would be four system calls per record.
     let stream = BufReader::with_capacity(ENCRYPTED, stream);
     let connecting = TlsConnector::from(config).connect(name, stream).await;
     let stream = connecting.map_err(|why| {
@@ -427,7 +427,7 @@ where
     Ok(http1_over(TokioIo::new(stream)).await?)
 }
 
-/// Asks `proxy`, to which `stream` leads, to connect to the server.
+/// Asks `proxy`, at the other end of `stream`, to connect to the server.
 async fn tunnel(
     proxy: &Proxy,
     host: &str,
@@ -456,14 +456,14 @@ async fn tunnel(
     Ok(TokioIo::new(hyper::upgrade::on(response).await?))
 }
 
-/// Idle connections kept to one server.
+/// The most idle connections to one server.
 const MOST_IDLE: usize = 16;
-/// How long an address may be silent before the next is tried beside it (RFC 8305, Sec. 5).
+/// How long to wait for one address before trying the next one in parallel (RFC 8305, Sec. 5).
 const STAGGER: Duration = Duration::from_millis(250);
-/// What a server may send ahead over HTTP/2: 16 MiB is 1 Gbit/s over 130 ms.
+/// The HTTP/2 flow control window: 16 MiB is 1 Gbit/s over 130 ms.
 const WINDOW: u32 = 16 << 20;
 const FRAME: u32 = 256 << 10;
-/// What is read at once of a TLS connection.
+/// The size of a read from a TLS connection.
 const ENCRYPTED: usize = 128 << 10;
 
 #[cfg(test)]

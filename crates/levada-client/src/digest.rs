@@ -1,4 +1,4 @@
-//! The digest of a file that comes in pieces.
+//! The digest of a file that arrives in pieces.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
@@ -6,7 +6,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use levada_fetch::{Algorithm, Digest};
 use md5::Digest as _;
 
-/// Digests of a file. What comes in order is taken on the way; whatever did not is read at the end.
+/// Computes digests of a file. Bytes that arrive in order are digested at once; all others are read
+/// from the file at the end.
 pub struct Hasher {
     at: u64,
     contexts: Vec<Context>,
@@ -27,12 +28,12 @@ impl Hasher {
         hasher
     }
 
-    /// Whether nothing is computed.
+    /// Whether there are no digests to compute.
     pub fn is_idle(&self) -> bool {
         self.contexts.is_empty()
     }
 
-    /// Adds an algorithm; it begins at the first byte like the others.
+    /// Adds an algorithm and starts all of them again at the first byte.
     pub fn add(&mut self, algorithm: Algorithm) {
         if !self.contexts.iter().any(|context| context.algorithm() == algorithm) {
             self.reset();
@@ -40,7 +41,7 @@ impl Hasher {
         }
     }
 
-    /// Forgets what it has seen.
+    /// Starts again at the first byte.
     pub fn reset(&mut self) {
         self.at = 0;
         for context in &mut self.contexts {
@@ -48,14 +49,14 @@ impl Hasher {
         }
     }
 
-    /// The bytes from `offset` on are about to be others than those that were taken.
+    /// Call this before the bytes from `offset` on change.
     pub fn rewind(&mut self, offset: u64) {
         if offset < self.at {
             self.reset();
         }
     }
 
-    /// Takes `bytes` if they are the next ones.
+    /// Digests `bytes` if they are the next ones.
     pub fn offer(&mut self, offset: u64, bytes: &[u8]) {
         if offset == self.at && !self.contexts.is_empty() {
             self.update(bytes);
@@ -72,7 +73,7 @@ impl Hasher {
         }
     }
 
-    /// Reads what is still missing of the first `length` bytes of `file`, and tells the digests.
+    /// Reads the missing bytes of the first `length` bytes of `file`, and returns the digests.
     ///
     /// # Errors
     /// When the file cannot be read or is shorter.
@@ -117,7 +118,7 @@ impl Context {
     }
 }
 
-/// The SHA-256 in a `Repr-Digest` (RFC 9530, Sec. 3). Other algorithms are not looked at.
+/// The SHA-256 of a `Repr-Digest` (RFC 9530, Sec. 3). Other algorithms are ignored.
 pub(crate) fn repr_digest(value: &str) -> Option<Digest> {
     let members = value.split(',').filter_map(|member| member.trim().split_once('='));
     let (_, bytes) = members.into_iter().find(|(name, _)| *name == "sha-256")?;
@@ -127,7 +128,7 @@ pub(crate) fn repr_digest(value: &str) -> Option<Digest> {
     Digest::from_hex(Algorithm::Sha256, &hex)
 }
 
-/// So much is read at a time.
+/// The size of a read.
 const READ: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `levada get`: one file, whole, of one version, under its name only when it is.
+//! `levada get`: fetches one complete file of one version; the file gets its name only when it is
+//! complete.
 
 mod head;
 mod lane;
@@ -26,48 +27,48 @@ pub(crate) use pace::Pace;
 
 use crate::connect::ConnectError;
 
-/// What to fetch, and how.
+/// The file to fetch, and how to fetch it.
 #[derive(Clone, Debug)]
 pub struct GetRequest {
-    /// Where it is.
+    /// The URL of the file.
     pub url: Uri,
-    /// Where it shall be.
+    /// The path on disk.
     pub path: PathBuf,
-    /// The server may name the file (`Content-Disposition`), within the directory of `path`. A file of
-    /// that name is not replaced.
+    /// Whether the server may choose the name (`Content-Disposition`), within the directory of
+    /// `path`. An existing file of that name is not replaced.
     pub server_names: bool,
-    /// A file that is already there is the beginning of it.
+    /// Whether an existing file is taken as the beginning of the file.
     pub adopt: bool,
-    /// Nothing that an earlier run has left is used.
+    /// Whether to ignore the state of earlier runs.
     pub restart: bool,
-    /// Connections at once.
+    /// The number of parallel connections.
     pub connections: u32,
-    /// Pieces that it is divided into at first.
+    /// The number of pieces at the beginning.
     pub pieces: u32,
-    /// No piece is smaller.
+    /// The least size of a piece.
     pub least_piece: u64,
-    /// The digest that it must have.
+    /// The expected digest.
     pub digest: Option<Digest>,
-    /// The length that it must have.
+    /// The expected length.
     pub length: Option<u64>,
-    /// Further fields of each request.
+    /// Additional fields of each request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How often an outage is waited for.
+    /// How many outages are waited for.
     pub retries: u32,
-    /// How many connections in a row may bring nothing to speak of.
+    /// The limit of consecutive connections without notable progress.
     pub hopeless: u32,
-    /// How long a body may keep silent; learnt from the transfer where it is not given.
+    /// How long a body may stall; derived from the transfer if it is not given.
     pub stall: Option<Duration>,
-    /// How long the transfer may take.
+    /// The time limit of the transfer.
     pub max_time: Option<Duration>,
-    /// How many redirects are followed.
+    /// The most redirects that are followed.
     pub redirects: u32,
-    /// The file is on the disk itself before it gets its name.
+    /// Whether the file is synced to disk before it gets its name.
     pub fsync: bool,
 }
 
 impl GetRequest {
-    /// `url` to `path`, otherwise as by default.
+    /// A request for `url` to `path`, with default values otherwise.
     pub fn new(url: Uri, path: PathBuf) -> Self {
         Self {
             url,
@@ -91,7 +92,7 @@ impl GetRequest {
     }
 }
 
-/// How far a transfer is; may be read at any time, and stops it.
+/// The progress of a transfer. Can be read at any time, and can stop the transfer.
 #[derive(Debug)]
 pub struct Progress {
     total: AtomicU64,
@@ -117,12 +118,12 @@ impl Progress {
         Some(self.total.load(Ordering::Relaxed)).filter(|&total| total != u64::MAX)
     }
 
-    /// Bytes that are here.
+    /// The bytes on disk.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Ends the transfer, what is here being kept.
+    /// Stops the transfer and keeps the bytes on disk.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.stopped.notify_waiters();
@@ -141,39 +142,37 @@ impl Progress {
     }
 }
 
-/// Why a file was not fetched.
+/// The reason why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// What is on disk stands in the way.
+    /// A file on disk is in the way.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// No connection.
+    /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server cannot serve now.
+    /// The server is unavailable now.
     #[error("the server answered {status}; --retry waits for it")]
     Unavailable {
-        /// What it answered.
+        /// The status of the response.
         status: u16,
     },
-    /// The state machine has given up.
+    /// The resume state machine gave up.
     #[error(transparent)]
     Trouble(#[from] Trouble),
-    /// It took longer than it may.
+    /// The time limit was exceeded.
     #[error("not complete within --max-time {} s", .0.as_secs_f64())]
     TooLong(Duration),
-    /// It was stopped.
+    /// The transfer was stopped.
     #[error("interrupted")]
     Stopped,
-    /// More redirects than are followed.
+    /// There were too many redirects.
     #[error("more than {0} redirects; the last one leads to {1}")]
     Redirects(u32, Uri),
-    /// A redirect that leads nowhere.
-    #[error("the server redirects from {0}, but not to a place that can be asked")]
+    /// A redirect has no valid target.
+    #[error("the server redirects from {0} to a URL that is not valid")]
     Nowhere(Uri),
-    /// A redirect that leaves https.
-    #[error(
-        "the server redirects from https to {0}: --checksum would show whether that is the file"
-    )]
+    /// A redirect leads from https to http.
+    #[error("the server redirects from https to {0}: use --checksum to verify the file")]
     Insecure(Uri),
 }

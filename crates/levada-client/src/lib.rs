@@ -1,10 +1,10 @@
-//! What runs beside a user: `get`, a downloader for which a reset, a stall or a silent connection in
-//! the middle of a body means that the route has moved (WWW'09); and `sync`, which keeps trees equal to a
-//! published one (WORLDS'04).
+//! The client side: `get`, a downloader that takes a reset, a stall or a silent connection in the
+//! middle of a body as a sign that the route has moved (WWW'09), and `sync`, which keeps trees
+//! equal to a published one (WORLDS'04).
 //!
-//! `levada_fetch::resume` decides what to ask for and what an answer means. This crate has the sockets
-//! and the files: [`Client`] connects, always to the same address; `get/transfer.rs` is one file's
-//! story, top to bottom; `get/target.rs` is what is on disk.
+//! `levada_fetch::resume` decides which bytes to request and how to interpret a response. This
+//! crate has the sockets and the files: [`Client`] connects, always to the same address;
+//! `get/transfer.rs` is the life of one transfer; `get/target.rs` has the files on disk.
 
 mod connect;
 mod digest;
@@ -27,22 +27,22 @@ pub use sync::{
 };
 pub use tls::{Roots, TlsError};
 
-/// A URL that can be asked for: absolute, http or https.
+/// Parses a URL that can be fetched: absolute, http or https.
 ///
 /// # Errors
-/// With what is wrong with it, and what to do.
+/// With the error and the remedy.
 pub fn parse_url(text: &str) -> Result<http::Uri, String> {
     let text = text.split('#').next().unwrap_or_default().trim();
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri: http::Uri = with_scheme
-        .parse()
-        .map_err(|error| format!("`{text}` is no URL ({error}): percent-encode what is special"))?;
+    let uri: http::Uri = with_scheme.parse().map_err(|error| {
+        format!("`{text}` is not a URL ({error}): percent-encode special characters")
+    })?;
     match uri.scheme_str() {
         Some("http" | "https") => {}
         _ => return Err(format!("`{text}`: only http and https can be fetched")),
     }
     if uri.host().is_none_or(str::is_empty) {
-        return Err(format!("`{text}` names no host"));
+        return Err(format!("`{text}` has no host"));
     }
     // A URI without a path has the path "/".
     Ok(uri)

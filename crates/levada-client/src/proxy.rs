@@ -1,5 +1,5 @@
-//! A proxy between client and servers: asked in absolute form for http, by CONNECT for https
-//! (RFC 9110, Sec. 9.3.6).
+//! A proxy between client and servers: absolute-form requests for http, CONNECT for https (RFC
+//! 9110, Sec. 9.3.6).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
@@ -12,16 +12,16 @@ pub struct Proxy {
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-/// Why a text names no proxy.
+/// The error for a text that is not a proxy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
+#[error("`{0}` is not a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
 pub struct ProxyError(String);
 
 impl Proxy {
-    /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, the scheme being optional.
+    /// Parses `http://[USER:PASSWORD@]HOST[:PORT]`; the scheme is optional.
     ///
     /// # Errors
-    /// For anything else; proxies that speak TLS or SOCKS are not supported.
+    /// For any other text. Proxies with TLS or SOCKS are not supported.
     pub fn parse(text: &str) -> Result<Self, ProxyError> {
         let wrong = || ProxyError(text.to_owned());
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -32,14 +32,14 @@ impl Proxy {
         }
         Ok(Self {
             host: host.to_owned(),
-            // curl's default.
+            // The same default as curl's.
             port: uri.port_u16().unwrap_or(1080),
             authorization: basic(&uri),
         })
     }
 }
 
-/// The credentials before the host, as a field value (RFC 7617).
+/// The user information of the URI, as a field value (RFC 7617).
 pub(crate) fn basic(uri: &Uri) -> Option<HeaderValue> {
     let (user, _) = uri.authority()?.as_str().rsplit_once('@')?;
     let user = crate::get::percent_decode(user);

@@ -1,18 +1,18 @@
-//! Where a redirect leads, and whether to follow.
+//! The target of a redirect, and whether to follow it.
 
 use http::{HeaderMap, Uri, header};
 
-/// Why a redirect is not followed.
+/// The reason why a redirect is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It names no place.
+    /// It has no valid target.
     Nowhere,
-    /// It leaves https, and nothing would show what comes.
+    /// It leads from https to http, and no digest would verify the file.
     Insecure(Uri),
 }
 
-/// Where `response` sends the client that asked for `from`. Leaving https is allowed only when a digest
-/// shows what comes.
+/// The target of the redirect `response` to a request for `from`. A redirect from https to http is
+/// followed only if a digest verifies the file.
 pub(crate) fn target(from: &Uri, response: &HeaderMap, digest_known: bool) -> Result<Uri, Stop> {
     let location = response.get(header::LOCATION).ok_or(Stop::Nowhere)?;
     let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Stop::Nowhere)?;
@@ -25,7 +25,8 @@ pub(crate) fn target(from: &Uri, response: &HeaderMap, digest_known: bool) -> Re
     }
 }
 
-/// Servers send spaces and letters beyond ASCII where they should not; browsers encode them.
+/// Percent-encodes spaces and non-ASCII characters, which servers send although they must not;
+/// browsers do the same.
 fn encoded(location: &str) -> String {
     let mut text = String::with_capacity(location.len());
     for byte in location.bytes() {
@@ -38,7 +39,7 @@ fn encoded(location: &str) -> String {
     text
 }
 
-/// Whether two URLs lead to one server: then they may share connections and secrets.
+/// Whether two URLs have the same origin; then they may share connections and credentials.
 pub(crate) fn same_origin(a: &Uri, b: &Uri) -> bool {
     origin(a) == origin(b)
 }

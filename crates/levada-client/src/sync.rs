@@ -1,5 +1,5 @@
-//! `levada sync`: a tree is published with a manifest, and pulled by whoever wants it (Cosync,
-//! WORLDS'04, Sec. 5). Through a CDN one manifest serves any number of destinations.
+//! `levada sync`: a tree is published with a manifest, and destinations pull it (Cosync, WORLDS'04,
+//! Sec. 5). Through a CDN one manifest serves any number of destinations.
 
 mod compare;
 mod filter;
@@ -18,26 +18,26 @@ pub use pull::{PullReport, PullRequest, Pulling};
 
 use crate::GetError;
 
-/// Why a tree cannot be published or pulled at all.
+/// The reason why a tree cannot be published or pulled at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("{path}: {why}")]
     Io {
-        /// Which file.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         why: io::Error,
     },
-    /// What is in the tree cannot be published.
+    /// An entry of the tree cannot be published.
     #[error("{path}: {why}; --exclude leaves it out")]
     Unfit {
-        /// Which file.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// Two processes want one destination.
+    /// Another process writes to the same destination.
     #[error("{0} is being written by another levada sync")]
     Busy(PathBuf),
     /// The manifest was not fetched.
@@ -46,26 +46,26 @@ pub enum SyncError {
     /// The manifest cannot be used.
     #[error(transparent)]
     Unusable(#[from] ManifestError),
-    /// It is too long.
-    #[error("the manifest has {0} bytes: more than 1 GiB is not read")]
+    /// The manifest is too long.
+    #[error("the manifest has {0} bytes: the limit is 1 GiB")]
     Huge(u64),
-    /// It says where files are, but not in a way that can be understood.
-    #[error("the manifest says that files are at `{0}`, which is no URL")]
+    /// The root in the manifest is not a valid URL.
+    #[error("the manifest says that files are at `{0}`, which is not a URL")]
     Root(String),
-    /// The destination cannot tell two of the files apart.
-    #[error("{0} and {1} are one file at the destination, where letters' case does not count")]
+    /// The destination's file system does not distinguish two of the files.
+    #[error("{0} and {1} are one file at the destination, which ignores the case of letters")]
     Case(String, String),
-    /// It was stopped.
-    #[error("it was interrupted; the same command goes on")]
+    /// The pull was stopped.
+    #[error("it was interrupted; run the same command again to continue")]
     Stopped,
 }
 
-/// Something that could not be done, with the rest being done all the same.
+/// An operation that failed while the others continued.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// Why.
+    /// The error.
     pub error: String,
 }
 
@@ -74,7 +74,7 @@ fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> SyncError {
     move |why| SyncError::Io { path, why }
 }
 
-/// A path of a manifest, for people.
+/// A path of a manifest, for display.
 fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Whom a client trusts.
+//! The trusted certificate authorities of a client.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,35 +9,36 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 
-/// Whose certificates are believed.
+/// The trusted certificate authorities.
 #[derive(Clone, Debug, Default)]
 pub enum Roots {
-    /// The system's, as `SSL_CERT_FILE` and `SSL_CERT_DIR` may say; Mozilla's where it has none.
+    /// The system's, as set by `SSL_CERT_FILE` and `SSL_CERT_DIR`; Mozilla's if the system has
+    /// none.
     #[default]
     System,
-    /// Those of a PEM file, and no others.
+    /// The certificates of a PEM file only.
     File(PathBuf),
-    /// Everybody's. Anyone on the way can then read and change what is sent.
+    /// All certificates are accepted. An attacker on the path can then read and change the data.
     Anyone,
 }
 
-/// Why TLS cannot be used.
+/// The reason why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file of certificates is of no use.
+    /// The file of certificates is not usable.
     #[error("{path}: {why}; give a PEM file with certificates")]
     File {
-        /// Where it is.
+        /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// rustls refuses the configuration.
+    /// rustls rejected the configuration.
     #[error(transparent)]
     Rustls(#[from] rustls::Error),
 }
 
-/// How to talk to https servers, with HTTP/2 offered or not.
+/// The TLS configuration for https servers, with or without HTTP/2.
 pub(crate) fn config(roots: &Roots, http2: bool) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -57,7 +58,7 @@ pub(crate) fn config(roots: &Roots, http2: bool) -> Result<Arc<ClientConfig>, Tl
 
 fn system() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    // What cannot be read or understood is passed over: the rest may be enough.
+    // Certificates that cannot be read or parsed are skipped: the others may be enough.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if store.is_empty() {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -73,12 +74,12 @@ fn file(path: &std::path::Path) -> Result<RootCertStore, TlsError> {
         store.add(certificate).map_err(|e| wrong(e.to_string()))?;
     }
     if store.is_empty() {
-        return Err(wrong("it holds no certificate".to_owned()));
+        return Err(wrong("it has no certificate".to_owned()));
     }
     Ok(store)
 }
 
-/// Believes any certificate; signatures are still checked, so that at least the two sides agree.
+/// Accepts any certificate. Signatures are still checked, so that both sides use the same keys.
 #[derive(Debug)]
 struct Trusting(Arc<CryptoProvider>);
 

@@ -307,7 +307,7 @@ fn nothing_is_written_outside_of_the_destination() {
     symlink(&elsewhere, case.there().join("sub")).unwrap();
     let output = case.pull(&["--delete"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output).contains("is no directory at the destination"), "{}", text(&output));
+    assert!(text(&output).contains("is not a directory at the destination"), "{}", text(&output));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
@@ -443,7 +443,7 @@ fn a_file_in_a_directorys_place_and_the_reverse_are_replaced_if_deletion_is_aske
         let before = listing(&there);
         let output = case.pull(&[]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-        for said in ["a b.txt is a directory", "link is a directory", "sub is no directory"] {
+        for said in ["a b.txt is a directory", "link is a directory", "sub is not a directory"] {
             assert!(text(&output).contains(said), "{}", text(&output));
         }
         fs::remove_dir_all(there.join(".levada-sync")).unwrap();

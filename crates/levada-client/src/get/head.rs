@@ -1,4 +1,4 @@
-//! What a transfer's requests say, and what the heads of their answers tell of the file.
+//! The fields of a transfer's requests, and the facts about the file in the heads of its responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header};
 use http_body::Body as _;
@@ -9,7 +9,8 @@ use levada_fetch::resume::{Answer, AnswerPart, Ask, FileVersion};
 use super::GetRequest;
 use crate::{digest::repr_digest, proxy, redirect};
 
-/// The fields of a request. Secrets go to the server that the user has named, not to where it redirects.
+/// The fields of a request. Credentials are sent only to the server that the user named, not to the
+/// target of a redirect.
 pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderName, HeaderValue)> {
     let mut fields = vec![
         (header::USER_AGENT, HeaderValue::from_static(AGENT)),
@@ -26,7 +27,7 @@ pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderN
     if let Some(Ok(validator)) = ask.if_range.as_ref().map(HeaderValue::try_from) {
         fields.push((header::IF_RANGE, validator));
     }
-    // A Levada node that keeps pieces of another version then uses none of them.
+    // A Levada node with cached pieces of another version then uses none of them.
     if let Some(Ok(digest)) = request.digest.map(|digest| HeaderValue::try_from(digest.to_string()))
     {
         fields.push((HeaderName::from_static("levada-digest"), digest));
@@ -44,12 +45,12 @@ pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderN
     fields
 }
 
-/// Fields that a user cannot set: the transfer depends on them.
+/// Fields that a user cannot set, because the transfer depends on them.
 fn own_field(name: &HeaderName) -> bool {
     [header::RANGE, header::IF_RANGE].contains(name)
 }
 
-/// The head of a response, as the state machine reads it.
+/// The head of a response, in the form of the resume state machine.
 pub(super) fn answer(response: &Response<Incoming>) -> Answer {
     let headers = response.headers();
     let status = response.status().as_u16();
@@ -78,7 +79,8 @@ fn version(headers: &HeaderMap) -> FileVersion {
     }
 }
 
-/// A date that is old enough when it is told names one version (RFC 9110, Sec. 8.8.2.2).
+/// `Last-Modified` identifies one version if it is old enough when the response is sent (RFC 9110,
+/// Sec. 8.8.2.2).
 fn strong_date(headers: &HeaderMap) -> Option<String> {
     let modified = headers.get(header::LAST_MODIFIED)?;
     let then = levada_cache::parse_date(modified.as_bytes())?;
@@ -87,5 +89,5 @@ fn strong_date(headers: &HeaderMap) -> Option<String> {
 }
 
 const AGENT: &str = concat!("levada/", env!("CARGO_PKG_VERSION"));
-/// Seconds; RFC 9110 asks for one, clocks for more.
+/// In seconds. RFC 9110 requires one second; differences between clocks require more.
 const STRONG_AFTER: i64 = 60;

@@ -1,5 +1,5 @@
-//! One of the connections that fetch a file at the same time: it asks what `levada_fetch::resume` tells it
-//! to ask, and reports what came of it.
+//! A lane: one of the parallel connections that fetch a file. It sends the requests that
+//! `levada_fetch::resume` chooses, and reports their results.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::{
     redirect,
 };
 
-/// One of the connections that fetch at the same time.
+/// One of the connections that fetch in parallel.
 pub(super) struct Lane<'a> {
     work: &'a Work<'a>,
     id: u32,
     link: Option<Link>,
-    /// The place in the history of the last connection, and when it fell silent.
+    /// The index of the last connection in the history, and the time of its last byte.
     before: Option<(Option<usize>, Instant)>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Lane<'a> {
         Self { work, id, link: None, before: None }
     }
 
-    /// Works until there is nothing left to do for this lane.
+    /// Runs until this lane has no more work.
     pub(super) async fn run(mut self) -> Result<(), GetError> {
         loop {
             let next = self.work.state.lock().resume.ask(self.id);
@@ -56,7 +56,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// One request, and what comes of it.
+    /// Sends one request and handles its response.
     async fn exchange(&mut self, ask: &Ask) -> Result<After, GetError> {
         let begun = Instant::now();
         let (response, mut link) = match self.answer(ask).await? {
@@ -107,7 +107,7 @@ impl<'a> Lane<'a> {
         Ok(self.work.state.lock().resume.on_end(self.id, ended == Ended::Complete))
     }
 
-    /// The response to `ask`, wherever redirects lead.
+    /// The response to `ask`, after redirects.
     async fn answer(&mut self, ask: &Ask) -> Result<Heard, GetError> {
         let request = self.work.request;
         let mut uri = self.work.state.lock().location.clone();
@@ -127,7 +127,7 @@ impl<'a> Lane<'a> {
             let limit = request.stall.unwrap_or(HEAD_LIMIT);
             let mut response = match timeout(limit, link.get(&uri, &fields, proxy)).await {
                 Ok(Ok(response)) => response,
-                // A connection that was kept may be gone by now: that is nobody's fault.
+                // A kept connection may have been closed in the meantime, which is not an error.
                 Ok(Err(_)) if link.used => {
                     fresh = true;
                     continue;
@@ -158,10 +158,10 @@ impl<'a> Lane<'a> {
                     uri = to;
                     fresh = false;
                 }
-                // Places that redirects lead to may hold for a while only.
+                // The targets of redirects may be valid for a limited time only.
                 401 | 403 | 404 | 410 if hops == 0 && uri != request.url => {
                     uri = request.url.clone();
-                    // Not more often than once: from here on `uri` is the URL, or a new place.
+                    // At most once: from here on `uri` is the URL, or a new target.
                     hops = 1;
                 }
                 _ => {
@@ -172,7 +172,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Tells the state machine of the head.
+    /// Passes the head to the state machine.
     fn judge(&self, response: &Response<Incoming>) -> Verdict {
         let answer = answer(response);
         let state = &mut *self.work.state.lock();
@@ -202,7 +202,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Reads a body, as far as it is wanted.
+    /// Reads a body as far as it is needed.
     async fn read(
         &mut self,
         mut body: Incoming,
@@ -237,7 +237,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Puts bytes where they belong; tells whether more are wanted.
+    /// Writes bytes to the file; returns whether more are needed.
     fn take(
         &self,
         mut data: Bytes,
@@ -279,7 +279,7 @@ impl<'a> Lane<'a> {
         Ok(!state.resume.has_all(self.id))
     }
 
-    /// The first byte after a silence.
+    /// Records the first byte after a silence.
     fn resumed(&mut self, now: Instant) {
         if let Some((place, silent)) = self.before.take() {
             self.work.state.lock().history.lost(place, now.duration_since(silent));
@@ -308,22 +308,22 @@ impl<'a> Lane<'a> {
             lost: 0.0,
         };
         let place = self.work.state.lock().history.add(connection);
-        // Silence lasts from the last byte, however many connections bring none.
+        // Silence lasts from the last byte on, over all connections without any byte.
         if progressed.last.is_some() || self.before.is_none() {
             self.before = Some((place, last));
         }
     }
 }
 
-/// What came back for a request.
+/// The result of sending a request.
 enum Heard {
     Response(Response<Incoming>, Link),
-    /// The connection ended before an answer.
+    /// The connection ended before a response.
     Silence(Link, Ended),
     Outage(ConnectError),
 }
 
-/// What a connection brought.
+/// The progress that a connection made.
 #[derive(Default)]
 struct Progressed {
     from: Option<u64>,
@@ -331,7 +331,7 @@ struct Progressed {
     last: Option<Instant>,
 }
 
-/// Whether nothing is left of a body; HTTP/2 may say so in a frame of its own.
+/// Whether the body has ended; HTTP/2 may signal this in a frame of its own.
 async fn ends_here(body: &mut Incoming) -> bool {
     if body.is_end_stream() {
         return true;
@@ -339,12 +339,12 @@ async fn ends_here(body: &mut Incoming) -> bool {
     body.size_hint().exact() == Some(0) && drained(body).await
 }
 
-/// Reads a short body that nobody wants, so that its connection can be used again.
+/// Reads the rest of a short unwanted body, so that its connection can be reused.
 async fn drained(body: &mut Incoming) -> bool {
     matches!(timeout(DRAIN, Limited::new(body, MOST_DRAINED).collect()).await, Ok(Ok(_)))
 }
 
-/// How long an answer may take to begin.
+/// How long a response may take to begin.
 const HEAD_LIMIT: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(1);
 const MOST_DRAINED: usize = 64 << 10;

@@ -1,13 +1,13 @@
-//! What a file is called here, when somebody else says so.
+//! File names that a URL or a server provides.
 
 use std::ffi::OsStr;
 
-/// The last segment of a URL's path, decoded; `index.html` where there is none.
+/// The last segment of a URL's path, percent-decoded; `index.html` if it is empty.
 ///
-/// The name never leads out of a directory, and never is a hidden file's that was not asked for as such.
+/// The name never refers to another directory.
 ///
 /// # Errors
-/// When nothing remains that a file can be called.
+/// When the segment is not usable as a file name.
 pub fn name_from_url(url: &http::Uri) -> Result<String, String> {
     let segment = url.path().rsplit('/').next().unwrap_or_default();
     if segment.is_empty() {
@@ -15,17 +15,17 @@ pub fn name_from_url(url: &http::Uri) -> Result<String, String> {
     }
     let name = String::from_utf8(percent_decode(segment));
     let name = name.unwrap_or_else(|_| segment.to_owned());
-    safe(&name).ok_or_else(|| format!("{url} names no file that can be written: use -o"))
+    safe(&name).ok_or_else(|| format!("{url} has no usable file name: use -o"))
 }
 
-/// The name that a `Content-Disposition` (RFC 6266) gives; `None` when it gives none that can be used.
+/// The name in a `Content-Disposition` (RFC 6266); `None` if there is no usable one.
 pub fn content_disposition(value: &str) -> Option<String> {
     let mut plain = None;
     for parameter in parameters(value) {
         let Some((key, value)) = parameter.split_once('=') else { continue };
         let value = value.trim();
         match key.trim().to_ascii_lowercase().as_str() {
-            // The extended form wins (RFC 6266, Sec. 4.3).
+            // The extended form has precedence (RFC 6266, Sec. 4.3).
             "filename*" => {
                 if let Some(encoded) = value.get(..7).filter(|c| c.eq_ignore_ascii_case("utf-8''"))
                     && let Ok(name) = String::from_utf8(percent_decode(&value[encoded.len()..]))
@@ -65,22 +65,22 @@ fn unquoted(value: &str) -> String {
     text
 }
 
-/// A server does not choose hidden files.
+/// A server may not choose the name of a hidden file.
 fn visible(name: &str) -> Option<String> {
     let name = safe(name.rsplit(['/', '\\']).next()?)?;
     (!name.starts_with('.')).then_some(name)
 }
 
-/// `name` without what is dangerous in one; `None` for what cannot be one.
+/// `name` without dangerous characters; `None` if it is not usable as a file name.
 fn safe(name: &str) -> Option<String> {
     let is_bad = |c: char| c.is_control() || matches!(c, '/' | '\\' | '\0');
     let name: String = name.chars().map(|c| if is_bad(c) { '_' } else { c }).collect();
     let is_name = !name.is_empty() && name != "." && name != "..";
-    // The suffixes of what is beside it must fit as well.
+    // The suffixes of the temporary files must fit as well.
     (is_name && OsStr::new(&name).len() <= 255 - super::target::LONGEST_SUFFIX).then_some(name)
 }
 
-/// Undoes percent-encoding; what is no encoding stays as it is.
+/// Decodes percent-encoding; invalid sequences are kept.
 pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let hex = |at: usize| bytes.get(at).and_then(|&b| char::from(b).to_digit(16));

@@ -1,14 +1,14 @@
-//! `--limit-rate`: what all connections together may read.
+//! `--limit-rate`: a limit on the bytes that all connections together read.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// A bucket of bytes that runs full at the rate.
+/// A token bucket of bytes.
 pub(crate) struct Pace {
     rate: Option<u64>,
-    /// When all that was read is paid for.
+    /// The time at which the rate allows all bytes read so far.
     paid: Mutex<Option<Instant>>,
 }
 
@@ -17,13 +17,13 @@ impl Pace {
         Self { rate: rate.filter(|&rate| rate > 0), paid: Mutex::new(None) }
     }
 
-    /// So much was read: waits until more may be.
+    /// Records that `bytes` were read, and waits until the rate allows more.
     pub(crate) async fn spent(&self, bytes: usize) {
         let Some(rate) = self.rate else { return };
         let paid = {
             let mut paid = self.paid.lock();
             let now = Instant::now();
-            // What was not used is not saved beyond a moment.
+            // Unused rate is not saved up beyond a short burst.
             let from = paid.map_or(now, |paid| paid.max(now.checked_sub(BURST).unwrap_or(now)));
             *paid.insert(from + Duration::from_secs_f64(bytes as f64 / rate as f64))
         };
@@ -31,5 +31,5 @@ impl Pace {
     }
 }
 
-/// So far reading may run ahead of the rate after a silence.
+/// How far reading may run ahead of the rate after a pause.
 const BURST: Duration = Duration::from_millis(50);

@@ -1,94 +1,94 @@
-//! What became of a transfer, connection by connection.
+//! The report of a transfer, connection by connection.
 
 use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-/// What `levada get --json` prints of a file.
+/// The report of one file that `levada get --json` prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GetReport {
-    /// What was asked for.
+    /// The requested URL.
     pub url: String,
-    /// Where redirects have led.
+    /// The URL after redirects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirected_to: Option<String>,
-    /// Where the file is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Whether it is complete, and what it should be.
+    /// Whether it is complete and verified.
     pub complete: bool,
-    /// Why it is not.
+    /// The error, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its length, once known.
+    /// Its length, if known.
     pub length: Option<u64>,
-    /// Bytes that are here.
+    /// The bytes on disk.
     pub held: u64,
-    /// Of these, what an earlier run had fetched.
+    /// The part of these bytes that earlier runs fetched.
     pub held_before: u64,
-    /// Bytes that were fetched in vain because the file had changed.
+    /// Bytes that were fetched and discarded because the file changed.
     pub discarded: u64,
-    /// How often it was begun anew for that reason.
+    /// How often the transfer started again because the file changed.
     pub restarts: u32,
-    /// The digest that was computed and compared, where there was one to compare with.
+    /// The digest that was computed and compared, if there was one to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
-    /// How long it took.
+    /// The duration of the transfer.
     pub seconds: f64,
-    /// Each request that was answered or broke off, the first ones only if there were very many.
+    /// All requests that were answered or broke off; only the first ones if there are very many.
     pub connections: Vec<Connection>,
-    /// How many there were.
+    /// The number of all connections.
     pub connections_total: u64,
-    /// Time between the last byte of one and the first of the next, altogether.
+    /// The total time between the last byte of one connection and the first byte of the next.
     pub lost_seconds: f64,
 }
 
 /// One request on a connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Connection {
-    /// Which of the connections that work at the same time.
+    /// The lane that sent it.
     pub lane: u32,
     /// The server's address, or the proxy's.
     pub address: String,
     /// HTTP/1.1 or HTTP/2.
     pub protocol: &'static str,
-    /// It had answered before.
+    /// Whether the connection had carried a response before.
     pub reused: bool,
-    /// When it began, in seconds from the beginning of the transfer.
+    /// Its start, in seconds from the start of the transfer.
     pub begun: f64,
-    /// Where the answer began in the file.
+    /// The offset in the file at which the response began.
     pub from: u64,
-    /// The status code; 0 when no answer came.
+    /// The status code; 0 without a response.
     pub status: u16,
-    /// New bytes.
+    /// The number of new bytes.
     pub bytes: u64,
-    /// Why it ended.
+    /// The reason why it ended.
     pub ended: Ended,
-    /// From its last byte, or its beginning, to the first byte of the next one, in seconds.
+    /// The seconds from its last byte, or its start, to the first byte of the next connection.
     pub lost: f64,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// The answer was read to its end.
+    /// The response was read to its end.
     Complete,
-    /// What it still had to give was not wanted.
+    /// The rest of the response was not needed.
     Cut,
-    /// The other side reset it.
+    /// The peer reset it.
     Reset,
-    /// It was closed in the middle.
+    /// It was closed before the end of the response.
     EarlyClose,
-    /// Nothing came for too long.
+    /// No byte arrived for too long.
     Stall,
-    /// The answer was of no use: another version, a range elsewhere, an error.
+    /// The response was not usable: another version, another range, an error.
     Refused,
-    /// The other side broke the protocol.
+    /// The peer violated the protocol.
     Broken,
 }
 
 impl Ended {
-    /// As reports write it.
+    /// The text in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -101,7 +101,7 @@ impl Ended {
         }
     }
 
-    /// Of an error in the middle of an exchange.
+    /// Of an error during a request or response.
     pub(crate) fn of(error: &hyper::Error) -> Self {
         if error.is_incomplete_message() {
             return Self::EarlyClose;
@@ -117,12 +117,12 @@ impl Ended {
             }
             cause = error.source();
         }
-        // What HTTP/2 calls a reset has no operating system's error in it.
+        // An HTTP/2 reset contains no operating system error.
         if error.is_parse() || error.is_user() { Self::Broken } else { Self::Reset }
     }
 }
 
-/// Collects a report.
+/// Collects the connections for a report.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) connections: Vec<Connection>,
@@ -131,7 +131,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds a connection and tells where it is, if it is kept.
+    /// Adds a connection and returns its index if it is kept.
     pub(super) fn add(&mut self, connection: Connection) -> Option<usize> {
         self.total += 1;
         (self.connections.len() < MOST).then(|| {
@@ -140,7 +140,7 @@ impl History {
         })
     }
 
-    /// The connection at `place` was followed by one that brought a byte so much later.
+    /// Adds the time between the connection at `place` and the first byte of the next one.
     pub(super) fn lost(&mut self, place: Option<usize>, time: Duration) {
         self.lost += time;
         if let Some(connection) = place.and_then(|place| self.connections.get_mut(place)) {
@@ -149,5 +149,5 @@ impl History {
     }
 }
 
-/// A server that breaks off once a second is remembered for a quarter of an hour.
+/// The most connections that are kept: a quarter of an hour if one breaks off every second.
 const MOST: usize = 1000;

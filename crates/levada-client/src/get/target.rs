@@ -1,15 +1,16 @@
-//! What a transfer has on disk:
+//! The files of a transfer on disk:
 //!
 //! ```text
-//!   NAME               the file, once it is complete and verified; it comes here by rename
-//!   NAME.levada-part   its bytes until then, each at its place; locked by the process that fetches it
-//!   NAME.levada-state  which version they are of and which of them are there, as JSON
+//!   NAME               the file, once it is complete and verified; created by rename
+//!   NAME.levada-part   its bytes until then, at their offsets; locked by the fetching process
+//!   NAME.levada-state  the version and the ranges of these bytes, as JSON
 //! ```
 //!
-//! The state is written anew about once a second and takes the old one's place by rename, after the bytes
-//! that it speaks of. So a process may be killed at any time: what the state claims was handed to the
-//! operating system. A machine that goes down may lose what was handed over; therefore the bytes are
-//! synced now and then, the state says which ones were, and after another boot only those count.
+//! The state is written about once a second, after the bytes that it describes, and replaces the
+//! old one by rename. So a process may be killed at any time: all bytes in the state were written
+//! to the operating system before. If the machine fails, written bytes may be lost. So the bytes
+//! are synced from time to time, the state records the synced ones, and after another boot only
+//! these are used.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,47 +25,47 @@ use levada_fetch::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is on disk stands in the way.
+/// A file on disk is in the way.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Two processes want one file.
+    /// Another process fetches the same file.
     #[error("{0} is being fetched by another process")]
     Busy(PathBuf),
     /// The disk is full.
     #[error(
-        "no space is left for {0}; what has come is kept: make room and run the same command again"
+        "no space is left for {0}; the received bytes are kept: make room and run the same command again"
     )]
     Full(PathBuf),
-    /// The place is taken by something else.
+    /// The path has another type of file.
     #[error("{0} is {1}: choose another name with -o")]
     Taken(PathBuf, &'static str),
     /// The file that the server named exists.
-    #[error("the server calls it {0}, which exists and is not replaced: choose a name with -o")]
+    #[error("the server names it {0}, which exists and is not replaced: choose a name with -o")]
     Exists(PathBuf),
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("{path}: {why}")]
     Io {
-        /// Which file.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         why: io::Error,
     },
 }
 
-/// One file and what is beside it.
+/// One file and its temporary files.
 pub(super) struct Target {
     path: PathBuf,
     part: PathBuf,
     state: PathBuf,
     file: File,
     url: String,
-    /// What the state last said, and what it said was synced.
+    /// The state as last written, and the synced ranges in it.
     saved: Option<(Known, Held)>,
     synced: Held,
 }
 
 impl Target {
-    /// Opens and locks what belongs to `path`, and tells what is known of the bytes.
+    /// Opens and locks the files of `path`, and returns the known ranges.
     pub(super) fn open(
         path: &Path,
         url: &str,
@@ -81,7 +82,7 @@ impl Target {
         }
         let (part, state) = (beside(path, PART), beside(path, STATE));
         if adopt && !restart && !part.exists() && path.is_file() {
-            // Until it is complete it does not bear the name.
+            // An incomplete file does not keep its final name.
             fs::rename(path, &part).map_err(|why| io_error(path, why))?;
         }
         let file = locked(path, &part)?;
@@ -101,7 +102,7 @@ impl Target {
         Ok((target, known))
     }
 
-    /// What an earlier run has left. What cannot be read counts as nothing.
+    /// The state of an earlier run. An invalid state is ignored.
     fn restore(&mut self, adopt: bool) -> Result<Known, TargetError> {
         let length = self.file.metadata().map_err(|why| self.error(why))?.len();
         let state = fs::read(&self.state).ok();
@@ -117,7 +118,7 @@ impl Target {
         let mut held = held(ranges);
         held.truncate(length);
         self.synced = self::held(&state.synced);
-        // Elsewhere a name of a version means nothing.
+        // A version name is meaningless for another URL.
         let version = if state.url == self.url { state.version } else { SavedVersion::default() };
         let version = FileVersion {
             strong: version.strong,
@@ -131,7 +132,7 @@ impl Target {
         self.file.write_all_at(bytes, offset).map_err(|why| self.error(why))
     }
 
-    /// How many of `bytes` are at `offset`.
+    /// The number of bytes at `offset` that equal `bytes`.
     pub(super) fn equal(&self, offset: u64, bytes: &[u8]) -> Result<usize, TargetError> {
         let mut buffer = [0; 16 << 10];
         let mut equal = 0;
@@ -180,7 +181,7 @@ impl Target {
         Ok(())
     }
 
-    /// On a full disk there is no room for a new state, but for the old one there was.
+    /// A full disk has no room for a new state, but the old one can be overwritten.
     fn save_in_place(&self, text: &[u8]) -> io::Result<()> {
         let file = options().open(&self.state)?;
         if file.metadata()?.len() != text.len() as u64 {
@@ -189,18 +190,18 @@ impl Target {
         file.write_all_at(text, 0)
     }
 
-    /// The file, to be read or synced elsewhere.
+    /// The file, to read or sync it elsewhere.
     pub(super) fn file(&self) -> Result<File, TargetError> {
         self.file.try_clone().map_err(|why| self.error(why))
     }
 
-    /// These bytes are on the disk itself.
+    /// Records the ranges that are synced to disk.
     pub(super) fn set_synced(&mut self, held: Held) {
         self.synced = held;
     }
 
-    /// Gives the file, complete with `length` bytes, its name: `name` in the same directory if the server
-    /// has named it.
+    /// Gives the file, complete with `length` bytes, its name: `name` in the same directory if the
+    /// server has chosen it.
     pub(super) fn finish(
         self,
         length: u64,
@@ -215,7 +216,7 @@ impl Target {
         if path == self.path {
             fs::rename(&self.part, &path).map_err(|why| io_error(&path, why))?;
         } else {
-            // Links, unlike renames, replace nothing.
+            // A link, unlike a rename, replaces nothing.
             fs::hard_link(&self.part, &path).map_err(|why| match why.kind() {
                 io::ErrorKind::AlreadyExists => TargetError::Exists(path.clone()),
                 _ => io_error(&path, why),
@@ -232,7 +233,7 @@ impl Target {
         Ok(path)
     }
 
-    /// Leaves nothing behind.
+    /// Removes the temporary files.
     pub(super) fn remove(self) {
         let _ = fs::remove_file(&self.state);
         let _ = fs::remove_file(&self.part);
@@ -248,7 +249,7 @@ impl Target {
     }
 }
 
-/// Opens `part` and makes sure that nobody else works on it.
+/// Opens `part` and locks it against other processes.
 fn locked(path: &Path, part: &Path) -> Result<File, TargetError> {
     for _ in 0..ATTEMPTS {
         let opened = options().read(true).create(true).truncate(false).open(part);
@@ -267,7 +268,8 @@ fn locked(path: &Path, part: &Path) -> Result<File, TargetError> {
         if !mine.is_file() {
             return Err(TargetError::Taken(part.to_owned(), "no regular file"));
         }
-        // Another process may have finished it between opening and locking: it is the file itself now.
+        // Another process may have finished the file between opening and locking. Then `part` is no
+        // longer this file.
         let identity = |there: &fs::Metadata| (there.dev(), there.ino());
         if fs::symlink_metadata(part).is_ok_and(|there| identity(&there) == identity(&mine)) {
             return Ok(file);
@@ -276,7 +278,7 @@ fn locked(path: &Path, part: &Path) -> Result<File, TargetError> {
     Err(TargetError::Busy(path.to_owned()))
 }
 
-/// Links are not followed, and nothing that is no file is waited for.
+/// Links are not followed, and opening a special file does not block.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -294,7 +296,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Which boot of the machine this is, where that can be told.
+/// The identifier of the machine's current boot, if available.
 fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -314,7 +316,7 @@ struct State {
     url: String,
     length: Option<u64>,
     version: SavedVersion,
-    /// First byte, and the byte behind the last.
+    /// The first byte, and one past the last.
     held: Vec<(u64, u64)>,
     synced: Vec<(u64, u64)>,
     boot: Option<String>,
@@ -330,9 +332,9 @@ struct SavedVersion {
 const PART: &str = ".levada-part";
 const STATE: &str = ".levada-state";
 const NEW_STATE: &str = ".levada-state~";
-/// Names leave room for these.
+/// File names must leave room for these suffixes.
 pub(super) const LONGEST_SUFFIX: usize = NEW_STATE.len();
-/// States are as long as so many of these, that one may take another's place.
+/// The length of a state is a multiple of this, so that a new one can overwrite the old one.
 const BLOCK: usize = 4096;
 const ATTEMPTS: u32 = 100;
 
@@ -359,7 +361,7 @@ mod tests {
         assert_eq!(found, known);
         assert_eq!(target.equal(12, b"23x").unwrap(), 2);
         drop(target);
-        // Of another URL only the bytes are taken, not the version's names.
+        // For another URL only the bytes are used, not the version.
         let (target, found) = Target::open(&path, "v", false, false).unwrap();
         assert_eq!((found.held, found.version), (known.held, FileVersion::default()));
         drop(target);
@@ -417,7 +419,7 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, beside(&path, PART)).unwrap();
         assert!(matches!(Target::open(&path, "u", false, false), Err(TargetError::Taken(..))));
         fs::remove_file(beside(&path, PART)).unwrap();
-        // A link under the final name is replaced, not written through.
+        // A link at the final path is replaced, not followed.
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         let (target, _) = Target::open(&path, "u", false, false).unwrap();
         target.write(0, b"new").unwrap();

@@ -1,5 +1,5 @@
-//! One file's story: [`Client::get`] opens what is on disk, lets lanes fetch, verifies, and gives the file
-//! its name.
+//! The life of one transfer: [`Client::get`] opens the files on disk, lets lanes fetch, verifies,
+//! and gives the file its name.
 
 use std::{collections::BTreeSet, future::Future, pin::Pin, time::Duration};
 
@@ -24,10 +24,10 @@ use super::{
 use crate::{Client, Hasher};
 
 impl Client {
-    /// Fetches a file. What has come is kept when that fails, so that the same call goes on later.
+    /// Fetches a file. Received bytes are kept after an error, so that the same call resumes later.
     ///
     /// # Errors
-    /// When the file is not there, complete; the report tells how far it came.
+    /// When the file is not complete; the report has its progress.
     pub async fn get(
         &self,
         request: &GetRequest,
@@ -57,15 +57,15 @@ impl Client {
     }
 }
 
-/// A transfer that is under way.
+/// A transfer in progress.
 pub(super) struct Work<'a> {
     pub(super) client: &'a Client,
     pub(super) request: &'a GetRequest,
     pub(super) progress: &'a Progress,
     pub(super) begun: Instant,
-    /// All lanes run in one task: nobody ever waits for this.
+    /// All lanes run in one task, so this is never contended.
     pub(super) state: Mutex<State>,
-    /// Further lanes may be of use.
+    /// Signals that more lanes are useful.
     pub(super) more: Notify,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct State {
     pub(super) hasher: Hasher,
     pub(super) history: History,
     pub(super) stall: Timeout,
-    /// Where redirects have led.
+    /// The URL after redirects.
     pub(super) location: Uri,
     pub(super) name: Option<String>,
 }
@@ -124,7 +124,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Fetches until the file is complete and verified, the time is over, or someone says stop.
+    /// Runs until the file is complete and verified, the time limit is exceeded, or the transfer is
+    /// stopped.
     async fn run(&self) -> Result<(), GetError> {
         let limit = self.request.max_time.unwrap_or(Duration::MAX);
         tokio::select! {
@@ -148,7 +149,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Runs lanes until every byte is here.
+    /// Runs lanes until all bytes are on disk.
     async fn fetch(&self) -> Result<(), GetError> {
         type Running<'b> = Pin<Box<dyn Future<Output = (u32, Result<(), GetError>)> + Send + 'b>>;
         let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
@@ -168,7 +169,7 @@ impl<'a> Work<'a> {
                         result?;
                     }
                     None if self.state.lock().resume.is_complete() => return Ok(()),
-                    // The last lane left work to others that were gone by then.
+                    // The last lane left work to lanes that have ended.
                     None => wanted = 1,
                 },
                 () = self.more.notified() => wanted = self.request.connections,
@@ -176,7 +177,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether the file is what it should be. Without a digest to compare with, it is.
+    /// Whether the file has the expected digest, or there is none to compare with.
     async fn verify(&self) -> Result<bool, GetError> {
         let (hasher, file, length, expected) = {
             let mut state = self.state.lock();
@@ -203,7 +204,7 @@ impl<'a> Work<'a> {
         Ok(expected.iter().all(|digest| found.contains(digest)))
     }
 
-    /// Keeps the state file fresh, and syncs what it speaks of from time to time.
+    /// Writes the state file regularly, and syncs the bytes that it describes from time to time.
     async fn save_now_and_then(&self) -> Result<(), GetError> {
         let mut last_sync = Instant::now();
         loop {
@@ -228,14 +229,14 @@ impl<'a> Work<'a> {
         state.target.save(state.resume.known())
     }
 
-    /// Whether the file is worth a state from its first byte on: then there is room for one when the disk
-    /// is full.
+    /// Whether the file is long enough to write a state at its first byte. Then the state has room
+    /// even if the disk becomes full.
     pub(super) fn is_long(&self) -> bool {
         let state = self.state.lock();
         state.resume.known().total.is_none_or(|total| total >= LONG)
     }
 
-    /// Gives the file its name, or keeps what can be of use later.
+    /// Gives the file its name, or keeps the data for a later run.
     fn conclude(
         self,
         result: Result<(), GetError>,
@@ -255,7 +256,7 @@ impl<'a> Work<'a> {
             Ok(()) => {
                 let verified = self.request.digest.map(|digest| digest.to_string());
                 report.verified = verified.or_else(|| known.version.digest.clone());
-                // So that a name that is taken costs nothing but the name.
+                // Saves the state first, so that no bytes are lost if the name is already taken.
                 let _ = name.as_ref().map(|_| target.save(known));
                 let length = known.total.unwrap_or(0);
                 report.path = target.finish(length, name.as_deref(), self.request.fsync)?;
@@ -271,7 +272,7 @@ impl<'a> Work<'a> {
                 result
             }
             Err(_) => {
-                // On a full disk the state of a second ago has to do.
+                // If the disk is full, the state of a second ago stays.
                 let _ = target.save(known);
                 result
             }
@@ -279,8 +280,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// How long a body may be silent: at least 3 s, for TCP on a poor path is silent for seconds and asking
-/// again costs the sender's window; at most a minute.
+/// How long a body may stall: at least 3 s, because TCP on a poor path can pause for seconds and a
+/// new request loses the sender's congestion window; at most a minute.
 const PATIENCE: Patience = Patience {
     factor: 8.0,
     first: Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! What a destination lacks of a manifest.
+//! The differences between a destination and a manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use rustix::fs::{FileType, Stat};
 use super::{Filter, tree::Tree};
 use crate::Hasher;
 
-/// What is to be done, in this order but for the last.
+/// The operations to perform, in this order except for the last.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// All directories, with their permissions.
     pub(super) directories: Vec<(Vec<u8>, u32)>,
-    /// Files to be fetched.
+    /// Files to fetch.
     pub(super) fetch: BTreeMap<Vec<u8>, Wanted>,
-    /// Files whose bytes are right.
+    /// Files with the right bytes, whose permissions and time must be set.
     pub(super) dress: Vec<(Vec<u8>, u32, (i64, u32))>,
     /// Links and their targets.
     pub(super) links: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What the manifest does not have, and whether it is a directory.
+    /// Entries that are not in the manifest, and whether each is a directory.
     pub(super) delete: Vec<(Vec<u8>, bool)>,
-    /// What goes to make room for a file or link where a directory is, and the reverse.
+    /// Entries to delete to make room: a directory where a file or link must be, or the reverse.
     pub(super) room: BTreeMap<Vec<u8>, Vec<(Vec<u8>, bool)>>,
-    /// Files that are right already.
+    /// The number of files that are already right.
     pub(super) unchanged: u64,
 }
 
-/// A file that is to be fetched.
+/// A file to fetch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) size: u64,
@@ -40,7 +40,8 @@ pub(super) struct Wanted {
 }
 
 impl Plan {
-    /// Compares. Files of the same length and time are taken to be the same unless `thorough`.
+    /// Compares a destination with a manifest. Files of the same length and time are considered
+    /// equal unless `thorough`.
     pub(super) fn new(
         manifest: &Manifest,
         tree: &Tree,
@@ -53,7 +54,7 @@ impl Plan {
             let there = tree.stat(path);
             let kind = there.map(|stat| FileType::from_raw_mode(stat.st_mode));
             let in_the_way = match entry {
-                // A link may be someone's way to another disk.
+                // The user may have linked a directory to another disk.
                 Entry::Directory { .. } => kind.is_some_and(|k| !k.is_dir() && !k.is_symlink()),
                 _ => kind.is_some_and(FileType::is_dir),
             };
@@ -83,8 +84,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Sorts what is there into what goes in the end and what makes room. A directory with something that
-    /// is excluded makes none.
+    /// Splits entries into those deleted at the end and those deleted to make room. A directory
+    /// that contains excluded entries is not deleted.
     fn remove(&mut self, paths: Vec<(Vec<u8>, bool)>, manifest: &Manifest, filter: &Filter) {
         let mut kept = BTreeSet::new();
         for (path, is_directory) in paths {
@@ -134,7 +135,7 @@ impl Plan {
     }
 }
 
-/// The path, and those of the directories that it is in.
+/// The path, and the paths of its parent directories.
 fn with_ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     ends.chain([path.len()]).map(|end| &path[..end])

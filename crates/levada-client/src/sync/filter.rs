@@ -1,18 +1,19 @@
-//! Which paths of a tree take part.
+//! The filter of a tree's paths.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Patterns as in `.gitignore`: without a slash they are of names anywhere, with one of paths from the
-/// root; `*` stays within a name, `**` does not; a directory that matches stands for what is in it.
+/// Patterns as in `.gitignore`: a pattern without a slash matches names anywhere, a pattern with a
+/// slash matches paths from the root. `*` does not match a slash, `**` does. A directory that
+/// matches includes its content.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
 }
 
-/// Why a pattern cannot be used.
+/// The reason why a pattern cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the pattern `{pattern}`: {why}")]
 pub struct FilterError {
@@ -21,32 +22,32 @@ pub struct FilterError {
 }
 
 impl Filter {
-    /// Takes what matches one of `include`, or everything without any, but for what matches one of
-    /// `exclude`.
+    /// Includes paths that match one of `include`, or all paths if it is empty, except those that
+    /// match one of `exclude`.
     ///
     /// # Errors
-    /// When a pattern cannot be read.
+    /// When a pattern is invalid.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, FilterError> {
         Ok(Self { include: set(include)?, exclude: set(exclude)? })
     }
 
-    /// Whether the file or link at `path` takes part.
+    /// Whether the file or link at `path` is included.
     pub fn takes(&self, path: &[u8]) -> bool {
         self.include.as_ref().is_none_or(|set| matches(set, path)) && !self.excludes(path)
     }
 
-    /// Whether `path`, or a directory that it is in, is left out.
+    /// Whether `path`, or one of its parent directories, is excluded.
     pub fn excludes(&self, path: &[u8]) -> bool {
         self.exclude.as_ref().is_some_and(|set| matches(set, path))
     }
 
-    /// Whether everything takes part.
+    /// Whether all paths are included.
     pub fn is_all(&self) -> bool {
         self.include.is_none() && self.exclude.is_none()
     }
 }
 
-/// Of the path, or of a directory that it is in.
+/// Whether the path, or one of its parent directories, matches.
 fn matches(set: &GlobSet, path: &[u8]) -> bool {
     let path = Path::new(OsStr::from_bytes(path));
     path.ancestors().any(|part| !part.as_os_str().is_empty() && set.is_match(part))

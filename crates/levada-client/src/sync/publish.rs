@@ -1,4 +1,4 @@
-//! The source's side: reads a tree and writes its manifest, and a tar file if wanted, beside it.
+//! The publishing side: reads a tree and writes its manifest, and optionally a tar file beside it.
 
 use std::{
     fs::{self, File},
@@ -16,44 +16,44 @@ use serde::Serialize;
 use super::{Filter, SyncError, io_error};
 use crate::Hasher;
 
-/// What to publish.
+/// The tree to publish, and how to publish it.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// The tree.
+    /// The directory of the tree.
     pub directory: PathBuf,
-    /// The manifest's file.
+    /// The path of the manifest.
     pub manifest: PathBuf,
-    /// Where the files will be, relative to the manifest's URL, or a URL of its own.
+    /// The URL of the files, relative to the manifest's URL or absolute.
     pub root: String,
-    /// Whether everything is also put into one tar file beside the manifest.
+    /// Whether to also write all files into one tar file beside the manifest.
     pub tar: bool,
-    /// How files are told apart.
+    /// The digest algorithm.
     pub algorithm: Algorithm,
-    /// What takes part.
+    /// The paths to publish.
     pub filter: Filter,
 }
 
-/// What was published.
+/// The result of publishing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Published {
-    /// The manifest's file.
+    /// The path of the manifest.
     pub manifest: PathBuf,
-    /// The tar file.
+    /// The path of the tar file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tar: Option<PathBuf>,
-    /// How many files.
+    /// The number of files.
     pub files: u64,
-    /// How many bytes they have.
+    /// The number of bytes of the files.
     pub bytes: u64,
-    /// What is neither file, directory nor link, and so was left out.
+    /// Entries that are neither file, directory nor link, and were left out.
     pub left_out: Vec<PathBuf>,
 }
 
 impl Publication {
-    /// Reads the tree and writes what describes it; the manifest last, and at once.
+    /// Reads the tree and writes the tar file and then the manifest, each replaced atomically.
     ///
     /// # Errors
-    /// When something cannot be read, written, or described.
+    /// When an entry cannot be read, written, or described.
     pub fn publish(&self) -> Result<Published, SyncError> {
         let mut manifest = Manifest { root: self.root.clone(), ..Manifest::default() };
         let mut published = Published { manifest: self.manifest.clone(), ..Published::default() };
@@ -98,7 +98,7 @@ impl Publication {
                 let before = paths.len();
                 paths.push(path.clone());
                 self.walk(&entry.path(), path, paths, published)?;
-                // With --include, directories are there for what is in them.
+                // With --include, a directory is published only if it contains a published entry.
                 if paths.len() == before + 1 && !self.filter.takes(path) {
                     paths.truncate(before);
                 }
@@ -129,7 +129,9 @@ impl Publication {
         let stamp = |at: &fs::Metadata| (at.len(), at.mtime(), at.mtime_nsec());
         let unfit = |why| SyncError::Unfit { path: path.to_owned(), why };
         if stamp(&there) != stamp(&after) {
-            return Err(unfit("it changed while it was read: publish a tree that is at rest"));
+            return Err(unfit(
+                "it changed while it was read: do not change a tree while it is published",
+            ));
         }
         let nanoseconds = u32::try_from(there.mtime_nsec()).unwrap_or(0);
         Ok(Entry::File {
@@ -140,7 +142,7 @@ impl Publication {
         })
     }
 
-    /// Writes all files into one.
+    /// Writes all files into one tar file.
     fn archive(&self, manifest: &Manifest, tar: &Path) -> Result<Archive, SyncError> {
         replace(tar, |file| {
             let mut builder = tar::Builder::new(io::BufWriter::new(file));
@@ -166,7 +168,7 @@ impl Publication {
     }
 }
 
-/// Writes a file beside `path` and lets it take its place.
+/// Writes a temporary file beside `path` and renames it to `path`.
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), SyncError> {
     let mut name = path.as_os_str().to_owned();
     name.push("~");
@@ -178,7 +180,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Resu
     })
 }
 
-/// The digest of bytes in memory.
+/// The SHA-256 digest of bytes in memory.
 pub(super) fn sha256(bytes: &[u8]) -> Digest {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();

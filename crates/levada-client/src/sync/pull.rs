@@ -1,4 +1,5 @@
-//! The destination's side: fetches a manifest, compares, fetches what differs, puts it in place.
+//! The destination's side: fetches a manifest, compares, fetches the differences, and installs
+//! them.
 
 use std::{
     fs::File,
@@ -27,46 +28,47 @@ use super::{
 };
 use crate::{Client, GetError, GetRequest, Hasher, Progress, TargetError};
 
-/// What to pull, where to, and how.
+/// The tree to pull, its destination, and how to pull it.
 #[derive(Clone, Debug)]
 pub struct PullRequest {
-    /// How the manifest is fetched; its URL is the tree's.
+    /// The request for the manifest; its URL is the URL of the tree.
     pub get: GetRequest,
     /// The destination.
     pub directory: PathBuf,
-    /// What takes part.
+    /// The paths to pull.
     pub filter: Filter,
-    /// What the manifest does not have is removed.
+    /// Whether to remove entries that are not in the manifest.
     pub delete: bool,
-    /// Nothing is changed.
+    /// Whether to change nothing.
     pub dry_run: bool,
-    /// Digests are compared even if length and time are equal.
+    /// Whether to compare digests even if length and time are equal.
     pub thorough: bool,
-    /// The tar file is used, if the manifest has one, where at least half of its bytes are wanted.
+    /// Whether to use the manifest's tar file, if there is one and at least half of its bytes are
+    /// needed.
     pub tar: bool,
-    /// Files at a time.
+    /// The number of files to fetch in parallel.
     pub transfers: usize,
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Debug, Default)]
 pub struct Pulling {
-    /// Bytes to be fetched, once it is known.
+    /// The bytes to fetch, once known.
     pub total: AtomicU64,
-    /// Bytes of the files that are in place.
+    /// The bytes of installed files.
     done: AtomicU64,
     under_way: Mutex<Vec<std::sync::Arc<Progress>>>,
     stopped: AtomicBool,
 }
 
 impl Pulling {
-    /// Bytes that have come.
+    /// The bytes received so far.
     pub fn bytes(&self) -> u64 {
         let under_way: u64 = self.under_way.lock().iter().map(|progress| progress.held()).sum();
         self.done.load(Ordering::Relaxed) + under_way
     }
 
-    /// Ends it; the same call goes on later.
+    /// Stops the pull; the same call continues later.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.under_way.lock().iter().for_each(|progress| progress.stop());
@@ -91,34 +93,34 @@ impl Pulling {
     }
 }
 
-/// What became of a pull.
+/// The result of a pull.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PullReport {
-    /// Everything is as the manifest says.
+    /// Whether the tree equals the manifest.
     pub complete: bool,
     /// Files that were fetched, or would be.
     pub fetched: Vec<String>,
     /// Their bytes.
     pub bytes: u64,
-    /// Files that came out of the tar file.
+    /// The number of files that were extracted from the tar file.
     pub unpacked: u64,
-    /// Files that were right.
+    /// The number of files that were already right.
     pub unchanged: u64,
-    /// Files of which only permissions or time were wrong, or would be.
+    /// The number of files of which only permissions or time were changed, or would be.
     pub dressed: u64,
-    /// Links that were made, or would be.
+    /// Links that were created, or would be.
     pub linked: Vec<String>,
-    /// What was removed, or would be.
+    /// Entries that were removed, or would be.
     pub deleted: Vec<String>,
-    /// What could not be done.
+    /// Operations that failed.
     pub failed: Vec<Failure>,
 }
 
 impl Client {
-    /// Makes the destination what the manifest says.
+    /// Makes the destination equal to the manifest.
     ///
     /// # Errors
-    /// When nothing can be done at all. What cannot be done of the tree is in the report.
+    /// When no operation is possible at all. Failures of single entries are in the report.
     pub async fn pull(
         &self,
         request: &PullRequest,
@@ -182,13 +184,13 @@ impl Client {
         }
         let mut bytes = Vec::new();
         file.take(length).read_to_end(&mut bytes).map_err(io_error(&get.path))?;
-        // What is no text is no manifest either.
+        // A manifest must be valid UTF-8.
         let text = String::from_utf8(bytes).unwrap_or_default();
         Ok(Manifest::parse(&text, sha256)?)
     }
 }
 
-/// A pull that is under way.
+/// A pull in progress.
 struct Pull<'a> {
     client: &'a Client,
     request: &'a PullRequest,
@@ -233,7 +235,7 @@ impl Pull<'_> {
                 self.report.get_mut().linked.push(shown(path));
             }
         }
-        // What is new is all there before what is old goes.
+        // Old entries are removed only after all new ones are installed.
         if self.report.get_mut().failed.is_empty() && !self.pulling.is_stopped() {
             for (path, is_directory) in &plan.delete {
                 if self.tell(path, self.tree.remove(path, *is_directory)) {
@@ -241,13 +243,13 @@ impl Pull<'_> {
                 }
             }
         }
-        // Last, for a directory may be one that nothing can be written to.
+        // At the end, because the permissions of a directory may forbid writing to it.
         for (path, mode) in plan.directories.iter().rev() {
             self.tell(path, self.tree.dress_directory(path, *mode));
         }
     }
 
-    /// Fetches one file and puts it in place.
+    /// Fetches one file and installs it.
     async fn fetch(&self, path: &[u8], wanted: Wanted, plan: &Plan) {
         if self.pulling.is_stopped() {
             return;
@@ -257,7 +259,7 @@ impl Pull<'_> {
         }
         let text = format!("{}{}", self.root, encoded(path));
         let Ok(url) = crate::parse_url(&text) else {
-            self.tell(path, Err(io::Error::other(format!("{text} is no URL"))));
+            self.tell(path, Err(io::Error::other(format!("{text} is not a URL"))));
             return;
         };
         let name = staged_name(path, &wanted.digest);
@@ -280,10 +282,10 @@ impl Pull<'_> {
             Err(GetError::Stopped) => {}
             Err(error) => {
                 let full = matches!(error, GetError::Target(TargetError::Full(_)));
-                // The others would only fill what room is left.
+                // The other transfers would only fill the remaining space.
                 let error = if full {
                     self.pulling.under_way.lock().iter().for_each(|other| other.stop());
-                    "no space is left; what has come is kept, the same command goes on".to_owned()
+                    "no space is left; the received bytes are kept: make room and run the same command again".to_owned()
                 } else {
                     error.to_string()
                 };
@@ -292,15 +294,16 @@ impl Pull<'_> {
         }
     }
 
-    /// Whether the tar file saves anything: most of what is in it is wanted.
+    /// Whether the tar file saves anything: at least half of its bytes must be needed.
     fn is_worth(&self, archive: &Archive, plan: &Plan) -> bool {
-        // A file in a tar file has a head of 512 bytes, and is filled up to as many.
+        // A file in a tar file has a header of 512 bytes, and is padded to a multiple of 512.
         let in_tar = |wanted: &Wanted| wanted.size.saturating_add(1023) / 512 * 512;
         let wanted = plan.fetch.values().map(in_tar).fold(0, u64::saturating_add);
         self.request.tar && wanted >= archive.size / 2
     }
 
-    /// Fetches the tar file and takes out what is wanted. What does not come this way is left in the plan.
+    /// Fetches the tar file and extracts the needed files. Files that it does not contain stay in
+    /// the plan.
     async fn unpack(&self, archive: &Archive, plan: &mut Plan) {
         let Some(url) = levada_cache::resolve(&self.request.get.url, &archive.reference) else {
             return;
@@ -357,7 +360,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Removes what is in the way of a file, a directory or a link that is ready.
+    /// Removes the entries at the place of a file, a directory or a link that is ready to install.
     fn make_room(&self, path: &[u8], plan: &Plan) {
         for (path, is_directory) in plan.room.get(path).into_iter().flatten() {
             if self.tell(path, self.tree.remove(path, *is_directory)) {
@@ -366,7 +369,7 @@ impl Pull<'_> {
         }
     }
 
-    /// Notes what could not be done.
+    /// Records a failure.
     fn tell(&self, path: &[u8], result: io::Result<()>) -> bool {
         if let Err(error) = &result {
             let failure = Failure { path: shown(path), error: error.to_string() };
@@ -376,8 +379,8 @@ impl Pull<'_> {
     }
 }
 
-/// What a file is called until it is complete: by path and content, so that what was fetched of another
-/// version is not taken for this one's beginning.
+/// The name of an incomplete file: derived from path and content, so that a part of another version
+/// is not taken as the beginning of this one.
 fn staged_name(path: &[u8], digest: &Digest) -> String {
     let path = sha256(path).hex();
     format!("{}-{}", &path[..32], &digest.hex()[..32])

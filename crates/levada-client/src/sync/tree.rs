@@ -1,5 +1,5 @@
-//! A destination. Every path is walked from the root, name by name, without following links: whatever is
-//! put there meanwhile, nothing is written elsewhere.
+//! A destination. Every path is walked from the root, name by name, without following links: so
+//! nothing is written outside of the tree, even if another process changes it meanwhile.
 
 use std::{
     ffi::OsStr,
@@ -16,17 +16,17 @@ use rustix::fs::{
 
 use super::{SyncError, io_error};
 
-/// A directory that is being made equal to a manifest.
+/// A directory that is made equal to a manifest.
 pub(super) struct Tree {
     root: OwnedFd,
     staging: OwnedFd,
     path: PathBuf,
-    /// Locked for as long as this lives.
+    /// Locked while this value lives.
     _lock: File,
 }
 
 impl Tree {
-    /// Opens, or makes, the destination and the place for what is not complete.
+    /// Opens or creates the destination and its directory for incomplete files.
     pub(super) fn open(path: &Path) -> Result<Self, SyncError> {
         fs::create_dir_all(path).map_err(io_error(path))?;
         let root = rustix::fs::open(path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty());
@@ -46,17 +46,17 @@ impl Tree {
         Ok(Self { root, staging: directory, path: path.to_owned(), _lock: lock })
     }
 
-    /// Where a file of this name is fetched to.
+    /// The path of an incomplete file of this name.
     pub(super) fn staged(&self, name: &str) -> PathBuf {
         self.path.join(STAGING).join(name)
     }
 
-    /// Whether two names are one if they differ in case only.
+    /// Whether the file system ignores the case of names.
     pub(super) fn ignores_case(&self) -> bool {
         statat(&self.staging, LOCK.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// What is at `path`; nothing is also what is behind a link.
+    /// The entry at `path`. A path through a link counts as absent.
     pub(super) fn stat(&self, path: &[u8]) -> Option<Stat> {
         let (parent, name) = self.parent(path, false).ok()?;
         statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()
@@ -67,21 +67,21 @@ impl Tree {
         Some(rustix::fs::readlinkat(&parent, name, Vec::new()).ok()?.into_bytes())
     }
 
-    /// A file to be read.
+    /// Opens a file for reading.
     pub(super) fn file(&self, path: &[u8]) -> io::Result<File> {
         let (parent, name) = self.parent(path, false)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(openat(&parent, name, flags, Mode::empty())?.into())
     }
 
-    /// A new file among those that are not complete.
+    /// Creates an incomplete file.
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.staging, name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    /// Whether a file or a link can have this path.
+    /// Checks whether a file or a link can be installed at this path.
     pub(super) fn has_place(&self, path: &[u8]) -> io::Result<()> {
         let (parent, last) = self.parent(path, true)?;
         let there = statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW);
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Moves a complete file to its place, with permissions and time.
+    /// Moves a complete file to its path, and sets its permissions and time.
     pub(super) fn put(
         &self,
         name: &str,
@@ -106,12 +106,12 @@ impl Tree {
         renameat(&self.staging, name, &parent, last).map_err(|why| odd(path, why))
     }
 
-    /// Gives a file that is there permissions and time.
+    /// Sets permissions and time of an existing file.
     pub(super) fn dress(&self, path: &[u8], mode: u32, modified: (i64, u32)) -> io::Result<()> {
         dress(&self.file(path)?.into(), mode, modified)
     }
 
-    /// Puts a link.
+    /// Creates a link.
     pub(super) fn link(&self, path: &[u8], target: &[u8]) -> io::Result<()> {
         let _ = unlinkat(&self.staging, LINK, AtFlags::empty());
         symlinkat(target, &self.staging, LINK)?;
@@ -119,21 +119,21 @@ impl Tree {
         renameat(&self.staging, LINK, &parent, last).map_err(|why| odd(path, why))
     }
 
-    /// Makes a directory; what it may be written with comes later.
+    /// Creates a directory; its permissions are set later.
     pub(super) fn directory(&self, path: &[u8]) -> io::Result<()> {
         let (parent, last) = self.parent(path, true)?;
         make(&parent, last, 0o755)?;
         openat(&parent, last, DIRECTORY, Mode::empty()).map(drop).map_err(|why| odd(path, why))
     }
 
-    /// Permissions of a directory.
+    /// Sets the permissions of a directory.
     pub(super) fn dress_directory(&self, path: &[u8], mode: u32) -> io::Result<()> {
         let (parent, last) = self.parent(path, false)?;
         let directory = openat(&parent, last, DIRECTORY, Mode::empty())?;
         Ok(fchmod(&directory, Mode::from_raw_mode(mode))?)
     }
 
-    /// Every path that is there, what is in a directory before the directory.
+    /// All existing paths; the entries of a directory before the directory.
     pub(super) fn paths(&self) -> io::Result<Vec<(Vec<u8>, bool)>> {
         let mut paths = Vec::new();
         walk(&self.root, &mut Vec::new(), &mut paths)?;
@@ -146,7 +146,7 @@ impl Tree {
         Ok(unlinkat(&parent, last, flags)?)
     }
 
-    /// Removes what was kept for going on later.
+    /// Removes the incomplete files.
     pub(super) fn clean(self) {
         for entry in Dir::read_from(&self.staging).into_iter().flatten().flatten() {
             let _ = unlinkat(&self.staging, entry.file_name(), AtFlags::empty());
@@ -154,7 +154,7 @@ impl Tree {
         let _ = unlinkat(&self.root, STAGING, AtFlags::REMOVEDIR);
     }
 
-    /// The directory that `path` is in, and its last part.
+    /// The parent directory of `path`, and its last part.
     fn parent<'p>(&self, path: &'p [u8], create: bool) -> io::Result<(OwnedFd, &'p OsStr)> {
         let mut directory = self.root.try_clone()?;
         let mut parts = path.split(|&byte| byte == b'/').map(OsStr::from_bytes).peekable();
@@ -179,11 +179,11 @@ fn make(directory: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<()> 
     }
 }
 
-/// What a user can do about what is in the way.
+/// Adds to an error how the user can resolve it.
 fn odd(path: &[u8], why: rustix::io::Errno) -> io::Error {
     match why {
         rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => io::Error::other(format!(
-            "{} is no directory at the destination: remove it there, or replace a file with --delete",
+            "{} is not a directory at the destination: remove it there, or replace a file with --delete",
             super::shown(path)
         )),
         rustix::io::Errno::ISDIR => occupied(path),

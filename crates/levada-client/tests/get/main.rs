@@ -1,4 +1,4 @@
-//! Downloads over real sockets from servers that misbehave, one way for each test.
+//! Downloads over real sockets from misbehaving servers, one misbehaviour per test.
 
 mod server;
 mod tls;
@@ -45,7 +45,7 @@ impl Case {
         client.get(&self.request, &Progress::default()).await
     }
 
-    /// The names in the directory.
+    /// The file names in the directory.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -85,7 +85,7 @@ async fn resets_and_early_closes_cost_only_what_was_under_way() {
         let expected = if then == Then::Reset { Ended::Reset } else { Ended::EarlyClose };
         assert!(broken.clone().all(|c| c.ended == expected), "{report:?}");
         assert!(broken.count() >= 4);
-        // To the same address each time, under the validator, for the rest only.
+        // To the same address each time, with If-Range, and only for the rest.
         assert!(report.connections.iter().all(|c| c.address == server.address.to_string()));
         assert!(server.asked()[1..].iter().all(|asked| asked.field("if-range") == Some(A)));
         let sum: u64 = report.connections.iter().map(|c| c.bytes).sum();
@@ -150,7 +150,7 @@ async fn a_range_elsewhere_never_gets_into_the_file() {
 #[tokio::test]
 async fn a_416_at_the_end_of_what_is_here_means_done() {
     let bytes = content(5000, 1);
-    // Its answers carry no validator, so the end is asked for once more and compared.
+    // Its responses have no validator, so the end is requested once more and compared.
     let whole = bytes.clone();
     let server = Server::new(move |asked| Reply(file(asked, &whole, "").0, Then::Go));
     let mut case = Case::new(&server);
@@ -158,7 +158,7 @@ async fn a_416_at_the_end_of_what_is_here_means_done() {
     fs::write(case.path(), &bytes).unwrap();
     case.get().await.1.unwrap();
     case.assert_whole(&bytes);
-    // With a digest nothing needs to be compared: the answer is 416.
+    // With a digest no comparison is needed: the response is 416.
     case.request.digest = Some(sha256(&bytes));
     let (report, result) = case.get().await;
     result.unwrap();
@@ -191,13 +191,13 @@ async fn what_another_program_left_is_taken_only_if_it_is_the_beginning() {
 #[tokio::test]
 async fn a_length_that_lies_is_no_end() {
     let bytes = content(100_000, 1);
-    // Each answer promises all that is left and gives 30,000 bytes of it, closing cleanly.
+    // Each response promises all remaining bytes, sends 30,000 of them, and closes cleanly.
     let whole = bytes.clone();
     let server = Server::new(move |asked| cut(asked, &whole, A, 30_000, Then::Close));
     let case = Case::new(&server);
     case.get().await.1.unwrap();
     case.assert_whole(&bytes);
-    // Content-Range promises more than Content-Length gives.
+    // Content-Range promises more than Content-Length.
     let whole = bytes.clone();
     let server = Server::new(move |asked| {
         let (start, _) = asked.range().unwrap_or((0, None));
@@ -319,7 +319,7 @@ async fn a_server_that_resets_after_every_byte_is_given_up_and_what_came_is_kept
     assert!(matches!(error, GetError::Trouble(Trouble::NoProgress { .. })), "{error}");
     assert!(report.held >= 40_000 && report.length == Some(100_000));
     assert!(!case.path().exists() && case.part().exists());
-    // The same call goes on from there.
+    // The same call continues from there.
     kind.store(true, Ordering::SeqCst);
     let (again, result) = case.get().await;
     result.unwrap();
@@ -368,7 +368,7 @@ async fn the_wrong_file_never_gets_the_name() {
     let (_, result) = case.get().await;
     assert!(matches!(result, Err(GetError::Trouble(Trouble::WrongDigest))));
     assert_eq!(case.names(), [""; 0]);
-    // A digest that the server itself tells is held against it as well.
+    // The file is also compared with a digest that the server itself sends.
     let server = Server::new(|_| {
         let digest = "Repr-Digest: sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:";
         let head = format!("HTTP/1.1 200 OK\r\n{digest}\r\nContent-Length: 3\r\n\r\nabd");
@@ -487,11 +487,11 @@ async fn the_server_may_name_a_file_but_not_replace_one() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_and_a_stale_one_is_nobodys_fault() {
+async fn a_connection_is_used_again_and_a_stale_one_is_no_error() {
     let bytes = content(1000, 1);
     let whole = bytes.clone();
     let server = Server::new(move |asked| match asked.number {
-        // It looks kept, and is closed when the next request comes.
+        // The server keeps it open, and closes it when the next request arrives.
         1 => Reply(Vec::new(), Then::Close),
         _ => Reply(file(asked, &whole, A).0, Then::Go),
     });
@@ -548,7 +548,7 @@ async fn a_full_disk_is_said_and_what_came_is_kept() {
     case.request.url = server.url("/file");
     let (report, result) = case.get().await;
     let names = case.names();
-    // With room it goes on.
+    // With more space it continues.
     mount(&["-o", "remount,size=8m", place]);
     let (again, resumed) = case.get().await;
     let whole = fs::read(case.path());

@@ -1,4 +1,4 @@
-//! A server that misbehaves as it is told: each request is a line of a script, or a closure's whim.
+//! A server with scripted misbehaviour: a closure answers each request.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// A request, as far as it matters.
+/// The parts of a request that the tests use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// Counted from 0 over all connections.
@@ -26,27 +26,27 @@ impl Asked {
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// First byte and last, if it says.
+    /// The first byte and the last, if given.
     pub(crate) fn range(&self) -> Option<(usize, Option<usize>)> {
         let (start, end) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((start.parse().unwrap(), end.parse().ok()))
     }
 }
 
-/// What a connection does after it has sent something.
+/// The action of a connection after it has sent something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The next request.
+    /// Read the next request.
     Go,
-    /// FIN.
+    /// Close with FIN.
     Close,
-    /// RST.
+    /// Close with RST.
     Reset,
-    /// Nothing, for as long as the client waits.
+    /// Send nothing while the client waits.
     Silence,
 }
 
-/// What is sent, and what follows.
+/// The bytes to send, and the action after them.
 pub(crate) struct Reply(pub(crate) Vec<u8>, pub(crate) Then);
 
 pub(crate) struct Server {
@@ -61,7 +61,7 @@ impl Server {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (log, answer) = (asked.clone(), Arc::new(answer));
         let count = Arc::new(AtomicU32::new(0));
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (log, answer, count) = (log.clone(), answer.clone(), count.clone());
@@ -124,7 +124,7 @@ fn serve(
     }
 }
 
-/// A file on a well-behaved server: whole or in ranges, under an entity tag.
+/// A file on a correct server: whole or in ranges, with an entity tag.
 pub(crate) fn file(asked: &Asked, content: &[u8], etag: &str) -> (Vec<u8>, usize) {
     let total = content.len();
     let fresh = asked.field("if-range").is_none_or(|tag| tag == etag);
@@ -153,7 +153,7 @@ pub(crate) fn file(asked: &Asked, content: &[u8], etag: &str) -> (Vec<u8>, usize
     }
 }
 
-/// The file, but the connection ends in its way after `bytes` of the body.
+/// The file, but the connection ends after `bytes` of the body.
 pub(crate) fn cut(asked: &Asked, content: &[u8], etag: &str, bytes: usize, then: Then) -> Reply {
     let (mut reply, head) = file(asked, content, etag);
     if reply.len() <= head + bytes {
@@ -163,7 +163,7 @@ pub(crate) fn cut(asked: &Asked, content: &[u8], etag: &str, bytes: usize, then:
     Reply(reply, then)
 }
 
-/// Bytes without a pattern that a range could hide in.
+/// Random bytes, in which a wrong range cannot go unnoticed.
 pub(crate) fn content(length: usize, seed: u64) -> Vec<u8> {
     let mut rng = levada_types::Rng::new(seed);
     (0..length).map(|_| rng.below(256) as u8).collect()

@@ -1,4 +1,5 @@
-//! Downloads over TLS: HTTP/1.1 and HTTP/2, through a proxy, and whom to believe.
+//! Downloads over TLS: HTTP/1.1 and HTTP/2, through a proxy, and with certificates that are not
+//! trusted.
 
 use std::{
     convert::Infallible,
@@ -25,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Case, server::content};
 
-/// A server whose first answers break off; it says how it was reached.
+/// A server whose first responses break off. It reports how it was reached.
 struct Secure {
     address: SocketAddr,
     authority: tempfile::NamedTempFile,
@@ -92,7 +93,7 @@ fn answer(request: &Request<Incoming>, bytes: &Bytes, broken: bool) -> Response<
     let rest = bytes.slice(start..);
     let data = if broken { rest.slice(..rest.len() / 2) } else { rest };
     let failure = stream::once(async {
-        // Time to send what comes before.
+        // Time to send the bytes before the error.
         tokio::time::sleep(Duration::from_millis(100)).await;
         Err(std::io::Error::other("broken off"))
     });
@@ -127,7 +128,7 @@ async fn broken_transfers_go_on_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn who_is_not_believed_is_not_talked_to() {
+async fn untrusted_server_gets_no_request() {
     let server = secure(content(10, 1), 0, &[b"h2"]).await;
     let case = case(&server);
     let error = case.get().await.1.unwrap_err();
@@ -135,7 +136,7 @@ async fn who_is_not_believed_is_not_talked_to() {
     assert!(error.to_string().contains("--cacert"), "{error}");
     let settings = ClientSettings { roots: Roots::Anyone, ..ClientSettings::default() };
     case.get_with(&Client::new(settings).unwrap()).await.1.unwrap();
-    // The name must be right as well.
+    // The name must match as well.
     let other = format!("https://127.0.0.1:{}/file", server.address.port());
     let case = Case::of(other.parse().unwrap());
     case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap_err();
