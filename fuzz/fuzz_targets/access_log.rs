@@ -1,7 +1,7 @@
 //! Any file must open or be refused, and be read to its end, without a panic.
 //!
-//! `cargo +nightly fuzz run access_log fuzz/corpus/access_log fuzz/seeds/access_log` (make the
-//! first directory; what is found goes there)
+//! `cargo +nightly fuzz run access_log fuzz/corpus/access_log fuzz/seeds/access_log` (create the
+//! first directory; new inputs are stored there)
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,5 @@
-//! Any directives, plain or targeted, must be read or passed over, and give bounded numbers.
+//! Any directives, plain or targeted, must be parsed or ignored, and give numbers within their
+//! limits.
 #![no_main]
 
 use std::time::{Duration, SystemTime};
@@ -19,7 +20,7 @@ const FIELDS: [&str; 8] = [
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    // One field per line; the first byte says which.
+    // One field per line; the first byte selects the field.
     let mut headers = HeaderMap::new();
     for line in bytes.split(|&b| b == b'\n').take(32) {
         let Some((which, value)) = line.split_first() else { continue };

@@ -1,4 +1,5 @@
-//! A request target is a piece's in one way only: what is read would be written alike.
+//! Every piece has exactly one request target: a target that parses must be equal when written
+//! again.
 #![no_main]
 
 use levada_fetch::{ChunkUrl, Digest};

@@ -1,4 +1,4 @@
-//! A record's file is read as what was written, byte for byte, or as nothing.
+//! A record file must be read exactly as it was written, or refused.
 #![no_main]
 
 use bytes::Bytes;
@@ -9,11 +9,11 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: (u64, &[u8], &[u8], Vec<(u16, u8)>, u16)| {
     let (key, head, rest, changes, cut) = input;
     let key = Key(key);
-    // Arbitrary bytes: whatever is read from them says the same when it is written.
+    // Arbitrary bytes: a record that parses must be equal when it is written again.
     if let Some(record) = read_record(key, &Bytes::copy_from_slice(rest)) {
         assert_eq!(write_record(key, &record.head, &record.body), rest);
     }
-    // A good record, changed here and there, and cut.
+    // A valid record, with some bytes changed, and truncated.
     let body: Vec<Bytes> = rest.chunks(1000).map(Bytes::copy_from_slice).collect();
     let good = write_record(key, head, &body);
     let mut bytes = good.clone();

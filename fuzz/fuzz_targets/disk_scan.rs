@@ -1,5 +1,5 @@
-//! Whatever lies in the directory of a disk tier, opening, scanning, reading and sweeping it end well,
-//! and what is found under a key is what a file of that key holds undamaged.
+//! Opening, scanning, reading and sweeping the directory of a disk tier must succeed with any files
+//! in it, and an object found under a key must equal an undamaged file of that key.
 #![no_main]
 
 use std::{collections::HashMap, fs, path::Path, sync::LazyLock, time::Duration};
@@ -27,7 +27,7 @@ struct Input {
 
 #[derive(Arbitrary, Debug)]
 enum Name {
-    /// A record of one of few keys, in the directory that is its own or in another.
+    /// A record with one of a few keys, in the directory of its key or in another one.
     Record { key: u8, part: Option<u16> },
     Index,
     CleanIndex,
@@ -41,9 +41,9 @@ enum Name {
 enum Content {
     Bytes(Vec<u8>),
     Directory,
-    /// A good record, changed at one place, and cut.
+    /// A valid record, changed at one place, and truncated.
     Record { key: u8, head: Vec<u8>, body: Vec<u8>, at: u16, with: u8, cut: u8 },
-    /// An index whose checksum holds.
+    /// An index with a valid checksum.
     Index(Vec<(u8, u32, u32)>),
 }
 
@@ -126,7 +126,7 @@ impl Name {
     }
 }
 
-/// What cannot be laid where something else lies already is left out.
+/// Skips a file whose path is already taken.
 fn lay(path: &Path, content: &Content) {
     let _ = fs::create_dir_all(path.parent().unwrap());
     let _ = match content {

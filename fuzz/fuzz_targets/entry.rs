@@ -1,11 +1,12 @@
-//! What is read as a stored entry says the same when it is written and read again, whatever the bytes.
+//! Any bytes that parse as a stored entry must parse to the same entry when it is written and read
+//! again.
 #![no_main]
 
 use bytes::Bytes;
 use levada_edge::fuzzing::reread;
 use libfuzzer_sys::fuzz_target;
 
-/// Heads of objects begin so: a kind, a status, a freshness; what is random rarely does.
+/// A valid beginning of an object's head (kind, status, freshness), which random bytes rarely have.
 fn object(rest: &[u8]) -> Bytes {
     [&[1, 200, 0][..], &[0; 38], rest].concat().into()
 }

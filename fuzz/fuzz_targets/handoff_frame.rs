@@ -1,5 +1,5 @@
-//! A frame of the handoff channel, with a connection's state in it, is refused or reads as what it was
-//! written from.
+//! A frame of the handoff channel, with a connection's state in it, must be refused, or be equal
+//! when it is written again.
 #![no_main]
 
 use levada_edge::fuzzing::Frame;

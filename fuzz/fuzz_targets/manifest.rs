@@ -1,10 +1,11 @@
-//! Any text is read as a manifest or refused; what is read is written alike, and stays in its tree.
+//! Any text must parse as a manifest or be refused. A manifest that parses must be equal when
+//! written again, and its paths must stay within the tree.
 #![no_main]
 
 use levada_fetch::{Algorithm, Digest, manifest::Manifest};
 use libfuzzer_sys::fuzz_target;
 
-/// Always right: the last line is to be no obstacle here.
+/// A digest function that always agrees, so that the last line of the manifest is no obstacle.
 fn any(_: &[u8]) -> Digest {
     Digest::from_hex(Algorithm::Sha256, &"0".repeat(64)).expect("64 digits")
 }

@@ -1,4 +1,5 @@
-//! Any ranges must be read or ignored; what is sent is within the length and no byte twice.
+//! Any ranges must be parsed or ignored. The parts to send must be within the length, and contain
+//! no byte twice.
 #![no_main]
 
 use http::HeaderValue;

@@ -1,12 +1,12 @@
-//! However a stream of requests is cut, the same part of it passes; and what passes, the parser behind
-//! reads as just as many requests.
+//! However a stream of requests is split into reads, the same part of it must pass; and the parser
+//! behind must read the passed part as the same number of requests.
 #![no_main]
 
 use levada_edge::fuzzing::judge;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says where to cut: every so many bytes.
+    // The first byte selects the size of the reads.
     let Some((&piece, stream)) = bytes.split_first() else {
         return;
     };

@@ -1,12 +1,12 @@
-//! However an answer is cut, it is read the same; and what a strict reader takes is taken just so, and
-//! the other way round where lines end as they should.
+//! However a response is split into reads, it must be parsed to the same result. A strict parser
+//! must accept the same responses with the same result, provided that lines end with CRLF.
 #![no_main]
 
 use levada_edge::fuzzing::{AnswerEnd, ParsedAnswer, read_reply};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says where to cut, and whether a HEAD is answered.
+    // The first byte selects the size of the reads, and whether the response is to a HEAD.
     let Some((&first, stream)) = bytes.split_first() else {
         return;
     };
@@ -19,13 +19,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(strict, &whole);
     }
     if let AnswerEnd::Whole { used, .. } = whole.ending {
-        // What is in the body is nobody's business, but a strict reader may stumble over it too.
+        // The content of the body does not matter, but the strict parser may refuse bare LFs in it.
         let bare = (0..used).any(|at| stream[at] == b'\n' && (at == 0 || stream[at - 1] != b'\r'));
         assert!(strict.is_some() || bare);
     }
 });
 
-/// A whole answer as RFC 9112 has it, read by hand.
+/// A whole response, parsed by a simple implementation of RFC 9112.
 fn strictly(stream: &[u8], head: bool) -> Option<ParsedAnswer> {
     let mut reply = ParsedAnswer::default();
     let mut rest = stream;

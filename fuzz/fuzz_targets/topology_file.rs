@@ -1,8 +1,8 @@
-//! Any file must be read as a topology or refused, without a panic; what was read is the same when
-//! it is written and read again, and has a way between all who need one.
+//! Any file must parse as a topology or be refused, without a panic. A topology that parses must be
+//! equal when it is written and read again, and must connect all nodes that need it.
 //!
-//! `cargo +nightly fuzz run topology_file fuzz/corpus/topology_file fuzz/seeds/topology_file` (make
-//! the first directory; what is found goes there)
+//! `cargo +nightly fuzz run topology_file fuzz/corpus/topology_file fuzz/seeds/topology_file`
+//! (create the first directory; new inputs are stored there)
 #![no_main]
 
 use levada_topology::{Role, from_graphml, from_json, to_json};
@@ -18,7 +18,7 @@ fuzz_target!(|text: &str| {
                 continue;
             }
         };
-        // Bandwidths may differ by a rounding.
+        // Bandwidths may differ by rounding.
         let (again, _) = from_json(&to_json(&topology)).expect("what was read can be written");
         assert_eq!(again.places, topology.places);
         let mut path = Vec::new();
