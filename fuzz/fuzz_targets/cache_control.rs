@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use levada_cache::{Exchange, MAX_SECONDS, RequestDirectives, Rules, may_store, serve};
+use levada_cache::{CacheRules, MAX_SECONDS, OriginExchange, RequestDirectives, may_store, serve};
 use libfuzzer_sys::fuzz_target;
 
 const FIELDS: [&str; 8] = [
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let request = HeaderMap::new();
-    let exchange = Exchange {
+    let exchange = OriginExchange {
         method: &Method::GET,
         request: &request,
         status: StatusCode::OK,
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         requested: now,
         received: now,
     };
-    if let Ok(stored) = may_store(&exchange, &Rules::default()) {
+    if let Ok(stored) = may_store(&exchange, &CacheRules::default()) {
         assert!(stored.freshness.age(now) <= MAX_SECONDS);
         assert!(stored.freshness.lifetime().as_secs() <= u64::from(MAX_SECONDS));
         let _ = serve(&stored.freshness, &RequestDirectives::of(&headers), now);

@@ -9,7 +9,7 @@
 
 use std::{env, error::Error, fs, hint::black_box};
 
-use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry, Keyed, find_eviction};
+use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, EvictionEntry, Keyed, find_eviction};
 use levada_trace::{Limits, Trace, generate::GENERATORS, open};
 use levada_types::{Key, hash64};
 
@@ -120,7 +120,7 @@ fn compare(name: &str, trace: &Trace) {
 }
 
 /// Requests and bytes that are hits.
-fn replay(entry: &Entry, capacity: u64, requests: &[(Key, u64)]) -> (u64, u64) {
+fn replay(entry: &EvictionEntry, capacity: u64, requests: &[(Key, u64)]) -> (u64, u64) {
     let mut cache = Keyed::new((entry.build)(capacity));
     let mut hits = (0, 0);
     for &(key, bytes) in requests {
@@ -133,7 +133,7 @@ fn replay(entry: &Entry, capacity: u64, requests: &[(Key, u64)]) -> (u64, u64) {
 
 /// Millions of requests per second, of the best round: neighbours only ever add time. A round is long
 /// enough for a clock that moves in milliseconds.
-fn speed(entry: &Entry, capacity: u64, requests: &[(Key, u64)]) -> f64 {
+fn speed(entry: &EvictionEntry, capacity: u64, requests: &[(Key, u64)]) -> f64 {
     let times = (LEAST_PER_ROUND / requests.len().max(1)).max(1);
     let round = |_| {
         let begun = processor::seconds();

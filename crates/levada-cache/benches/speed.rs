@@ -7,7 +7,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use levada_cache::{
-    Asked, CacheStatus, Exchange, NodeName, RangeSet, RequestDirectives, Rules, Validators, Vary,
+    CacheName, CacheRules, CacheStatus, OriginExchange, RangeSet, RequestCacheFields,
+    RequestDirectives, Validators, Vary,
     eviction::{EVICTIONS, Keyed},
     may_store, serve,
 };
@@ -42,7 +43,7 @@ fn decisions() {
         ("vary", "accept-encoding"),
     ]);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-    let exchange = Exchange {
+    let exchange = OriginExchange {
         method: &Method::GET,
         request: &browser,
         status: StatusCode::OK,
@@ -50,11 +51,11 @@ fn decisions() {
         requested: now,
         received: now,
     };
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     let stored = may_store(&exchange, &rules).expect("storable");
     let validators = Validators::of(&response, now);
     let key = stored.vary.key(&browser);
-    let node = NodeName::new("edge-1");
+    let node = CacheName::new("edge-1");
     let later = now + Duration::from_secs(10);
     let mut scratch = Vec::new();
 
@@ -65,7 +66,7 @@ fn decisions() {
     time("conditions, none", || validators.evaluate(black_box(&browser)));
     time("range, none", || RangeSet::of(black_box(&browser)));
     time("whole hit", || {
-        let asked = Asked::of(black_box(&browser));
+        let asked = RequestCacheFields::of(black_box(&browser));
         let served = serve(&stored.freshness, &asked.directives, later);
         (served, asked.conditional, asked.range)
     });

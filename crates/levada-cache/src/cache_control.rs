@@ -92,7 +92,7 @@ impl RequestDirectives {
 
 /// Whether a directive is present, and whether it applies to the whole response or to named fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum DirectiveScope {
     /// The directive is absent.
     #[default]
     Absent,
@@ -106,9 +106,9 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// `no-cache`: validate before every reuse.
-    pub no_cache: Scope,
+    pub no_cache: DirectiveScope,
     /// `private`: shared caches must not store it.
-    pub private: Scope,
+    pub private: DirectiveScope,
     /// The fields that a qualified `no-cache` or `private` names; they are not stored.
     pub fields: Vec<HeaderName>,
     /// `no-store`.
@@ -183,18 +183,18 @@ impl ResponseDirectives {
 
     /// Records the fields that a directive names. An invalid list applies to the whole response,
     /// which is the safe interpretation that Sec. 5.2.2.4 foresees.
-    fn scope(&mut self, member: &Member<'_>) -> Scope {
+    fn scope(&mut self, member: &Member<'_>) -> DirectiveScope {
         let (Argument::Token(list) | Argument::Quoted(list)) = member.value else {
-            return Scope::Whole;
+            return DirectiveScope::Whole;
         };
         let before = self.fields.len();
         for name in list.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|n| !n.is_empty()) {
             match HeaderName::from_bytes(name) {
                 Ok(name) if self.fields.len() < MAX_FIELDS => self.fields.push(name),
-                _ => return Scope::Whole,
+                _ => return DirectiveScope::Whole,
             }
         }
-        if self.fields.len() > before { Scope::Fields } else { Scope::Whole }
+        if self.fields.len() > before { DirectiveScope::Fields } else { DirectiveScope::Whole }
     }
 }
 
@@ -374,7 +374,7 @@ mod tests {
     fn stray_quote_hides_nothing() {
         assert!(response(&[r#"ext="oops, no-store"#]).no_store);
         assert!(response(&[r#"a"b, no-store, c"d"#]).no_store);
-        assert_eq!(response(&[r#"private="oops, no-cache"#]).private, Scope::Whole);
+        assert_eq!(response(&[r#"private="oops, no-cache"#]).private, DirectiveScope::Whole);
     }
 
     #[test]
@@ -417,11 +417,11 @@ mod tests {
     #[test]
     fn qualified_directives_name_fields() {
         let read = response(&[r#"no-cache="a, B", private=set-cookie"#]);
-        assert_eq!((read.no_cache, read.private), (Scope::Fields, Scope::Fields));
+        assert_eq!((read.no_cache, read.private), (DirectiveScope::Fields, DirectiveScope::Fields));
         assert_eq!(read.fields, ["a", "b", "set-cookie"]);
         for whole in ["no-cache=\"\"", "no-cache=\"a b\"", "no-cache=\"a\", no-cache", "no-cache="]
         {
-            assert_eq!(response(&[whole]).no_cache, Scope::Whole, "{whole}");
+            assert_eq!(response(&[whole]).no_cache, DirectiveScope::Whole, "{whole}");
         }
     }
 

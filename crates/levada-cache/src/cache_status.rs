@@ -13,9 +13,9 @@ pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// The name of a cache, encoded for the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeName(Box<[u8]>);
+pub struct CacheName(Box<[u8]>);
 
-impl NodeName {
+impl CacheName {
     /// Encodes a name: as a token if it is one, else as a string, with `?` in place of bytes that a
     /// string cannot contain.
     pub fn new(name: &str) -> Self {
@@ -30,7 +30,7 @@ impl NodeName {
 
 /// The reason why a request was forwarded (RFC 9211, Sec. 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarded {
+pub enum ForwardReason {
     /// The cache was configured not to handle the request.
     Bypass,
     /// The request method's semantics require forwarding.
@@ -49,7 +49,7 @@ pub enum Forwarded {
     Partial,
 }
 
-impl Forwarded {
+impl ForwardReason {
     /// The token of the field.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Forwarded {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
     /// The reason why the request was forwarded; `None` is a hit.
-    pub forwarded: Option<Forwarded>,
+    pub forwarded: Option<ForwardReason>,
     /// The status of the response to the forwarded request.
     pub forwarded_status: Option<u16>,
     /// The remaining freshness lifetime in seconds; negative if stale.
@@ -86,20 +86,20 @@ pub struct CacheStatus<'a> {
 
 impl CacheStatus<'_> {
     /// The field value with this cache as its only member.
-    pub fn value(&self, node: &NodeName) -> HeaderValue {
+    pub fn value(&self, node: &CacheName) -> HeaderValue {
         let mut text = Vec::with_capacity(64);
         self.write(node, &mut text);
         field_value(&text)
     }
 
     /// Appends this cache after the caches nearer to the origin (Sec. 2), as one line.
-    pub fn append_to(&self, headers: &mut HeaderMap, node: &NodeName) {
+    pub fn append_to(&self, headers: &mut HeaderMap, node: &CacheName) {
         let value = self.value_behind(headers, node);
         headers.insert(CACHE_STATUS, value);
     }
 
     /// The field value with this cache after the members of `earlier`.
-    pub fn value_behind(&self, earlier: &HeaderMap, node: &NodeName) -> HeaderValue {
+    pub fn value_behind(&self, earlier: &HeaderMap, node: &CacheName) -> HeaderValue {
         let mut text = Vec::with_capacity(128);
         for line in earlier.get_all(CACHE_STATUS) {
             text.extend_from_slice(line.as_bytes());
@@ -110,7 +110,7 @@ impl CacheStatus<'_> {
     }
 
     /// Appends the member to `text`.
-    pub fn write(&self, node: &NodeName, text: &mut Vec<u8>) {
+    pub fn write(&self, node: &CacheName, text: &mut Vec<u8>) {
         text.extend_from_slice(&node.0);
         match self.forwarded {
             None => text.extend_from_slice(b"; hit"),
@@ -179,11 +179,11 @@ mod tests {
 
     #[test]
     fn hit_and_miss_are_written_as_the_rfc_writes_them() {
-        let node = NodeName::new("edge-1.example");
+        let node = CacheName::new("edge-1.example");
         let hit = CacheStatus { ttl: Some(376), ..CacheStatus::default() };
         assert_eq!(hit.value(&node), "edge-1.example; hit; ttl=376");
         let miss = CacheStatus {
-            forwarded: Some(Forwarded::Stale),
+            forwarded: Some(ForwardReason::Stale),
             forwarded_status: Some(304),
             ttl: Some(-412),
             stored: true,
@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn name_that_is_no_token_is_quoted() {
         let hit = CacheStatus::default();
-        assert_eq!(hit.value(&NodeName::new("1 edge")), "\"1 edge\"; hit");
-        assert_eq!(hit.value(&NodeName::new("Br\u{fc}cke")), "\"Br??cke\"; hit");
+        assert_eq!(hit.value(&CacheName::new("1 edge")), "\"1 edge\"; hit");
+        assert_eq!(hit.value(&CacheName::new("Br\u{fc}cke")), "\"Br??cke\"; hit");
     }
 
     #[test]
     fn this_cache_stands_behind_those_nearer_to_the_origin() {
         let mut all = headers(&[("cache-status", "shield; hit"), ("cache-status", "x; fwd=miss")]);
-        CacheStatus::default().append_to(&mut all, &NodeName::new("edge"));
+        CacheStatus::default().append_to(&mut all, &CacheName::new("edge"));
         assert_eq!(all["cache-status"], "shield; hit, x; fwd=miss, edge; hit");
         assert_eq!(all.get_all(CACHE_STATUS).iter().count(), 1);
     }
@@ -216,7 +216,7 @@ mod tests {
         #[test]
         fn any_text_gives_a_field_value(node in ".{0,20}", key in ".{0,20}", detail in ".{0,20}") {
             let status = CacheStatus { key: Some(&key), detail: Some(&detail), ..CacheStatus::default() };
-            prop_assert!(status.value(&NodeName::new(&node)) != "levada");
+            prop_assert!(status.value(&CacheName::new(&node)) != "levada");
         }
     }
 }

@@ -4,11 +4,11 @@
 //! few comparisons and reads no header field of the stored response.
 
 use crate::{
-    cache_control::{MAX_SECONDS, ResponseDirectives, Scope, parse_seconds},
+    cache_control::{DirectiveScope, MAX_SECONDS, ResponseDirectives, parse_seconds},
     date::parse_date,
-    exchange::Exchange,
-    rules::Rules,
-    targeted::Effective,
+    origin_exchange::OriginExchange,
+    rules::CacheRules,
+    targeted::EffectiveDirectives,
 };
 use http::{HeaderMap, StatusCode, header};
 use std::time::{Duration, SystemTime};
@@ -16,14 +16,14 @@ use std::time::{Duration, SystemTime};
 /// The source of a freshness lifetime, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Source {
+pub enum LifetimeSource {
     /// `s-maxage` or `max-age`, of `Cache-Control` or of a targeted field.
     Directive = 0,
     /// `Expires` minus `Date`.
     Expires = 1,
-    /// The site's lifetime for errors ([`Rules::negative_ttl`]).
+    /// The site's lifetime for errors ([`CacheRules::negative_ttl`]).
     Negative = 2,
-    /// The site's lifetime for responses without one ([`Rules::default_ttl`]).
+    /// The site's lifetime for responses without one ([`CacheRules::default_ttl`]).
     Default = 3,
     /// A share of the time since `Last-Modified`.
     Heuristic = 4,
@@ -31,7 +31,7 @@ pub enum Source {
     None = 5,
 }
 
-impl Source {
+impl LifetimeSource {
     /// The name that logs and reports print.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,46 +69,50 @@ pub struct Lifetime {
     /// The time in seconds.
     pub seconds: u32,
     /// The source of the lifetime.
-    pub source: Source,
+    pub source: LifetimeSource,
 }
 
 impl Lifetime {
     /// The freshness lifetime (RFC 9111, Sec. 4.2.1): explicit, then the site's, then heuristic.
-    pub fn of(exchange: &Exchange<'_>, effective: &Effective, rules: &Rules) -> Self {
+    pub fn of(
+        exchange: &OriginExchange<'_>,
+        effective: &EffectiveDirectives,
+        rules: &CacheRules,
+    ) -> Self {
         explicit(exchange, effective)
             .or_else(|| configured(exchange.status, rules))
             .or_else(|| heuristic(exchange, &effective.directives, rules))
-            .unwrap_or(Self { seconds: 0, source: Source::None })
+            .unwrap_or(Self { seconds: 0, source: LifetimeSource::None })
     }
 }
 
-fn explicit(exchange: &Exchange<'_>, effective: &Effective) -> Option<Lifetime> {
+fn explicit(exchange: &OriginExchange<'_>, effective: &EffectiveDirectives) -> Option<Lifetime> {
     if let Some(seconds) = effective.directives.lifetime() {
-        return Some(Lifetime { seconds, source: Source::Directive });
+        return Some(Lifetime { seconds, source: LifetimeSource::Directive });
     }
     let expires =
         (!effective.targeted).then(|| exchange.response.get(header::EXPIRES)).flatten()?;
     // An invalid date means that the response has expired (Sec. 5.3).
     let seconds = parse_date(expires.as_bytes()).map_or(0, |e| e.saturating_sub(made(exchange)));
-    Some(Lifetime { seconds: bounded(seconds), source: Source::Expires })
+    Some(Lifetime { seconds: bounded(seconds), source: LifetimeSource::Expires })
 }
 
-fn configured(status: StatusCode, rules: &Rules) -> Option<Lifetime> {
+fn configured(status: StatusCode, rules: &CacheRules) -> Option<Lifetime> {
     if let Some(ttl) = rules.negative_ttl
         && rules.negative_statuses.contains(&status.as_u16())
     {
-        return Some(Lifetime { seconds: whole_seconds(ttl), source: Source::Negative });
+        return Some(Lifetime { seconds: whole_seconds(ttl), source: LifetimeSource::Negative });
     }
     let ttl = rules.default_ttl.filter(|_| is_heuristically_cacheable(status))?;
-    Some(Lifetime { seconds: whole_seconds(ttl), source: Source::Default })
+    Some(Lifetime { seconds: whole_seconds(ttl), source: LifetimeSource::Default })
 }
 
 /// A share of the time since the last modification (Sec. 4.2.2), if the status allows it or with
 /// `public`.
 fn heuristic(
-    exchange: &Exchange<'_>,
+    exchange: &OriginExchange<'_>,
     directives: &ResponseDirectives,
-    rules: &Rules,
+    rules: &CacheRules,
 ) -> Option<Lifetime> {
     if !is_heuristically_cacheable(exchange.status) && !directives.public {
         return None;
@@ -117,7 +121,7 @@ fn heuristic(
     let since = bounded(made(exchange).saturating_sub(changed));
     let share = u64::from(since) * u64::from(rules.heuristic_percent) / 100;
     let seconds = bounded(share as i64).min(whole_seconds(rules.heuristic_max));
-    (seconds > 0).then_some(Lifetime { seconds, source: Source::Heuristic })
+    (seconds > 0).then_some(Lifetime { seconds, source: LifetimeSource::Heuristic })
 }
 
 /// The statuses that are heuristically cacheable (RFC 9110, Sec. 15.1; 451 by RFC 7725, Sec. 3).
@@ -129,7 +133,7 @@ pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
 }
 
 /// The time of generation: `Date`, or the time of arrival if it is absent (RFC 9110, Sec. 6.6.1).
-fn made(exchange: &Exchange<'_>) -> i64 {
+fn made(exchange: &OriginExchange<'_>) -> i64 {
     date(exchange.response).unwrap_or_else(|| (millis(exchange.received) / 1000) as i64)
 }
 
@@ -150,7 +154,7 @@ pub struct Freshness {
     if_error: u32,
     if_unreachable: u32,
     flags: u8,
-    source: Source,
+    source: LifetimeSource,
 }
 
 const VALIDATE_ALWAYS: u8 = 1;
@@ -162,7 +166,11 @@ impl Freshness {
     pub const BYTES: usize = 38;
 
     /// Computes the numbers of a response that has just arrived.
-    pub fn of(exchange: &Exchange<'_>, effective: &Effective, rules: &Rules) -> Self {
+    pub fn of(
+        exchange: &OriginExchange<'_>,
+        effective: &EffectiveDirectives,
+        rules: &CacheRules,
+    ) -> Self {
         let lifetime = Lifetime::of(exchange, effective, rules);
         let directives = &effective.directives;
         Self {
@@ -213,7 +221,7 @@ impl Freshness {
     }
 
     /// The source of the lifetime.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> LifetimeSource {
         self.source
     }
 
@@ -298,7 +306,7 @@ impl Freshness {
             if_error: short(28)?,
             if_unreachable: short(32)?,
             flags: bytes[36],
-            source: Source::from_u8(bytes[37])?,
+            source: LifetimeSource::from_u8(bytes[37])?,
         };
         let plausible = [read.received, read.initial_age, read.lifetime].iter().all(|&n| n < FAR)
             && read.flags & !(VALIDATE_ALWAYS | NEVER_STALE | IMMUTABLE) == 0;
@@ -310,12 +318,12 @@ impl Freshness {
 /// not overflow.
 const FAR: u64 = 1 << 48;
 
-fn flags(directives: &ResponseDirectives, rules: &Rules) -> u8 {
+fn flags(directives: &ResponseDirectives, rules: &CacheRules) -> u8 {
     let never_stale = directives.must_revalidate
         || directives.proxy_revalidate
         || (directives.s_maxage.is_some() && !rules.s_maxage_allows_stale);
     let mut flags = 0;
-    if directives.no_cache == Scope::Whole {
+    if directives.no_cache == DirectiveScope::Whole {
         flags |= VALIDATE_ALWAYS;
     }
     if never_stale {
@@ -328,18 +336,18 @@ fn flags(directives: &ResponseDirectives, rules: &Rules) -> u8 {
 }
 
 /// `corrected_initial_age` (Sec. 4.2.3), in milliseconds.
-fn initial_age(exchange: &Exchange<'_>, rules: &Rules) -> u64 {
+fn initial_age(exchange: &OriginExchange<'_>, rules: &CacheRules) -> u64 {
     let received = millis(exchange.received);
     let delay = received.saturating_sub(millis(exchange.requested));
-    let told = u64::from(age_field(exchange.response)) * 1000;
+    let age_value = u64::from(age_field(exchange.response)) * 1000;
     // `Date` has whole seconds, so the time of arrival is truncated to whole seconds as well.
-    let apparent = date(exchange.response)
+    let apparent_age = date(exchange.response)
         .map_or(0, |date| u64::from(bounded((received / 1000) as i64 - date)) * 1000);
     // A small difference comes from the two clocks. A large one may come from a cache that sends no
     // `Age`, so it counts.
     let tolerated = rules.clock_skew.as_millis().min(u128::from(FAR)) as u64;
-    let apparent = if apparent <= tolerated { 0 } else { apparent };
-    (told + delay.min(u64::from(MAX_SECONDS) * 1000)).max(apparent)
+    let apparent_age = if apparent_age <= tolerated { 0 } else { apparent_age };
+    (age_value + delay.min(u64::from(MAX_SECONDS) * 1000)).max(apparent_age)
 }
 
 /// `Age`: the first member of the first line is used; an invalid value is ignored (Sec. 5.1).
@@ -369,19 +377,19 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Got, NOW, http_date, time};
+    use crate::testing::{Fetched, NOW, http_date, time};
     use proptest::prelude::*;
 
-    fn freshness_by(got: &Got, rules: &Rules) -> Freshness {
+    fn freshness_by(got: &Fetched, rules: &CacheRules) -> Freshness {
         let exchange = got.exchange();
-        Freshness::of(&exchange, &Effective::of(exchange.response), rules)
+        Freshness::of(&exchange, &EffectiveDirectives::of(exchange.response), rules)
     }
 
     fn freshness(status: u16, response: &[(&'static str, &str)]) -> Freshness {
-        freshness_by(&Got::new(status, response), &Rules::default())
+        freshness_by(&Fetched::new(status, response), &CacheRules::default())
     }
 
-    fn lifetime(status: u16, response: &[(&'static str, &str)]) -> (u64, Source) {
+    fn lifetime(status: u16, response: &[(&'static str, &str)]) -> (u64, LifetimeSource) {
         let read = freshness(status, response);
         (read.lifetime().as_secs(), read.source())
     }
@@ -390,21 +398,30 @@ mod tests {
     fn s_maxage_counts_before_max_age_before_expires() {
         let (date, expires) = (http_date(NOW), http_date(NOW + 30));
         let dates = [("date", &*date), ("expires", &*expires)];
-        assert_eq!(lifetime(200, &dates), (30, Source::Expires));
+        assert_eq!(lifetime(200, &dates), (30, LifetimeSource::Expires));
         let both = [dates[0], dates[1], ("cache-control", "max-age=20")];
-        assert_eq!(lifetime(200, &both), (20, Source::Directive));
+        assert_eq!(lifetime(200, &both), (20, LifetimeSource::Directive));
         let all = [dates[0], dates[1], ("cache-control", "max-age=20, s-maxage=10")];
-        assert_eq!(lifetime(200, &all), (10, Source::Directive));
+        assert_eq!(lifetime(200, &all), (10, LifetimeSource::Directive));
     }
 
     #[test]
     fn expires_is_measured_by_the_origins_own_clock() {
         let (fast, soon) = (http_date(NOW + 400), http_date(NOW + 300));
-        assert_eq!(lifetime(200, &[("date", &fast), ("expires", &soon)]), (0, Source::Expires));
+        assert_eq!(
+            lifetime(200, &[("date", &fast), ("expires", &soon)]),
+            (0, LifetimeSource::Expires)
+        );
         let (slow, now) = (http_date(NOW - 400), http_date(NOW));
-        assert_eq!(lifetime(200, &[("date", &slow), ("expires", &now)]), (400, Source::Expires));
-        assert_eq!(lifetime(200, &[("date", "foo"), ("expires", &soon)]), (300, Source::Expires));
-        assert_eq!(lifetime(200, &[("expires", &soon)]), (300, Source::Expires));
+        assert_eq!(
+            lifetime(200, &[("date", &slow), ("expires", &now)]),
+            (400, LifetimeSource::Expires)
+        );
+        assert_eq!(
+            lifetime(200, &[("date", "foo"), ("expires", &soon)]),
+            (300, LifetimeSource::Expires)
+        );
+        assert_eq!(lifetime(200, &[("expires", &soon)]), (300, LifetimeSource::Expires));
     }
 
     #[test]
@@ -419,50 +436,50 @@ mod tests {
     fn targeted_lifetime_replaces_expires() {
         let expires = http_date(NOW + 9000);
         let given = lifetime(200, &[("cdn-cache-control", "max-age=0"), ("expires", &expires)]);
-        assert_eq!(given, (0, Source::Directive));
+        assert_eq!(given, (0, LifetimeSource::Directive));
         let none = lifetime(200, &[("cdn-cache-control", "foo"), ("expires", &expires)]);
-        assert_eq!(none, (0, Source::None));
+        assert_eq!(none, (0, LifetimeSource::None));
     }
 
     #[test]
     fn tenth_of_the_time_since_the_last_change_is_guessed() {
         let (date, changed) = (http_date(NOW), http_date(NOW - 1000));
         let lines = [("date", &*date), ("last-modified", &*changed)];
-        assert_eq!(lifetime(200, &lines), (100, Source::Heuristic));
-        assert_eq!(lifetime(404, &lines), (100, Source::Heuristic));
+        assert_eq!(lifetime(200, &lines), (100, LifetimeSource::Heuristic));
+        assert_eq!(lifetime(404, &lines), (100, LifetimeSource::Heuristic));
         for status in [201, 302, 307, 403, 500, 503, 599] {
-            assert_eq!(lifetime(status, &lines), (0, Source::None), "{status}");
+            assert_eq!(lifetime(status, &lines), (0, LifetimeSource::None), "{status}");
             let public = [lines[0], lines[1], ("cache-control", "public")];
-            assert_eq!(lifetime(status, &public), (100, Source::Heuristic), "{status}");
+            assert_eq!(lifetime(status, &public), (100, LifetimeSource::Heuristic), "{status}");
         }
         let ancient = http_date(0);
         assert_eq!(lifetime(200, &[lines[0], ("last-modified", &ancient)]).0, 24 * 3600);
         let future = http_date(NOW + 1000);
-        assert_eq!(lifetime(200, &[lines[0], ("last-modified", &future)]).1, Source::None);
+        assert_eq!(lifetime(200, &[lines[0], ("last-modified", &future)]).1, LifetimeSource::None);
     }
 
     #[test]
     fn site_speaks_where_the_origin_is_silent() {
-        let rules = Rules {
+        let rules = CacheRules {
             default_ttl: Some(Duration::from_secs(60)),
             negative_ttl: Some(Duration::from_secs(5)),
-            ..Rules::default()
+            ..CacheRules::default()
         };
         let by = |status, lines: &[(&'static str, &str)]| {
-            let read = freshness_by(&Got::new(status, lines), &rules);
+            let read = freshness_by(&Fetched::new(status, lines), &rules);
             (read.lifetime().as_secs(), read.source())
         };
-        assert_eq!(by(200, &[]), (60, Source::Default));
-        assert_eq!(by(404, &[]), (5, Source::Negative));
-        assert_eq!(by(404, &[("cache-control", "max-age=9")]), (9, Source::Directive));
-        assert_eq!(by(503, &[]), (0, Source::None));
+        assert_eq!(by(200, &[]), (60, LifetimeSource::Default));
+        assert_eq!(by(404, &[]), (5, LifetimeSource::Negative));
+        assert_eq!(by(404, &[("cache-control", "max-age=9")]), (9, LifetimeSource::Directive));
+        assert_eq!(by(503, &[]), (0, LifetimeSource::None));
     }
 
     #[test]
     fn age_is_what_was_told_plus_delay_plus_time_in_store() {
-        let mut got = Got::new(200, &[("age", "100"), ("cache-control", "max-age=200")]);
+        let mut got = Fetched::new(200, &[("age", "100"), ("cache-control", "max-age=200")]);
         got.delay = 3;
-        let read = freshness_by(&got, &Rules::default());
+        let read = freshness_by(&got, &CacheRules::default());
         assert_eq!(read.age(time(NOW)), 103);
         assert_eq!(read.age(time(NOW + 50)), 153);
         assert_eq!(read.ttl(time(NOW + 50)), 47);

@@ -8,7 +8,7 @@
 //! # The life of a request
 //!
 //! ```text
-//! request ──► Asked::of                   directives; whether it has a condition, a range
+//! request ──► RequestCacheFields::of                   directives; whether it has a condition, a range
 //!             is_cache_method             GET and HEAD; others are forwarded (then invalidated())
 //!             strip_request               removes hop-by-hop fields
 //! lookup  ──► Vary::matches               selects the variant of the key
@@ -31,7 +31,7 @@
 //! - [`Validators`]: entity tag and date, parsed once.
 //! - The header fields, except those that [`strip_response`] and [`Storable::strip`] remove.
 //!
-//! After a 304, call [`update_stored`], and then [`may_store`] with an [`Exchange`] that has the
+//! After a 304, call [`update_stored`], and then [`may_store`] with an [`OriginExchange`] that has the
 //! stored status, the updated fields and the times of the 304.
 //!
 //! # Eviction
@@ -44,18 +44,18 @@
 //! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
 //! windows), RFC 8246 (`immutable`), RFC 9213 (targeted directives), RFC 9211 (`Cache-Status`).
 
-mod asked;
 mod cache_control;
 mod cache_status;
 mod date;
 mod doorkeeper;
 pub mod eviction;
-mod exchange;
 mod freshness;
 mod groups;
 mod hop;
 mod invalidate;
+mod origin_exchange;
 mod range;
+mod request_fields;
 mod rules;
 mod serve;
 mod storable;
@@ -65,23 +65,25 @@ mod testing;
 mod validate;
 mod vary;
 
-pub use asked::Asked;
-pub use cache_control::{MAX_SECONDS, RequestDirectives, ResponseDirectives, Scope, parse_seconds};
-pub use cache_status::{CACHE_STATUS, CacheStatus, Forwarded, NodeName};
+pub use cache_control::{
+    DirectiveScope, MAX_SECONDS, RequestDirectives, ResponseDirectives, parse_seconds,
+};
+pub use cache_status::{CACHE_STATUS, CacheName, CacheStatus, ForwardReason};
 pub use date::parse_date;
 pub use doorkeeper::Doorkeeper;
-pub use exchange::Exchange;
-pub use freshness::{Freshness, Lifetime, Source, is_heuristically_cacheable};
+pub use freshness::{Freshness, Lifetime, LifetimeSource, is_heuristically_cacheable};
 pub use groups::strings;
 pub use hop::{is_hop_by_hop, strip_fields, strip_request, strip_response};
 pub use invalidate::{invalidated, is_safe, resolve};
-pub use range::{ContentRange, MAX_RANGES, Multipart, Parts, RangeSet, RangeSpec};
-pub use rules::{Cookies, Rules};
+pub use origin_exchange::OriginExchange;
+pub use range::{ContentRange, MAX_RANGES, Multipart, RangeParts, RangeSet, RangeSpec};
+pub use request_fields::RequestCacheFields;
+pub use rules::{CacheRules, CookieStorage};
 pub use serve::{
-    Serve, Staleness, Trouble, is_error, serve, serve_instead_of_error, serve_missing,
+    OriginFailure, ServeDecision, Staleness, is_error, serve, serve_instead_of_error, serve_missing,
 };
 pub use storable::{NoStore, Storable, may_store, may_store_part, may_store_post};
-pub use targeted::{Effective, TARGETS, strip_own_target};
+pub use targeted::{EffectiveDirectives, TARGETS, strip_own_target};
 pub use validate::{
     CONDITIONAL, Condition, ETag, Validators, belongs_in_304, head_confirms, is_cache_method,
     make_conditional, make_conditional_on_any, not_modified_fields, update_stored,

@@ -112,8 +112,8 @@ impl RangeSet {
     /// The parts to send of a representation of `length` bytes.
     ///
     /// Ranges that overlap or touch are merged; the others keep their order (Sec. 15.3.7.2).
-    pub fn resolve(&self, length: u64) -> Parts {
-        let mut parts = Parts { ranges: [const { 0..0 }; MAX_RANGES], count: 0 };
+    pub fn resolve(&self, length: u64) -> RangeParts {
+        let mut parts = RangeParts { ranges: [const { 0..0 }; MAX_RANGES], count: 0 };
         for range in self.specs().iter().filter_map(|spec| spec.resolve(length)) {
             parts.add(range);
         }
@@ -123,12 +123,12 @@ impl RangeSet {
 
 /// The parts to send: no two overlap, and none is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct RangeParts {
     ranges: [Range<u64>; MAX_RANGES],
     count: usize,
 }
 
-impl Parts {
+impl RangeParts {
     /// The parts, from the first position to one past the last. If there are none, answer 416 with
     /// [`ContentRange::unsatisfied`]; if one, a 206 with `Content-Range`; if more, [`Multipart`].
     pub fn as_slice(&self) -> &[Range<u64>] {
@@ -280,7 +280,7 @@ impl Multipart<'_> {
     }
 
     /// The length of the body: `Content-Length` of the response.
-    pub fn body_length(&self, parts: &Parts) -> u64 {
+    pub fn body_length(&self, parts: &RangeParts) -> u64 {
         let one = |range: &Range<u64>| {
             (range.end - range.start).saturating_add(self.part_head(range).len() as u64)
         };

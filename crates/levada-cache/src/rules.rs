@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 /// The settings. By default nothing is added to the origin's directives while the origin is
 /// reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct CacheRules {
     /// The lifetime of responses without one, for heuristically cacheable statuses.
     pub default_ttl: Option<Duration>,
     /// The lifetime of errors without one: negative caching.
@@ -32,10 +32,10 @@ pub struct Rules {
     /// How far the origin's clock may be behind before `Date` increases the age of a response.
     pub clock_skew: Duration,
     /// The treatment of responses with `Set-Cookie`.
-    pub cookies: Cookies,
+    pub cookies: CookieStorage,
 }
 
-impl Default for Rules {
+impl Default for CacheRules {
     fn default() -> Self {
         Self {
             default_ttl: None,
@@ -48,7 +48,7 @@ impl Default for Rules {
             stale_if_unreachable: Duration::from_secs(24 * 3600),
             s_maxage_allows_stale: false,
             clock_skew: Duration::from_secs(5),
-            cookies: Cookies::default(),
+            cookies: CookieStorage::default(),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Default for Rules {
 /// RFC 9111, Sec. 7.3, allows a cache to store them. If an origin forgets `private`, the cache then
 /// gives one user's session to all users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cookies {
+pub enum CookieStorage {
     /// They are never stored.
     Refuse,
     /// They are stored only if the origin gives a lifetime or `public`, and so intended it.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 /// How to answer a request for which a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Serve {
+pub enum ServeDecision {
     /// Serve the stored response.
     Fresh {
         /// The value of `Age`.
@@ -58,26 +58,30 @@ impl Staleness {
 /// Decides whether a stored response may answer a request at `now`.
 ///
 /// The caller has already selected the stored response by key and by [`crate::Vary`].
-pub fn serve(freshness: &Freshness, request: &RequestDirectives, now: SystemTime) -> Serve {
+pub fn serve(freshness: &Freshness, request: &RequestDirectives, now: SystemTime) -> ServeDecision {
     let decided = without_origin(freshness, request, now);
-    decided.unwrap_or(if request.only_if_cached { Serve::GatewayTimeout } else { Serve::Validate })
+    decided.unwrap_or(if request.only_if_cached {
+        ServeDecision::GatewayTimeout
+    } else {
+        ServeDecision::Validate
+    })
 }
 
 /// The decision if no response is stored: the origin, or 504 (Sec. 5.2.1.7).
-pub fn serve_missing(request: &RequestDirectives) -> Serve {
-    if request.only_if_cached { Serve::GatewayTimeout } else { Serve::Validate }
+pub fn serve_missing(request: &RequestDirectives) -> ServeDecision {
+    if request.only_if_cached { ServeDecision::GatewayTimeout } else { ServeDecision::Validate }
 }
 
 /// The way in which the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum OriginFailure {
     /// It answered with a status for which [`is_error`] returns true.
     Error,
     /// It did not answer.
     Unreachable,
 }
 
-impl Trouble {
+impl OriginFailure {
     /// The name that `Cache-Status` details print.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -97,45 +101,46 @@ pub fn is_error(status: StatusCode) -> bool {
 pub fn serve_instead_of_error(
     freshness: &Freshness,
     request: &RequestDirectives,
-    trouble: Trouble,
+    trouble: OriginFailure,
     now: SystemTime,
-) -> Option<Serve> {
+) -> Option<ServeDecision> {
     if freshness.forbids_stale() {
         return None;
     }
     let ttl = freshness.ttl_millis(now);
     let (window, why) = match trouble {
-        Trouble::Error => (freshness.stale_if_error(), Staleness::IfError),
-        Trouble::Unreachable => (freshness.stale_if_unreachable(), Staleness::Unreachable),
+        OriginFailure::Error => (freshness.stale_if_error(), Staleness::IfError),
+        OriginFailure::Unreachable => (freshness.stale_if_unreachable(), Staleness::Unreachable),
     };
     let window = window.max(request.stale_if_error.unwrap_or(0));
     let (age, seconds) = (freshness.age(now), freshness.ttl(now));
     if ttl > 0 {
         // The response is fresh but the client asked for validation, which is impossible: this is
         // an error too.
-        return (window > 0).then_some(Serve::Fresh { age, ttl: seconds });
+        return (window > 0).then_some(ServeDecision::Fresh { age, ttl: seconds });
     }
-    within(ttl, window).then_some(Serve::Stale { age, ttl: seconds, why })
+    within(ttl, window).then_some(ServeDecision::Stale { age, ttl: seconds, why })
 }
 
 fn without_origin(
     freshness: &Freshness,
     request: &RequestDirectives,
     now: SystemTime,
-) -> Option<Serve> {
+) -> Option<ServeDecision> {
     if request.no_cache || freshness.validates_always() {
         return None;
     }
     let (age, ttl) = freshness.age_and_ttl_millis(now);
     let seconds = ttl.div_euclid(1000);
     if ttl > 0 {
-        return welcome(freshness, request, age, ttl).then_some(Serve::Fresh { age, ttl: seconds });
+        return welcome(freshness, request, age, ttl)
+            .then_some(ServeDecision::Fresh { age, ttl: seconds });
     }
     if freshness.forbids_stale() {
         return None;
     }
     let why = stale_use(freshness, request, ttl)?;
-    young_enough(request, age).then_some(Serve::Stale { age, ttl: seconds, why })
+    young_enough(request, age).then_some(ServeDecision::Stale { age, ttl: seconds, why })
 }
 
 /// Whether a fresh response satisfies the client's directives.
@@ -169,14 +174,18 @@ fn within(ttl: i64, window: u32) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        Effective, Rules,
-        testing::{Got, NOW, headers, time},
+        CacheRules, EffectiveDirectives,
+        testing::{Fetched, NOW, headers, time},
     };
 
     fn freshness(cache_control: &str) -> Freshness {
-        let got = Got::new(200, &[("cache-control", cache_control)]);
+        let got = Fetched::new(200, &[("cache-control", cache_control)]);
         let exchange = got.exchange();
-        Freshness::of(&exchange, &Effective::of(exchange.response), &Rules::default())
+        Freshness::of(
+            &exchange,
+            &EffectiveDirectives::of(exchange.response),
+            &CacheRules::default(),
+        )
     }
 
     fn asking(directives: &str) -> RequestDirectives {
@@ -185,76 +194,85 @@ mod tests {
 
     /// The decision for a response with `stored` directives after `after` seconds, and a request
     /// with `asked` directives.
-    fn served(stored: &str, after: u64, asked: &str) -> Serve {
+    fn served(stored: &str, after: u64, asked: &str) -> ServeDecision {
         serve(&freshness(stored), &asking(asked), time(NOW + after))
     }
 
-    fn instead_of_error(stored: &str, after: u64, asked: &str) -> Option<Serve> {
+    fn instead_of_error(stored: &str, after: u64, asked: &str) -> Option<ServeDecision> {
         let now = time(NOW + after);
-        serve_instead_of_error(&freshness(stored), &asking(asked), Trouble::Error, now)
+        serve_instead_of_error(&freshness(stored), &asking(asked), OriginFailure::Error, now)
     }
 
-    fn instead_of_silence(stored: &str, after: u64) -> Option<Serve> {
+    fn instead_of_silence(stored: &str, after: u64) -> Option<ServeDecision> {
         let (asked, now) = (RequestDirectives::NONE, time(NOW + after));
-        serve_instead_of_error(&freshness(stored), &asked, Trouble::Unreachable, now)
+        serve_instead_of_error(&freshness(stored), &asked, OriginFailure::Unreachable, now)
     }
 
-    const fn stale(age: u32, ttl: i64, why: Staleness) -> Serve {
-        Serve::Stale { age, ttl, why }
+    const fn stale(age: u32, ttl: i64, why: Staleness) -> ServeDecision {
+        ServeDecision::Stale { age, ttl, why }
     }
 
     #[test]
     fn fresh_is_served_until_its_lifetime_ends() {
-        assert_eq!(served("max-age=60", 59, "x"), Serve::Fresh { age: 59, ttl: 1 });
-        assert_eq!(served("max-age=60", 60, "x"), Serve::Validate);
+        assert_eq!(served("max-age=60", 59, "x"), ServeDecision::Fresh { age: 59, ttl: 1 });
+        assert_eq!(served("max-age=60", 60, "x"), ServeDecision::Validate);
         assert_eq!(
             served("max-age=60, must-revalidate", 59, "x"),
-            Serve::Fresh { age: 59, ttl: 1 }
+            ServeDecision::Fresh { age: 59, ttl: 1 }
         );
     }
 
     #[test]
     fn no_cache_of_either_side_means_validation() {
-        assert_eq!(served("max-age=60, no-cache", 1, "x"), Serve::Validate);
-        assert_eq!(served("max-age=60", 1, "no-cache"), Serve::Validate);
-        assert_eq!(served("max-age=60, no-cache=\"a\"", 1, "x"), Serve::Fresh { age: 1, ttl: 59 });
+        assert_eq!(served("max-age=60, no-cache", 1, "x"), ServeDecision::Validate);
+        assert_eq!(served("max-age=60", 1, "no-cache"), ServeDecision::Validate);
+        assert_eq!(
+            served("max-age=60, no-cache=\"a\"", 1, "x"),
+            ServeDecision::Fresh { age: 1, ttl: 59 }
+        );
     }
 
     #[test]
     fn client_may_ask_for_younger_or_longer_lasting() {
-        assert_eq!(served("max-age=60", 10, "max-age=9"), Serve::Validate);
-        assert_eq!(served("max-age=60", 10, "max-age=10"), Serve::Fresh { age: 10, ttl: 50 });
-        assert_eq!(served("max-age=60", 10, "min-fresh=51"), Serve::Validate);
-        assert_eq!(served("max-age=60", 10, "min-fresh=50"), Serve::Fresh { age: 10, ttl: 50 });
+        assert_eq!(served("max-age=60", 10, "max-age=9"), ServeDecision::Validate);
+        assert_eq!(
+            served("max-age=60", 10, "max-age=10"),
+            ServeDecision::Fresh { age: 10, ttl: 50 }
+        );
+        assert_eq!(served("max-age=60", 10, "min-fresh=51"), ServeDecision::Validate);
+        assert_eq!(
+            served("max-age=60", 10, "min-fresh=50"),
+            ServeDecision::Fresh { age: 10, ttl: 50 }
+        );
     }
 
     #[test]
     fn reload_does_not_disturb_what_is_immutable() {
         assert_eq!(
             served("max-age=60, immutable", 10, "max-age=0"),
-            Serve::Fresh { age: 10, ttl: 50 }
+            ServeDecision::Fresh { age: 10, ttl: 50 }
         );
-        assert_eq!(served("max-age=60, immutable", 10, "no-cache"), Serve::Validate);
-        assert_eq!(served("max-age=60, immutable", 60, "max-age=0"), Serve::Validate);
+        assert_eq!(served("max-age=60, immutable", 10, "no-cache"), ServeDecision::Validate);
+        assert_eq!(served("max-age=60, immutable", 60, "max-age=0"), ServeDecision::Validate);
     }
 
     #[test]
     fn client_may_accept_stale() {
         assert_eq!(served("max-age=60", 70, "max-stale=10"), stale(70, -10, Staleness::MaxStale));
-        assert_eq!(served("max-age=60", 71, "max-stale=10"), Serve::Validate);
+        assert_eq!(served("max-age=60", 71, "max-stale=10"), ServeDecision::Validate);
         assert_eq!(
             served("max-age=60", 9999, "max-stale"),
             stale(9999, -9939, Staleness::MaxStale)
         );
-        assert_eq!(served("max-age=60", 70, "max-stale, max-age=65"), Serve::Validate);
+        assert_eq!(served("max-age=60", 70, "max-stale, max-age=65"), ServeDecision::Validate);
     }
 
     #[test]
     fn stale_is_served_while_it_is_revalidated_within_the_window() {
         let stored = "max-age=60, stale-while-revalidate=30";
         assert_eq!(served(stored, 90, "x"), stale(90, -30, Staleness::WhileRevalidate));
-        assert_eq!(served(stored, 91, "x"), Serve::Validate);
-        assert_eq!(served(stored, 90, "max-age=100"), Serve::Validate);
+        assert_eq!(served(stored, 91, "x"), ServeDecision::Validate);
+        assert_eq!(served(stored, 90, "max-age=100"), ServeDecision::Validate);
     }
 
     #[test]
@@ -262,7 +280,7 @@ mod tests {
         for forbids in ["must-revalidate", "proxy-revalidate", "s-maxage=60", "no-cache"] {
             let stored =
                 format!("max-age=60, stale-while-revalidate=99, stale-if-error=99, {forbids}");
-            assert_eq!(served(&stored, 70, "max-stale"), Serve::Validate, "{forbids}");
+            assert_eq!(served(&stored, 70, "max-stale"), ServeDecision::Validate, "{forbids}");
             assert_eq!(instead_of_error(&stored, 70, "stale-if-error=99"), None, "{forbids}");
             assert_eq!(instead_of_silence(&stored, 70), None, "{forbids}");
         }
@@ -270,10 +288,10 @@ mod tests {
 
     #[test]
     fn site_may_let_s_maxage_leave_the_windows() {
-        let got = Got::new(200, &[("cache-control", "s-maxage=60, stale-while-revalidate=9")]);
+        let got = Fetched::new(200, &[("cache-control", "s-maxage=60, stale-while-revalidate=9")]);
         let exchange = got.exchange();
-        let rules = Rules { s_maxage_allows_stale: true, ..Rules::default() };
-        let read = Freshness::of(&exchange, &Effective::of(exchange.response), &rules);
+        let rules = CacheRules { s_maxage_allows_stale: true, ..CacheRules::default() };
+        let read = Freshness::of(&exchange, &EffectiveDirectives::of(exchange.response), &rules);
         let served = serve(&read, &RequestDirectives::NONE, time(NOW + 65));
         assert_eq!(served, stale(65, -5, Staleness::WhileRevalidate));
     }
@@ -289,7 +307,7 @@ mod tests {
         );
         assert_eq!(
             instead_of_error(stored, 10, "no-cache"),
-            Some(Serve::Fresh { age: 10, ttl: 50 })
+            Some(ServeDecision::Fresh { age: 10, ttl: 50 })
         );
         assert_eq!(instead_of_error("max-age=60", 61, "x"), None);
     }
@@ -308,14 +326,17 @@ mod tests {
     #[test]
     fn what_must_not_be_used_again_is_validated_although_fresh() {
         let freshness = freshness("max-age=60").never_again();
-        assert_eq!(serve(&freshness, &RequestDirectives::NONE, time(NOW)), Serve::Validate);
+        assert_eq!(serve(&freshness, &RequestDirectives::NONE, time(NOW)), ServeDecision::Validate);
     }
 
     #[test]
     fn only_if_cached_never_reaches_the_origin() {
-        assert_eq!(served("max-age=60", 60, "only-if-cached"), Serve::GatewayTimeout);
-        assert_eq!(served("max-age=60", 6, "only-if-cached"), Serve::Fresh { age: 6, ttl: 54 });
-        assert_eq!(serve_missing(&asking("only-if-cached")), Serve::GatewayTimeout);
-        assert_eq!(serve_missing(&asking("x")), Serve::Validate);
+        assert_eq!(served("max-age=60", 60, "only-if-cached"), ServeDecision::GatewayTimeout);
+        assert_eq!(
+            served("max-age=60", 6, "only-if-cached"),
+            ServeDecision::Fresh { age: 6, ttl: 54 }
+        );
+        assert_eq!(serve_missing(&asking("only-if-cached")), ServeDecision::GatewayTimeout);
+        assert_eq!(serve_missing(&asking("x")), ServeDecision::Validate);
     }
 }

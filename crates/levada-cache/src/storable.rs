@@ -1,13 +1,13 @@
 //! Whether a response may be stored (RFC 9111, Sec. 3).
 
 use crate::{
-    cache_control::{RequestDirectives, ResponseDirectives, Scope},
-    exchange::Exchange,
-    freshness::{Freshness, Source, is_heuristically_cacheable},
+    cache_control::{DirectiveScope, RequestDirectives, ResponseDirectives},
+    freshness::{Freshness, LifetimeSource, is_heuristically_cacheable},
     invalidate::resolve,
+    origin_exchange::OriginExchange,
     range::ContentRange,
-    rules::{Cookies, Rules},
-    targeted::Effective,
+    rules::{CacheRules, CookieStorage},
+    targeted::EffectiveDirectives,
     vary::{Vary, VaryError},
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
@@ -50,7 +50,7 @@ pub enum NoStore {
     VaryAny,
     /// `Vary` names more fields than the cache compares.
     VaryWide,
-    /// The response has `Set-Cookie` ([`Cookies`]).
+    /// The response has `Set-Cookie` ([`CookieStorage`]).
     SetCookie,
     /// The status is not heuristically cacheable, and the response has no lifetime.
     NoLifetime,
@@ -84,7 +84,7 @@ impl NoStore {
 ///
 /// # Errors
 /// The reason why it may not.
-pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+pub fn may_store(exchange: &OriginExchange<'_>, rules: &CacheRules) -> Result<Storable, NoStore> {
     if exchange.status == StatusCode::PARTIAL_CONTENT {
         return Err(NoStore::Partial);
     }
@@ -98,7 +98,10 @@ pub fn may_store(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoS
 ///
 /// The reason why it may not; [`NoStore::Partial`] for any response but a single byte range.
 /// The reason why it may not, [`NoStore::Partial`] for anything but one range of bytes.
-pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+pub fn may_store_part(
+    exchange: &OriginExchange<'_>,
+    rules: &CacheRules,
+) -> Result<Storable, NoStore> {
     let part = ContentRange::of_part(exchange.response);
     if exchange.status != StatusCode::PARTIAL_CONTENT || part.is_none() {
         return Err(NoStore::Partial);
@@ -114,23 +117,23 @@ pub fn may_store_part(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable
 /// # Errors
 /// The reason why it may not; [`NoStore::Method`] if it is a response to the POST only.
 pub fn may_store_post(
-    exchange: &Exchange<'_>,
+    exchange: &OriginExchange<'_>,
     target: &Uri,
-    rules: &Rules,
+    rules: &CacheRules,
 ) -> Result<Storable, NoStore> {
     let located = exchange.response.get(header::CONTENT_LOCATION);
     let same = located.and_then(|value| resolve(target, value.to_str().ok()?.trim()));
     if exchange.status != StatusCode::OK || same.as_ref() != Some(target) {
         return Err(NoStore::Method);
     }
-    let storable = judge(&Exchange { method: &Method::GET, ..*exchange }, rules)?;
+    let storable = judge(&OriginExchange { method: &Method::GET, ..*exchange }, rules)?;
     match storable.freshness.source() {
-        Source::Directive | Source::Expires => Ok(storable),
+        LifetimeSource::Directive | LifetimeSource::Expires => Ok(storable),
         _ => Err(NoStore::NoLifetime),
     }
 }
 
-fn judge(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
+fn judge(exchange: &OriginExchange<'_>, rules: &CacheRules) -> Result<Storable, NoStore> {
     if exchange.method != Method::GET {
         return Err(NoStore::Method);
     }
@@ -138,7 +141,7 @@ fn judge(exchange: &Exchange<'_>, rules: &Rules) -> Result<Storable, NoStore> {
     if RequestDirectives::of(exchange.request).no_store {
         return Err(NoStore::RequestNoStore);
     }
-    let effective = Effective::of(exchange.response);
+    let effective = EffectiveDirectives::of(exchange.response);
     permitted(exchange, &effective.directives)?;
     let vary = Vary::of(exchange.response).map_err(|error| match error {
         VaryError::Any => NoStore::VaryAny,
@@ -159,7 +162,10 @@ fn final_status(status: StatusCode) -> Result<(), NoStore> {
 }
 
 /// Checks the directives that forbid storing, and Sec. 3.5 for requests with `Authorization`.
-fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result<(), NoStore> {
+fn permitted(
+    exchange: &OriginExchange<'_>,
+    directives: &ResponseDirectives,
+) -> Result<(), NoStore> {
     if directives.must_understand {
         // If the status is understood, `no-store` is meant for caches that do not implement
         // `must-understand` (Sec. 5.2.2.3).
@@ -169,7 +175,7 @@ fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result
     } else if directives.no_store {
         return Err(NoStore::NoStore);
     }
-    if directives.private == Scope::Whole {
+    if directives.private == DirectiveScope::Whole {
         return Err(NoStore::Private);
     }
     let shared = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
@@ -182,11 +188,11 @@ fn permitted(exchange: &Exchange<'_>, directives: &ResponseDirectives) -> Result
 /// Checks the last condition of Sec. 3, and our own: a response that can never be reused is not
 /// stored.
 fn useful(
-    exchange: &Exchange<'_>,
+    exchange: &OriginExchange<'_>,
     directives: &ResponseDirectives,
     freshness: &Freshness,
 ) -> Result<(), NoStore> {
-    if freshness.source() == Source::None
+    if freshness.source() == LifetimeSource::None
         && !directives.public
         && !is_heuristically_cacheable(exchange.status)
     {
@@ -204,7 +210,7 @@ fn cookies(
     response: &HeaderMap,
     directives: &ResponseDirectives,
     freshness: &Freshness,
-    rules: &Rules,
+    rules: &CacheRules,
 ) -> Result<(), NoStore> {
     // A cookie that `no-cache="set-cookie"` names is not stored, so it is no reason against
     // storing.
@@ -213,9 +219,9 @@ fn cookies(
         return Ok(());
     }
     let stored = match rules.cookies {
-        Cookies::Refuse => false,
-        Cookies::StoreIfExplicit => freshness.source().is_explicit() || directives.public,
-        Cookies::Store => true,
+        CookieStorage::Refuse => false,
+        CookieStorage::StoreIfExplicit => freshness.source().is_explicit() || directives.public,
+        CookieStorage::Store => true,
     };
     if stored { Ok(()) } else { Err(NoStore::SetCookie) }
 }
@@ -232,19 +238,19 @@ fn is_understood(status: StatusCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Got, NOW, http_date};
+    use crate::testing::{Fetched, NOW, http_date};
     use std::time::Duration;
 
-    fn judged(got: &Got) -> Result<Storable, NoStore> {
-        may_store(&got.exchange(), &Rules::default())
+    fn judged(got: &Fetched) -> Result<Storable, NoStore> {
+        may_store(&got.exchange(), &CacheRules::default())
     }
 
     fn refused(status: u16, response: &[(&'static str, &str)]) -> Option<NoStore> {
-        judged(&Got::new(status, response)).err()
+        judged(&Fetched::new(status, response)).err()
     }
 
     fn refused_when(asked: &[(&'static str, &str)], cache_control: &str) -> Option<NoStore> {
-        judged(&Got::new(200, &[("cache-control", cache_control)]).asking(asked)).err()
+        judged(&Fetched::new(200, &[("cache-control", cache_control)]).asking(asked)).err()
     }
 
     #[test]
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn only_answers_to_get_are_stored() {
         for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
-            let mut got = Got::new(200, &[("cache-control", "max-age=60")]);
+            let mut got = Fetched::new(200, &[("cache-control", "max-age=60")]);
             got.method = method;
             assert_eq!(judged(&got).err(), Some(NoStore::Method));
         }
@@ -270,9 +276,9 @@ mod tests {
     fn answer_to_post_is_stored_where_it_is_what_its_target_gives() {
         let target = Uri::from_static("http://a.test/x?y");
         let judged = |status: u16, response: &[(&'static str, &str)]| {
-            let mut got = Got::new(status, response);
+            let mut got = Fetched::new(status, response);
             got.method = Method::POST;
-            may_store_post(&got.exchange(), &target, &Rules::default()).err()
+            may_store_post(&got.exchange(), &target, &CacheRules::default()).err()
         };
         let fresh = ("cache-control", "max-age=60");
         for location in ["", "/x?y", "x?y", "?y", "http://a.test/x?y", "//A.test/x?y"] {
@@ -351,7 +357,7 @@ mod tests {
             Some(NoStore::VaryAny)
         );
         let stored =
-            judged(&Got::new(200, &[("cache-control", "max-age=60"), ("vary", "A")])).unwrap();
+            judged(&Fetched::new(200, &[("cache-control", "max-age=60"), ("vary", "A")])).unwrap();
         assert_eq!(stored.vary.fields(), ["a"]);
     }
 
@@ -362,19 +368,21 @@ mod tests {
         let guess = [cookie, ("date", &*date), ("last-modified", &*changed)];
         assert_eq!(refused(200, &guess), Some(NoStore::SetCookie));
         assert_eq!(refused(200, &[cookie, ("cache-control", "max-age=60")]), None);
-        let rules = Rules { cookies: Cookies::Refuse, ..Rules::default() };
-        let got = Got::new(200, &[cookie, ("cache-control", "max-age=60")]);
+        let rules = CacheRules { cookies: CookieStorage::Refuse, ..CacheRules::default() };
+        let got = Fetched::new(200, &[cookie, ("cache-control", "max-age=60")]);
         assert_eq!(may_store(&got.exchange(), &rules), Err(NoStore::SetCookie));
         let kept_out =
-            Got::new(200, &[cookie, ("cache-control", "max-age=60, no-cache=\"set-cookie\"")]);
+            Fetched::new(200, &[cookie, ("cache-control", "max-age=60, no-cache=\"set-cookie\"")]);
         assert_eq!(may_store(&kept_out.exchange(), &rules).unwrap().strip, [header::SET_COOKIE]);
     }
 
     #[test]
     fn part_is_judged_only_as_a_part() {
-        let got =
-            Got::new(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-4/10")]);
-        assert!(may_store_part(&got.exchange(), &Rules::default()).is_ok());
+        let got = Fetched::new(
+            206,
+            &[("cache-control", "max-age=60"), ("content-range", "bytes 0-4/10")],
+        );
+        assert!(may_store_part(&got.exchange(), &CacheRules::default()).is_ok());
         for (status, range) in [
             (206, "bytes */10"),
             (206, "bytes 5-4/10"),
@@ -382,16 +390,17 @@ mod tests {
             (200, "bytes 0-4/10"),
         ] {
             let got =
-                Got::new(status, &[("cache-control", "max-age=60"), ("content-range", range)]);
-            let judged = may_store_part(&got.exchange(), &Rules::default());
+                Fetched::new(status, &[("cache-control", "max-age=60"), ("content-range", range)]);
+            let judged = may_store_part(&got.exchange(), &CacheRules::default());
             assert_eq!(judged.err(), Some(NoStore::Partial), "{status} {range}");
         }
     }
 
     #[test]
     fn errors_are_stored_as_the_site_says() {
-        let rules = Rules { negative_ttl: Some(Duration::from_secs(5)), ..Rules::default() };
-        let by = |status| may_store(&Got::new(status, &[]).exchange(), &rules).err();
+        let rules =
+            CacheRules { negative_ttl: Some(Duration::from_secs(5)), ..CacheRules::default() };
+        let by = |status| may_store(&Fetched::new(status, &[]).exchange(), &rules).err();
         assert_eq!((by(404), by(503)), (None, Some(NoStore::NoLifetime)));
     }
 }

@@ -17,14 +17,14 @@ const OWN: HeaderName = HeaderName::from_static("levada-cache-control");
 
 /// The directives that apply to this cache, and their source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effective {
+pub struct EffectiveDirectives {
     /// The directives.
     pub directives: ResponseDirectives,
     /// Whether a targeted field gave them. Then `Expires` is ignored.
     pub targeted: bool,
 }
 
-impl Effective {
+impl EffectiveDirectives {
     /// Reads the first valid field of [`TARGETS`], else `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
         TARGETS
@@ -283,12 +283,12 @@ mod tests {
     use http::{HeaderValue, header};
     use proptest::prelude::*;
 
-    fn effective(lines: &[(&'static str, &str)]) -> Effective {
+    fn effective(lines: &[(&'static str, &str)]) -> EffectiveDirectives {
         let headers: HeaderMap = lines
             .iter()
             .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_str(v).unwrap()))
             .collect();
-        Effective::of(&headers)
+        EffectiveDirectives::of(&headers)
     }
 
     fn cdn(value: &str) -> Option<ResponseDirectives> {

@@ -1,6 +1,6 @@
 //! Helpers for the tests of several modules.
 
-use crate::Exchange;
+use crate::OriginExchange;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ pub(crate) fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 /// A `GET` and its response, which takes no time.
-pub(crate) struct Got {
+pub(crate) struct Fetched {
     pub(crate) method: Method,
     pub(crate) request: HeaderMap,
     pub(crate) status: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Got {
     pub(crate) delay: u64,
 }
 
-impl Got {
+impl Fetched {
     pub(crate) fn new(status: u16, response: &[(&'static str, &str)]) -> Self {
         let (method, request, response) = (Method::GET, HeaderMap::new(), headers(response));
         Self { method, request, status, response, delay: 0 }
@@ -45,8 +45,8 @@ impl Got {
         self
     }
 
-    pub(crate) fn exchange(&self) -> Exchange<'_> {
-        Exchange {
+    pub(crate) fn exchange(&self) -> OriginExchange<'_> {
+        OriginExchange {
             method: &self.method,
             request: &self.request,
             status: StatusCode::from_u16(self.status).unwrap(),

@@ -1,6 +1,8 @@
 //! The laws that all eviction algorithms obey.
 
-use levada_cache::eviction::{EVICTIONS, Entry, Eviction, Handle, Keyed, TooLarge, find_eviction};
+use levada_cache::eviction::{
+    EVICTIONS, Eviction, EvictionEntry, Handle, Keyed, TooLarge, find_eviction,
+};
 use levada_types::{Key, Rng};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,7 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs the steps, compares the set with a simple model, and returns all victims in order.
-fn play(entry: &Entry, capacity: u64, steps: &[Step]) -> Vec<Handle> {
+fn play(entry: &EvictionEntry, capacity: u64, steps: &[Step]) -> Vec<Handle> {
     let mut eviction = (entry.build)(capacity);
     let mut there = BTreeMap::new();
     let mut gone = Vec::new();

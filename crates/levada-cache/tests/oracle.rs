@@ -5,7 +5,9 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
-use levada_cache::{Exchange, RequestDirectives, Rules, Serve, may_store, serve};
+use levada_cache::{
+    CacheRules, OriginExchange, RequestDirectives, ServeDecision, may_store, serve,
+};
 use levada_types::Rng;
 use std::{
     collections::BTreeMap,
@@ -133,7 +135,7 @@ const DIFFERENCES: &[Difference] = &[
 
 /// The decisions of one side.
 #[derive(Debug, PartialEq, Eq)]
-struct Verdict {
+struct Decision {
     storable: bool,
     /// Whether the stored response may be reused without validation, and the remaining freshness in
     /// seconds; only if both sides store.
@@ -277,8 +279,8 @@ impl Case {
         self.request.get("cache-control").is_some_and(|v| v.to_str().unwrap().contains(part))
     }
 
-    fn exchange(&self) -> Exchange<'_> {
-        Exchange {
+    fn exchange(&self) -> OriginExchange<'_> {
+        OriginExchange {
             method: &Method::GET,
             request: &self.request,
             status: StatusCode::from_u16(self.status).unwrap(),
@@ -289,17 +291,17 @@ impl Case {
     }
 
     fn reason(&self) -> Option<&'static str> {
-        may_store(&self.exchange(), &Rules::default()).err().map(|reason| reason.as_str())
+        may_store(&self.exchange(), &CacheRules::default()).err().map(|reason| reason.as_str())
     }
 
     fn ours(&self) -> (bool, (bool, u64)) {
-        let Ok(stored) = may_store(&self.exchange(), &Rules::default()) else {
+        let Ok(stored) = may_store(&self.exchange(), &CacheRules::default()) else {
             return (false, (false, 0));
         };
         let now = time(NOW + self.elapsed);
         let served = serve(&stored.freshness, &RequestDirectives::of(&self.request), now);
         let left = if stored.freshness.validates_always() { 0 } else { stored.freshness.ttl(now) };
-        let at_once = matches!(served, Serve::Fresh { .. } | Serve::Stale { .. });
+        let at_once = matches!(served, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. });
         (true, (at_once, left.max(0) as u64))
     }
 
@@ -315,10 +317,10 @@ impl Case {
         (policy.is_storable(), (at_once, policy.time_to_live(now).as_secs()))
     }
 
-    fn verdicts(&self) -> (Verdict, Verdict) {
+    fn decisions(&self) -> (Decision, Decision) {
         let ((our_store, our_reuse), (their_store, their_reuse)) = (self.ours(), self.theirs());
         let both = our_store && their_store;
-        let verdict = |storable, reuse| Verdict { storable, reuse: both.then_some(reuse) };
+        let verdict = |storable, reuse| Decision { storable, reuse: both.then_some(reuse) };
         (verdict(our_store, our_reuse), verdict(their_store, their_reuse))
     }
 }
@@ -338,7 +340,7 @@ fn decisions_differ_from_the_oracle_only_as_documented() {
     let (mut same, mut stored, mut at_once) = (0, 0, 0);
     for _ in 0..CASES {
         let case = Case::random(&mut rng);
-        let (ours, theirs) = case.verdicts();
+        let (ours, theirs) = case.decisions();
         stored += usize::from(ours.storable);
         at_once += usize::from(ours.reuse.is_some_and(|(at_once, _)| at_once));
         if ours == theirs {

@@ -90,8 +90,7 @@ fn with_policies(schema: &mut Json) {
 
 /// Each algorithm as a word with what it does.
 fn evictions() -> Json {
-    let word =
-        |entry: &eviction::Entry| json!({ "const": entry.name, "description": entry.summary });
+    let word = |entry: &eviction::EvictionEntry| json!({ "const": entry.name, "description": entry.summary });
     EVICTIONS.iter().map(word).collect()
 }
 

@@ -3,8 +3,8 @@
 use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
-    AccessLog, Cookies, Delivery, HandoffControl, LargeSettings, LogFormat, MissLimits, Mode,
-    PeerTrust, PurgeSettings, RouteLevel, Rules, Runtime, Speaker,
+    AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
+    MissLimits, Mode, PeerTrust, PurgeSettings, RouteLevel, Runtime, Speaker,
 };
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ fn site_fills_in_what_its_origin_leaves_open() {
          misses = {{ at_once = 10, queue = 0, wait = '1s' }}\n"
     ));
     let second = Duration::from_secs(1);
-    let expected = Rules {
+    let expected = CacheRules {
         negative_ttl: Some(5 * second),
         heuristic_percent: 20,
         heuristic_max: 3600 * second,
@@ -129,8 +129,8 @@ fn site_fills_in_what_its_origin_leaves_open() {
         stale_if_error: 600 * second,
         stale_if_unreachable: Duration::ZERO,
         s_maxage_allows_stale: true,
-        cookies: Cookies::Refuse,
-        ..Rules::default()
+        cookies: CookieStorage::Refuse,
+        ..CacheRules::default()
     };
     assert_eq!(settings.sites[0].rules, expected);
     assert_eq!(settings.sites[0].misses, MissLimits { at_once: 10, queue: 0, wait: second });

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, Entry};
+use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, EvictionEntry};
 use levada_edge::measuring::Tier;
 use levada_types::{Key, Rng, hash64};
 use quick_cache::sync::Cache;
@@ -36,7 +36,7 @@ fn main() {
     }
 }
 
-fn filled(eviction: &Entry) -> Tier {
+fn filled(eviction: &EvictionEntry) -> Tier {
     let body = Bytes::from_static(&[b'x'; 64]);
     let mut fields = HeaderMap::new();
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));

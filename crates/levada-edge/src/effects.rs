@@ -8,7 +8,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, Uri};
 use levada_cache::{
-    Exchange as Judged, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
+    OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
 use levada_types::Key;
@@ -75,7 +75,7 @@ fn compare(
     let mut head = StoredHead::clone(&stored.head);
     if head_confirms(&head.headers, answer) {
         update_stored(&mut head.headers, answer);
-        let exchange = Judged {
+        let exchange = OriginExchange {
             method: &Method::GET,
             request,
             status: head.status,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, response};
 use levada_cache::{
-    ContentRange, Exchange as Judged, NoStore, RequestDirectives, Storable, Trouble, Validators,
+    ContentRange, NoStore, OriginExchange, OriginFailure, RequestDirectives, Storable, Validators,
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
@@ -215,7 +215,7 @@ impl Fetch {
     fn may_bridge(&self, status: StatusCode, now: SystemTime) -> bool {
         let Some(stored) = self.stored.as_ref().filter(|_| is_error(status)) else { return false };
         let freshness = &stored.head.freshness();
-        serve_instead_of_error(freshness, &self.directives, Trouble::Error, now).is_some()
+        serve_instead_of_error(freshness, &self.directives, OriginFailure::Error, now).is_some()
     }
 
     fn judge(
@@ -225,7 +225,7 @@ impl Fetch {
         requested: SystemTime,
         received: SystemTime,
     ) -> Result<Storable, &'static str> {
-        let exchange = Judged {
+        let exchange = OriginExchange {
             method: &Method::GET,
             request: &self.request_headers,
             status,

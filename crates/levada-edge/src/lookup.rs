@@ -6,7 +6,9 @@ use http::{
     HeaderMap, Method,
     header::{IF_MATCH, IF_UNMODIFIED_SINCE},
 };
-use levada_cache::{Asked as Wants, Forwarded, RequestDirectives, Serve, serve, serve_missing};
+use levada_cache::{
+    ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, serve, serve_missing,
+};
 use levada_types::Key;
 
 use crate::{
@@ -30,7 +32,7 @@ pub(crate) enum LookupResult {
     /// It has to be fetched; the result may be shared.
     Fetch(FillRequest),
     /// The cache is not for this request; the reason, in words for `Cache-Status`.
-    Bypass(Forwarded, &'static str),
+    Bypass(ForwardReason, &'static str),
     /// The client wants a stored response or none, and there is none.
     Nothing,
     /// The memory does not have it, but the disk may.
@@ -44,7 +46,7 @@ pub(crate) struct FillRequest {
     pub(crate) key: Key,
     /// What is stored and needs validation.
     pub(crate) stored: Option<Arc<Object>>,
-    pub(crate) why: Forwarded,
+    pub(crate) why: ForwardReason,
     pub(crate) directives: RequestDirectives,
     /// The block to begin with, when the client wants parts only.
     pub(crate) part: Option<u64>,
@@ -56,10 +58,10 @@ pub(crate) struct FillRequest {
 pub(crate) fn lookup(node: &Node, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, body, .. } = context;
     if !resource.site.settings.cache {
-        return LookupResult::Bypass(Forwarded::Bypass, "off");
+        return LookupResult::Bypass(ForwardReason::Bypass, "off");
     }
     if !levada_cache::is_cache_method(&parts.method) || body.is_some() {
-        return LookupResult::Bypass(Forwarded::Method, "method");
+        return LookupResult::Bypass(ForwardReason::Method, "method");
     }
     let sought = node.store.get(resource.key, &resource.identity, &parts.headers);
     if sought.object.is_none() && node.store.may_recall(sought.key) {
@@ -86,7 +88,7 @@ pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResul
 /// What to do with what is known of a URI.
 fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult {
     let RequestContext { resource, wants, parts, .. } = context;
-    let Wants { directives, range: ranged, conditional } = *wants;
+    let RequestCacheFields { directives, range: ranged, conditional } = *wants;
     let sought = node.purges.sift(sought);
     let first = if ranged { first_byte(parts) } else { None };
     let part = first.map(|first| first / node.settings.cache.block);
@@ -94,10 +96,10 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
         |stored, why| FillRequest { key: sought.key, stored, why, directives, part, alone: false };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
     let for_origin = conditional && has_precondition(&parts.headers);
-    let missing = if sought.varies { Forwarded::VaryMiss } else { Forwarded::UriMiss };
+    let missing = if sought.varies { ForwardReason::VaryMiss } else { ForwardReason::UriMiss };
     let Some(object) = sought.object else {
         return match serve_missing(&directives) {
-            Serve::GatewayTimeout => LookupResult::Nothing,
+            ServeDecision::GatewayTimeout => LookupResult::Nothing,
             _ if for_origin => LookupResult::Bypass(missing, "precondition"),
             _ if ranged && node.no_parts.holds(resource.key, node.clock.now()) => {
                 LookupResult::Bypass(missing, "range")
@@ -111,7 +113,7 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
         };
     };
     if for_origin && !directives.only_if_cached {
-        return LookupResult::Bypass(Forwarded::Request, "precondition");
+        return LookupResult::Bypass(ForwardReason::Request, "precondition");
     }
     if resource.piece.is_some() && object.head.validators.is_strong() {
         // The version is part of its name: it is never out of date, only forgotten.
@@ -120,18 +122,20 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
         return LookupResult::Stored { object, age, ttl, refresh: None };
     }
     match serve(&object.head.freshness(), &directives, clock::wall()) {
-        Serve::Fresh { age, ttl } => LookupResult::Stored { object, age, ttl, refresh: None },
-        Serve::Stale { age, ttl, .. } => {
-            let refresh = Some(order(Some(object.clone()), Forwarded::Stale));
+        ServeDecision::Fresh { age, ttl } => {
+            LookupResult::Stored { object, age, ttl, refresh: None }
+        }
+        ServeDecision::Stale { age, ttl, .. } => {
+            let refresh = Some(order(Some(object.clone()), ForwardReason::Stale));
             LookupResult::Stored { object, age, ttl, refresh }
         }
-        Serve::GatewayTimeout => LookupResult::Nothing,
-        Serve::Validate if parts.method == Method::HEAD => {
-            LookupResult::Bypass(Forwarded::Stale, "head")
+        ServeDecision::GatewayTimeout => LookupResult::Nothing,
+        ServeDecision::Validate if parts.method == Method::HEAD => {
+            LookupResult::Bypass(ForwardReason::Stale, "head")
         }
-        Serve::Validate => {
+        ServeDecision::Validate => {
             let fresh = object.head.freshness().is_fresh(clock::wall());
-            let why = if fresh { Forwarded::Request } else { Forwarded::Stale };
+            let why = if fresh { ForwardReason::Request } else { ForwardReason::Stale };
             LookupResult::Fetch(order(Some(object), why))
         }
     }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use levada_cache::{CacheStatus, Exchange, NodeName, Rules, Validators, eviction, may_store};
+use levada_cache::{
+    CacheName, CacheRules, CacheStatus, OriginExchange, Validators, eviction, may_store,
+};
 use levada_types::Key;
 
 use crate::{
@@ -13,18 +15,18 @@ use crate::{
 };
 
 /// The tier of a node's memory.
-pub struct Tier(Memory, NodeName);
+pub struct Tier(Memory, CacheName);
 
 impl Tier {
     /// An empty tier of so many bytes, for entries of up to `largest`.
-    pub fn new(bytes: u64, largest: u64, eviction: &eviction::Entry) -> Self {
-        Self(Memory::new(bytes, largest, eviction), NodeName::new("levada"))
+    pub fn new(bytes: u64, largest: u64, eviction: &eviction::EvictionEntry) -> Self {
+        Self(Memory::new(bytes, largest, eviction), CacheName::new("levada"))
     }
 
     /// Keeps a response if it may be stored and fits.
     pub fn put(&self, key: Key, identity: &str, fields: &HeaderMap, body: &Bytes) {
         let now = SystemTime::now();
-        let exchange = Exchange {
+        let exchange = OriginExchange {
             method: &Method::GET,
             request: &HeaderMap::new(),
             status: StatusCode::OK,
@@ -32,7 +34,7 @@ impl Tier {
             requested: now,
             received: now,
         };
-        let Ok(storable) = may_store(&exchange, &Rules::default()) else { return };
+        let Ok(storable) = may_store(&exchange, &CacheRules::default()) else { return };
         let head = StoredHead {
             status: exchange.status,
             headers: fields.clone(),

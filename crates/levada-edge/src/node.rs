@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use levada_cache::NodeName;
+use levada_cache::CacheName;
 use levada_net::bpf::BpfError;
 use levada_policy::BuildError;
 use levada_types::Key;
@@ -92,7 +92,7 @@ pub(crate) struct Node {
     /// This node as a member of `Via`.
     pub(crate) via: HeaderValue,
     /// This node as `Cache-Status` names it.
-    pub(crate) cache_name: NodeName,
+    pub(crate) cache_name: CacheName,
     /// This node as `Proxy-Status` names it.
     pub(crate) token: String,
 }
@@ -219,7 +219,7 @@ impl Node {
             access_log,
             pacer: settings.limits.serve_rate.map(Pacer::new),
             via,
-            cache_name: NodeName::new(&settings.name),
+            cache_name: CacheName::new(&settings.name),
             token: token(&settings.name),
             settings,
         }))

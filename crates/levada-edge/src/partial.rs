@@ -13,7 +13,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE},
     request::Parts as RequestParts,
 };
-use levada_cache::{ContentRange, Multipart, Parts, RangeSet, RangeSpec, Validators};
+use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
 
 use crate::{
     blocks::{BlockReader, new_version},
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) enum Wanted {
     Whole,
     /// At least one part.
-    Some(Box<Parts>),
+    Some(Box<RangeParts>),
     /// Only bytes that it does not have.
     Nothing,
 }
@@ -182,7 +182,7 @@ impl Script {
 /// Turns the head of a 200 into that of the answer to a request for parts, and gives its body.
 pub(crate) fn answer<B>(
     response: &mut Response<B>,
-    parts: &Parts,
+    parts: &RangeParts,
     length: u64,
     cursor: Cursor,
 ) -> Script {

@@ -11,8 +11,8 @@ use http::{
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
-    Asked as Wants, CacheStatus, Forwarded as Why, RequestDirectives, Serve, Trouble,
-    serve_instead_of_error, strip_request,
+    CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
+    ServeDecision, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
 use levada_types::{Request as PolicyRequest, ServiceClass};
@@ -109,7 +109,7 @@ pub(crate) struct RequestContext {
     pub(crate) connection: Arc<ClientConnection>,
     pub(crate) resource: Resource,
     /// What it asks of a cache.
-    pub(crate) wants: Wants,
+    pub(crate) wants: RequestCacheFields,
     pub(crate) parts: Parts,
     /// `None` when there is none.
     pub(crate) body: Option<Incoming>,
@@ -155,7 +155,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     let (mut parts, body) = request.into_parts();
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
-    let wants = Wants::of(&parts.headers);
+    let wants = RequestCacheFields::of(&parts.headers);
     if wants.range && node.lost.returns(connection.client, resource.key) {
         node.metrics.dormant_returned.inc();
     }
@@ -353,7 +353,7 @@ async fn in_blocks(
         Err(BodyError::Failed(failure)) => return Err(failure.into()),
         Err(_) => node.store.remove(context.resource.key),
     }
-    let why = Why::UriMiss;
+    let why = ForwardReason::UriMiss;
     let directives = RequestDirectives::default();
     let part = partial::first_byte(&context.parts).map(|first| first / blocked.block);
     let part = part.filter(|_| blocked.request.is_some());
@@ -496,13 +496,13 @@ fn bridge<'a, 's>(
     status: CacheStatus<'s>,
 ) -> Option<(&'a Arc<Object>, u32, CacheStatus<'s>)> {
     let (trouble, answered) = match failed.failure {
-        Failure::ErrorAnswer(status) => (Trouble::Error, Some(status.as_u16())),
-        _ => (Trouble::Unreachable, None),
+        Failure::ErrorAnswer(status) => (OriginFailure::Error, Some(status.as_u16())),
+        _ => (OriginFailure::Unreachable, None),
     };
     let freshness = &object.head.freshness();
     let (age, ttl) = match serve_instead_of_error(freshness, directives, trouble, clock::wall())? {
-        Serve::Fresh { age, ttl } | Serve::Stale { age, ttl, .. } => (age, ttl),
-        Serve::Validate | Serve::GatewayTimeout => return None,
+        ServeDecision::Fresh { age, ttl } | ServeDecision::Stale { age, ttl, .. } => (age, ttl),
+        ServeDecision::Validate | ServeDecision::GatewayTimeout => return None,
     };
     let status = CacheStatus {
         forwarded_status: answered.filter(|_| !status.collapsed),
@@ -518,14 +518,15 @@ fn bridge<'a, 's>(
 fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
     let directives = RequestDirectives::default();
     let stored = levada_cache::serve(&head.freshness(), &directives, clock::wall());
-    head.answers(request) && matches!(stored, Serve::Fresh { .. } | Serve::Stale { .. })
+    head.answers(request)
+        && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
 }
 
 /// From the origin for this request alone, which has no body.
 async fn pass(
     node: &Node,
     mut context: Box<RequestContext>,
-    why: Why,
+    why: ForwardReason,
     detail: &'static str,
 ) -> PipelineResult {
     let headers = std::mem::take(&mut context.parts.headers);
@@ -539,7 +540,7 @@ async fn pass(
 async fn bypass(
     node: &Arc<Node>,
     mut context: Box<RequestContext>,
-    why: Why,
+    why: ForwardReason,
     detail: &'static str,
 ) -> PipelineResult {
     let effects = Effects::of(&context.parts.method, &context.parts.headers);
@@ -584,7 +585,7 @@ fn from_origin(
     node: &Node,
     exchange: UpstreamResponse,
     zero_copy: Option<&Arc<ZeroCopyQueue>>,
-    why: Why,
+    why: ForwardReason,
     detail: &'static str,
 ) -> Response<ResponseBody> {
     let status = CacheStatus {

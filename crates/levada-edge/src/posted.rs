@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
-use levada_cache::{Exchange as Judged, RequestDirectives, Storable, may_store_post};
+use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
 
 use crate::{
     clock,
@@ -66,7 +66,7 @@ impl Posted {
             return None;
         }
         let (response, received) = (exchange.headers(), clock::wall());
-        let judged = Judged {
+        let judged = OriginExchange {
             method: &Method::POST,
             request: &self.request,
             status: exchange.status(),

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use levada_cache::eviction::{DEFAULT_EVICTION, Entry as Eviction};
-pub use levada_cache::{Cookies, Rules};
+use levada_cache::eviction::{DEFAULT_EVICTION, EvictionEntry};
+pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 use levada_policy::Value;
 pub use levada_policy::classify::{Rule, Rules as ClassRules};
@@ -230,7 +230,7 @@ pub struct SiteSettings {
     /// How origins are watched.
     pub health: HealthCheck,
     /// What may be stored and for how long, where the RFCs leave a choice.
-    pub rules: Rules,
+    pub rules: CacheRules,
     /// How many requests may be at the origins at once.
     pub misses: MissLimits,
     /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
@@ -490,7 +490,7 @@ pub struct CacheSettings {
     /// Bytes in a block: what is longer is kept in blocks of so many bytes.
     pub block: u64,
     /// What goes first when it is full, in either tier.
-    pub eviction: &'static Eviction,
+    pub eviction: &'static EvictionEntry,
     /// Whether an object is kept only when it is fetched for the second time within memory.
     pub second_hit: bool,
     /// What is kept on disk as well.

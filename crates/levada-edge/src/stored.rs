@@ -8,7 +8,7 @@ use http::{
     header::{AGE, CONTENT_LENGTH},
     request::Parts,
 };
-use levada_cache::{CacheStatus, Condition, Forwarded as Why, not_modified_fields};
+use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
 
 use crate::{
     blocks::{BlockReader, BlockedBody},
@@ -104,7 +104,7 @@ pub(crate) async fn from_blocks(
         }
         if status.forwarded.is_none() && !whole {
             // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
-            status.forwarded = Some(Why::Partial);
+            status.forwarded = Some(ForwardReason::Partial);
             status.stored = true;
         }
         reader.begin(first).await?;

@@ -1,20 +1,20 @@
 //! GreedyDual-Size (Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms, USITS 1997).
 
 use super::{
-    Entry,
+    EvictionEntry,
     greedy_dual::{Cost, GreedyDual},
 };
 
 const PAPER: &str = "Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms, USITS 1997";
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: EvictionEntry = EvictionEntry {
     name: "gds",
     paper: PAPER,
     summary: "Evicts large objects without recent requests first; optimises the hit ratio.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::One, false)),
 };
 
-pub(super) const PACKETS: Entry = Entry {
+pub(super) const PACKETS: EvictionEntry = EvictionEntry {
     name: "gds-packets",
     paper: PAPER,
     summary: "GreedyDual-Size with the cost of a miss in packets; optimises the saved traffic.",

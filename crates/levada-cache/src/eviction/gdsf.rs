@@ -2,21 +2,21 @@
 //! object's value once more, so that frequently requested objects stay during a pause.
 
 use super::{
-    Entry,
+    EvictionEntry,
     greedy_dual::{Cost, GreedyDual},
 };
 
 const PAPER: &str =
     "Cherkasova, Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency, HPL-98-69R1";
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: EvictionEntry = EvictionEntry {
     name: "gdsf",
     paper: PAPER,
     summary: "GreedyDual-Size that also counts hits; optimises the hit ratio.",
     build: |capacity| Box::new(GreedyDual::new(capacity, Cost::One, true)),
 };
 
-pub(super) const PACKETS: Entry = Entry {
+pub(super) const PACKETS: EvictionEntry = EvictionEntry {
     name: "gdsf-packets",
     paper: PAPER,
     summary: "GreedyDual-Size-Frequency with the cost of a miss in packets; optimises the saved traffic.",

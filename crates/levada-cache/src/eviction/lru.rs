@@ -1,12 +1,12 @@
 //! Least recently used: the object whose last request is the oldest is evicted first.
 
 use super::{
-    Entry, Eviction, Handle,
+    Eviction, EvictionEntry, Handle,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: EvictionEntry = EvictionEntry {
     name: "lru",
     paper: "Belady, IBM Systems Journal 5(2), 1966",
     summary: "Evicts the object whose last request is the oldest.",

@@ -107,7 +107,7 @@ pub trait Eviction: Send {
 
 /// An algorithm, as lists, documents and configurations show it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct EvictionEntry {
     /// The name in a configuration.
     pub name: &'static str,
     /// The publication.
@@ -119,7 +119,7 @@ pub struct Entry {
 }
 
 /// All algorithms.
-pub const EVICTIONS: &[Entry] = &[
+pub const EVICTIONS: &[EvictionEntry] = &[
     lru::ENTRY,
     gds::ENTRY,
     gds::PACKETS,
@@ -130,10 +130,10 @@ pub const EVICTIONS: &[Entry] = &[
 ];
 
 /// The algorithm that is used if the configuration names none.
-pub const DEFAULT_EVICTION: &Entry = &gdsf::ENTRY;
+pub const DEFAULT_EVICTION: &EvictionEntry = &gdsf::ENTRY;
 
 /// The algorithm with this name.
-pub fn find_eviction(name: &str) -> Option<&'static Entry> {
+pub fn find_eviction(name: &str) -> Option<&'static EvictionEntry> {
     EVICTIONS.iter().find(|entry| entry.name == name)
 }
 
@@ -141,12 +141,12 @@ pub fn find_eviction(name: &str) -> Option<&'static Entry> {
 mod steps {
     //! The notation for the step tables of the algorithms' tests.
 
-    use super::{Entry, Handle};
+    use super::{EvictionEntry, Handle};
     use levada_types::Key;
 
     /// Runs steps such as `a4` (insert `a` with 4 bytes), `a` (hit) and `-a` (remove), and returns
     /// the victims of each insertion.
-    pub(crate) fn play(entry: &Entry, capacity: u64, steps: &str) -> String {
+    pub(crate) fn play(entry: &EvictionEntry, capacity: u64, steps: &str) -> String {
         let mut eviction = (entry.build)(capacity);
         let mut shown = Vec::new();
         for step in steps.split(' ') {

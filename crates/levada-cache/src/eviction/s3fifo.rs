@@ -7,13 +7,13 @@
 //! ```
 
 use super::{
-    Entry, Eviction, Handle,
+    Eviction, EvictionEntry, Handle,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
 use std::collections::{HashMap, VecDeque};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: EvictionEntry = EvictionEntry {
     name: "s3fifo",
     paper: "Yang et al., FIFO Queues are All You Need for Cache Eviction, SOSP 2023",
     summary: "Evicts objects with a single request early; the others are reinserted into a queue while they get hits.",

@@ -5,12 +5,12 @@
 //! separates new objects from popular old ones.
 
 use super::{
-    Entry, Eviction, Handle,
+    Eviction, EvictionEntry, Handle,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: EvictionEntry = EvictionEntry {
     name: "sieve",
     paper: "Zhang et al., SIEVE is Simpler than LRU, NSDI 2024",
     summary: "Evicts the first object that a moving hand finds without a hit since it last passed.",

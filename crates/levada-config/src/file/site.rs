@@ -154,7 +154,7 @@ impl From<&Misses> for settings::MissLimits {
     }
 }
 
-impl From<&Site> for settings::Rules {
+impl From<&Site> for settings::CacheRules {
     fn from(file: &Site) -> Self {
         Self {
             default_ttl: file.default_ttl.map(|ttl| ttl.0),
@@ -166,9 +166,9 @@ impl From<&Site> for settings::Rules {
             stale_if_unreachable: file.stale_if_unreachable.0,
             s_maxage_allows_stale: file.s_maxage_allows_stale,
             cookies: match file.store_cookies {
-                Cookies::Explicit => settings::Cookies::StoreIfExplicit,
-                Cookies::Never => settings::Cookies::Refuse,
-                Cookies::Always => settings::Cookies::Store,
+                Cookies::Explicit => settings::CookieStorage::StoreIfExplicit,
+                Cookies::Never => settings::CookieStorage::Refuse,
+                Cookies::Always => settings::CookieStorage::Store,
             },
             ..Self::default()
         }
@@ -177,7 +177,7 @@ impl From<&Site> for settings::Rules {
 
 impl Default for Site {
     fn default() -> Self {
-        let rules = settings::Rules::default();
+        let rules = settings::CacheRules::default();
         Self {
             hosts: None,
             origin: None,

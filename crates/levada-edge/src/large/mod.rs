@@ -31,7 +31,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
 };
-use levada_cache::{Asked as Wants, CONDITIONAL, CacheStatus, RangeSet};
+use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields};
 use levada_fetch::{Digest, Sources};
 use parking_lot::Mutex;
 
@@ -168,7 +168,7 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
     let mut context = client.again();
     (context.head_is_enough, context.anew) = (true, true);
     context.parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    context.wants = Wants::of(&context.parts.headers);
+    context.wants = RequestCacheFields::of(&context.parts.headers);
     context
 }
 
@@ -236,7 +236,7 @@ impl RequestContext {
     /// What a request for a piece takes over of this one.
     fn for_pieces(&self, file: &File) -> Box<Self> {
         let mut context = self.again();
-        context.wants = Wants::default();
+        context.wants = RequestCacheFields::default();
         let headers = &mut context.parts.headers;
         for name in CONDITIONAL.iter().chain(&[CACHE_CONTROL, PRAGMA, DIGEST]) {
             headers.remove(name);

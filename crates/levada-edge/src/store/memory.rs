@@ -79,7 +79,7 @@ const SWEEP_STEP: usize = 1024;
 
 impl Memory {
     /// A tier of this many bytes for entries of up to `largest`.
-    pub(crate) fn new(bytes: u64, largest: u64, eviction: &eviction::Entry) -> Self {
+    pub(crate) fn new(bytes: u64, largest: u64, eviction: &eviction::EvictionEntry) -> Self {
         let parts = bytes / largest.saturating_mul(LARGEST_PER_SHARD).max(1);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, threads * 4);
@@ -180,7 +180,7 @@ struct Slot {
 }
 
 impl MemoryShard {
-    fn new(limit: u64, eviction: &eviction::Entry, hash: Hash) -> Self {
+    fn new(limit: u64, eviction: &eviction::EvictionEntry, hash: Hash) -> Self {
         let eviction = (eviction.build)(limit);
         let (keys, free) = (Vec::new(), Vec::new());
         Self { limit, hash, table: HashTable::new(), eviction, keys, free }

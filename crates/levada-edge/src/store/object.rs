@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_cache::{CACHE_STATUS, CacheStatus, Freshness, NodeName, Validators, Vary};
+use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, Freshness, Validators, Vary};
 use parking_lot::Mutex;
 
 use crate::{
@@ -184,7 +184,7 @@ impl Object {
         &self,
         age: u32,
         status: &CacheStatus<'static>,
-        node: &NodeName,
+        node: &CacheName,
     ) -> HeaderMap {
         let mut reply = self.reply.lock();
         if reply.told != Some((age, *status)) {

@@ -96,16 +96,16 @@ async fn dead_origin_with_nothing_stored_is_a_502_that_says_when_to_come_back() 
 
 #[tokio::test]
 async fn site_fills_in_what_the_origin_leaves_open() {
-    use levada_edge::settings::{Cookies, Rules};
+    use levada_edge::settings::{CacheRules, CookieStorage};
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
     let minute = std::time::Duration::from_secs(60);
-    settings.sites[0].rules = Rules {
+    settings.sites[0].rules = CacheRules {
         default_ttl: Some(minute),
         negative_ttl: Some(minute / 2),
         stale_while_revalidate: 10 * minute,
-        cookies: Cookies::Store,
-        ..Rules::default()
+        cookies: CookieStorage::Store,
+        ..CacheRules::default()
     };
     let node = start(settings).await;
     let at = node.addresses.clients[0];

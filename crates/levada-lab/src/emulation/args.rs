@@ -109,7 +109,7 @@ pub(crate) struct MachineArgs {
     pub(crate) disk: f64,
     /// What goes first when the memory is full; `levada sim list evictions` has them.
     #[arg(long, value_name = "NAME", default_value = "gds-packets", value_parser = eviction)]
-    pub(crate) eviction: &'static eviction::Entry,
+    pub(crate) eviction: &'static eviction::EvictionEntry,
 }
 
 impl MachineArgs {
@@ -135,7 +135,7 @@ pub(crate) fn factor(text: &str) -> Result<f64, &'static str> {
     factor.ok_or("a factor is a number from 0.001 to 1000")
 }
 
-fn eviction(name: &str) -> Result<&'static eviction::Entry, String> {
+fn eviction(name: &str) -> Result<&'static eviction::EvictionEntry, String> {
     find_eviction(name).ok_or_else(|| {
         let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
         format!("there is {}", known.join(", "))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use levada_cache::eviction::{Entry, Keyed};
+use levada_cache::eviction::{EvictionEntry, Keyed};
 use levada_types::Timestamp;
 
 use super::resource::{Resource, SliceEnd};
@@ -45,7 +45,7 @@ impl Part {
 
 impl Server {
     /// An idle server whose cache holds `cache_bytes`.
-    pub(super) fn new(hardware: &Hardware, eviction: &Entry, cache_bytes: u64) -> Self {
+    pub(super) fn new(hardware: &Hardware, eviction: &EvictionEntry, cache_bytes: u64) -> Self {
         let parts = Part::ALL.map(|part| match part {
             Part::Cpu => Resource::in_slices(hardware.cpu_slice.0),
             Part::Nic => Resource::in_slices(hardware.nic_slice.0),

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_cache::eviction::Entry;
+use levada_cache::eviction::EvictionEntry;
 use levada_policy::{Cluster, Context, LoadTable, Node, NodeIndex, Policy};
 use levada_types::{Request, Rng, Timestamp};
 
@@ -66,7 +66,7 @@ impl<'a> World<'a> {
         settings: &'a Settings,
         servers: usize,
         policy: Box<dyn Policy>,
-        eviction: &Entry,
+        eviction: &EvictionEntry,
         seed: u64,
     ) -> Self {
         let tree = Tree::new(&settings.documents, &mut Rng::new(seed));

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use levada_cache::eviction::{Entry, Keyed};
+use levada_cache::eviction::{EvictionEntry, Keyed};
 use levada_types::{Key, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -179,7 +179,7 @@ struct Read {
 
 impl<J: Copy> Machine<J> {
     /// An idle machine whose memory holds so many bytes of files and evicts by `eviction`.
-    pub fn new(hardware: &Hardware, eviction: &Entry, memory: u64) -> Self {
+    pub fn new(hardware: &Hardware, eviction: &EvictionEntry, memory: u64) -> Self {
         let servers = Servers { cpu: hardware.cpu, disk: hardware.disk, ..Servers::default() };
         Self {
             cost: Cost::new(&servers),

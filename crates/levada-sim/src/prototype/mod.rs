@@ -33,7 +33,7 @@ pub struct Plan {
     /// What the memory of each holds, in bytes of files.
     pub memory: u64,
     /// What goes first when it is full.
-    pub eviction: &'static eviction::Entry,
+    pub eviction: &'static eviction::EvictionEntry,
     /// How many clients, who stay.
     pub clients: usize,
     /// How they use the site.

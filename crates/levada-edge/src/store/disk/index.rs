@@ -43,7 +43,7 @@ pub(super) struct Index {
     slots: Vec<IndexEntry>,
     free: Vec<u32>,
     eviction: Box<dyn Eviction>,
-    algorithm: &'static eviction::Entry,
+    algorithm: &'static eviction::EvictionEntry,
     limit: u64,
     /// What directories and the snapshot take.
     beside: u64,
@@ -52,7 +52,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn new(limit: u64, algorithm: &'static eviction::Entry, seed: u64) -> Self {
+    pub(super) fn new(limit: u64, algorithm: &'static eviction::EvictionEntry, seed: u64) -> Self {
         Self {
             table: HashTable::new(),
             slots: Vec::new(),

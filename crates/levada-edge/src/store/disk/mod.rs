@@ -80,7 +80,7 @@ pub struct DiskSettings {
     /// The most bytes that it may take, with all that belongs to it.
     pub bytes: u64,
     /// What goes first when it is full.
-    pub eviction: &'static eviction::Entry,
+    pub eviction: &'static eviction::EvictionEntry,
     /// The most bytes that may wait to be written.
     pub queue_bytes: u64,
 }

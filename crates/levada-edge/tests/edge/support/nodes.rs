@@ -9,8 +9,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener, MissLimits,
-        Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings, Rules,
+        CacheRules, CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener,
+        MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
         Runtime, Settings, SiteSettings,
     },
 };
@@ -48,7 +48,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         delivery: Delivery::Proxy,
         policy: policy("fdr"),
         health: unwatched(),
-        rules: Rules::default(),
+        rules: CacheRules::default(),
         misses: MissLimits::default(),
         debug: true,
         cache: true,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 /// A request to an origin and its response.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange<'a> {
+pub struct OriginExchange<'a> {
     /// The method of the request.
     pub method: &'a Method,
     /// The header fields of the request as the client sent them: `Vary` selects among them, and

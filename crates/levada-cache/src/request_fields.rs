@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 /// The cache directives of a request, and which other cache-related fields it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestCacheFields {
     /// The directives of `Cache-Control` or `Pragma`.
     pub directives: RequestDirectives,
     /// Whether the request has a condition. Without one, [`crate::Validators::evaluate`] returns
@@ -18,7 +18,7 @@ pub struct Asked {
     pub range: bool,
 }
 
-impl Asked {
+impl RequestCacheFields {
     /// Reads the fields of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut asked = Self::default();
@@ -66,7 +66,7 @@ mod tests {
         let validators = Validators::of(&HeaderMap::new(), SystemTime::UNIX_EPOCH);
         for field in fields {
             let request = headers(&[("accept", "*/*"), field]);
-            let asked = Asked::of(&request);
+            let asked = RequestCacheFields::of(&request);
             assert_eq!(asked.directives, RequestDirectives::of(&request), "{field:?}");
             assert_eq!(asked.range, RangeSet::of(&request).is_some(), "{field:?}");
             let sent = validators.evaluate(&request) == Condition::Send;
