@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs};
 
 use anyhow::{Context as _, bail};
 use levada_config::schema;
-use levada_policy::{Entry, POLICIES, Parameter};
+use levada_policy::{POLICIES, Parameter, PolicyEntry};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
@@ -127,7 +127,7 @@ fn policies() -> String {
     let mut page = POLICIES_HEAD.to_owned();
     page += "\n| Policy | From | Runs in | How it chooses |\n|---|---|---|---|\n";
     for entry in entries() {
-        let Entry { name, paper, summary, .. } = entry;
+        let PolicyEntry { name, paper, summary, .. } = entry;
         let row = [*paper, runs_in(entry), *summary].map(cell).join(" | ");
         let _ = writeln!(page, "| [`{name}`](#{}) | {row} |", anchor(name));
     }
@@ -137,7 +137,7 @@ fn policies() -> String {
     page
 }
 
-fn add_policy(page: &mut String, entry: &Entry) {
+fn add_policy(page: &mut String, entry: &PolicyEntry) {
     let _ = writeln!(page, "\n## {}\n\n{}. From {}.", entry.name, sentence(entry), entry.paper);
     if !entry.needs.is_empty() {
         let needs: Vec<_> = entry.needs.iter().map(|need| need.as_str()).collect();
@@ -161,12 +161,12 @@ fn add_policy(page: &mut String, entry: &Entry) {
 }
 
 /// The summary with a capital letter.
-fn sentence(entry: &Entry) -> String {
+fn sentence(entry: &PolicyEntry) -> String {
     let mut letters = entry.summary.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn runs_in(entry: &Entry) -> &'static str {
+fn runs_in(entry: &PolicyEntry) -> &'static str {
     if entry.runs_on_an_edge() { "edge, simulator" } else { "simulator" }
 }
 

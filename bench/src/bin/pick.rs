@@ -15,8 +15,8 @@ use std::{
 };
 
 use levada_policy::{
-    Cluster, Context, Entry, LoadTable, Node, NodeIndex, Outcome, Outstanding, POLICIES, Policy,
-    Surroundings, build,
+    Cluster, Deployment, LoadTable, Node, NodeIndex, Outstanding, POLICIES, PickContext, Policy,
+    PolicyEntry, RequestOutcome, build,
 };
 use levada_types::{Key, Request, Rng, ServiceClass, Timestamp, hash64};
 
@@ -29,7 +29,7 @@ const SIZES: [usize; 3] = [8, 64, 1024];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let entries: Vec<&Entry> = POLICIES
+    let entries: Vec<&PolicyEntry> = POLICIES
         .iter()
         .flat_map(|file| file.iter())
         .filter(|entry| wanted.is_empty() || wanted.iter().any(|name| name == entry.name))
@@ -106,10 +106,10 @@ impl World {
         Self { cluster, rng: Rng::new(2), now: Timestamp::ZERO, under_way, next: 0 }
     }
 
-    fn policy(&self, entry: &Entry) -> Box<dyn Policy> {
+    fn policy(&self, entry: &PolicyEntry) -> Box<dyn Policy> {
         // Busy at twice the mean load (the threshold is 4/5 of the capacity).
         let capacity = mean_load(self.cluster.len()) as u32 * 2 * 5 / 4;
-        let around = Surroundings { capacity, ..Surroundings::default() };
+        let around = Deployment { capacity, ..Deployment::default() };
         build(entry.name, &BTreeMap::new(), &around).expect("defaults are valid")
     }
 
@@ -122,13 +122,13 @@ impl World {
     #[inline(always)]
     fn step(&mut self, policy: &mut dyn Policy, request: &Request) {
         self.now = self.now + Duration::from_micros(50);
-        let mut context = Context { now: self.now, rng: &mut self.rng };
+        let mut context = PickContext { now: self.now, rng: &mut self.rng };
         let pick = policy.pick(request, &self.cluster, &mut context).expect("all nodes are up");
         let ended = self.count(pick.node);
         if let Some(node) = ended.filter(|_| policy.observes()) {
             let latency = Duration::from_micros(500 + request.key.0 % 1000);
-            let outcome = Outcome { node, latency, service_time: latency * 2, ok: true };
-            policy.observe(&outcome, &mut Context { now: self.now, rng: &mut self.rng });
+            let outcome = RequestOutcome { node, latency, service_time: latency * 2, ok: true };
+            policy.observe(&outcome, &mut PickContext { now: self.now, rng: &mut self.rng });
         }
     }
 

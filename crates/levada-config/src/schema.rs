@@ -5,7 +5,7 @@
 //! [`text::FORMATS`](super::text::FORMATS), and `x-minimum` and `x-maximum` for amounts in text.
 
 use levada_cache::eviction::{self, EVICTIONS};
-use levada_policy::{Entry, Kind, POLICIES, Parameter, Setting};
+use levada_policy::{Kind, POLICIES, Parameter, PolicyEntry, Setting};
 use levada_types::format_duration;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value as Json, json};
@@ -94,11 +94,11 @@ fn evictions() -> Json {
     EVICTIONS.iter().map(word).collect()
 }
 
-fn edge_policies() -> impl Iterator<Item = &'static Entry> {
+fn edge_policies() -> impl Iterator<Item = &'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter()).filter(|policy| policy.runs_on_an_edge())
 }
 
-fn when_named(policy: &Entry) -> Json {
+fn when_named(policy: &PolicyEntry) -> Json {
     let mut properties: Map<String, Json> =
         policy.parameters.iter().map(|p| (p.name.to_owned(), parameter_schema(p))).collect();
     properties.insert("name".to_owned(), json!(true));

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use http::{HeaderValue, Method, StatusCode, Version, header};
-use levada_policy::{Outcome, Outstanding, Pick};
+use levada_policy::{Outstanding, Pick, RequestOutcome};
 
 use crate::{
     admission::InService, body::BodyError, forward::Failed, identify::Resource,
@@ -218,10 +218,10 @@ impl AccessRecord {
         }
     }
 
-    fn outcome(&self, pick: Pick) -> Outcome {
+    fn outcome(&self, pick: Pick) -> RequestOutcome {
         let service_time = self.started.elapsed();
         let latency = self.head_sent.map_or(service_time, |at| at - self.started);
-        Outcome {
+        RequestOutcome {
             node: pick.node,
             latency,
             service_time,

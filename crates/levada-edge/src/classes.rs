@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_policy::classify::{Learner, Seen};
+use levada_policy::classify::{ClassLearner, RequestAttributes};
 use levada_types::ServiceClass;
 use parking_lot::RwLock;
 
@@ -11,7 +11,7 @@ use crate::settings::ClassSettings as Settings;
 /// A site's classes at work.
 pub(crate) struct Classes {
     settings: Settings,
-    learner: Option<RwLock<Learner>>,
+    learner: Option<RwLock<ClassLearner>>,
 }
 
 impl Classes {
@@ -20,13 +20,13 @@ impl Classes {
         let open = settings.rules.0.iter().any(|rule| rule.class.is_none());
         let learns = settings.learn || open;
         let learner =
-            learns.then(|| RwLock::new(Learner::new(settings.rules.0.len(), settings.learn)));
+            learns.then(|| RwLock::new(ClassLearner::new(settings.rules.0.len(), settings.learn)));
         let any = learns || !settings.rules.0.is_empty();
         any.then(|| Self { settings: settings.clone(), learner })
     }
 
     /// The class of a request, and the rule that is about it.
-    pub(crate) fn of(&self, seen: &Seen<'_>) -> (ServiceClass, Option<u32>) {
+    pub(crate) fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
         let rule = self.settings.rules.0.iter().position(|rule| rule.matches(seen));
         let given = rule.and_then(|rule| self.settings.rules.0[rule].class);
         let learned = || self.learner.as_ref().map(|learner| learner.read().class(rule, seen.path));

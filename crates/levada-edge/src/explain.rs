@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::Uri;
 use levada_fetch::ChunkUrl;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::Seen};
+use levada_policy::{
+    Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
+};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
 
@@ -224,7 +226,7 @@ impl ExplainedUrl {
         let key = value.map_or_else(|| Key::of(identity.as_bytes()), |v| beginning(v.as_bytes()));
         let path = target.split('?').next().unwrap_or_default();
         let tls = identity.starts_with("https:");
-        let seen = Seen { path, method: "GET", content_type: None, tls };
+        let seen = RequestAttributes { path, method: "GET", content_type: None, tls };
         let class = classes.map_or_else(ServiceClass::default, |classes| classes.of(&seen).0);
         let request = Request { class, ..Request::new(key) };
         Self { key_from, request, classified: classes.is_some(), identity }

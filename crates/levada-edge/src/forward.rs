@@ -238,7 +238,7 @@ async fn ask(
 fn next(node: &Node, peers: &Peers, resource: &Resource, tried: &[NodeIndex]) -> Pick {
     let here = Pick {
         node: peers.me(),
-        reason: levada_policy::Reason::Retry,
+        reason: levada_policy::PickReason::Retry,
         set_size: tried.len() as u32,
     };
     let last = tried.len() + 1 >= node.settings.limits.tries as usize;

@@ -459,7 +459,8 @@ fn prepare(
     let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
     // Which replica is asked is left to chance, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
-        let parameters = [("replicas".to_owned(), levada_policy::Value::Integer(replicas.into()))];
+        let parameters =
+            [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
         let before = before.and_then(|site| site.pieces.as_ref());
         Prepared::new(&choice, redirectors, limits.capacity, seed, before)

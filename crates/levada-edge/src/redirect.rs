@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use levada_policy::{
-    BuildError, Candidates, Cluster, Context, Entry, NodeIndex, Outcome, Pick, Policy,
-    Surroundings, Tracked,
+    BuildError, Candidates, Cluster, Deployment, NodeIndex, Pick, PickContext, Policy, PolicyEntry,
+    RequestOutcome, Tracked,
 };
 use levada_types::{Key, Request, Rng, Timestamp};
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ pub(crate) struct Decider {
     observes: AtomicBool,
     decisions: AtomicU64,
     /// What it was built from.
-    plan: Mutex<(PolicyChoice, Surroundings)>,
+    plan: Mutex<(PolicyChoice, Deployment)>,
 }
 
 struct PolicyShard {
@@ -40,8 +40,8 @@ impl Decider {
         capacity: u32,
         seed: u64,
     ) -> Result<Self, BuildError> {
-        let (entry, surroundings) = plan(choice, redirectors, capacity)?;
-        let policies = instances(choice, &surroundings)?;
+        let (entry, deployment) = plan(choice, redirectors, capacity)?;
+        let policies = instances(choice, &deployment)?;
         let observes = AtomicBool::new(policies[0].observes());
         let shard =
             |(shard, policy)| Mutex::new(PolicyShard { policy, rng: Rng::new(seed ^ shard) });
@@ -50,19 +50,19 @@ impl Decider {
             shards: (0..).zip(policies).map(shard).collect(),
             observes,
             decisions: AtomicU64::new(0),
-            plan: Mutex::new((choice.clone(), surroundings)),
+            plan: Mutex::new((choice.clone(), deployment)),
         })
     }
 
     /// Has other instances of the same policy take over what these have learned.
-    fn change(&self, choice: PolicyChoice, surroundings: Surroundings, policies: Policies) {
+    fn change(&self, choice: PolicyChoice, deployment: Deployment, policies: Policies) {
         for (shard, policy) in self.shards.iter().zip(policies) {
             let mut shard = shard.lock();
             let former = std::mem::replace(&mut shard.policy, policy);
             shard.policy.inherit(former);
             self.observes.store(shard.policy.observes(), Relaxed);
         }
-        *self.plan.lock() = (choice, surroundings);
+        *self.plan.lock() = (choice, deployment);
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -79,17 +79,17 @@ impl Decider {
         self.decisions.fetch_add(1, Relaxed);
         let mut shard = self.shard(request.key).lock();
         let PolicyShard { policy, rng } = &mut *shard;
-        policy.pick(request, cluster, &mut Context { now, rng })
+        policy.pick(request, cluster, &mut PickContext { now, rng })
     }
 
     /// Tells the policy how a request ended, if it wants to know.
-    pub(crate) fn observe(&self, outcome: &Outcome, now: Timestamp) {
+    pub(crate) fn observe(&self, outcome: &RequestOutcome, now: Timestamp) {
         if !self.observes() {
             return;
         }
         for shard in &self.shards {
             let PolicyShard { policy, rng } = &mut *shard.lock();
-            policy.observe(outcome, &mut Context { now, rng });
+            policy.observe(outcome, &mut PickContext { now, rng });
         }
     }
 
@@ -117,7 +117,7 @@ impl Decider {
             (shard.policy.fork(), shard.rng.clone())
         };
         let candidates = policy.candidates(request, cluster);
-        (policy.pick(request, cluster, &mut Context { now, rng: &mut rng }), candidates)
+        (policy.pick(request, cluster, &mut PickContext { now, rng: &mut rng }), candidates)
     }
 
     /// What it remembers, over all instances.
@@ -145,23 +145,23 @@ fn plan(
     choice: &PolicyChoice,
     redirectors: u32,
     capacity: u32,
-) -> Result<(&'static Entry, Surroundings), BuildError> {
+) -> Result<(&'static PolicyEntry, Deployment), BuildError> {
     let entry = levada_policy::find(&choice.name)
         .ok_or_else(|| BuildError::UnknownPolicy(choice.name.clone()))?;
     let shards = if entry.keyed { SHARDS } else { 1 };
-    Ok((entry, Surroundings { redirectors, capacity, shards }))
+    Ok((entry, Deployment { redirectors, capacity, shards }))
 }
 
-fn instances(choice: &PolicyChoice, surroundings: &Surroundings) -> Result<Policies, BuildError> {
-    let build = |_| levada_policy::build(&choice.name, &choice.parameters, surroundings);
-    (0..surroundings.shards).map(build).collect()
+fn instances(choice: &PolicyChoice, deployment: &Deployment) -> Result<Policies, BuildError> {
+    let build = |_| levada_policy::build(&choice.name, &choice.parameters, deployment);
+    (0..deployment.shards).map(build).collect()
 }
 
 /// A decider for a choice, which takes the place of another when it is told to: nothing has happened
 /// yet that could not be left.
 pub(crate) struct Prepared {
     decider: SharedDecider,
-    change: Option<(PolicyChoice, Surroundings, Policies)>,
+    change: Option<(PolicyChoice, Deployment, Policies)>,
 }
 
 impl Prepared {
@@ -173,22 +173,22 @@ impl Prepared {
         seed: u64,
         before: Option<&SharedDecider>,
     ) -> Result<Self, BuildError> {
-        let (entry, surroundings) = plan(choice, redirectors, capacity)?;
+        let (entry, deployment) = plan(choice, redirectors, capacity)?;
         let Some(before) = before.filter(|before| before.name == entry.name) else {
             let decider = Arc::new(Decider::new(choice, redirectors, capacity, seed)?);
             return Ok(Self { decider, change: None });
         };
-        let same = *before.plan.lock() == (choice.clone(), surroundings);
+        let same = *before.plan.lock() == (choice.clone(), deployment);
         let change = match same {
             true => None,
-            false => Some((choice.clone(), surroundings, instances(choice, &surroundings)?)),
+            false => Some((choice.clone(), deployment, instances(choice, &deployment)?)),
         };
         Ok(Self { decider: before.clone(), change })
     }
 
     pub(crate) fn commit(self) -> SharedDecider {
-        if let Some((choice, surroundings, policies)) = self.change {
-            self.decider.change(choice, surroundings, policies);
+        if let Some((choice, deployment, policies)) = self.change {
+            self.decider.change(choice, deployment, policies);
         }
         self.decider
     }
@@ -196,7 +196,7 @@ impl Prepared {
 
 /// The retry that follows a failed choice.
 pub(crate) fn retried(pick: Pick) -> Pick {
-    Pick { reason: levada_policy::Reason::Retry, ..pick }
+    Pick { reason: levada_policy::PickReason::Retry, ..pick }
 }
 
 /// A shared decider.

@@ -13,8 +13,8 @@ use std::{
 use levada_cache::eviction::{DEFAULT_EVICTION, EvictionEntry};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
-use levada_policy::Value;
-pub use levada_policy::classify::{Rule, Rules as ClassRules};
+use levada_policy::ParameterValue;
+pub use levada_policy::classify::{ClassRule, ClassRules};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -433,7 +433,7 @@ pub struct PolicyChoice {
     /// A name of `levada policies`.
     pub name: String,
     /// Parameters as given.
-    pub parameters: BTreeMap<String, Value>,
+    pub parameters: BTreeMap<String, ParameterValue>,
 }
 
 /// Where an origin server is, or a server of a switch.

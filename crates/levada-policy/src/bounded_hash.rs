@@ -8,11 +8,12 @@
 use levada_types::Request;
 
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Pick, Policy, Reason, Setting,
+    Candidates, Cluster, Kind, NodeIndex, Parameter, Pick, PickContext, PickReason, Policy,
+    PolicyEntry, Setting,
     order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "bounded_hash",
     paper: "Mirrokni et al., SODA'18",
     summary: "the first server of the hash order that is below a bound relative to the mean load",
@@ -24,9 +25,9 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
         POINTS,
         ORDER_CACHE,
     ],
-    build: |parameters, surroundings| {
+    build: |parameters, deployment| {
         let percent = parameters.integer(HASH_BALANCE_FACTOR.name).unwrap_or_default();
-        let order = Order::new(Method::named(parameters), 1, parameters, surroundings);
+        let order = Order::new(Method::named(parameters), 1, parameters, deployment);
         Box::new(Bounded { order, percent })
     },
 }];
@@ -50,7 +51,7 @@ impl Policy for Bounded {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        _context: &mut Context<'_>,
+        _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let bound = Bound::new(cluster, self.percent);
         let mut steps = 0;
@@ -64,7 +65,7 @@ impl Policy for Bounded {
         } else {
             walk.find(|node| bound.admits(*node, cluster)).unwrap_or(first)
         };
-        let reason = if node == first { Reason::Hash } else { Reason::Spill };
+        let reason = if node == first { PickReason::Hash } else { PickReason::Spill };
         Some(Pick { node, reason, set_size: steps })
     }
 
@@ -120,7 +121,7 @@ mod tests {
     use levada_types::{Key, Request};
 
     use super::*;
-    use crate::Value;
+    use crate::ParameterValue;
     use crate::testing::{World, cluster, loaded, nodes, set_loads};
 
     #[test]
@@ -128,16 +129,17 @@ mod tests {
         // 4 nodes, 15 outstanding: ceil(1.25 * 16 / 4) = 5 each.
         let cluster = loaded(&[0, 0, 0, 0]);
         for order in ["ring", "hrw"] {
-            let mut world = World::new("bounded_hash", &[("order", Value::Text(order.into()))]);
+            let mut world =
+                World::new("bounded_hash", &[("order", ParameterValue::Text(order.into()))]);
             let request = Request::new(Key(1));
             set_loads(&cluster, &[0; 4]);
             let order = world.policy.candidates(&request, &cluster).order;
             let load = |rank: usize, load| cluster.loads().set(order[rank], load);
             for (loads, expected, reason) in [
-                ([4, 4, 4, 3], 0, Reason::Hash),
-                ([5, 4, 3, 3], 1, Reason::Spill),
-                ([5, 5, 4, 1], 2, Reason::Spill),
-                ([6, 7, 2, 0], 2, Reason::Spill),
+                ([4, 4, 4, 3], 0, PickReason::Hash),
+                ([5, 4, 3, 3], 1, PickReason::Spill),
+                ([5, 5, 4, 1], 2, PickReason::Spill),
+                ([6, 7, 2, 0], 2, PickReason::Spill),
             ] {
                 (0..4).for_each(|rank| load(rank, loads[rank]));
                 let pick = world.pick(&request, &cluster).unwrap();

@@ -11,30 +11,30 @@ use levada_types::{Request, ServiceClass};
 
 use crate::rotation::Rotation;
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
-    Policy, Reason, Setting, Surroundings,
+    Candidates, Cluster, Deployment, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    PickContext, PickReason, Policy, PolicyEntry, Setting,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[CAP, PARTITION];
+pub(crate) const ENTRIES: &[PolicyEntry] = &[CAP, PARTITION];
 
-const CAP: Entry = Entry {
+const CAP: PolicyEntry = PolicyEntry {
     name: "cap",
     paper: "WWW10 Sec. 3.2",
     summary: "round robin within each service class, so that every node gets the same mix",
     keyed: false,
     needs: &[Need::Class],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(Cap::default()),
+    build: |_: &Parameters, _: &Deployment| Box::new(Cap::default()),
 };
 
-const PARTITION: Entry = Entry {
+const PARTITION: PolicyEntry = PolicyEntry {
     name: "static_partition",
     paper: "WWW10 Sec. 3.1",
     summary: "dedicated nodes per service class, in proportion to the classes' shares",
     keyed: false,
     needs: &[Need::Class],
     parameters: &SHARES,
-    build: |parameters: &Parameters, _: &Surroundings| {
+    build: |parameters: &Parameters, _: &Deployment| {
         Box::new(Partition {
             shares: SHARES.map(|p| parameters.number(p.name).expect("it has a default")),
             split: Split::default(),
@@ -74,11 +74,11 @@ impl Policy for Cap {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let rotation = &mut self.rotations[request.class as usize];
         let node = rotation.turn(cluster.up(), cluster, context.rng)?;
-        Some(Pick { node, reason: Reason::Class, set_size: cluster.up().len() as u32 })
+        Some(Pick { node, reason: PickReason::Class, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
@@ -102,7 +102,7 @@ impl Policy for Partition {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if self.split.nodes != cluster.len() {
             self.split = Split::new(&self.shares, cluster.len());
@@ -153,7 +153,7 @@ impl Split {
         &self,
         class: ServiceClass,
         cluster: &'a Cluster,
-    ) -> (&'a [NodeIndex], Reason) {
+    ) -> (&'a [NodeIndex], PickReason) {
         let part = &self.parts[class as usize];
         let below = |end: usize| cluster.up().partition_point(|node| node.get() < end);
         // If all nodes are up, which is the usual case, each node is at its own index.
@@ -163,8 +163,8 @@ impl Split {
             below(part.start)..below(part.end)
         };
         match &cluster.up()[part] {
-            [] => (cluster.up(), Reason::Spill),
-            nodes => (nodes, Reason::Class),
+            [] => (cluster.up(), PickReason::Spill),
+            nodes => (nodes, PickReason::Class),
         }
     }
 }
@@ -220,7 +220,7 @@ fn crowded(shares: &[f64; CLASSES], nodes: usize) -> [Range<usize>; CLASSES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::ParameterValue;
     use crate::testing::{World, cluster, nodes};
     use ServiceClass::{CpuBound as CB, DiskAndCpuBound as DCB, DiskBound as DB, Normal as N};
     use levada_types::{Key, Rng};
@@ -278,10 +278,10 @@ mod tests {
         World::new(
             "static_partition",
             &[
-                ("share_normal", Value::Number(0.5)),
-                ("share_disk", Value::Number(0.25)),
-                ("share_cpu", Value::Number(0.25)),
-                ("share_disk_and_cpu", Value::Integer(0)),
+                ("share_normal", ParameterValue::Number(0.5)),
+                ("share_disk", ParameterValue::Number(0.25)),
+                ("share_cpu", ParameterValue::Number(0.25)),
+                ("share_disk_and_cpu", ParameterValue::Integer(0)),
             ],
         )
     }
@@ -299,6 +299,6 @@ mod tests {
         assert_eq!(picks(&mut partitioned(), &four, &[DCB, DCB]), [0, 1]);
         let without_disk = four.without(&[NodeIndex(2)]);
         let pick = partitioned().pick(&request(DB), &without_disk).unwrap();
-        assert_eq!((pick.node, pick.reason, pick.set_size), (NodeIndex(0), Reason::Spill, 3));
+        assert_eq!((pick.node, pick.reason, pick.set_size), (NodeIndex(0), PickReason::Spill, 3));
     }
 }

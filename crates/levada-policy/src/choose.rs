@@ -69,7 +69,7 @@ pub(crate) fn any(key: Key, cluster: &Cluster, rng: &mut Rng) -> Option<NodeInde
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LoadTable, Node, view::View};
+    use crate::{LoadTable, Node, view::LoadView};
 
     fn cluster(loads: &[(u32, f64)]) -> Cluster {
         let table = LoadTable::new(loads.len());
@@ -85,8 +85,9 @@ mod tests {
     #[test]
     fn load_is_relative_to_weight() {
         let rng = &mut Rng::new(1);
-        let least =
-            |cluster: &Cluster, rng: &mut Rng| View::default().least(cluster.up(), cluster, rng);
+        let least = |cluster: &Cluster, rng: &mut Rng| {
+            LoadView::default().least(cluster.up(), cluster, rng)
+        };
         let even = cluster(&[(3, 1.0), (2, 1.0), (5, 1.0)]);
         assert_eq!(least(&even, rng), Some(NodeIndex(1)));
         let uneven = cluster(&[(3, 1.0), (2, 1.0), (5, 4.0)]);
@@ -99,7 +100,7 @@ mod tests {
         let tied = cluster(&[(1, 1.0), (9, 1.0), (2, 2.0), (1, 1.0)]);
         let (mut wins, mut rng) = ([0u32; 4], Rng::new(1));
         for _ in 0..3_000 {
-            wins[View::default().least(tied.up(), &tied, &mut rng).unwrap().get()] += 1;
+            wins[LoadView::default().least(tied.up(), &tied, &mut rng).unwrap().get()] += 1;
         }
         assert_eq!(wins[1], 0);
         assert!([0, 2, 3].iter().all(|&i| (900..1_100).contains(&wins[i])), "{wins:?}");

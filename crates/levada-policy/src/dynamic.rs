@@ -14,23 +14,23 @@ use std::any::Any;
 use levada_types::{Key, Request};
 
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
-    Policy, Reason, Setting, Surroundings, Tracked,
+    Candidates, Cluster, Deployment, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    PickContext, PickReason, Policy, PolicyEntry, Setting, Tracked,
     choose::any,
     order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
-    view::View,
+    view::LoadView,
 };
 use slots::Slots;
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "cdr",
         summary: "the first server of the hash order that is not busy",
         parameters: &[BUSY, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| Dynamic::boxed(CDR, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "cdr-t-r",
         paper: "OSDI'02 Sec. 5.1.4",
         summary: "as cdr; large files go to any server",
@@ -39,7 +39,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Any), ..CDR }, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "cdr-t-s",
         paper: "OSDI'02 Sec. 5.1.4",
         summary: "as cdr; large files go to the least loaded of a fixed set",
@@ -48,14 +48,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
         build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Set), ..CDR }, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "fdr",
         summary: "the least loaded of as many servers of the hash order as demand keeps busy",
         parameters: &[BUSY, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| Dynamic::boxed(FDR, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "fdr-t-r",
         paper: "OSDI'02 Sec. 5.1.4",
         summary: "as fdr; large files go to any server",
@@ -64,7 +64,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Any), ..FDR }, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "fdr-t-s",
         paper: "OSDI'02 Sec. 5.1.4",
         summary: "as fdr; large files go to the least loaded of a fixed set",
@@ -83,7 +83,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         build: |p, s| Dynamic::boxed(Axes { large: Some(Large::Set), ..FDR }, p, s),
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "fdr-global",
         summary: "as fdr, with the load of every server over all redirectors",
         needs: &[Need::GlobalLoads],
@@ -97,29 +97,29 @@ pub(crate) const ENTRIES: &[Entry] = &[
             ORDER_CACHE,
         ],
         build: |p, s| {
-            let global = View { global: true, effective: false };
+            let global = LoadView { global: true, effective: false };
             // The loads include all redirectors, so the threshold leaves no room for the others.
-            let alone = Surroundings { redirectors: 1, ..*s };
+            let alone = Deployment { redirectors: 1, ..*s };
             let busy = busy(p, &alone);
             Box::new(Dynamic { busy, ..Dynamic::new(Axes { view: global, ..FDR }, p, s) })
         },
         ..FAMILY
     },
-    Entry {
+    PolicyEntry {
         name: "np-fdr",
         paper: "OSDI'02 Sec. 3.4",
         summary: "as fdr, with load multiplied by distance",
         parameters: &[BUSY, BUSY_VIEW, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| {
-            let view = View { effective: true, global: false };
-            let busy_view = View { effective: p.choice(BUSY_VIEW.name) == "effective", ..view };
+            let view = LoadView { effective: true, global: false };
+            let busy_view = LoadView { effective: p.choice(BUSY_VIEW.name) == "effective", ..view };
             Box::new(Dynamic { busy_view, ..Dynamic::new(Axes { view, ..FDR }, p, s) })
         },
         ..FAMILY
     },
 ];
 
-const FAMILY: Entry = Entry {
+const FAMILY: PolicyEntry = PolicyEntry {
     name: "",
     paper: "OSDI'02 Sec. 3.3",
     summary: "",
@@ -190,7 +190,7 @@ const LARGE_SET: Parameter = Parameter {
 struct Axes {
     /// Whether the next request starts with the walk length of this one.
     remembers: bool,
-    view: View,
+    view: LoadView,
     large: Option<Large>,
 }
 
@@ -201,25 +201,25 @@ enum Large {
 }
 
 const CDR: Axes =
-    Axes { remembers: false, view: View { effective: false, global: false }, large: None };
+    Axes { remembers: false, view: LoadView { effective: false, global: false }, large: None };
 const FDR: Axes = Axes { remembers: true, ..CDR };
 
 #[derive(Clone)]
 struct Dynamic {
     order: Order,
     slots: Option<Slots>,
-    view: View,
-    busy_view: View,
+    view: LoadView,
+    busy_view: LoadView,
     busy: f64,
     large: Option<(Large, u64, usize)>,
 }
 
 impl Dynamic {
-    fn boxed(axes: Axes, parameters: &Parameters, around: &Surroundings) -> Box<dyn Policy> {
+    fn boxed(axes: Axes, parameters: &Parameters, around: &Deployment) -> Box<dyn Policy> {
         Box::new(Self::new(axes, parameters, around))
     }
 
-    fn new(axes: Axes, parameters: &Parameters, around: &Surroundings) -> Self {
+    fn new(axes: Axes, parameters: &Parameters, around: &Deployment) -> Self {
         let integer = |p: &Parameter| parameters.integer(p.name).unwrap_or_default();
         Self {
             order: Order::new(Method::named(parameters), USUAL_WALK, parameters, around),
@@ -240,7 +240,7 @@ impl Dynamic {
 
     /// FDR as in Figure 2 of the paper. Without slots every walk begins with length 1, which is
     /// CDR.
-    fn walk(&mut self, key: Key, cluster: &Cluster, context: &mut Context<'_>) -> Option<Pick> {
+    fn walk(&mut self, key: Key, cluster: &Cluster, context: &mut PickContext<'_>) -> Option<Pick> {
         let (view, busy_view, threshold) = (self.view, self.busy_view, self.busy);
         let busy = |node: &NodeIndex| busy_view.busy(*node, cluster, threshold);
         let slot = self.slots.as_ref().map(|slots| slots.of(key));
@@ -250,7 +250,7 @@ impl Dynamic {
         let (first, mut steps) = (*set.first()?, set.len());
         let least = view.least(set, cluster, context.rng)?;
         if !busy(&least) {
-            let reason = if steps == 1 { Reason::Hash } else { Reason::Replica };
+            let reason = if steps == 1 { PickReason::Hash } else { PickReason::Replica };
             if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
                 steps = slots.shrink(slot, steps, context.now);
             }
@@ -262,7 +262,8 @@ impl Dynamic {
         if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
             slots.grow(slot, steps, context.now);
         }
-        let (node, reason) = idle.map_or((first, Reason::Hash), |node| (node, Reason::Spill));
+        let (node, reason) =
+            idle.map_or((first, PickReason::Hash), |node| (node, PickReason::Spill));
         Some(Pick { node, reason, set_size: steps as u32 })
     }
 
@@ -272,17 +273,17 @@ impl Dynamic {
         (large, _, most): (Large, u64, usize),
         key: Key,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         match large {
             Large::Any => {
                 let node = any(key, cluster, context.rng)?;
-                Some(Pick { node, reason: Reason::Chance, set_size: cluster.up().len() as u32 })
+                Some(Pick { node, reason: PickReason::Chance, set_size: cluster.up().len() as u32 })
             }
             Large::Set => {
                 let set = self.order.first(key, cluster, most);
                 let node = self.view.least(set, cluster, context.rng)?;
-                Some(Pick { node, reason: Reason::Replica, set_size: set.len() as u32 })
+                Some(Pick { node, reason: PickReason::Replica, set_size: set.len() as u32 })
             }
         }
     }
@@ -297,7 +298,7 @@ impl Policy for Dynamic {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         match self.large(request) {
             Some(large) => self.pick_for_large(large, request.key, cluster, context),
@@ -331,7 +332,7 @@ impl Policy for Dynamic {
     }
 }
 
-fn busy(parameters: &Parameters, around: &Surroundings) -> f64 {
+fn busy(parameters: &Parameters, around: &Deployment) -> f64 {
     parameters.integer(BUSY.name).unwrap_or_else(|| around.busy_threshold()) as f64
 }
 

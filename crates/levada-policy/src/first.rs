@@ -4,31 +4,31 @@
 use levada_types::Request;
 
 use crate::{
-    Candidates, Cluster, Context, Entry, Pick, Policy, Reason,
+    Candidates, Cluster, Pick, PickContext, PickReason, Policy, PolicyEntry,
     order::{Method, ORDER_CACHE, Order, POINTS},
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "ring_hash",
         paper: "Karger et al., STOC'97; ketama",
         summary: "the next server clockwise on the circle of consistent hashing",
         keyed: true,
         needs: &[],
         parameters: &[POINTS, ORDER_CACHE],
-        build: |parameters, surroundings| {
-            Box::new(First(Order::new(Method::Ring, 1, parameters, surroundings)))
+        build: |parameters, deployment| {
+            Box::new(First(Order::new(Method::Ring, 1, parameters, deployment)))
         },
     },
-    Entry {
+    PolicyEntry {
         name: "hrw",
         paper: "Thaler and Ravishankar, ToN'98",
         summary: "the server with the highest random weight for the object",
         keyed: true,
         needs: &[],
         parameters: &[ORDER_CACHE],
-        build: |parameters, surroundings| {
-            Box::new(First(Order::new(Method::Hrw, 1, parameters, surroundings)))
+        build: |parameters, deployment| {
+            Box::new(First(Order::new(Method::Hrw, 1, parameters, deployment)))
         },
     },
 ];
@@ -41,10 +41,10 @@ impl Policy for First {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        _context: &mut Context<'_>,
+        _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = self.0.walk(request.key, cluster).next()?;
-        Some(Pick { node, reason: Reason::Hash, set_size: 1 })
+        Some(Pick { node, reason: PickReason::Hash, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {

@@ -17,44 +17,44 @@ use std::{any::Any, time::Duration};
 
 use levada_types::{Request, Rng, Timestamp};
 
-use crate::burden::{Ties, ascending, least_of_all};
 use crate::choose::least_by;
 use crate::per_node::Roster;
+use crate::relative_load::{Ties, ascending, least_of_all};
 use crate::table::Table;
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Parameters, Pick, Policy,
-    Reason, Setting, Surroundings, Tracked,
+    Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Pick, PickContext,
+    PickReason, Policy, PolicyEntry, Setting, Tracked,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "lard",
         paper: "ASPLOS'98 Sec. 2.3",
         summary: "the node that served the object before, moved to the least loaded when too busy",
         keyed: true,
         needs: &[],
         parameters: &[T_LOW, T_HIGH, TARGETS],
-        build: |parameters: &Parameters, surroundings: &Surroundings| {
+        build: |parameters: &Parameters, deployment: &Deployment| {
             Box::new(Lard {
                 thresholds: Thresholds::read(parameters),
                 roster: Roster::default(),
-                targets: Table::new(share_of_targets(parameters, surroundings)),
+                targets: Table::new(share_of_targets(parameters, deployment)),
             })
         },
     },
-    Entry {
+    PolicyEntry {
         name: "lard/r",
         paper: "ASPLOS'98 Sec. 2.4",
         summary: "the least loaded of the object's nodes; their set grows when busy, shrinks in time",
         keyed: true,
         needs: &[],
         parameters: &[T_LOW, T_HIGH, K, TARGETS],
-        build: |parameters: &Parameters, surroundings: &Surroundings| {
+        build: |parameters: &Parameters, deployment: &Deployment| {
             Box::new(LardR {
                 thresholds: Thresholds::read(parameters),
                 k: parameters.duration("k"),
                 roster: Roster::default(),
-                targets: Table::new(share_of_targets(parameters, surroundings)),
+                targets: Table::new(share_of_targets(parameters, deployment)),
             })
         },
     },
@@ -104,9 +104,9 @@ pub const fn lard_admission_limit(nodes: usize, t_low: u64, t_high: u64) -> u64 
     ((nodes as u64).saturating_sub(1) * t_high + t_low).saturating_sub(1)
 }
 
-fn share_of_targets(parameters: &Parameters, surroundings: &Surroundings) -> usize {
+fn share_of_targets(parameters: &Parameters, deployment: &Deployment) -> usize {
     let all = parameters.integer(TARGETS.name).expect("it has a default");
-    (all / u64::from(surroundings.shards)).max(1) as usize
+    (all / u64::from(deployment.shards)).max(1) as usize
 }
 
 /// The loads at which a node loses targets.
@@ -172,7 +172,7 @@ impl Policy for Lard {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if let Some(moves) = self.roster.follow(cluster) {
             self.targets.update(|node| moves[node.get()]);
@@ -180,16 +180,16 @@ impl Policy for Lard {
         let assigned = self.targets.ask(request.key).filter(|node| serves(**node, cluster));
         let (node, reason) = match assigned {
             Some(node) => match self.thresholds.relief(*node, cluster, context.rng) {
-                None => (*node, Reason::Hash),
+                None => (*node, PickReason::Hash),
                 Some(least) => {
                     *node = least;
-                    (least, Reason::Spill)
+                    (least, PickReason::Spill)
                 }
             },
             None => {
                 let least = least_of_all(cluster, Ties::Chance(context.rng))?;
                 self.targets.insert(request.key, least);
-                (least, Reason::Least)
+                (least, PickReason::Least)
             }
         };
         Some(Pick { node, reason, set_size: 1 })
@@ -239,7 +239,7 @@ impl Policy for LardR {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if let Some(moves) = self.roster.follow(cluster) {
             self.targets.update(|set| set.moved(&moves));
@@ -256,13 +256,14 @@ impl Policy for LardR {
             return self.assign(request, cluster, context);
         };
         let most = set.nodes().iter().copied().max_by(|&a, &b| load(a).total_cmp(&load(b)));
-        let mut reason = if set.nodes().len() == 1 { Reason::Hash } else { Reason::Replica };
+        let mut reason =
+            if set.nodes().len() == 1 { PickReason::Hash } else { PickReason::Replica };
 
         let mut changed = false;
         if let Some(least) = self.thresholds.relief(node, cluster, context.rng) {
             if !set.nodes().contains(&least) {
                 set.add(least);
-                (reason, changed) = (Reason::Spill, true);
+                (reason, changed) = (PickReason::Spill, true);
             }
             node = least;
         }
@@ -317,14 +318,14 @@ impl LardR {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = least_of_all(cluster, Ties::Chance(context.rng))?;
         let mut set = ServerSet::default();
         set.add(node);
         set.changed_at(context.now);
         self.targets.insert(request.key, set);
-        Some(Pick { node, reason: Reason::Least, set_size: 1 })
+        Some(Pick { node, reason: PickReason::Least, set_size: 1 })
     }
 }
 
@@ -422,10 +423,10 @@ impl ServerSet {
 mod tests {
     use super::*;
     use crate::testing::{World, cluster, loaded, nodes, set_loads};
-    use crate::{Node, Value};
+    use crate::{Node, ParameterValue};
     use levada_types::Key;
 
-    fn pick(world: &mut World, key: u64, cluster: &Cluster) -> (u32, Reason, u32) {
+    fn pick(world: &mut World, key: u64, cluster: &Cluster) -> (u32, PickReason, u32) {
         let pick = world.pick(&Request::new(Key(key)), cluster).unwrap();
         (pick.node.0, pick.reason, pick.set_size)
     }
@@ -436,7 +437,7 @@ mod tests {
         let mut loads = vec![1; nodes];
         loads[0] = 0;
         let cluster = loaded(&loads);
-        assert_eq!(pick(&mut world, 7, &cluster), (0, Reason::Least, 1));
+        assert_eq!(pick(&mut world, 7, &cluster), (0, PickReason::Least, 1));
         (world, cluster)
     }
 
@@ -449,10 +450,10 @@ mod tests {
 
     #[test]
     fn both_move_exactly_when_the_paper_says() {
-        use Reason::{Hash, Spill};
+        use PickReason::{Hash, Spill};
         // T_low is 25, T_high 65: loads of the assigned and of the other node, and the expected
         // reason.
-        let steps: &[([u32; 2], Reason)] = &[
+        let steps: &[([u32; 2], PickReason)] = &[
             ([65, 0], Hash),    // not above T_high
             ([66, 25], Hash),   // no node below T_low
             ([129, 25], Hash),  // 129 is less than twice T_high
@@ -475,18 +476,18 @@ mod tests {
     fn overloaded_target_moves_to_the_idle_node_and_stays() {
         let (mut world, three) = assigned("lard", 3);
         set_loads(&three, &[66, 30, 3]);
-        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Spill, 1));
+        assert_eq!(pick(&mut world, 7, &three), (2, PickReason::Spill, 1));
         set_loads(&three, &[0, 0, 60]);
-        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Hash, 1));
+        assert_eq!(pick(&mut world, 7, &three), (2, PickReason::Hash, 1));
     }
 
     #[test]
     fn the_least_loaded_replica_serves() {
         let (mut world, three) = assigned("lard/r", 3);
         set_loads(&three, &[66, 30, 3]);
-        assert_eq!(pick(&mut world, 7, &three), (2, Reason::Spill, 2));
+        assert_eq!(pick(&mut world, 7, &three), (2, PickReason::Spill, 2));
         set_loads(&three, &[40, 0, 50]);
-        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Replica, 2));
+        assert_eq!(pick(&mut world, 7, &three), (0, PickReason::Replica, 2));
     }
 
     #[test]
@@ -495,19 +496,19 @@ mod tests {
         set_loads(&three, &[66, 30, 3]);
         pick(&mut world, 7, &three);
         set_loads(&three, &[5, 0, 9]);
-        assert_eq!(pick(world.at_secs(20), 7, &three), (0, Reason::Replica, 2));
-        assert_eq!(pick(world.at_secs(21), 7, &three), (0, Reason::Replica, 1));
+        assert_eq!(pick(world.at_secs(20), 7, &three), (0, PickReason::Replica, 2));
+        assert_eq!(pick(world.at_secs(21), 7, &three), (0, PickReason::Replica, 1));
         set_loads(&three, &[5, 0, 0]);
-        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Hash, 1));
+        assert_eq!(pick(&mut world, 7, &three), (0, PickReason::Hash, 1));
     }
 
     #[test]
     fn a_set_that_grows_after_k_swaps_its_most_loaded_node() {
         let (mut world, two) = assigned("lard/r", 2);
         set_loads(&two, &[66, 3]);
-        assert_eq!(pick(world.at_secs(21), 7, &two), (1, Reason::Spill, 1));
+        assert_eq!(pick(world.at_secs(21), 7, &two), (1, PickReason::Spill, 1));
         set_loads(&two, &[0, 3]);
-        assert_eq!(pick(&mut world, 7, &two), (1, Reason::Hash, 1));
+        assert_eq!(pick(&mut world, 7, &two), (1, PickReason::Hash, 1));
     }
 
     #[test]
@@ -527,8 +528,8 @@ mod tests {
             let (mut world, three) = assigned(policy, 3);
             let rest = three.without(&[NodeIndex(0)]);
             set_loads(&three, &[0, 9, 1]);
-            assert_eq!(pick(&mut world, 7, &rest), (2, Reason::Least, 1), "{policy}");
-            assert_eq!(pick(&mut world, 7, &three), (2, Reason::Hash, 1), "{policy}");
+            assert_eq!(pick(&mut world, 7, &rest), (2, PickReason::Least, 1), "{policy}");
+            assert_eq!(pick(&mut world, 7, &three), (2, PickReason::Hash, 1), "{policy}");
         }
     }
 
@@ -538,9 +539,9 @@ mod tests {
         set_loads(&three, &[66, 30, 3]);
         pick(&mut world, 7, &three);
         let rest = three.without(&[NodeIndex(2)]);
-        assert_eq!(pick(&mut world, 7, &rest), (0, Reason::Hash, 1));
+        assert_eq!(pick(&mut world, 7, &rest), (0, PickReason::Hash, 1));
         set_loads(&three, &[5, 0, 0]);
-        assert_eq!(pick(&mut world, 7, &three), (0, Reason::Hash, 1));
+        assert_eq!(pick(&mut world, 7, &three), (0, PickReason::Hash, 1));
     }
 
     #[test]
@@ -548,9 +549,9 @@ mod tests {
         for policy in ["lard", "lard/r"] {
             let (mut world, _) = assigned(policy, 2);
             let moved = cluster(vec![Node::new("new"), nodes(2).remove(1), nodes(2).remove(0)]);
-            assert_eq!(pick(&mut world, 7, &moved), (2, Reason::Hash, 1), "{policy}");
+            assert_eq!(pick(&mut world, 7, &moved), (2, PickReason::Hash, 1), "{policy}");
             let left = cluster(vec![Node::new("new")]);
-            assert_eq!(pick(&mut world, 7, &left), (0, Reason::Least, 1), "{policy}");
+            assert_eq!(pick(&mut world, 7, &left), (0, PickReason::Least, 1), "{policy}");
         }
     }
 
@@ -562,18 +563,18 @@ mod tests {
             let two = cluster(slow);
             let mut world = World::new(policy, &[]);
             set_loads(&two, &[0, 8]);
-            assert_eq!(pick(&mut world, 1, &two), (1, Reason::Least, 1), "9 before 1 / 0.1");
+            assert_eq!(pick(&mut world, 1, &two), (1, PickReason::Least, 1), "9 before 1 / 0.1");
             set_loads(&two, &[0, 10]);
-            assert_eq!(pick(&mut world, 2, &two), (0, Reason::Least, 1), "1 / 0.1 before 11");
+            assert_eq!(pick(&mut world, 2, &two), (0, PickReason::Least, 1), "1 / 0.1 before 11");
             set_loads(&two, &[7, 10]);
-            assert_eq!(pick(&mut world, 2, &two).1, Reason::Spill, "7 / 0.1 is above T_high");
+            assert_eq!(pick(&mut world, 2, &two).1, PickReason::Spill, "7 / 0.1 is above T_high");
         }
     }
 
     #[test]
     fn a_flood_of_targets_stays_within_the_limit() {
         for (policy, most_per_object) in [("lard", 17), ("lard/r", 32)] {
-            let mut world = World::new(policy, &[("targets", Value::Integer(1_000))]);
+            let mut world = World::new(policy, &[("targets", ParameterValue::Integer(1_000))]);
             world.spread(20_000, &cluster(nodes(4)));
             let tracked = world.policy.tracked();
             assert_eq!((tracked.objects, tracked.limit), (1_000, 1_000));
@@ -587,7 +588,7 @@ mod tests {
         for (idle, replicas) in (1..5).zip(2..) {
             let loads: Vec<u32> = (0..5).map(|n| if n == idle { 0 } else { 70 }).collect();
             set_loads(&five, &loads);
-            assert_eq!(pick(&mut world, 7, &five), (idle, Reason::Spill, replicas));
+            assert_eq!(pick(&mut world, 7, &five), (idle, PickReason::Spill, replicas));
         }
         set_loads(&five, &[1, 2, 3, 4, 5]);
         for round in 1..=5 {
@@ -617,7 +618,7 @@ mod tests {
         for name in ["lard", "lard/r"] {
             let (mut world, three) = (World::new(name, &[]), cluster(nodes(3)));
             let before: Vec<u32> = (0..60).map(|key| world.node(key, &three)).collect();
-            let mut changed = World::new(name, &[("t_high", Value::Integer(80))]);
+            let mut changed = World::new(name, &[("t_high", ParameterValue::Integer(80))]);
             changed.policy.inherit(world.policy);
             let after: Vec<u32> = (0..60).map(|key| changed.node(key, &three)).collect();
             assert_eq!(before, after, "{name}");

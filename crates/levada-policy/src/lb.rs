@@ -14,21 +14,21 @@ use crate::lard::TARGETS;
 use crate::modulo::Modulo;
 use crate::per_node::Roster;
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
-    Policy, Reason, Setting, Surroundings, Tracked,
+    Candidates, Cluster, Deployment, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    PickContext, PickReason, Policy, PolicyEntry, Setting, Tracked,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "lb",
         paper: "ASPLOS'98 Sec. 2.2",
         summary: "objects divided among the nodes by hash, whatever the load (as modulo)",
         keyed: true,
         needs: &[],
         parameters: &[],
-        build: |_: &Parameters, _: &Surroundings| Box::new(Modulo),
+        build: |_: &Parameters, _: &Deployment| Box::new(Modulo),
     },
-    Entry {
+    PolicyEntry {
         name: "lb/gc",
         paper: "ASPLOS'98 Sec. 4",
         summary: "the node that caches the object according to a model of all caches; else the node with the oldest object",
@@ -44,7 +44,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             },
             TARGETS,
         ],
-        build: |parameters: &Parameters, _: &Surroundings| {
+        build: |parameters: &Parameters, _: &Deployment| {
             let integer = |name| parameters.integer(name).expect("it has a default");
             Box::new(GlobalCache {
                 cache_bytes: integer("cache_bytes"),
@@ -112,7 +112,7 @@ impl Policy for GlobalCache {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if self.roster.follow(cluster).is_some() {
             self.forget_all(cluster);
@@ -126,17 +126,17 @@ impl Policy for GlobalCache {
             if size == before && cluster.is_up(node) {
                 self.unlink(slot);
                 self.link(slot);
-                return Some(Pick { node, reason: Reason::Hash, set_size: 1 });
+                return Some(Pick { node, reason: PickReason::Hash, set_size: 1 });
             }
             self.remove(slot);
             if cluster.is_up(node) {
                 self.store(request.key, size, node);
-                return Some(Pick { node, reason: Reason::Hash, set_size: 1 });
+                return Some(Pick { node, reason: PickReason::Hash, set_size: 1 });
             }
         }
         let node = self.with_room_or_oldest(size, cluster)?;
         self.store(request.key, size, node);
-        Some(Pick { node, reason: Reason::Least, set_size: 1 })
+        Some(Pick { node, reason: PickReason::Least, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
@@ -267,18 +267,21 @@ impl Hasher for Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::ParameterValue;
     use crate::testing::{World, cluster, nodes};
     use levada_types::Rng;
 
     fn global(cache_bytes: i64, targets: i64) -> World {
         World::new(
             "lb/gc",
-            &[("cache_bytes", Value::Integer(cache_bytes)), ("targets", Value::Integer(targets))],
+            &[
+                ("cache_bytes", ParameterValue::Integer(cache_bytes)),
+                ("targets", ParameterValue::Integer(targets)),
+            ],
         )
     }
 
-    fn pick(world: &mut World, (key, size): (u64, u64), cluster: &Cluster) -> (u32, Reason) {
+    fn pick(world: &mut World, (key, size): (u64, u64), cluster: &Cluster) -> (u32, PickReason) {
         let request = Request { size: Some(size), ..Request::new(Key(key)) };
         let pick = world.pick(&request, cluster).unwrap();
         (pick.node.0, pick.reason)
@@ -286,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_miss_replaces_the_globally_oldest() {
-        use Reason::{Hash, Least};
+        use PickReason::{Hash, Least};
         let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
         // Objects are (key, size) in the order of requests, with two nodes of 100 bytes.
         let steps = [
@@ -318,10 +321,10 @@ mod tests {
     #[test]
     fn an_object_on_a_node_that_is_down_is_placed_anew() {
         let (mut world, two) = (global(100, 1_000), cluster(nodes(2)));
-        assert_eq!(pick(&mut world, (1, 50), &two), (0, Reason::Least));
+        assert_eq!(pick(&mut world, (1, 50), &two), (0, PickReason::Least));
         let rest = two.without(&[NodeIndex(0)]);
-        assert_eq!(pick(&mut world, (1, 50), &rest), (1, Reason::Least));
-        assert_eq!(pick(&mut world, (1, 50), &two), (1, Reason::Hash));
+        assert_eq!(pick(&mut world, (1, 50), &rest), (1, PickReason::Least));
+        assert_eq!(pick(&mut world, (1, 50), &two), (1, PickReason::Hash));
     }
 
     #[test]
@@ -330,7 +333,7 @@ mod tests {
         let mut hits = 0;
         for _ in 0..20_000 {
             let key = rng.below(60) as u64;
-            hits += u32::from(pick(&mut world, (key, key), &three).1 == Reason::Hash);
+            hits += u32::from(pick(&mut world, (key, key), &three).1 == PickReason::Hash);
             assert!(world.policy.tracked().objects <= 50);
         }
         // 50 of 60 equally likely objects are remembered.

@@ -5,17 +5,19 @@
 
 use levada_types::Request;
 
-use crate::burden::{Ties, ascending, least_of_all};
-use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+use crate::relative_load::{Ties, ascending, least_of_all};
+use crate::{
+    Candidates, Cluster, Deployment, Parameters, Pick, PickContext, PickReason, Policy, PolicyEntry,
+};
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "least_conn",
     paper: "nginx, HAProxy",
     summary: "the node with the fewest outstanding requests relative to its weight",
     keyed: false,
     needs: &[],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(LeastConn),
+    build: |_: &Parameters, _: &Deployment| Box::new(LeastConn),
 }];
 
 #[derive(Clone)]
@@ -26,10 +28,10 @@ impl Policy for LeastConn {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = least_of_all(cluster, Ties::Chance(context.rng))?;
-        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+        Some(Pick { node, reason: PickReason::Least, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
@@ -45,7 +47,7 @@ impl Policy for LeastConn {
 #[cfg(test)]
 mod tests {
     use crate::testing::{World, cluster, loaded, nodes};
-    use crate::{NodeIndex, Reason};
+    use crate::{NodeIndex, PickReason};
     use levada_types::{Key, Request};
 
     #[test]
@@ -54,7 +56,7 @@ mod tests {
         assert_eq!(world.node(0, &three), 1);
         let rest = three.without(&[NodeIndex(1)]);
         let pick = world.pick(&Request::new(Key(0)), &rest).unwrap();
-        assert_eq!((pick.node, pick.reason, pick.set_size), (NodeIndex(2), Reason::Least, 2));
+        assert_eq!((pick.node, pick.reason, pick.set_size), (NodeIndex(2), PickReason::Least, 2));
     }
 
     #[test]

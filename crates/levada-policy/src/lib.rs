@@ -7,7 +7,6 @@
 //!
 //! To add a policy, add one file with its `ENTRIES` and one line in [`POLICIES`].
 
-mod burden;
 mod choose;
 pub mod classify;
 mod cluster;
@@ -17,6 +16,7 @@ mod parameter;
 mod per_node;
 mod policy;
 mod registry;
+mod relative_load;
 mod rotation;
 mod schedule;
 mod table;
@@ -44,13 +44,13 @@ mod wrr;
 pub use cluster::{Cluster, Node, NodeIndex};
 pub use lard::lard_admission_limit;
 pub use load::{LoadTable, Outstanding};
-pub use parameter::{Kind, Parameter, ParameterError, Parameters, Setting, Value};
-pub use policy::{Candidates, Context, Outcome, Pick, Policy, Reason, Tracked};
-pub use registry::{BuildError, Entry, Need, Surroundings, build, find};
+pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
+pub use policy::{Candidates, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked};
+pub use registry::{BuildError, Deployment, Need, PolicyEntry, build, find};
 
 /// All policies, in the order of the documentation: those of other proxies first, then each
 /// paper's. Command lines, documents and the conformance tests iterate over this list.
-pub const POLICIES: &[&[Entry]] = &[
+pub const POLICIES: &[&[PolicyEntry]] = &[
     random::ENTRIES,
     round_robin::ENTRIES,
     weighted_round_robin::ENTRIES,

@@ -10,11 +10,11 @@
 use levada_types::{Key, Request, hash64, weigh};
 
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Node, NodeIndex, Parameter, Pick, Policy, Reason,
-    Setting, order::scale,
+    Candidates, Cluster, Kind, Node, NodeIndex, Parameter, Pick, PickContext, PickReason, Policy,
+    PolicyEntry, Setting, order::scale,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "maglev",
     paper: "Maglev, NSDI'16 Sec. 3.4",
     summary: "the server that owns the object's slot in a table which all servers fill in turn",
@@ -47,14 +47,14 @@ impl Policy for Maglev {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        _context: &mut Context<'_>,
+        _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if self.membership != Some(cluster.membership()) {
             self.membership = Some(cluster.membership());
             self.owners = fill(cluster.nodes(), self.size);
         }
         let node = first_taking(request.key, &self.owners, cluster)?;
-        Some(Pick { node, reason: Reason::Hash, set_size: 1 })
+        Some(Pick { node, reason: PickReason::Hash, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_table_smaller_than_the_cluster_still_serves() {
-        let world = &mut World::new("maglev", &[("table_size", crate::Value::Integer(2))]);
+        let world = &mut World::new("maglev", &[("table_size", crate::ParameterValue::Integer(2))]);
         let all = cluster(nodes(5));
         let node = NodeIndex(world.node(1, &all));
         let others: Vec<_> = all.up().iter().copied().filter(|n| *n != node).collect();

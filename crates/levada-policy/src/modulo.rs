@@ -4,9 +4,9 @@
 
 use levada_types::{Key, Request};
 
-use crate::{Candidates, Cluster, Context, Entry, NodeIndex, Pick, Policy, Reason};
+use crate::{Candidates, Cluster, NodeIndex, Pick, PickContext, PickReason, Policy, PolicyEntry};
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "modulo",
     paper: "nginx, HAProxy (hash-type map-based)",
     summary: "the object's hash modulo the number of servers that are up; weights by repetition",
@@ -24,10 +24,10 @@ impl Policy for Modulo {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        _context: &mut Context<'_>,
+        _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = home(request.key, cluster)?;
-        Some(Pick { node, reason: Reason::Hash, set_size: 1 })
+        Some(Pick { node, reason: PickReason::Hash, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {

@@ -6,19 +6,20 @@
 
 use levada_types::{Request, Rng};
 
-use crate::burden::{Burden, ascending};
+use crate::relative_load::{RelativeLoad, ascending};
 use crate::{
-    Candidates, Cluster, Context, Entry, NodeIndex, Parameters, Pick, Policy, Reason, Surroundings,
+    Candidates, Cluster, Deployment, NodeIndex, Parameters, Pick, PickContext, PickReason, Policy,
+    PolicyEntry,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "p2c",
     paper: "Mitzenmacher 2001; Envoy, Finagle, HAProxy",
     summary: "of two random nodes the one with fewer outstanding requests relative to its weight",
     keyed: false,
     needs: &[],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(TwoChoices),
+    build: |_: &Parameters, _: &Deployment| Box::new(TwoChoices),
 }];
 
 #[derive(Clone)]
@@ -29,11 +30,11 @@ impl Policy for TwoChoices {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
-        let burden = |node| Burden::of(node, 1.0, cluster);
-        let node = better_of_two(cluster.up(), burden, context.rng)?;
-        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+        let load = |node| RelativeLoad::of(node, 1.0, cluster);
+        let node = better_of_two(cluster.up(), load, context.rng)?;
+        Some(Pick { node, reason: PickReason::Least, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {

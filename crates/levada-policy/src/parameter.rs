@@ -54,7 +54,7 @@ pub enum Setting {
 
 /// A value from a configuration, before it is checked against the declaration.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ParameterValue {
     /// A whole number.
     Integer(i64),
     /// A number with a fraction.
@@ -122,7 +122,7 @@ impl Parameters {
     pub fn check(
         policy: &'static str,
         declared: &'static [Parameter],
-        given: &BTreeMap<String, Value>,
+        given: &BTreeMap<String, ParameterValue>,
     ) -> Result<Self, Vec<ParameterError>> {
         let mut errors = Vec::new();
         for name in given.keys().filter(|name| !declared.iter().any(|p| p.name == **name)) {
@@ -205,25 +205,25 @@ impl Parameters {
 }
 
 impl Parameter {
-    fn read(&self, value: &Value) -> Result<Setting, ParameterError> {
+    fn read(&self, value: &ParameterValue) -> Result<Setting, ParameterError> {
         let read = match (self.kind, value) {
-            (Kind::Integer(low, high), Value::Integer(n)) => {
+            (Kind::Integer(low, high), ParameterValue::Integer(n)) => {
                 u64::try_from(*n).ok().filter(|n| (low..=high).contains(n)).map(Setting::Integer)
             }
-            (Kind::Number(low, high), Value::Number(n)) => {
+            (Kind::Number(low, high), ParameterValue::Number(n)) => {
                 Some(*n).filter(|n| (low..=high).contains(n)).map(Setting::Number)
             }
-            (Kind::Number(low, high), Value::Integer(n)) => {
+            (Kind::Number(low, high), ParameterValue::Integer(n)) => {
                 Some(*n as f64).filter(|n| (low..=high).contains(n)).map(Setting::Number)
             }
-            (Kind::Duration(low, high), Value::Text(text)) => parse_duration(text)
+            (Kind::Duration(low, high), ParameterValue::Text(text)) => parse_duration(text)
                 .ok()
                 .filter(|d| (low..=high).contains(d))
                 .map(Setting::Duration),
-            (Kind::Choice(words), Value::Text(text)) => {
+            (Kind::Choice(words), ParameterValue::Text(text)) => {
                 words.iter().find(|word| *word == text).map(|word| Setting::Choice(word))
             }
-            (Kind::Switch, Value::Switch(on)) => Some(Setting::Switch(*on)),
+            (Kind::Switch, ParameterValue::Switch(on)) => Some(Setting::Switch(*on)),
             _ => None,
         };
         read.ok_or_else(|| ParameterError::Wrong {
@@ -261,7 +261,7 @@ impl fmt::Display for Setting {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ParameterValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(value) => write!(f, "{value}"),
@@ -293,14 +293,15 @@ mod tests {
         },
     ];
 
-    fn given(pairs: &[(&str, Value)]) -> BTreeMap<String, Value> {
+    fn given(pairs: &[(&str, ParameterValue)]) -> BTreeMap<String, ParameterValue> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
     }
 
     #[test]
     fn defaults_fill_what_is_not_given() {
         let all =
-            Parameters::check("p", DECLARED, &given(&[("replicas", Value::Integer(3))])).unwrap();
+            Parameters::check("p", DECLARED, &given(&[("replicas", ParameterValue::Integer(3))]))
+                .unwrap();
         assert_eq!(all.integer("replicas"), Some(3));
         assert_eq!(all.duration("shrink_after"), Duration::from_secs(20));
     }
@@ -308,9 +309,9 @@ mod tests {
     #[test]
     fn all_errors_are_reported_at_once() {
         let wrong = given(&[
-            ("replicas", Value::Integer(0)),
-            ("replica", Value::Integer(1)),
-            ("shrink_after", Value::Text("5 parsecs".into())),
+            ("replicas", ParameterValue::Integer(0)),
+            ("replica", ParameterValue::Integer(1)),
+            ("shrink_after", ParameterValue::Text("5 parsecs".into())),
         ]);
         let errors = Parameters::check("p", DECLARED, &wrong).unwrap_err();
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();

@@ -10,15 +10,15 @@ use std::{any::Any, time::Duration};
 
 use levada_types::{Request, Timestamp};
 
-use crate::burden::Burden;
 use crate::p2c::better_of_two;
 use crate::per_node::PerNode;
+use crate::relative_load::RelativeLoad;
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Outcome, Parameter, Parameters,
-    Pick, Policy, Reason, Setting, Surroundings,
+    Candidates, Cluster, Deployment, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    PickContext, PickReason, Policy, PolicyEntry, RequestOutcome, Setting,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "peak_ewma",
     paper: "Finagle, linkerd, tower",
     summary: "of two random nodes the one with the lower recent peak latency x outstanding requests",
@@ -31,7 +31,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
         unit: "",
         help: "The time in which an estimate falls to 1/e of its value without new peaks (Finagle: 10s).",
     }],
-    build: |parameters: &Parameters, _: &Surroundings| {
+    build: |parameters: &Parameters, _: &Deployment| {
         Box::new(PeakEwma {
             decay: parameters.duration("decay").as_nanos() as f64,
             estimates: PerNode::default(),
@@ -54,12 +54,12 @@ impl Policy for PeakEwma {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         self.estimates.follow(cluster);
-        let burden = |node| self.burden(node, cluster, context.now);
-        let node = better_of_two(cluster.up(), burden, context.rng)?;
-        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+        let relative_load = |node| self.relative_load(node, cluster, context.now);
+        let node = better_of_two(cluster.up(), relative_load, context.rng)?;
+        Some(Pick { node, reason: PickReason::Least, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
@@ -67,7 +67,7 @@ impl Policy for PeakEwma {
         Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
     }
 
-    fn observe(&mut self, outcome: &Outcome, context: &mut Context<'_>) {
+    fn observe(&mut self, outcome: &RequestOutcome, context: &mut PickContext<'_>) {
         let Some(estimate) = self.estimates.of_mut(outcome.node) else { return };
         let mut latency = outcome.latency.as_nanos() as f64;
         if !outcome.ok {
@@ -102,10 +102,10 @@ impl Policy for PeakEwma {
 
 impl PeakEwma {
     #[inline]
-    fn burden(&self, node: NodeIndex, cluster: &Cluster, now: Timestamp) -> Burden {
+    fn relative_load(&self, node: NodeIndex, cluster: &Cluster, now: Timestamp) -> RelativeLoad {
         let estimate = self.estimates.values()[node.get()].or(self.usual);
         // Before the first response of any node, outstanding requests alone decide.
-        Burden::of(node, estimate.map_or(1.0, |e| e.at(now, self.decay)), cluster)
+        RelativeLoad::of(node, estimate.map_or(1.0, |e| e.at(now, self.decay)), cluster)
     }
 }
 
@@ -147,8 +147,9 @@ mod tests {
     impl World {
         fn answered(&mut self, node: u32, millis: u64, ok: bool) -> &mut Self {
             let latency = Duration::from_millis(millis);
-            let outcome = Outcome { node: NodeIndex(node), latency, service_time: latency, ok };
-            let mut context = Context { now: self.now, rng: &mut self.rng };
+            let outcome =
+                RequestOutcome { node: NodeIndex(node), latency, service_time: latency, ok };
+            let mut context = PickContext { now: self.now, rng: &mut self.rng };
             self.policy.observe(&outcome, &mut context);
             self
         }

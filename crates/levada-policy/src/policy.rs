@@ -7,7 +7,7 @@ use levada_types::{Request, Rng, Timestamp};
 use crate::{Cluster, NodeIndex};
 
 /// The time and the random generator for one decision, passed in by the driver.
-pub struct Context<'a> {
+pub struct PickContext<'a> {
     /// The time of the decision.
     pub now: Timestamp,
     /// The only source of randomness.
@@ -16,7 +16,7 @@ pub struct Context<'a> {
 
 /// A policy chooses the node of each request.
 ///
-/// The owner of a policy locks it. A policy whose [`Entry::keyed`](crate::Entry::keyed) is true
+/// The owner of a policy locks it. A policy whose [`PolicyEntry::keyed`](crate::PolicyEntry::keyed) is true
 /// keeps its state per key, so its owner may run one instance per shard of the key space without
 /// changing decisions. Of any other policy the owner runs exactly one instance.
 pub trait Policy: Send + Any {
@@ -29,14 +29,14 @@ pub trait Policy: Send + Any {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick>;
 
     /// The nodes that [`pick`](Self::pick) would consider for `request` now. Changes nothing.
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates;
 
     /// Reports how a request ended. Called only if [`observes`](Self::observes) returns true.
-    fn observe(&mut self, _outcome: &Outcome, _context: &mut Context<'_>) {}
+    fn observe(&mut self, _outcome: &RequestOutcome, _context: &mut PickContext<'_>) {}
 
     /// Whether this policy uses [`observe`](Self::observe); constant over its life.
     fn observes(&self) -> bool {
@@ -67,14 +67,14 @@ pub struct Pick {
     /// The node that serves the request.
     pub node: NodeIndex,
     /// The reason.
-    pub reason: Reason,
+    pub reason: PickReason,
     /// The number of nodes that are responsible for the object (or the class) after this decision.
     pub set_size: u32,
 }
 
 /// The reason why a node was chosen: the label of `levada_policy_decisions_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub enum PickReason {
     /// First in the object's hash order, or its assigned node.
     Hash,
     /// One of several nodes that hold the object, picked by load, distance or chance.
@@ -91,7 +91,7 @@ pub enum Reason {
     Retry,
 }
 
-impl Reason {
+impl PickReason {
     /// All reasons, as metrics enumerate them.
     pub const ALL: [Self; 7] = [
         Self::Hash,
@@ -129,7 +129,7 @@ pub struct Candidates {
 
 /// The outcome of a request, for policies that learn from service times.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct RequestOutcome {
     /// The node that served it.
     pub node: NodeIndex,
     /// The time from sending the request to the first byte of the response.

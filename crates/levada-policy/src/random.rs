@@ -3,16 +3,18 @@
 
 use levada_types::Request;
 
-use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+use crate::{
+    Candidates, Cluster, Deployment, Parameters, Pick, PickContext, PickReason, Policy, PolicyEntry,
+};
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "random",
     paper: "OSDI'02 Sec. 3.1",
     summary: "a uniformly random node",
     keyed: false,
     needs: &[],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(Random),
+    build: |_: &Parameters, _: &Deployment| Box::new(Random),
 }];
 
 #[derive(Clone)]
@@ -23,14 +25,14 @@ impl Policy for Random {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let up = cluster.up();
         if up.is_empty() {
             return None;
         }
         let node = up[context.rng.below(up.len())];
-        Some(Pick { node, reason: Reason::Chance, set_size: up.len() as u32 })
+        Some(Pick { node, reason: PickReason::Chance, set_size: up.len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{POLICIES, Parameter, ParameterError, Parameters, Policy, Value};
+use crate::{POLICIES, Parameter, ParameterError, ParameterValue, Parameters, Policy};
 
 /// One policy of the list.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct PolicyEntry {
     /// The published or common name: the word in a `[policy]` table.
     pub name: &'static str,
     /// The paper with its section, or the proxy that has the policy.
@@ -20,7 +20,7 @@ pub struct Entry {
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Builds one instance. The `Parameters` have been checked against `parameters`.
-    pub build: fn(&Parameters, &Surroundings) -> Box<dyn Policy>,
+    pub build: fn(&Parameters, &Deployment) -> Box<dyn Policy>,
 }
 
 /// Information that a policy needs and that some drivers do not have.
@@ -53,7 +53,7 @@ impl Need {
     }
 }
 
-impl Entry {
+impl PolicyEntry {
     /// Whether an edge can run it. Other policies run in the simulator only.
     pub fn runs_on_an_edge(&self) -> bool {
         !self.needs.iter().any(|n| matches!(n, Need::GlobalLoads | Need::GlobalCache))
@@ -62,7 +62,7 @@ impl Entry {
 
 /// The facts about a deployment from which defaults are derived when a policy is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Surroundings {
+pub struct Deployment {
     /// The number of redirectors that decide independently over the same nodes, at least 1.
     pub redirectors: u32,
     /// The number of requests that a node of weight 1 can hold before it must refuse, at least 1.
@@ -72,7 +72,7 @@ pub struct Surroundings {
     pub shards: u32,
 }
 
-impl Default for Surroundings {
+impl Default for Deployment {
     /// One redirector with servers that hold 512 active and 5 x 512 waiting requests (OSDI'02 Sec.
     /// 4.1).
     fn default() -> Self {
@@ -80,7 +80,7 @@ impl Default for Surroundings {
     }
 }
 
-impl Surroundings {
+impl Deployment {
     /// The outstanding requests at which one redirector considers a node of weight 1 busy. All
     /// redirectors together must notice it before the node is full (specs of OSDI'02, 1.7 a), so
     /// 4/5 of the capacity is divided among them.
@@ -101,7 +101,7 @@ pub enum BuildError {
 }
 
 /// The policy of this name.
-pub fn find(name: &str) -> Option<&'static Entry> {
+pub fn find(name: &str) -> Option<&'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter()).find(|entry| entry.name == name)
 }
 
@@ -111,11 +111,11 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// When there is no such policy, or with all errors in the parameters.
 pub fn build(
     name: &str,
-    given: &BTreeMap<String, Value>,
-    surroundings: &Surroundings,
+    given: &BTreeMap<String, ParameterValue>,
+    deployment: &Deployment,
 ) -> Result<Box<dyn Policy>, BuildError> {
     let entry = find(name).ok_or_else(|| BuildError::UnknownPolicy(name.to_owned()))?;
     let parameters =
         Parameters::check(entry.name, entry.parameters, given).map_err(BuildError::Parameters)?;
-    Ok((entry.build)(&parameters, surroundings))
+    Ok((entry.build)(&parameters, deployment))
 }

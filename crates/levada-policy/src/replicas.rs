@@ -14,50 +14,50 @@
 use levada_types::{Request, Rng};
 
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, NodeIndex, Parameter, Parameters, Pick, Policy,
-    Reason, Setting, Surroundings,
+    Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Pick, PickContext,
+    PickReason, Policy, PolicyEntry, Setting,
     choose::{by_share, one_of},
     order::{Method, ORDER_CACHE, Order, POINTS},
-    view::View,
+    view::LoadView,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "r-chash",
         paper: "OSDI'02 Sec. 3.2",
         summary: "a random one of the servers closest to evenly spaced points of the circle",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Chance, p, s),
         ..ON_THE_CIRCLE
     },
-    Entry {
+    PolicyEntry {
         name: "r-hrw",
         paper: "OSDI'02 Sec. 3.2",
         summary: "a random one of the first servers of the HRW order",
         build: |p, s| Replicas::boxed(Method::Hrw, Choice::Chance, p, s),
         ..BY_WEIGHT
     },
-    Entry {
+    PolicyEntry {
         name: "lr-chash",
         paper: "OSDI'02 Sec. 3.2",
         summary: "the least loaded of the servers closest to evenly spaced points of the circle",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Least(RAW), p, s),
         ..ON_THE_CIRCLE
     },
-    Entry {
+    PolicyEntry {
         name: "lr-hrw",
         paper: "OSDI'02 Sec. 3.2",
         summary: "the least loaded of the first servers of the HRW order",
         build: |p, s| Replicas::boxed(Method::Hrw, Choice::Least(RAW), p, s),
         ..BY_WEIGHT
     },
-    Entry {
+    PolicyEntry {
         name: "npr-chash",
         paper: "OSDI'02 Sec. 3.4",
         summary: "as r-chash, where a server's probability is in inverse proportion to its distance",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Nearness, p, s),
         ..ON_THE_CIRCLE
     },
-    Entry {
+    PolicyEntry {
         name: "nplr-chash",
         paper: "OSDI'02 Sec. 3.4",
         summary: "as lr-chash, with load multiplied by distance",
@@ -66,7 +66,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-const ON_THE_CIRCLE: Entry = Entry {
+const ON_THE_CIRCLE: PolicyEntry = PolicyEntry {
     name: "",
     paper: "",
     summary: "",
@@ -76,7 +76,8 @@ const ON_THE_CIRCLE: Entry = Entry {
     build: |p, s| Replicas::boxed(Method::Spread, Choice::Chance, p, s),
 };
 
-const BY_WEIGHT: Entry = Entry { parameters: &[REPLICAS, ORDER_CACHE], ..ON_THE_CIRCLE };
+const BY_WEIGHT: PolicyEntry =
+    PolicyEntry { parameters: &[REPLICAS, ORDER_CACHE], ..ON_THE_CIRCLE };
 
 pub(crate) const REPLICAS: Parameter = Parameter {
     name: "replicas",
@@ -86,15 +87,15 @@ pub(crate) const REPLICAS: Parameter = Parameter {
     help: "Servers per object, limited by the number of servers; 10 was the optimum for 64 servers (OSDI'02 Sec. 5.1.1).",
 };
 
-const RAW: View = View { effective: false, global: false };
-const EFFECTIVE: View = View { effective: true, global: false };
+const RAW: LoadView = LoadView { effective: false, global: false };
+const EFFECTIVE: LoadView = LoadView { effective: true, global: false };
 
 /// How one server of the set is chosen.
 #[derive(Clone, Copy)]
 enum Choice {
     Chance,
     Nearness,
-    Least(View),
+    Least(LoadView),
 }
 
 impl Choice {
@@ -119,10 +120,10 @@ impl Replicas {
         method: Method,
         choice: Choice,
         parameters: &Parameters,
-        surroundings: &Surroundings,
+        deployment: &Deployment,
     ) -> Box<dyn Policy> {
         let replicas = parameters.integer(REPLICAS.name).unwrap_or(1) as usize;
-        let order = Order::new(method, replicas, parameters, surroundings);
+        let order = Order::new(method, replicas, parameters, deployment);
         Box::new(Self { order, replicas, choice })
     }
 }
@@ -132,11 +133,11 @@ impl Policy for Replicas {
         &mut self,
         request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let set = self.order.first(request.key, cluster, self.replicas);
         let node = self.choice.of(set, cluster, context.rng)?;
-        let reason = if set.len() == 1 { Reason::Hash } else { Reason::Replica };
+        let reason = if set.len() == 1 { PickReason::Hash } else { PickReason::Replica };
         Some(Pick { node, reason, set_size: set.len() as u32 })
     }
 
@@ -155,10 +156,10 @@ mod tests {
 
     use super::*;
     use crate::testing::{World, cluster, nodes, set_loads};
-    use crate::{Node, Value};
+    use crate::{Node, ParameterValue};
 
     fn world(name: &str, replicas: i64) -> World {
-        World::new(name, &[("replicas", Value::Integer(replicas))])
+        World::new(name, &[("replicas", ParameterValue::Integer(replicas))])
     }
 
     /// How often each node is picked for one object.
@@ -197,7 +198,7 @@ mod tests {
             cluster.loads().set(order[set_size - 1], 8);
             let pick = world.pick(&request, &cluster).unwrap();
             assert_eq!(pick.node, order[set_size - 1]);
-            assert_eq!((pick.reason, pick.set_size as usize), (Reason::Replica, set_size));
+            assert_eq!((pick.reason, pick.set_size as usize), (PickReason::Replica, set_size));
         }
     }
 
@@ -219,7 +220,7 @@ mod tests {
         let cluster = cluster(nodes(8));
         for entry in ENTRIES {
             let pick = world(entry.name, 1).pick(&Request::new(Key(5)), &cluster).unwrap();
-            assert_eq!((pick.reason, pick.set_size), (Reason::Hash, 1));
+            assert_eq!((pick.reason, pick.set_size), (PickReason::Hash, 1));
         }
     }
 

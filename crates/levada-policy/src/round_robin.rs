@@ -3,16 +3,18 @@
 use levada_types::Request;
 
 use crate::rotation::Rotation;
-use crate::{Candidates, Cluster, Context, Entry, Parameters, Pick, Policy, Reason, Surroundings};
+use crate::{
+    Candidates, Cluster, Deployment, Parameters, Pick, PickContext, PickReason, Policy, PolicyEntry,
+};
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "round_robin",
     paper: "common in proxies; RR in WWW10 Sec. 3.1",
     summary: "each node in turn",
     keyed: false,
     needs: &[],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(RoundRobin::default()),
+    build: |_: &Parameters, _: &Deployment| Box::new(RoundRobin::default()),
 }];
 
 #[derive(Clone, Default)]
@@ -26,10 +28,10 @@ impl Policy for RoundRobin {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = self.rotation.turn(cluster.up(), cluster, context.rng)?;
-        Some(Pick { node, reason: Reason::Class, set_size: cluster.up().len() as u32 })
+        Some(Pick { node, reason: PickReason::Class, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {

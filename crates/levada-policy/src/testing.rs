@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use levada_types::{Key, Request, Rng, Timestamp};
 
-use crate::{Cluster, Context, LoadTable, Node, NodeIndex, Pick, Policy, Value};
+use crate::{Cluster, LoadTable, Node, NodeIndex, ParameterValue, Pick, PickContext, Policy};
 
 /// `count` nodes that are up, warm, near and of weight 1.
 pub(crate) fn nodes(count: usize) -> Vec<Node> {
@@ -32,9 +32,9 @@ pub(crate) fn set_loads(cluster: &Cluster, loads: &[u32]) {
 }
 
 /// The policy `name` with these parameters, in a default deployment.
-pub(crate) fn policy(name: &str, given: &[(&str, Value)]) -> Box<dyn Policy> {
+pub(crate) fn policy(name: &str, given: &[(&str, ParameterValue)]) -> Box<dyn Policy> {
     let given: BTreeMap<_, _> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    crate::build(name, &given, &crate::Surroundings::default()).expect(name)
+    crate::build(name, &given, &crate::Deployment::default()).expect(name)
 }
 
 /// A policy with its time and its random generator.
@@ -45,7 +45,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(name: &str, given: &[(&str, Value)]) -> Self {
+    pub(crate) fn new(name: &str, given: &[(&str, ParameterValue)]) -> Self {
         Self { policy: policy(name, given), now: Timestamp::ZERO, rng: Rng::new(1) }
     }
 
@@ -55,7 +55,7 @@ impl World {
     }
 
     pub(crate) fn pick(&mut self, request: &Request, cluster: &Cluster) -> Option<Pick> {
-        let mut context = Context { now: self.now, rng: &mut self.rng };
+        let mut context = PickContext { now: self.now, rng: &mut self.rng };
         self.policy.pick(request, cluster, &mut context)
     }
 

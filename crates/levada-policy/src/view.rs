@@ -9,14 +9,14 @@ use crate::{Cluster, LoadTable, NodeIndex, choose::least_by};
 
 /// The load that a strategy uses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct LoadView {
     /// Outstanding requests times the node's distance (OSDI'02 Sec. 3.3).
     pub(crate) effective: bool,
     /// The requests of all redirectors, if the driver knows them.
     pub(crate) global: bool,
 }
 
-impl View {
+impl LoadView {
     /// The least loaded of `nodes` relative to weight, ties broken by chance.
     ///
     /// An effective load includes the new request. Without it an idle far node and an idle near

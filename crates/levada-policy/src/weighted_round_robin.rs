@@ -13,11 +13,11 @@ use crate::per_node::PerNode;
 use crate::rotation::{Rotation, takes_turn};
 use crate::schedule::Schedule;
 use crate::{
-    Candidates, Cluster, Context, Entry, Kind, Need, NodeIndex, Outcome, Parameter, Parameters,
-    Pick, Policy, Reason, Setting, Surroundings,
+    Candidates, Cluster, Deployment, Kind, Need, NodeIndex, Parameter, Parameters, Pick,
+    PickContext, PickReason, Policy, PolicyEntry, RequestOutcome, Setting,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "weighted_round_robin",
     paper: "common in proxies; WRR_num, WRR_time in WWW10 Sec. 3.1",
     summary: "in turn, nodes of higher weight more often",
@@ -41,7 +41,7 @@ pub(crate) const ENTRIES: &[Entry] = &[Entry {
                    (WWW10 Sec. 4.3 finds short periods best).",
         },
     ],
-    build: |parameters: &Parameters, _: &Surroundings| {
+    build: |parameters: &Parameters, _: &Deployment| {
         Box::new(WeightedRoundRobin {
             weights: match parameters.choice("weights") {
                 "active_connections" => Weights::ActiveConnections,
@@ -93,7 +93,7 @@ impl Policy for WeightedRoundRobin {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        context: &mut Context<'_>,
+        context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         if self.served.follow(cluster)
             || (self.weights != Weights::Static && context.now >= self.due)
@@ -101,14 +101,14 @@ impl Policy for WeightedRoundRobin {
             self.weigh(cluster, context.now);
         }
         let node = self.turn(cluster, context)?;
-        Some(Pick { node, reason: Reason::Class, set_size: cluster.up().len() as u32 })
+        Some(Pick { node, reason: PickReason::Class, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
         Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
     }
 
-    fn observe(&mut self, outcome: &Outcome, _context: &mut Context<'_>) {
+    fn observe(&mut self, outcome: &RequestOutcome, _context: &mut PickContext<'_>) {
         // A failed request does not measure the service: quick failures would attract more
         // requests.
         if let Some(served) = self.served.of_mut(outcome.node).filter(|_| outcome.ok) {
@@ -140,7 +140,7 @@ impl WeightedRoundRobin {
     /// The first node of the schedule that is up and accepts its turn. The weights of the other
     /// nodes keep their proportions, and a ramp scales a node's weight.
     #[inline]
-    fn turn(&mut self, cluster: &Cluster, context: &mut Context<'_>) -> Option<NodeIndex> {
+    fn turn(&mut self, cluster: &Cluster, context: &mut PickContext<'_>) -> Option<NodeIndex> {
         // Two turns contain every node at least once, unless its weight is far below the mean.
         let mut tries = 2 * self.schedule.turn_len().max(64);
         while tries > 0 {
@@ -190,11 +190,11 @@ impl WeightedRoundRobin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::ParameterValue;
     use crate::testing::{World, cluster, loaded, nodes, set_loads};
 
     fn weighted(weights: &str) -> World {
-        World::new("weighted_round_robin", &[("weights", Value::Text(weights.into()))])
+        World::new("weighted_round_robin", &[("weights", ParameterValue::Text(weights.into()))])
     }
 
     fn uneven() -> Vec<crate::Node> {
@@ -238,9 +238,13 @@ mod tests {
         assert_eq!(world.spread(300, &three), [100, 100, 100]);
         for (node, millis) in [(0, 10), (1, 30)] {
             let took = Duration::from_millis(millis);
-            let outcome =
-                Outcome { node: NodeIndex(node), latency: took, service_time: took, ok: true };
-            let mut context = Context { now: world.now, rng: &mut world.rng };
+            let outcome = RequestOutcome {
+                node: NodeIndex(node),
+                latency: took,
+                service_time: took,
+                ok: true,
+            };
+            let mut context = PickContext { now: world.now, rng: &mut world.rng };
             world.policy.observe(&outcome, &mut context);
         }
         // 1/10 : 1/30 : 1/20

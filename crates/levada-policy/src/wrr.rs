@@ -6,14 +6,15 @@
 
 use levada_types::Request;
 
-use crate::burden::{Ties, ascending, least_of_all};
+use crate::relative_load::{Ties, ascending, least_of_all};
 use crate::rotation::Rotation;
 use crate::{
-    Candidates, Cluster, Context, Entry, Need, Parameters, Pick, Policy, Reason, Surroundings,
+    Candidates, Cluster, Deployment, Need, Parameters, Pick, PickContext, PickReason, Policy,
+    PolicyEntry,
 };
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(crate) const ENTRIES: &[PolicyEntry] = &[
+    PolicyEntry {
         name: "wrr",
         paper: "ASPLOS'98 Sec. 2.1",
         summary: "the node with the fewest outstanding requests; equally loaded nodes in turn",
@@ -26,14 +27,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
 /// It chooses like `wrr`. The cluster differs: with a global memory system a node fetches an object
 /// that it does not have from another node's memory. The simulator's servers do this when a policy
 /// needs the global cache.
-const WRR_GMS: Entry = Entry {
+const WRR_GMS: PolicyEntry = PolicyEntry {
     name: "wrr/gms",
     paper: "ASPLOS'98 Sec. 4",
     summary: "as wrr, over servers that fetch from each other's memory before they read a disk",
     keyed: false,
     needs: &[Need::GlobalCache],
     parameters: &[],
-    build: |_: &Parameters, _: &Surroundings| Box::new(Wrr::default()),
+    build: |_: &Parameters, _: &Deployment| Box::new(Wrr::default()),
 };
 
 #[derive(Clone, Default)]
@@ -46,11 +47,11 @@ impl Policy for Wrr {
         &mut self,
         _request: &Request,
         cluster: &Cluster,
-        _context: &mut Context<'_>,
+        _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
         let node = least_of_all(cluster, Ties::Turn(self.rotation.place()))?;
         self.rotation.pass(node);
-        Some(Pick { node, reason: Reason::Least, set_size: cluster.up().len() as u32 })
+        Some(Pick { node, reason: PickReason::Least, set_size: cluster.up().len() as u32 })
     }
 
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {

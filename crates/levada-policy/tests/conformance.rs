@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use levada_policy::{
-    Cluster, Context, Entry, LoadTable, Node, NodeIndex, Outcome, Outstanding, POLICIES, Pick,
-    Policy, Surroundings, Value, build,
+    Cluster, Deployment, LoadTable, Node, NodeIndex, Outstanding, POLICIES, ParameterValue, Pick,
+    PickContext, Policy, PolicyEntry, RequestOutcome, build,
 };
 use levada_types::{Key, Request, Rng, ServiceClass, Timestamp, hash64};
 use proptest::prelude::*;
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter())
 }
 
@@ -26,18 +26,18 @@ struct World {
 impl World {
     fn new(name: &str, cluster: Cluster) -> Self {
         // Servers of a small capacity, so that some are always busy.
-        let around = Surroundings { capacity: 10, ..Surroundings::default() };
+        let around = Deployment { capacity: 10, ..Deployment::default() };
         Self::around(name, cluster, &around)
     }
 
-    fn around(name: &str, cluster: Cluster, around: &Surroundings) -> Self {
+    fn around(name: &str, cluster: Cluster, around: &Deployment) -> Self {
         let policy = build(name, &small_tables(name), around).expect("parameters are valid");
         let (rng, now) = (Rng::new(11), Timestamp::ZERO);
         Self { policy, cluster, rng, now, under_way: VecDeque::new() }
     }
 
     fn pick(&mut self, request: &Request) -> Option<Pick> {
-        let mut context = Context { now: self.now, rng: &mut self.rng };
+        let mut context = PickContext { now: self.now, rng: &mut self.rng };
         self.policy.pick(request, &self.cluster, &mut context)
     }
 
@@ -57,8 +57,8 @@ impl World {
         if self.policy.observes() {
             let latency = Duration::from_millis(1 + u64::from(ended.node().0));
             let outcome =
-                Outcome { node: ended.node(), latency, service_time: latency * 2, ok: true };
-            self.policy.observe(&outcome, &mut Context { now: self.now, rng: &mut self.rng });
+                RequestOutcome { node: ended.node(), latency, service_time: latency * 2, ok: true };
+            self.policy.observe(&outcome, &mut PickContext { now: self.now, rng: &mut self.rng });
         }
     }
 
@@ -75,10 +75,13 @@ impl World {
 }
 
 /// A cache of orders that is too small, if the policy has one, so that orders are evicted.
-fn small_tables(name: &str) -> BTreeMap<String, Value> {
+fn small_tables(name: &str) -> BTreeMap<String, ParameterValue> {
     let declared = entries().find(|entry| entry.name == name).map_or(&[][..], |e| e.parameters);
     let has_orders = declared.iter().any(|parameter| parameter.name == "order_cache");
-    has_orders.then(|| ("order_cache".to_owned(), Value::Integer(500))).into_iter().collect()
+    has_orders
+        .then(|| ("order_cache".to_owned(), ParameterValue::Integer(500)))
+        .into_iter()
+        .collect()
 }
 
 fn nodes(count: usize) -> Vec<Node> {
@@ -180,7 +183,7 @@ fn a_fork_goes_on_as_the_original_does() {
         // Loads stay constant, so that both policies see the same loads.
         for request in objects(500) {
             world.now = world.now + Duration::from_millis(40);
-            let mut context = Context { now: world.now, rng: &mut rng };
+            let mut context = PickContext { now: world.now, rng: &mut rng };
             let forked = fork.pick(&request, &world.cluster, &mut context);
             assert_eq!(world.pick(&request), forked, "{}", entry.name);
         }
@@ -199,7 +202,7 @@ fn a_fork_does_not_disturb_the_original() {
                 if disturbed && number % 10 == 0 {
                     let mut fork = world.policy.fork();
                     let mut rng = Rng::new(99);
-                    let mut context = Context { now: world.now, rng: &mut rng };
+                    let mut context = PickContext { now: world.now, rng: &mut rng };
                     fork.pick(&object(77), &world.cluster, &mut context);
                 }
                 picks.push(world.step(&request));
@@ -288,7 +291,7 @@ fn a_single_node_takes_everything() {
 fn a_flood_of_objects_leaves_memory_bounded() {
     for entry in entries() {
         // With many shards each table is small, so that it fills.
-        let around = Surroundings { capacity: 10, shards: 1_000, ..Surroundings::default() };
+        let around = Deployment { capacity: 10, shards: 1_000, ..Deployment::default() };
         let mut world = World::around(entry.name, cluster(nodes(5)), &around);
         let limit = world.policy.tracked().limit;
         let mut most = 0;
@@ -309,7 +312,7 @@ fn a_flood_of_objects_leaves_memory_bounded() {
 fn shards_divide_what_is_remembered() {
     for entry in entries().filter(|entry| entry.keyed) {
         let limit = |shards| {
-            let around = Surroundings { shards, ..Surroundings::default() };
+            let around = Deployment { shards, ..Deployment::default() };
             World::around(entry.name, cluster(nodes(3)), &around).policy.tracked().limit
         };
         assert!(limit(8) * 8 <= limit(1), "{}: {} and {}", entry.name, limit(8), limit(1));
@@ -389,9 +392,9 @@ fn weights_are_respected_by_hashes() {
             node.weight = weight;
             node.distance = 1.0;
         }
-        let given = BTreeMap::from([("points".to_owned(), Value::Integer(1_000))]);
+        let given = BTreeMap::from([("points".to_owned(), ParameterValue::Integer(1_000))]);
         let mut world = World::new(name, cluster(weighted));
-        if let Ok(policy) = build(name, &given, &Surroundings::default()) {
+        if let Ok(policy) = build(name, &given, &Deployment::default()) {
             world.policy = policy;
         }
         let mut counts = [0.0; 4];

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use levada_policy::{
-    Cluster, Context, LoadTable, Need, Node, NodeIndex, Outcome, Outstanding, Policy, Surroundings,
-    build,
+    Cluster, Deployment, LoadTable, Need, Node, NodeIndex, Outstanding, PickContext, Policy,
+    RequestOutcome, build,
 };
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::{Request, Rng, Timestamp};
@@ -50,7 +50,7 @@ impl Redirectors {
     ) -> Self {
         let global = scenario.needs(Need::GlobalLoads).then(|| LoadTable::new(servers.len()));
         let one_for_all = scenario.needs(Need::GlobalCache);
-        let surroundings = Surroundings {
+        let deployment = Deployment {
             redirectors: places.len() as u32,
             capacity: scenario.servers.active.saturating_add(scenario.servers.queue),
             shards: 1,
@@ -58,7 +58,7 @@ impl Redirectors {
         let instances = if one_for_all { 1 } else { places.len() };
         let given = scenario.policy.given();
         let policies: Vec<_> = (0..instances)
-            .map(|_| build(&scenario.policy.name, &given, &surroundings).expect("it was checked"))
+            .map(|_| build(&scenario.policy.name, &given, &deployment).expect("it was checked"))
             .collect();
         let redirectors = places.iter().enumerate().map(|(n, place)| {
             let cluster = cluster(topology, routes, *place, servers);
@@ -91,7 +91,7 @@ impl Redirectors {
         now: Timestamp,
     ) -> Option<(NodeIndex, Counted)> {
         let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
-        let mut context = Context { now, rng: &mut self.rng };
+        let mut context = PickContext { now, rng: &mut self.rng };
         let policy = &mut self.policies[redirector.policy];
         let node = policy.pick(request, &redirector.cluster, &mut context)?.node;
         let counted = Counted {
@@ -107,9 +107,9 @@ impl Redirectors {
     }
 
     /// Tells the policy of `client`'s redirector how a request ended.
-    pub(crate) fn observe(&mut self, client: u32, outcome: &Outcome, now: Timestamp) {
+    pub(crate) fn observe(&mut self, client: u32, outcome: &RequestOutcome, now: Timestamp) {
         let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
-        let mut context = Context { now, rng: &mut self.rng };
+        let mut context = PickContext { now, rng: &mut self.rng };
         self.policies[redirector.policy].observe(outcome, &mut context);
     }
 

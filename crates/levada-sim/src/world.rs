@@ -13,7 +13,7 @@
 use std::ops::ControlFlow;
 
 use levada_cache::eviction::find_eviction;
-use levada_policy::{NodeIndex, Outcome as PolicyOutcome};
+use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
 use levada_types::{Request as Asked, ServiceClass, Timestamp};
 
@@ -446,7 +446,7 @@ impl<'a> World<'a> {
         let Request { sent, client, server, .. } = self.requests[request];
         self.collector.last_byte(sent, at);
         if self.redirectors.observes() {
-            let outcome = PolicyOutcome {
+            let outcome = RequestOutcome {
                 node: NodeIndex(server),
                 latency: first - sent,
                 service_time: at - sent,

@@ -17,7 +17,7 @@ mod star;
 
 use std::collections::BTreeMap;
 
-use levada_policy::{Parameter, ParameterError, Parameters, Value};
+use levada_policy::{Parameter, ParameterError, ParameterValue, Parameters};
 
 pub use file::{FileError, MAX_FILE_BYTES, Problem, from_graphml, from_json, to_json};
 pub use routes::{Hop, RouteError, Routes};
@@ -202,7 +202,7 @@ pub fn find_topology(name: &str) -> Option<&'static Entry> {
 /// When there is no such topology, or with everything that is wrong about the parameters.
 pub fn build(
     name: &str,
-    given: &BTreeMap<String, Value>,
+    given: &BTreeMap<String, ParameterValue>,
     shape: &Shape,
 ) -> Result<Topology, Vec<BuildError>> {
     let entry = find_topology(name).ok_or_else(|| vec![BuildError::Unknown(name.to_owned())])?;

@@ -135,7 +135,7 @@ fn nsfnet_t3_has_the_links_of_the_paper() {
 
 #[test]
 fn slow_servers_and_faster_uplinks_are_what_was_asked_for() {
-    let given = [("bandwidth".to_owned(), Value::Integer(2))].into();
+    let given = [("bandwidth".to_owned(), ParameterValue::Integer(2))].into();
     let topology = build("nsfnet_t3", &given, &Shape { slow: 0.3, ..SHAPE }).unwrap();
     let with = |mbps: u64| {
         topology.links.iter().filter(|link| link.bits_per_second == mbps * 1_000_000).count()
@@ -199,7 +199,7 @@ fn two_places_alone_find_each_other() {
 #[test]
 fn what_a_topology_does_not_take_is_refused_with_what_it_takes() {
     let given = |pairs: &[(&str, i64)]| {
-        pairs.iter().map(|(name, n)| ((*name).to_owned(), Value::Integer(*n))).collect()
+        pairs.iter().map(|(name, n)| ((*name).to_owned(), ParameterValue::Integer(*n))).collect()
     };
     let errors = build("star", &given(&[("sites", 3), ("queue", 0)]), &SHAPE).unwrap_err();
     let said: Vec<_> = errors.iter().map(ToString::to_string).collect();

@@ -1,7 +1,7 @@
 //! Rules of service classes: whether they can be read, whether each can ever be the first to match, and
 //! whether the policy asks for classes at all.
 
-use levada_edge::settings::{ClassRules, ClassSettings, PolicyChoice, Rule};
+use levada_edge::settings::{ClassRule, ClassRules, ClassSettings, PolicyChoice};
 use levada_policy::Need;
 use levada_types::ServiceClass;
 use regex::RegexBuilder;
@@ -50,7 +50,7 @@ impl Check<'_, '_> {
         Some(ClassSettings { rules, learn: site.learn_classes })
     }
 
-    fn class_rule(&mut self, rule: &file::ClassRule, path: &Path) -> Option<Rule> {
+    fn class_rule(&mut self, rule: &file::ClassRule, path: &Path) -> Option<ClassRule> {
         let words = |list: &Option<OneOrMany<String>>| {
             list.as_ref().map(|list| list.as_slice().to_vec()).unwrap_or_default()
         };
@@ -77,7 +77,7 @@ impl Check<'_, '_> {
             self.findings.error(&path.key("method"), message, None);
             return None;
         }
-        Some(Rule {
+        Some(ClassRule {
             class: rule.class.map(Into::into),
             prefix: rule.prefix.clone(),
             suffix: rule.suffix.clone(),
@@ -89,7 +89,7 @@ impl Check<'_, '_> {
     }
 
     /// Whether any listener speaks as the rule says.
-    fn tls_can_be(&mut self, rule: &Rule, path: &Path) {
+    fn tls_can_be(&mut self, rule: &ClassRule, path: &Path) {
         let Some(tls) = rule.tls else { return };
         if !self.file.listen.iter().any(|listen| listen.tls.is_empty() != tls) {
             let which = if tls { "has certificates" } else { "is without certificates" };

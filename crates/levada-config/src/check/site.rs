@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use levada_edge::settings::{Delivery, LargeSettings, Origin, PolicyChoice, SiteSettings};
-use levada_policy::{Entry, POLICIES, ParameterError, Parameters, Value};
+use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_types::ByteSize;
 
 use super::Check;
@@ -193,7 +193,7 @@ impl Check<'_, '_> {
             self.simulator_only(entry, &path.key("name"));
             return None;
         }
-        let parameters: BTreeMap<String, Value> =
+        let parameters: BTreeMap<String, ParameterValue> =
             policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
         if let Err(errors) = Parameters::check(entry.name, entry.parameters, &parameters) {
             for error in errors {
@@ -205,7 +205,7 @@ impl Check<'_, '_> {
         Some(PolicyChoice { name: entry.name.to_owned(), parameters })
     }
 
-    fn simulator_only(&mut self, entry: &Entry, path: &Path) {
+    fn simulator_only(&mut self, entry: &PolicyEntry, path: &Path) {
         let needs: Vec<_> = entry.needs.iter().map(|need| need.as_str()).collect();
         let message = format!("{:?} runs in the simulator only", entry.name);
         let help =
@@ -237,8 +237,8 @@ impl Check<'_, '_> {
 
     /// Every redirector sees its own requests only: when all of them together can fill a node before
     /// one of them calls it busy, none ever does (OSDI'02, as the simulator shows for 12 x 300).
-    fn busy_is_ever_reached(&mut self, parameters: &BTreeMap<String, Value>, path: &Path) {
-        let Some(Value::Integer(busy)) = parameters.get("busy") else { return };
+    fn busy_is_ever_reached(&mut self, parameters: &BTreeMap<String, ParameterValue>, path: &Path) {
+        let Some(ParameterValue::Integer(busy)) = parameters.get("busy") else { return };
         let redirectors = self.file.peer.len().max(1) as u64;
         let capacity = u64::from(self.file.limits.capacity);
         if busy.unsigned_abs().saturating_mul(redirectors) < capacity {
@@ -256,7 +256,7 @@ impl Check<'_, '_> {
     }
 }
 
-fn edge_policies() -> impl Iterator<Item = &'static Entry> {
+fn edge_policies() -> impl Iterator<Item = &'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter()).filter(|entry| entry.runs_on_an_edge())
 }
 
@@ -269,7 +269,7 @@ pub(super) fn origin(upstream: &Upstream) -> Origin {
     }
 }
 
-impl From<&Scalar> for Value {
+impl From<&Scalar> for ParameterValue {
     fn from(scalar: &Scalar) -> Self {
         match scalar {
             Scalar::Switch(on) => Self::Switch(*on),

@@ -7,7 +7,7 @@ use std::{
 
 use http::StatusCode;
 use levada_cache::strip_fields;
-use levada_policy::{NodeIndex, Outcome, Pick};
+use levada_policy::{NodeIndex, Pick, RequestOutcome};
 use levada_types::{Key, Request as PolicyRequest};
 
 use super::{
@@ -272,7 +272,7 @@ impl Drop for ServerTurn {
             && let Some(node) = self.held.member().at()
         {
             let service_time = self.sent.elapsed();
-            let outcome = Outcome { node, latency, service_time, ok };
+            let outcome = RequestOutcome { node, latency, service_time, ok };
             self.decider.observe(&outcome, self.clock.now());
         }
     }

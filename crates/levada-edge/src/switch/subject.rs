@@ -5,7 +5,7 @@ use http::{
     header::{CONTENT_TYPE, COOKIE},
     request::Parts,
 };
-use levada_policy::classify::Seen;
+use levada_policy::classify::RequestAttributes;
 use levada_types::{Key, ServiceClass};
 
 use crate::{identify::Resource, settings::KeyFrom, sites::Site};
@@ -56,7 +56,7 @@ pub(crate) fn class(
     let Some(classes) = &site.classes else { return Default::default() };
     let path = resource.target().split('?').next().unwrap_or_default();
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let seen = Seen {
+    let seen = RequestAttributes {
         path,
         method: parts.method.as_str(),
         content_type: kind.and_then(|kind| kind.split(';').next()).map(str::trim),

@@ -96,7 +96,7 @@ async fn explaining_changes_nothing() {
     let origin = Origin::start().await;
     // Two requests at once make a node busy: the object's set of nodes grows, and is remembered.
     let cluster = Cluster::start(4, origin.address, |settings| {
-        let busy = levada_policy::Value::Integer(1);
+        let busy = levada_policy::ParameterValue::Integer(1);
         settings.sites[0].policy.parameters.insert("busy".to_owned(), busy);
     })
     .await;

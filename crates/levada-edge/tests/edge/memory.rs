@@ -53,7 +53,7 @@ async fn flood_does_not_grow_the_tables_of_a_policy() {
     let cluster = Cluster::start(2, origin.address, |settings| {
         settings.cache.memory = 1 << 20;
         settings.sites[0].policy = policy("lard");
-        let limit = levada_policy::Value::Integer(1000);
+        let limit = levada_policy::ParameterValue::Integer(1000);
         settings.sites[0].policy.parameters.insert("targets".to_owned(), limit);
     })
     .await;

@@ -38,7 +38,7 @@ async fn learned_targets_survive_and_a_server_that_joins_is_used() {
     let mut after = before;
     // At another place of the list, with another parameter.
     switch(&mut after).servers.insert(0, server("s9", origins[2].address));
-    let parameter = ("t_high".to_owned(), levada_policy::Value::Integer(80));
+    let parameter = ("t_high".to_owned(), levada_policy::ParameterValue::Integer(80));
     after.sites[0].policy.parameters.extend([parameter]);
     *file.lock().unwrap() = Ok(after);
     assert_eq!(reload(&node).await.status, 200);

@@ -11,7 +11,7 @@ use levada_edge::{
     Running,
     settings::{
         AccessLog, AdmissionLimits, ClassRules, ClassSettings, HealthCheck, KeyFrom, LogFormat,
-        PolicyChoice, Rule, Settings, SwitchServer, SwitchSettings,
+        PolicyChoice, ClassRule, Settings, SwitchServer, SwitchSettings,
     },
 };
 use levada_types::ServiceClass;
@@ -211,7 +211,7 @@ async fn lard_admits_no_more_than_its_s_and_the_rest_waits_in_order() {
     let origins = origins(2).await;
     let gate = Gate::new();
     let mut settings = switching("lard", &origins.iter().collect::<Vec<_>>());
-    let set = |name: &str, value| (name.to_owned(), levada_policy::Value::Integer(value));
+    let set = |name: &str, value| (name.to_owned(), levada_policy::ParameterValue::Integer(value));
     settings.sites[0].policy.parameters = BTreeMap::from([set("t_low", 2), set("t_high", 3)]);
     switch(&mut settings).admission = AdmissionLimits { queue: 2, ..AdmissionLimits::default() };
     let node = start(settings).await;
@@ -478,10 +478,10 @@ async fn choice_without_a_parameter_is_the_policys_own() {
 
 #[tokio::test]
 async fn each_class_goes_round_evenly_under_cap_in_whatever_order_it_comes() {
-    let rule = |prefix: &str, class| Rule {
+    let rule = |prefix: &str, class| ClassRule {
         class: Some(class),
         prefix: Some(prefix.to_owned()),
-        ..Rule::default()
+        ..ClassRule::default()
     };
     let (origins, node, at) = world("cap", |s| {
         s.sites[0].classes = ClassSettings {
@@ -518,7 +518,8 @@ async fn each_class_goes_round_evenly_under_cap_in_whatever_order_it_comes() {
 #[tokio::test]
 async fn conversation_stays_with_its_worker_until_that_one_is_busy() {
     let (origins, node, at) = world("lard/r", |s| {
-        let set = |name: &str, value| (name.to_owned(), levada_policy::Value::Integer(value));
+        let set =
+            |name: &str, value| (name.to_owned(), levada_policy::ParameterValue::Integer(value));
         s.sites[0].policy.parameters = BTreeMap::from([set("t_low", 1), set("t_high", 2)]);
         switch(s).key = KeyFrom::Body { bytes: 64, wait: Duration::from_secs(10) };
         switch(s).admission.at_once = Some(100);

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
-use levada_policy::{Entry, Policy, Setting, Surroundings, Value, build};
+use levada_policy::{Deployment, ParameterValue, Policy, PolicyEntry, Setting, build};
 use levada_types::format_duration;
 
 /// A policy, and what is set otherwise than by default.
 #[derive(Clone)]
 pub(crate) struct Strategy {
-    pub(crate) policy: &'static Entry,
-    pub(crate) set: BTreeMap<String, Value>,
+    pub(crate) policy: &'static PolicyEntry,
+    pub(crate) set: BTreeMap<String, ParameterValue>,
 }
 
 impl Strategy {
@@ -28,7 +28,7 @@ impl Strategy {
 
     /// The same with a parameter set.
     pub(crate) fn with(mut self, parameter: &str, value: &str) -> Self {
-        self.set.insert(parameter.to_owned(), Value::Text(value.to_owned()));
+        self.set.insert(parameter.to_owned(), ParameterValue::Text(value.to_owned()));
         self
     }
 
@@ -37,7 +37,7 @@ impl Strategy {
     /// # Errors
     /// When a parameter is wrong.
     pub(crate) fn build(&self) -> anyhow::Result<Box<dyn Policy>> {
-        Ok(build(self.policy.name, &self.set, &Surroundings::default())?)
+        Ok(build(self.policy.name, &self.set, &Deployment::default())?)
     }
 
     /// As an inline table of a configuration whose clock runs so many times slower: durations are those
@@ -47,13 +47,13 @@ impl Strategy {
         for parameter in self.policy.parameters {
             let given = self.set.get(parameter.name);
             let duration = match (given, parameter.default) {
-                (Some(Value::Text(text)), _) => levada_types::parse_duration(text).ok(),
+                (Some(ParameterValue::Text(text)), _) => levada_types::parse_duration(text).ok(),
                 (None, Setting::Duration(duration)) => Some(duration),
                 _ => None,
             };
             let value = match (duration, given) {
                 (Some(duration), _) => stretched(duration, time_scale),
-                (None, Some(Value::Text(word))) => quoted(word),
+                (None, Some(ParameterValue::Text(word))) => quoted(word),
                 (None, Some(value)) => value.to_string(),
                 (None, None) => continue,
             };

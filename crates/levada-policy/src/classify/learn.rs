@@ -27,7 +27,7 @@ const LONGEST_PREFIX: usize = 64;
 
 /// The last times of one kind of requests, in microseconds.
 #[derive(Clone, Debug)]
-pub struct Times {
+pub struct RecentTimes {
     ring: Vec<u32>,
     capacity: usize,
     next: usize,
@@ -35,7 +35,7 @@ pub struct Times {
 
 /// The summary of the times of one kind, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct TimeFigures {
     /// The time that nine of ten requests take at least.
     pub low: u32,
     /// The mean time.
@@ -44,9 +44,9 @@ pub struct Figures {
 
 /// The number of microseconds above which a time is heavy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Heavy(pub u32);
+pub struct HeavyThreshold(pub u32);
 
-impl Times {
+impl RecentTimes {
     /// Remembers the last `capacity` times.
     pub fn new(capacity: usize) -> Self {
         Self { ring: Vec::new(), capacity: capacity.max(1), next: 0 }
@@ -73,30 +73,30 @@ impl Times {
     }
 
     /// The summary; `None` if no time is recorded.
-    pub fn figures(&self) -> Option<Figures> {
+    pub fn figures(&self) -> Option<TimeFigures> {
         let mut sorted = self.ring.clone();
         sorted.sort_unstable();
         let low = *sorted.get(sorted.len() / 10)?;
         let sum: u64 = sorted.iter().map(|time| u64::from(*time)).sum();
         let mean = sum / sorted.len() as u64;
-        Some(Figures { low, mean: u32::try_from(mean).unwrap_or(u32::MAX) })
+        Some(TimeFigures { low, mean: u32::try_from(mean).unwrap_or(u32::MAX) })
     }
 }
 
-impl Heavy {
+impl HeavyThreshold {
     /// No time below this is heavy: half of a disk access (WWW10's disks take 13 ms).
     const LEAST: u32 = 5_000;
     /// Heavy times are longer than this many times the lightest kind's *low*.
     const TIMES: u32 = 4;
 
     /// The threshold, given the figures of all kinds.
-    pub fn beside(kinds: impl Iterator<Item = Figures>) -> Self {
+    pub fn beside(kinds: impl Iterator<Item = TimeFigures>) -> Self {
         let lightest = kinds.map(|figures| figures.low).min().unwrap_or_default();
         Self(lightest.saturating_mul(Self::TIMES).max(Self::LEAST))
     }
 
     /// The class of a kind with these figures.
-    pub fn class_of(self, figures: Figures) -> ServiceClass {
+    pub fn class_of(self, figures: TimeFigures) -> ServiceClass {
         let cpu = figures.low > self.0;
         let disk = figures.mean.saturating_sub(figures.low) > self.0;
         match (disk, cpu) {
@@ -122,16 +122,16 @@ pub fn prefix_of(path: &str) -> Option<&str> {
 /// Learns the classes of a site's rules that have none, and of the first segments of paths that no
 /// rule matches.
 #[derive(Clone, Debug)]
-pub struct Learner {
-    rules: Vec<Kind>,
-    prefixes: BTreeMap<Box<str>, Kind>,
+pub struct ClassLearner {
+    rules: Vec<KindState>,
+    prefixes: BTreeMap<Box<str>, KindState>,
     learns_prefixes: bool,
 }
 
 /// The state of one kind of requests.
 #[derive(Clone, Debug)]
-struct Kind {
-    times: Times,
+struct KindState {
+    times: RecentTimes,
     since_judged: usize,
     class: ServiceClass,
     /// The class from the last classification. The class changes when two classifications in a row
@@ -139,10 +139,10 @@ struct Kind {
     proposed: ServiceClass,
 }
 
-impl Default for Kind {
+impl Default for KindState {
     fn default() -> Self {
         Self {
-            times: Times::new(WINDOW),
+            times: RecentTimes::new(WINDOW),
             since_judged: 0,
             class: ServiceClass::Normal,
             proposed: ServiceClass::Normal,
@@ -150,10 +150,14 @@ impl Default for Kind {
     }
 }
 
-impl Learner {
+impl ClassLearner {
     /// For this number of rules; `learns_prefixes` also learns kinds that no rule matches.
     pub fn new(rules: usize, learns_prefixes: bool) -> Self {
-        Self { rules: vec![Kind::default(); rules], prefixes: BTreeMap::new(), learns_prefixes }
+        Self {
+            rules: vec![KindState::default(); rules],
+            prefixes: BTreeMap::new(),
+            learns_prefixes,
+        }
     }
 
     /// The class learned so far of the requests that `rule` matches, or of the path's kind if no
@@ -195,14 +199,14 @@ impl Learner {
         self.prefixes.iter().map(|(prefix, kind)| (&**prefix, kind.class))
     }
 
-    fn heavy(&self) -> Heavy {
+    fn heavy(&self) -> HeavyThreshold {
         let judged = self.rules.iter().chain(self.prefixes.values());
-        Heavy::beside(
+        HeavyThreshold::beside(
             judged.filter(|kind| kind.times.len() == WINDOW).filter_map(|k| k.times.figures()),
         )
     }
 
-    fn kind(&mut self, rule: Option<usize>, path: &str) -> Option<&mut Kind> {
+    fn kind(&mut self, rule: Option<usize>, path: &str) -> Option<&mut KindState> {
         if let Some(rule) = rule {
             return self.rules.get_mut(rule);
         }
@@ -216,7 +220,7 @@ impl Learner {
             if self.prefixes.len() >= MOST_PREFIXES {
                 return None;
             }
-            self.prefixes.insert(prefix.into(), Kind::default());
+            self.prefixes.insert(prefix.into(), KindState::default());
         }
         self.prefixes.get_mut(prefix)
     }
@@ -231,7 +235,7 @@ mod tests {
 
     /// Sends this many rounds of requests: to each kind as many as one classification takes, with
     /// its times in turn.
-    fn taught(learner: &mut Learner, rounds: usize, kinds: &[(&str, &[u32])]) {
+    fn taught(learner: &mut ClassLearner, rounds: usize, kinds: &[(&str, &[u32])]) {
         for request in 0..rounds * WINDOW {
             for (path, times) in kinds {
                 learner.observe(None, path, times[request % times.len()]);
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn constant_work_is_cpu_and_varying_work_is_disk() {
-        let mut learner = Learner::new(0, true);
+        let mut learner = ClassLearner::new(0, true);
         let kinds: [(&str, &[u32]); 4] = [
             ("/static/a", &[MS]),
             ("/search/a", &[40 * MS]),
@@ -261,14 +265,14 @@ mod tests {
 
     #[test]
     fn way_to_the_servers_makes_nothing_heavy() {
-        let mut learner = Learner::new(0, true);
+        let mut learner = ClassLearner::new(0, true);
         taught(&mut learner, 3, &[("/a/", &[80 * MS]), ("/b/", &[90 * MS])]);
         assert_eq!([learner.class(None, "/a/"), learner.class(None, "/b/")], [Normal, Normal]);
     }
 
     #[test]
     fn rules_without_a_class_learn_theirs() {
-        let mut learner = Learner::new(2, false);
+        let mut learner = ClassLearner::new(2, false);
         for _ in 0..3 * WINDOW {
             learner.observe(Some(0), "/x", MS);
             learner.observe(Some(1), "/x", 30 * MS);
@@ -280,7 +284,7 @@ mod tests {
 
     #[test]
     fn flood_of_random_paths_is_bounded_and_forgets_nothing_learned() {
-        let mut learner = Learner::new(0, true);
+        let mut learner = ClassLearner::new(0, true);
         taught(&mut learner, 3, &[("/quick/", &[MS]), ("/slow/", &[40 * MS])]);
         for path in 0..50_000 {
             learner.observe(None, &format!("/{path}/x"), MS);

@@ -5,7 +5,7 @@ use regex::Regex;
 
 /// The attributes of a request that a switch can see.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RequestAttributes<'a> {
     /// The path as the client sent it, without the query.
     pub path: &'a str,
     /// The method.
@@ -18,7 +18,7 @@ pub struct Seen<'a> {
 
 /// One rule. It matches if all of its conditions hold; a condition that is absent always holds.
 #[derive(Clone, Debug, Default)]
-pub struct Rule {
+pub struct ClassRule {
     /// The class; `None` if it is to be learned.
     pub class: Option<ServiceClass>,
     /// The prefix of the path.
@@ -35,7 +35,7 @@ pub struct Rule {
     pub tls: Option<bool>,
 }
 
-impl PartialEq for Rule {
+impl PartialEq for ClassRule {
     fn eq(&self, other: &Self) -> bool {
         let text = |rule: &Self| rule.regex.as_ref().map(|regex| regex.as_str().to_owned());
         self.class == other.class
@@ -46,9 +46,9 @@ impl PartialEq for Rule {
     }
 }
 
-impl Rule {
+impl ClassRule {
     /// Whether the rule matches this request.
-    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+    pub fn matches(&self, seen: &RequestAttributes<'_>) -> bool {
         let one_of = |list: &[String], given: &str| {
             list.is_empty() || list.iter().any(|name| name.eq_ignore_ascii_case(given))
         };
@@ -125,11 +125,11 @@ impl Rule {
 
 /// The rules of a site, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules(pub Vec<Rule>);
+pub struct ClassRules(pub Vec<ClassRule>);
 
-impl Rules {
+impl ClassRules {
     /// The index of the first rule that matches the request.
-    pub fn first_match(&self, seen: &Seen<'_>) -> Option<usize> {
+    pub fn first_match(&self, seen: &RequestAttributes<'_>) -> Option<usize> {
         self.0.iter().position(|rule| rule.matches(seen))
     }
 
@@ -161,54 +161,58 @@ impl Rules {
 mod tests {
     use super::*;
 
-    fn seen(path: &'static str) -> Seen<'static> {
-        Seen { path, method: "GET", content_type: None, tls: false }
+    fn seen(path: &'static str) -> RequestAttributes<'static> {
+        RequestAttributes { path, method: "GET", content_type: None, tls: false }
     }
 
-    fn prefix(text: &str) -> Rule {
-        Rule { prefix: Some(text.to_owned()), ..Rule::default() }
+    fn prefix(text: &str) -> ClassRule {
+        ClassRule { prefix: Some(text.to_owned()), ..ClassRule::default() }
     }
 
-    fn suffix(text: &str) -> Rule {
-        Rule { suffix: Some(text.to_owned()), ..Rule::default() }
+    fn suffix(text: &str) -> ClassRule {
+        ClassRule { suffix: Some(text.to_owned()), ..ClassRule::default() }
     }
 
-    fn regex(text: &str) -> Rule {
-        Rule { regex: Some(Regex::new(text).unwrap()), ..Rule::default() }
+    fn regex(text: &str) -> ClassRule {
+        ClassRule { regex: Some(Regex::new(text).unwrap()), ..ClassRule::default() }
     }
 
     #[test]
     fn everything_that_a_rule_names_must_hold() {
-        let rule = Rule { suffix: Some(".php".into()), tls: Some(true), ..prefix("/shop") };
-        let over_tls = Seen { tls: true, ..seen("/shop/pay.php") };
+        let rule = ClassRule { suffix: Some(".php".into()), tls: Some(true), ..prefix("/shop") };
+        let over_tls = RequestAttributes { tls: true, ..seen("/shop/pay.php") };
         assert!(rule.matches(&over_tls));
-        assert!(!rule.matches(&Seen { tls: false, ..over_tls }));
-        assert!(!rule.matches(&Seen { path: "/shop/pay", ..over_tls }));
-        let rule = Rule {
+        assert!(!rule.matches(&RequestAttributes { tls: false, ..over_tls }));
+        assert!(!rule.matches(&RequestAttributes { path: "/shop/pay", ..over_tls }));
+        let rule = ClassRule {
             methods: vec!["post".into(), "PUT".into()],
             content_types: vec!["application/json".into()],
             ..regex("^/v[12]/")
         };
-        let post = Seen { method: "POST", content_type: Some("application/JSON"), ..seen("/v1/x") };
+        let post = RequestAttributes {
+            method: "POST",
+            content_type: Some("application/JSON"),
+            ..seen("/v1/x")
+        };
         assert!(rule.matches(&post));
-        assert!(!rule.matches(&Seen { content_type: None, ..post }));
-        assert!(!rule.matches(&Seen { method: "GET", ..post }));
-        assert!(!rule.matches(&Seen { path: "/v3/x", ..post }));
+        assert!(!rule.matches(&RequestAttributes { content_type: None, ..post }));
+        assert!(!rule.matches(&RequestAttributes { method: "GET", ..post }));
+        assert!(!rule.matches(&RequestAttributes { path: "/v3/x", ..post }));
     }
 
     #[test]
     fn first_match_counts() {
-        let rules = Rules(vec![suffix(".gif"), prefix("/img"), Rule::default()]);
+        let rules = ClassRules(vec![suffix(".gif"), prefix("/img"), ClassRule::default()]);
         let of = |path| rules.first_match(&seen(path));
         assert_eq!([of("/img/a.gif"), of("/img/a.png"), of("/x")], [Some(0), Some(1), Some(2)]);
-        assert_eq!(Rules::default().first_match(&seen("/x")), None);
+        assert_eq!(ClassRules::default().first_match(&seen("/x")), None);
     }
 
     #[test]
     fn rule_behind_a_wider_one_is_found() {
-        let tls = Rule { tls: Some(true), ..Rule::default() };
-        let get = Rule { methods: vec!["GET".into()], ..Rule::default() };
-        let both = Rule { methods: vec!["GET".into(), "HEAD".into()], ..Rule::default() };
+        let tls = ClassRule { tls: Some(true), ..ClassRule::default() };
+        let get = ClassRule { methods: vec!["GET".into()], ..ClassRule::default() };
+        let both = ClassRule { methods: vec!["GET".into(), "HEAD".into()], ..ClassRule::default() };
         for (earlier, later, covered) in [
             (prefix("/a"), prefix("/a/b"), true),
             (prefix("/a/b"), prefix("/a"), false),
@@ -219,22 +223,22 @@ mod tests {
             (regex("a+"), regex("aa"), false),
             (both.clone(), get.clone(), true),
             (get.clone(), both, false),
-            (get, Rule::default(), false),
-            (tls.clone(), Rule { tls: Some(true), ..prefix("/a") }, true),
+            (get, ClassRule::default(), false),
+            (tls.clone(), ClassRule { tls: Some(true), ..prefix("/a") }, true),
             (tls, prefix("/a"), false),
-            (Rule::default(), prefix("/a"), true),
+            (ClassRule::default(), prefix("/a"), true),
         ] {
-            let found = Rules(vec![earlier.clone(), later.clone()]).covered().next();
+            let found = ClassRules(vec![earlier.clone(), later.clone()]).covered().next();
             assert_eq!(found, covered.then_some((1, 0)), "{earlier:?} {later:?}");
         }
     }
 
     #[test]
     fn rules_that_contest_a_request_are_found() {
-        let of = |rule: Rule, class| Rule { class: Some(class), ..rule };
+        let of = |rule: ClassRule, class| ClassRule { class: Some(class), ..rule };
         let cpu = |rule| of(rule, ServiceClass::CpuBound);
         let disk = |rule| of(rule, ServiceClass::DiskBound);
-        let tls = |tls, rule| Rule { tls: Some(tls), ..rule };
+        let tls = |tls, rule| ClassRule { tls: Some(tls), ..rule };
         for (earlier, later, contested) in [
             (cpu(prefix("/a")), disk(suffix(".php")), true),
             (cpu(prefix("/a")), cpu(suffix(".php")), false),
@@ -247,18 +251,19 @@ mod tests {
             (cpu(prefix("/a")), disk(regex("b")), false),
             (cpu(prefix("/a")), suffix(".php"), true),
         ] {
-            let found = Rules(vec![earlier.clone(), later.clone()]).contested().next();
+            let found = ClassRules(vec![earlier.clone(), later.clone()]).contested().next();
             assert_eq!(found, contested.then_some((1, 0)), "{earlier:?} {later:?}");
         }
     }
 
     #[test]
     fn rule_that_no_request_can_match_is_found() {
-        let connect = Rule { methods: vec!["CONNECT".into()], ..Rule::default() };
+        let connect = ClassRule { methods: vec!["CONNECT".into()], ..ClassRule::default() };
         for rule in [prefix("img/"), prefix("/a?b"), suffix("?x=1"), regex("^api/"), connect] {
             assert!(rule.never_matches().is_some(), "{rule:?}");
         }
-        for rule in [prefix("/img"), suffix(".gif"), regex("^/api"), regex("^.a"), Rule::default()]
+        for rule in
+            [prefix("/img"), suffix(".gif"), regex("^/api"), regex("^.a"), ClassRule::default()]
         {
             assert_eq!(rule.never_matches(), None, "{rule:?}");
         }

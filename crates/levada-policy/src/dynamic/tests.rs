@@ -2,7 +2,7 @@ use levada_types::{Key, Request};
 
 use super::*;
 use crate::testing::{World, cluster, nodes};
-use crate::{Node, Value};
+use crate::{Node, ParameterValue};
 
 /// One object over five nodes with a busy threshold of 10. Loads are listed by rank in the object's
 /// order.
@@ -16,12 +16,12 @@ const OBJECT: Request =
     Request { key: Key(42), class: levada_types::ServiceClass::Normal, size: None };
 
 impl Small {
-    fn new(name: &str, given: &[(&str, Value)]) -> Self {
+    fn new(name: &str, given: &[(&str, ParameterValue)]) -> Self {
         Self::of(name, given, nodes(5))
     }
 
-    fn of(name: &str, given: &[(&str, Value)], nodes: Vec<Node>) -> Self {
-        let given = [&[("busy", Value::Integer(10))], given].concat();
+    fn of(name: &str, given: &[(&str, ParameterValue)], nodes: Vec<Node>) -> Self {
+        let given = [&[("busy", ParameterValue::Integer(10))], given].concat();
         let (world, cluster) = (World::new(name, &given), cluster(nodes));
         let order = world.policy.candidates(&OBJECT, &cluster).order;
         Self { world, cluster, order }
@@ -101,7 +101,7 @@ fn a_cluster_that_is_busy_throughout_serves_at_the_first() {
 
 #[test]
 fn sets_never_fall_below_the_minimum() {
-    let mut fdr = Small::new("fdr", &[("min_set", Value::Integer(2))]);
+    let mut fdr = Small::new("fdr", &[("min_set", ParameterValue::Integer(2))]);
     assert_eq!(fdr.step(0, [5, 4, 0, 0, 0]), (1, "replica", 2));
     assert_eq!(fdr.step(1, [10, 10, 4, 0, 0]), (2, "spill", 3));
     assert_eq!(fdr.step(30, [1, 2, 3, 0, 0]), (0, "replica", 2));
@@ -131,7 +131,7 @@ fn heavy_nodes_are_busy_later() {
 fn the_walk_is_lengthened_only_when_the_least_loaded_is_busy() {
     // The property that the paper's text states, over varying loads.
     for order in ["hrw", "ring"] {
-        let mut fdr = Small::new("fdr", &[("order", Value::Text(order.into()))]);
+        let mut fdr = Small::new("fdr", &[("order", ParameterValue::Text(order.into()))]);
         let mut rng = levada_types::Rng::new(3);
         let (mut changed, mut before) = (0, fdr.set());
         for second in 0..5_000 {
@@ -163,7 +163,7 @@ fn the_walk_is_lengthened_only_when_the_least_loaded_is_busy() {
 
 #[test]
 fn near_servers_are_preferred_and_far_ones_busy_earlier() {
-    let at = |distances: [f64; 5], given: &[(&str, Value)]| {
+    let at = |distances: [f64; 5], given: &[(&str, ParameterValue)]| {
         // Distances are listed by rank in the object's order.
         let order = Small::new("np-fdr", given).order;
         let mut nodes = nodes(5);
@@ -172,7 +172,7 @@ fn near_servers_are_preferred_and_far_ones_busy_earlier() {
         }
         Small::of("np-fdr", given, nodes)
     };
-    let raw = [("busy_view", Value::Text("raw".into()))];
+    let raw = [("busy_view", ParameterValue::Text("raw".into()))];
     let mut effective = at([2.0, 1.0, 1.0, 1.0, 1.0], &[]);
     assert_eq!(effective.step(1, [4, 0, 0, 0, 0]), (0, "hash", 1));
     assert_eq!(effective.step(2, [5, 0, 0, 0, 0]), (1, "spill", 2));
@@ -196,7 +196,7 @@ fn the_global_view_sees_other_redirectors() {
 #[test]
 fn thresholds_follow_the_number_of_redirectors() {
     let threshold = |name: &str, redirectors| {
-        let around = Surroundings { redirectors, ..Surroundings::default() };
+        let around = Deployment { redirectors, ..Deployment::default() };
         let mut policy = crate::build(name, &Default::default(), &around).unwrap();
         let cluster = cluster(nodes(2)).with_global_loads(crate::LoadTable::new(2));
         let table = cluster.global_loads().filter(|_| name == "fdr-global");
@@ -205,8 +205,8 @@ fn thresholds_follow_the_number_of_redirectors() {
         let mut rng = levada_types::Rng::new(1);
         let mut spills = |load| {
             table.set(first, load);
-            let mut context = Context { now: Default::default(), rng: &mut rng };
-            policy.pick(&OBJECT, &cluster, &mut context).unwrap().reason == Reason::Spill
+            let mut context = PickContext { now: Default::default(), rng: &mut rng };
+            policy.pick(&OBJECT, &cluster, &mut context).unwrap().reason == PickReason::Spill
         };
         (1..).find(|load| spills(*load)).unwrap()
     };
@@ -228,7 +228,8 @@ fn large_files_take_their_own_way() {
         assert_eq!(random.request(1, &small), (0, "hash", 1));
         assert_eq!(random.request(1, &OBJECT), (0, "hash", 1));
 
-        let mut set = Small::new(&format!("{base}-t-s"), &[("large_set", Value::Integer(3))]);
+        let mut set =
+            Small::new(&format!("{base}-t-s"), &[("large_set", ParameterValue::Integer(3))]);
         set.step(1, [9, 9, 8, 0, 0]);
         assert_eq!(set.request(1, &large), (2, "replica", 3));
         assert_eq!(set.request(1, &small), (0, "hash", 1));
@@ -238,7 +239,7 @@ fn large_files_take_their_own_way() {
 
 #[test]
 fn a_flood_of_objects_does_not_grow_the_table() {
-    let mut fdr = Small::new("fdr", &[("slots", Value::Integer(1_000))]);
+    let mut fdr = Small::new("fdr", &[("slots", ParameterValue::Integer(1_000))]);
     let busy = [10, 10, 9, 10, 10];
     fdr.step(1, busy);
     let bytes = fdr.world.policy.tracked().bytes;

@@ -15,7 +15,7 @@
 
 use levada_types::{Key, weigh};
 
-use super::Table;
+use super::OrderTable;
 use crate::NodeIndex;
 
 /// The number of nodes in a line.
@@ -122,7 +122,7 @@ impl Cache {
         place: Place,
         position: usize,
         usual: usize,
-        table: &Table,
+        table: &OrderTable,
     ) -> Option<NodeIndex> {
         let all = table.nodes();
         if position >= all {
@@ -151,7 +151,13 @@ impl Cache {
 }
 
 impl Deep {
-    fn nth(&mut self, key: Key, position: usize, usual: usize, table: &Table) -> Option<NodeIndex> {
+    fn nth(
+        &mut self,
+        key: Key,
+        position: usize,
+        usual: usize,
+        table: &OrderTable,
+    ) -> Option<NodeIndex> {
         if self.key != key.0 || self.nodes.is_empty() {
             self.key = key.0;
             self.nodes.clear();

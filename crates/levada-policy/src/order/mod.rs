@@ -12,7 +12,7 @@ mod ring;
 
 use levada_types::Key;
 
-use crate::{Candidates, Cluster, Kind, NodeIndex, Parameter, Parameters, Setting, Surroundings};
+use crate::{Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Setting};
 pub(crate) use cache::scale;
 use cache::{Cache, Place};
 use hrw::Hrw;
@@ -43,7 +43,7 @@ pub(crate) struct Order {
     method: Method,
     points: u64,
     depth: usize,
-    built: Option<(u64, Table)>,
+    built: Option<(u64, OrderTable)>,
     cache: Cache,
     // The result of `first`; the field keeps its allocation.
     set: Vec<NodeIndex>,
@@ -56,13 +56,13 @@ impl Order {
         method: Method,
         depth: usize,
         parameters: &Parameters,
-        surroundings: &Surroundings,
+        deployment: &Deployment,
     ) -> Self {
         let points = match method {
             Method::Hrw => 0,
             Method::Ring | Method::Spread => given(parameters, &POINTS),
         };
-        let entries = given(parameters, &ORDER_CACHE) / u64::from(surroundings.shards);
+        let entries = given(parameters, &ORDER_CACHE) / u64::from(deployment.shards);
         let cache = Cache::new(entries as usize);
         Self { method, points, depth, built: None, cache, set: Vec::new() }
     }
@@ -132,11 +132,11 @@ impl Order {
         (order, spread)
     }
 
-    fn build(&self, cluster: &Cluster) -> Table {
+    fn build(&self, cluster: &Cluster) -> OrderTable {
         match self.method {
-            Method::Hrw => Table::Hrw(Hrw::new(cluster.nodes())),
-            Method::Ring => Table::Ring(Ring::new(cluster.nodes(), self.points)),
-            Method::Spread => Table::Spread(
+            Method::Hrw => OrderTable::Hrw(Hrw::new(cluster.nodes())),
+            Method::Ring => OrderTable::Ring(Ring::new(cluster.nodes(), self.points)),
+            Method::Spread => OrderTable::Spread(
                 Ring::new(cluster.nodes(), self.points),
                 self.depth.min(cluster.len()),
             ),
@@ -239,13 +239,13 @@ impl Iterator for Walk<'_> {
 
 /// The data from which orders of one membership are computed.
 #[derive(Clone)]
-enum Table {
+enum OrderTable {
     Hrw(Hrw),
     Ring(Ring),
     Spread(Ring, usize),
 }
 
-impl Table {
+impl OrderTable {
     /// Writes the first `out.len()` nodes of the order of `key`, at most as many as there are.
     /// Returns the limit that [`Walk::spread`] describes.
     fn fill(&self, key: Key, out: &mut [NodeIndex]) -> usize {

@@ -4,15 +4,15 @@ use levada_types::weigh;
 
 use super::*;
 use crate::{
-    Node, Value,
+    Node, ParameterValue,
     testing::{cluster, nodes},
 };
 
 fn order(method: Method, depth: usize, cache: i64) -> Order {
     static DECLARED: &[Parameter] = &[ORDER_CACHE, POINTS];
-    let given = BTreeMap::from([("order_cache".to_owned(), Value::Integer(cache))]);
+    let given = BTreeMap::from([("order_cache".to_owned(), ParameterValue::Integer(cache))]);
     let parameters = Parameters::check("test", DECLARED, &given).unwrap();
-    Order::new(method, depth, &parameters, &Surroundings::default())
+    Order::new(method, depth, &parameters, &Deployment::default())
 }
 
 fn walk(order: &mut Order, key: u64, cluster: &Cluster) -> Vec<NodeIndex> {

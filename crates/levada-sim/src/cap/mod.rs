@@ -20,7 +20,7 @@ mod world;
 use std::ops::ControlFlow;
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
-use levada_policy::{BuildError, Policy, Surroundings, build};
+use levada_policy::{BuildError, Deployment, Policy, build};
 
 pub use distribution::{InverseGaussian, Lognormal, Pareto};
 pub use settings::{
@@ -46,7 +46,7 @@ pub(crate) fn run(
 fn policy(scenario: &Scenario) -> Result<Box<dyn Policy>, BuildError> {
     let given = scenario.policy.parameters.iter();
     let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
-    build(&scenario.policy.name, &given, &Surroundings::default())
+    build(&scenario.policy.name, &given, &Deployment::default())
 }
 
 /// Adds what is wrong with the `[cap]` table to `problems`.

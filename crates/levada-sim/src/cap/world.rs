@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_cache::eviction::EvictionEntry;
-use levada_policy::{Cluster, Context, LoadTable, Node, NodeIndex, Policy};
+use levada_policy::{Cluster, LoadTable, Node, NodeIndex, PickContext, Policy};
 use levada_types::{Request, Rng, Timestamp};
 
 use super::distribution::exponential;
@@ -179,7 +179,7 @@ impl<'a> World<'a> {
             let object = &client.object;
             let request =
                 Request { key: object.key(), class: object.class(), size: Some(object.bytes) };
-            let mut context = Context { now, rng: &mut self.chance };
+            let mut context = PickContext { now, rng: &mut self.chance };
             let pick = self.policy.pick(&request, &self.cluster, &mut context);
             let node = pick.expect("all servers are up").node;
             client.server = node.0;
@@ -277,9 +277,13 @@ impl<'a> World<'a> {
                     client.page_began
                 };
                 let took = now.since(began);
-                let outcome =
-                    levada_policy::Outcome { node, latency: took, service_time: took, ok: true };
-                self.policy.observe(&outcome, &mut Context { now, rng: &mut self.chance });
+                let outcome = levada_policy::RequestOutcome {
+                    node,
+                    latency: took,
+                    service_time: took,
+                    ok: true,
+                };
+                self.policy.observe(&outcome, &mut PickContext { now, rng: &mut self.chance });
             }
         }
         if more {

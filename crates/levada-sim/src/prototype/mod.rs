@@ -12,7 +12,9 @@ mod visitor;
 use std::{sync::Arc, time::Duration};
 
 use levada_cache::eviction;
-use levada_policy::{Cluster, Context, LoadTable, Node, NodeIndex, Outcome, Outstanding, Policy};
+use levada_policy::{
+    Cluster, LoadTable, Node, NodeIndex, Outstanding, PickContext, Policy, RequestOutcome,
+};
 use levada_types::{Rng, Timestamp};
 
 pub use site::{Ask, Service, Site};
@@ -196,7 +198,7 @@ impl<'a> World<'a> {
     fn ask(&mut self, number: u32, now: Timestamp) {
         let client = &mut self.clients[number as usize];
         let (request, work) = self.plan.site.request(client.next);
-        let mut context = Context { now, rng: &mut self.chance };
+        let mut context = PickContext { now, rng: &mut self.chance };
         let pick = self.policy.pick(&request, &self.cluster, &mut context);
         let server = pick.expect("all servers are up").node;
         client.asked = now;
@@ -216,8 +218,8 @@ impl<'a> World<'a> {
             client.outstanding = None;
             if self.policy.observes() {
                 let (node, took) = (client.server, at.since(client.asked));
-                let outcome = Outcome { node, latency: took, service_time: took, ok: true };
-                self.policy.observe(&outcome, &mut Context { now, rng: &mut self.chance });
+                let outcome = RequestOutcome { node, latency: took, service_time: took, ok: true };
+                self.policy.observe(&outcome, &mut PickContext { now, rng: &mut self.chance });
             }
             let (think, next) = client.visitor.next(&self.plan.site);
             client.next = next;
@@ -246,7 +248,7 @@ impl<'a> World<'a> {
 mod tests {
     use super::*;
     use levada_cache::eviction::find_eviction;
-    use levada_policy::{Surroundings, build};
+    use levada_policy::{Deployment, build};
 
     fn plan(clients: usize) -> Plan {
         Plan {
@@ -265,7 +267,7 @@ mod tests {
     }
 
     fn measured(policy: &str, plan: &Plan) -> Measured {
-        play(plan, build(policy, &Default::default(), &Surroundings::default()).unwrap())
+        play(plan, build(policy, &Default::default(), &Deployment::default()).unwrap())
     }
 
     #[test]

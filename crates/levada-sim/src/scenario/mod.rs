@@ -10,7 +10,7 @@ mod value;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use levada_policy::Value;
+use levada_policy::ParameterValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -189,7 +189,7 @@ pub struct Policy {
 
 impl Policy {
     /// Its parameters as levada-policy takes them.
-    pub(crate) fn given(&self) -> BTreeMap<String, Value> {
+    pub(crate) fn given(&self) -> BTreeMap<String, ParameterValue> {
         self.parameters.iter().map(|(name, value)| (name.clone(), value.into())).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_cache::eviction::{self, EVICTIONS};
-use levada_policy::{BuildError, Need, Surroundings, build, find, lard_admission_limit};
+use levada_policy::{BuildError, Deployment, Need, build, find, lard_admission_limit};
 use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
 use levada_trace::Trace;
 
@@ -235,7 +235,7 @@ impl Scenario {
     fn check_policy(&self, problems: &mut Problems) {
         let given =
             self.policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
-        match build(&self.policy.name, &given, &Surroundings::default()) {
+        match build(&self.policy.name, &given, &Deployment::default()) {
             Ok(_) => {}
             Err(BuildError::UnknownPolicy(name)) => {
                 problems.add(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_policy::Value;
+use levada_policy::ParameterValue;
 use levada_types::{ByteSize, format_duration, parse_duration};
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -33,7 +33,7 @@ pub enum Scalar {
     Text(String),
 }
 
-impl From<&Scalar> for Value {
+impl From<&Scalar> for ParameterValue {
     fn from(scalar: &Scalar) -> Self {
         match scalar {
             Scalar::Switch(value) => Self::Switch(*value),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use levada_policy::classify::{Figures, Heavy, Times, prefix_of};
+use levada_policy::classify::{HeavyThreshold, RecentTimes, TimeFigures, prefix_of};
 use levada_trace::{Record, Taken};
 use levada_types::ServiceClass;
 use serde::Serialize;
@@ -85,7 +85,7 @@ struct Census {
 struct Kind {
     requests: u64,
     bytes: u64,
-    times: Times,
+    times: RecentTimes,
 }
 
 /// What is printed.
@@ -133,7 +133,7 @@ impl Census {
         let kind = self.kinds.entry(kind.to_owned()).or_insert_with(|| Kind {
             requests: 0,
             bytes: 0,
-            times: Times::new(TIMES),
+            times: RecentTimes::new(TIMES),
         });
         kind.requests += 1;
         self.sizes |= record.bytes.is_some();
@@ -155,7 +155,8 @@ impl Census {
         let enough =
             |kind: &Kind| (kind.times.len() >= FEWEST).then(|| kind.times.figures()).flatten();
         let frequent = |kind: &Kind| kind.requests as f64 / all >= min_share;
-        let heavy = Heavy::beside(self.kinds.values().filter(|k| frequent(k)).filter_map(enough));
+        let heavy =
+            HeavyThreshold::beside(self.kinds.values().filter(|k| frequent(k)).filter_map(enough));
         let timed = self.long > 0 || self.kinds.values().any(|kind| !kind.times.is_empty());
         let mut shares: BTreeMap<&'static str, f64> =
             ServiceClass::ALL.into_iter().map(|class| (class.as_str(), 0.0)).collect();
@@ -165,7 +166,7 @@ impl Census {
                 rest += kind.requests;
                 continue;
             }
-            let figures: Option<Figures> = enough(&kind);
+            let figures: Option<TimeFigures> = enough(&kind);
             let class = figures.map(|figures| heavy.class_of(figures));
             let share = kind.requests as f64 / all;
             *shares.entry(class.unwrap_or_default().as_str()).or_default() += share;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use levada_config::{did_you_mean, schema::describe_default};
-use levada_policy::{Entry, POLICIES, Parameter, Setting};
+use levada_policy::{POLICIES, Parameter, PolicyEntry, Setting};
 use serde_json::{Value as Json, json};
 
 use crate::cli::PoliciesArgs;
@@ -38,12 +38,12 @@ pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
     Ok(CommandStatus::Success)
 }
 
-fn print_list(out: &mut impl Write, entries: &[&Entry]) -> io::Result<()> {
+fn print_list(out: &mut impl Write, entries: &[&PolicyEntry]) -> io::Result<()> {
     let rows = entries.iter().map(|e| [e.name, e.paper, runs_in(e), e.summary].map(str::to_owned));
     print_table(out, ["NAME", "FROM", "RUNS IN", "HOW IT CHOOSES"], &rows.collect::<Vec<_>>())
 }
 
-fn print_one(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+fn print_one(out: &mut impl Write, entry: &PolicyEntry) -> io::Result<()> {
     writeln!(out, "{}: {}", entry.name, entry.summary)?;
     writeln!(out, "from     {}", entry.paper)?;
     writeln!(out, "runs in  {}", runs_in(entry))?;
@@ -87,11 +87,11 @@ fn print_json(out: &mut impl Write, value: &Json) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn runs_in(entry: &Entry) -> &'static str {
+fn runs_in(entry: &PolicyEntry) -> &'static str {
     if entry.runs_on_an_edge() { "edge, simulator" } else { "simulator" }
 }
 
-fn to_json(entry: &Entry) -> Json {
+fn to_json(entry: &PolicyEntry) -> Json {
     json!({
         "name": entry.name,
         "paper": entry.paper,

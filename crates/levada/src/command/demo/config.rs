@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, net::SocketAddr};
 
 use levada_command::node::Addresses;
-use levada_policy::Value;
+use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};
 
@@ -88,9 +88,11 @@ debug = true
 }
 
 fn parameters(setup: &Setup) -> String {
-    let line = |(key, value): (&String, &Value)| match value {
-        Value::Number(number) => format!("{key} = {number:?}\n"),
-        Value::Text(text) => format!("{key} = {}\n", toml::Value::String(text.clone())),
+    let line = |(key, value): (&String, &ParameterValue)| match value {
+        ParameterValue::Number(number) => format!("{key} = {number:?}\n"),
+        ParameterValue::Text(text) => {
+            format!("{key} = {}\n", toml::Value::String(text.clone()))
+        }
         other => format!("{key} = {other}\n"),
     };
     setup.policy.parameters.iter().map(line).collect()

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use levada_config::did_you_mean;
 use levada_edge::settings::PolicyChoice;
-use levada_policy::{Entry, POLICIES, Surroundings, Value};
+use levada_policy::{Deployment, POLICIES, ParameterValue, PolicyEntry};
 use levada_types::{format_duration, parse_duration, parse_rate};
 
 use super::{
@@ -154,7 +154,7 @@ fn policy(
         parameters.insert(key.to_owned(), value_of(value));
     }
     hasten(entry, duration, &mut parameters, notes);
-    levada_policy::build(entry.name, &parameters, &Surroundings::default()).map_err(|error| {
+    levada_policy::build(entry.name, &parameters, &Deployment::default()).map_err(|error| {
         anyhow::anyhow!("--set: {error}; `levada policies {name}` describes them")
     })?;
     Ok(PolicyChoice { name: entry.name.to_owned(), parameters })
@@ -162,9 +162,9 @@ fn policy(
 
 /// A demo lasts less than a minute: sets that grew shall be seen to shrink within it.
 fn hasten(
-    entry: &Entry,
+    entry: &PolicyEntry,
     duration: Duration,
-    parameters: &mut BTreeMap<String, Value>,
+    parameters: &mut BTreeMap<String, ParameterValue>,
     notes: &mut Vec<String>,
 ) {
     let Some(parameter) = entry.parameters.iter().find(|p| p.name == SHRINK_AFTER) else { return };
@@ -179,15 +179,15 @@ fn hasten(
          {SHRINK_AFTER}=... chooses)",
         parameter.default
     ));
-    parameters.insert(SHRINK_AFTER.to_owned(), Value::Text(sooner));
+    parameters.insert(SHRINK_AFTER.to_owned(), ParameterValue::Text(sooner));
 }
 
-fn value_of(text: &str) -> Value {
+fn value_of(text: &str) -> ParameterValue {
     match (text.parse(), text.parse(), text.parse()) {
-        (Ok(whole), _, _) => Value::Integer(whole),
-        (_, Ok(number), _) => Value::Number(number),
-        (_, _, Ok(switch)) => Value::Switch(switch),
-        _ => Value::Text(text.to_owned()),
+        (Ok(whole), _, _) => ParameterValue::Integer(whole),
+        (_, Ok(number), _) => ParameterValue::Number(number),
+        (_, _, Ok(switch)) => ParameterValue::Switch(switch),
+        _ => ParameterValue::Text(text.to_owned()),
     }
 }
 

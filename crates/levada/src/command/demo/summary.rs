@@ -127,9 +127,9 @@ impl Summary {
                 NodeShare { node: node_name(node), requests, share: part(requests, served) }
             })
             .collect();
-        let text = |(key, value): (&String, &levada_policy::Value)| {
+        let text = |(key, value): (&String, &levada_policy::ParameterValue)| {
             let value = match value {
-                levada_policy::Value::Text(text) => text.clone(),
+                levada_policy::ParameterValue::Text(text) => text.clone(),
                 other => other.to_string(),
             };
             (key.clone(), value)

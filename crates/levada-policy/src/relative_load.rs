@@ -10,12 +10,12 @@ use crate::{Cluster, NodeIndex};
 /// Work over capacity. Two values are compared by cross multiplication: this needs no division, and
 /// a node without capacity (ramp 0) ranks behind all others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Burden {
+pub(crate) struct RelativeLoad {
     work: f64,
     capacity: f64,
 }
 
-impl Burden {
+impl RelativeLoad {
     /// The relative load of `node` once it has one more request, each of them costing `cost`; its
     /// ramp scales its weight. Including the new request makes idle nodes differ by weight and
     /// ramp.
@@ -27,14 +27,14 @@ impl Burden {
     }
 }
 
-impl PartialEq for Burden {
+impl PartialEq for RelativeLoad {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.work * other.capacity == other.work * self.capacity
     }
 }
 
-impl PartialOrd for Burden {
+impl PartialOrd for RelativeLoad {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         (self.work * other.capacity).partial_cmp(&(other.work * self.capacity))
@@ -44,8 +44,8 @@ impl PartialOrd for Burden {
 /// All nodes that are up, the least loaded first.
 pub(crate) fn ascending(cluster: &Cluster) -> Vec<NodeIndex> {
     let mut order = cluster.up().to_vec();
-    let burden = |node: &NodeIndex| Burden::of(*node, 1.0, cluster);
-    order.sort_by(|a, b| burden(a).partial_cmp(&burden(b)).unwrap_or(Ordering::Equal));
+    let load = |node: &NodeIndex| RelativeLoad::of(*node, 1.0, cluster);
+    order.sort_by(|a, b| load(a).partial_cmp(&load(b)).unwrap_or(Ordering::Equal));
     order
 }
 
