@@ -6,7 +6,7 @@
 
 use std::io::Cursor;
 
-use levada_trace::{FORMATS, Limits, Reader, Trace};
+use levada_trace::{FORMATS, TraceLimits, TraceReader, Trace};
 use levada_types::ByteSize;
 use libfuzzer_sys::fuzz_target;
 
@@ -16,8 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = (format.parse)(&line);
     }
     // A small file may decompress to a large one; the limit keeps the run short.
-    let limits = Limits { memory: ByteSize(16 << 20), ..Limits::default() };
-    if let Ok(reader) = Reader::new(Cursor::new(bytes.to_vec()), "fuzz") {
+    let limits = TraceLimits { memory: ByteSize(16 << 20), ..TraceLimits::default() };
+    if let Ok(reader) = TraceReader::new(Cursor::new(bytes.to_vec()), "fuzz") {
         let (trace, skipped) = Trace::from_reader(reader.take(100_000), &limits);
         let _ = (trace.counts(), skipped.to_string());
     }

@@ -10,7 +10,7 @@
 use std::{env, error::Error, fs, hint::black_box};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, EvictionEntry, Keyed, find_eviction};
-use levada_trace::{Limits, Trace, generate::GENERATORS, open};
+use levada_trace::{Trace, TraceLimits, generate::GENERATORS, open};
 use levada_types::{Key, hash64};
 
 #[path = "../processor.rs"]
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let trace = match GENERATORS.iter().find(|generator| generator.name == name) {
             Some(generator) => (generator.generate)(1),
             None => {
-                let (trace, skipped) = Trace::from_reader(open(&name)?, &Limits::default());
+                let (trace, skipped) = Trace::from_reader(open(&name)?, &TraceLimits::default());
                 eprintln!("{name}: {skipped}");
                 trace
             }

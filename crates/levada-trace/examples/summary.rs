@@ -4,7 +4,7 @@
 use std::{env, error::Error};
 
 use levada_trace::{
-    Limits, Summary, Trace,
+    Trace, TraceLimits, TraceSummary,
     generate::{GENERATORS, MODELS},
     open,
 };
@@ -26,11 +26,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         let reader = open(name)?;
         println!("format               {}", reader.format().name);
-        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        let (trace, skipped) = Trace::from_reader(reader, &TraceLimits::default());
         println!("{skipped}");
         skipped.examples.iter().for_each(|example| println!("  {example}"));
         trace
     };
-    println!("{}", Summary::of(&trace));
+    println!("{}", TraceSummary::of(&trace));
     Ok(())
 }

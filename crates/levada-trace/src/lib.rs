@@ -9,7 +9,7 @@
 //! [`open`] recognises compression and format by content, not by file name. The simulator replays a
 //! [`Trace`]; a [`Workload`] draws requests without end. This crate deliberately has no clock,
 //! threads or sockets, and does not guess: a fact that a log does not state is `None` in its
-//! [`Record`].
+//! [`LogRecord`].
 
 mod date;
 pub mod format;
@@ -22,11 +22,11 @@ mod summary;
 mod trace;
 mod workload;
 
-pub use format::{FORMATS, Format};
+pub use format::{FORMATS, LogFormat};
 pub use generate::{IBM, Model, Population, RICE};
 pub use lines::MAX_LINE;
-pub use reader::{LineError, OpenError, Reader, open};
-pub use record::{Problem, Record, Taken};
-pub use summary::Summary;
-pub use trace::{Cut, Limits, Object, Reason, Skipped, Trace};
+pub use reader::{LineError, OpenError, TraceReader, open};
+pub use record::{LineProblem, LogRecord, TimeTaken};
+pub use summary::TraceSummary;
+pub use trace::{CutReason, SkipReason, Skipped, Trace, TraceLimits, TraceObject};
 pub use workload::Workload;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    format::{self, FORMATS, Format},
+    format::{self, FORMATS, LogFormat},
     lines::{Line, Lines},
-    record::{Problem, Record},
+    record::{LineProblem, LogRecord},
     source,
 };
 
@@ -24,7 +24,7 @@ const EXCERPT: usize = 80;
 ///
 /// # Errors
 /// When the file cannot be read, is empty, or has an unknown format.
-pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
+pub fn open(path: impl AsRef<Path>) -> Result<TraceReader, OpenError> {
     let path = path.as_ref();
     let name = path.to_owned();
     match File::open(path) {
@@ -32,7 +32,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
         Ok(file) if file.metadata().is_ok_and(|meta| meta.is_dir()) => {
             Err(OpenError::Directory(name))
         }
-        Ok(file) => Reader::new(file, name),
+        Ok(file) => TraceReader::new(file, name),
         Err(error) => Err(OpenError::Read { path: name, error }),
     }
 }
@@ -84,19 +84,19 @@ pub struct LineError {
     /// Counted from 1 in the (decompressed) file.
     pub line: u64,
     /// The error.
-    pub problem: Problem,
+    pub problem: LineProblem,
     /// The beginning of the line, without control characters.
     pub excerpt: String,
 }
 
 /// The records of a file, one line at a time.
-pub struct Reader {
+pub struct TraceReader {
     lines: Lines,
-    format: &'static Format,
+    format: &'static LogFormat,
     broken: bool,
 }
 
-impl Reader {
+impl TraceReader {
     /// Reads from any stream; errors use `name` for it.
     ///
     /// # Errors
@@ -128,13 +128,13 @@ impl Reader {
     }
 
     /// The recognised format.
-    pub fn format(&self) -> &'static Format {
+    pub fn format(&self) -> &'static LogFormat {
         self.format
     }
 
-    fn read(&self, line: &Line) -> Result<Record, LineError> {
+    fn read(&self, line: &Line) -> Result<LogRecord, LineError> {
         let parsed =
-            if line.too_long { Err(Problem::TooLong) } else { (self.format.parse)(&line.text) };
+            if line.too_long { Err(LineProblem::TooLong) } else { (self.format.parse)(&line.text) };
         parsed.map_err(|problem| LineError {
             line: line.number,
             problem,
@@ -143,8 +143,8 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Record, LineError>;
+impl Iterator for TraceReader {
+    type Item = Result<LogRecord, LineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.broken {
@@ -155,14 +155,14 @@ impl Iterator for Reader {
             Err(error) => {
                 self.broken = true;
                 let line = self.lines.number() + 1;
-                let problem = Problem::Broken(error.to_string());
+                let problem = LineProblem::Broken(error.to_string());
                 Some(Err(LineError { line, problem, excerpt: String::new() }))
             }
         }
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for TraceReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("format", &self.format.name).finish_non_exhaustive()
     }
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
     use crate::MAX_LINE;
 
-    fn reader(text: impl Into<Vec<u8>>) -> Result<Reader, OpenError> {
-        Reader::new(Cursor::new(text.into()), "access.log")
+    fn reader(text: impl Into<Vec<u8>>) -> Result<TraceReader, OpenError> {
+        TraceReader::new(Cursor::new(text.into()), "access.log")
     }
 
     #[test]
@@ -242,10 +242,10 @@ mod tests {
         let garbage = read[1].as_ref().unwrap_err();
         assert_eq!(garbage.line, 2);
         assert!(garbage.to_string().starts_with("line 2: the sequence number is not readable"));
-        assert_eq!(read[3].as_ref().unwrap_err().problem, Problem::TooLong);
+        assert_eq!(read[3].as_ref().unwrap_err().problem, LineProblem::TooLong);
         assert!(read[3].as_ref().unwrap_err().excerpt.len() < 100);
         let cut = read[5].as_ref().unwrap_err();
-        assert_eq!((cut.line, &cut.problem), (6, &Problem::Missing("size")));
+        assert_eq!((cut.line, &cut.problem), (6, &LineProblem::Missing("size")));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let whole = gzip.finish().unwrap();
         let read: Vec<_> = reader(&whole[..whole.len() / 2]).unwrap().collect();
         let (last, before) = read.split_last().unwrap();
-        assert!(matches!(last.as_ref().unwrap_err().problem, Problem::Broken(_)));
+        assert!(matches!(last.as_ref().unwrap_err().problem, LineProblem::Broken(_)));
         assert!(before.len() > 5_000 && before.iter().all(Result::is_ok));
     }
 

@@ -2,7 +2,7 @@
 
 /// A request as described by a log or a trace. A fact that the line does not state is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct LogRecord {
     /// Seconds since 1970 (logs without a time zone count as UTC).
     pub time: Option<f64>,
     /// The method as logged; `-` when the client sent no readable request.
@@ -17,19 +17,19 @@ pub struct Record {
     /// HAProxy's; in a trace the size of the object.
     pub bytes: Option<u64>,
     /// The time that the request took.
-    pub taken: Option<Taken>,
+    pub taken: Option<TimeTaken>,
 }
 
 /// The time that a request took, in seconds, and the event that ended it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Taken {
+pub enum TimeTaken {
     /// Until the server's response began, or the server's own time.
     ToAnswer(f64),
     /// Until the end of the response, including its transfer to the client.
     InAll(f64),
 }
 
-impl Taken {
+impl TimeTaken {
     /// The seconds, of either kind.
     pub fn seconds(self) -> f64 {
         match self {
@@ -46,7 +46,7 @@ impl Taken {
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum LineProblem {
     /// The line ends or has another form before this field.
     #[error("no {0}")]
     Missing(&'static str),
@@ -65,4 +65,4 @@ pub enum Problem {
 }
 
 /// The result of every parser.
-pub(crate) type Parsed = Result<Record, Problem>;
+pub(crate) type Parsed = Result<LogRecord, LineProblem>;

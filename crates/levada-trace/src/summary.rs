@@ -6,7 +6,7 @@ use crate::Trace;
 
 /// The figures by which papers describe a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct TraceSummary {
     /// Requests.
     pub requests: u64,
     /// Distinct objects that are requested.
@@ -21,7 +21,7 @@ pub struct Summary {
     ranked: Vec<(u64, u64)>,
 }
 
-impl Summary {
+impl TraceSummary {
     /// Computes the statistics of a trace.
     pub fn of(trace: &Trace) -> Self {
         let sizes = trace.objects().iter().map(|object| object.size);
@@ -70,7 +70,7 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for TraceSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         writeln!(f, "requests             {}", self.requests)?;
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn figures_follow_from_counts_and_sizes() {
-        let summary = Summary::of_ranked(vec![(1, 50), (8, 10), (0, 999), (1, 40)]);
+        let summary = TraceSummary::of_ranked(vec![(1, 50), (8, 10), (0, 999), (1, 40)]);
         assert_eq!((summary.requests, summary.objects, summary.bytes), (10, 3, 100));
         assert_eq!(summary.mean_transfer, 17.0);
         assert_eq!(summary.top_share(1), 0.8);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_empty_trace_has_figures_too() {
-        let summary = Summary::of(&Trace::default());
+        let summary = TraceSummary::of(&Trace::default());
         assert_eq!((summary.mean_transfer, summary.coverage(0.99)), (0.0, 0));
         assert!(summary.to_string().contains("requests             0"));
     }

@@ -9,12 +9,12 @@ use levada_types::{ByteSize, Key, Timestamp};
 
 use crate::{
     reader::LineError,
-    record::{Problem, Record},
+    record::{LineProblem, LogRecord},
 };
 
 /// A requested object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
+pub struct TraceObject {
     /// Host and path with query, as far as the log has them, or the identifier of a trace.
     pub name: Box<str>,
     /// The size of the whole object in bytes.
@@ -24,14 +24,14 @@ pub struct Object {
 /// Requests in the order of the file, 4 bytes each (12 with times).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    objects: Vec<Object>,
+    objects: Vec<TraceObject>,
     requests: Vec<u32>,
     times: Option<Vec<Timestamp>>,
 }
 
 /// The records that are counted, and limits on their number.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct TraceLimits {
     /// The statuses that are counted; records without a status always are. Responses with 206 and
     /// 304 do not give the size of the whole object.
     pub statuses: Vec<u16>,
@@ -41,7 +41,7 @@ pub struct Limits {
     pub memory: ByteSize,
 }
 
-impl Default for Limits {
+impl Default for TraceLimits {
     fn default() -> Self {
         Self { statuses: vec![200, 206, 304], requests: usize::MAX, memory: ByteSize(4 << 30) }
     }
@@ -49,18 +49,18 @@ impl Default for Limits {
 
 /// The reason why a line of the file is not a request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum SkipReason {
     /// The line is in the wrong format.
     Unreadable,
     /// The method is not GET.
     Method,
-    /// The status is not one of [`Limits::statuses`].
+    /// The status is not one of [`TraceLimits::statuses`].
     Status,
     /// No full response gives the size of the object.
     SizeUnknown,
 }
 
-impl Reason {
+impl SkipReason {
     /// All reasons, in the order in which a record is tested.
     pub const ALL: [Self; 4] = [Self::Unreadable, Self::Method, Self::Status, Self::SizeUnknown];
 
@@ -77,10 +77,10 @@ impl Reason {
 
 /// The limit that ended reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// [`Limits::requests`].
+pub enum CutReason {
+    /// [`TraceLimits::requests`].
     Requests,
-    /// [`Limits::memory`].
+    /// [`TraceLimits::memory`].
     Memory,
     /// The file is truncated or its compression is damaged.
     Broken,
@@ -89,16 +89,16 @@ pub enum Cut {
 /// The lines of a file that did not become part of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    counts: [u64; Reason::ALL.len()],
+    counts: [u64; SkipReason::ALL.len()],
     /// The first few unreadable lines.
     pub examples: Vec<LineError>,
     /// Set if the file was not read to its end.
-    pub cut: Option<Cut>,
+    pub cut: Option<CutReason>,
 }
 
 impl Skipped {
     /// The lines skipped for one reason.
-    pub fn count(&self, reason: Reason) -> u64 {
+    pub fn count(&self, reason: SkipReason) -> u64 {
         self.counts[reason as usize]
     }
 
@@ -107,15 +107,15 @@ impl Skipped {
         self.counts.iter().sum()
     }
 
-    fn add(&mut self, reason: Reason, count: u64) {
+    fn add(&mut self, reason: SkipReason, count: u64) {
         self.counts[reason as usize] += count;
     }
 
     fn add_unreadable(&mut self, error: LineError) {
-        if matches!(error.problem, Problem::Broken(_)) {
-            self.cut = Some(Cut::Broken);
+        if matches!(error.problem, LineProblem::Broken(_)) {
+            self.cut = Some(CutReason::Broken);
         } else {
-            self.add(Reason::Unreadable, 1);
+            self.add(SkipReason::Unreadable, 1);
         }
         if self.examples.len() < EXAMPLES {
             self.examples.push(error);
@@ -125,15 +125,15 @@ impl Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = Reason::ALL
+        let mut parts: Vec<String> = SkipReason::ALL
             .into_iter()
             .filter(|reason| self.count(*reason) > 0)
             .map(|reason| format!("{} ({})", self.count(reason), reason.as_str()))
             .collect();
         parts.extend(self.cut.map(|cut| match cut {
-            Cut::Requests => "the rest of the file (limit of requests)".to_owned(),
-            Cut::Memory => "the rest of the file (limit of memory)".to_owned(),
-            Cut::Broken => "the rest of the file (it is damaged)".to_owned(),
+            CutReason::Requests => "the rest of the file (limit of requests)".to_owned(),
+            CutReason::Memory => "the rest of the file (limit of memory)".to_owned(),
+            CutReason::Broken => "the rest of the file (it is damaged)".to_owned(),
         }));
         if parts.is_empty() {
             return f.write_str("skipped nothing");
@@ -148,7 +148,7 @@ impl Trace {
     /// # Panics
     /// When a request is not a valid object number. Files are read by [`Trace::from_reader`]
     /// instead.
-    pub fn new(objects: Vec<Object>, requests: Vec<u32>) -> Self {
+    pub fn new(objects: Vec<TraceObject>, requests: Vec<u32>) -> Self {
         let known = |id: &u32| (*id as usize) < objects.len();
         assert!(requests.iter().all(known), "a request is not a valid object number");
         Self { objects, requests, times: None }
@@ -156,7 +156,7 @@ impl Trace {
 
     /// Collects the records that count.
     ///
-    /// A record counts if its method is GET and its status is one of [`Limits::statuses`]. The size
+    /// A record counts if its method is GET and its status is one of [`TraceLimits::statuses`]. The size
     /// of an object is the largest number of bytes of a full response (neither 206 nor 304),
     /// because aborted transfers are shorter. An object that appears only in 206 responses gets the
     /// largest of their sizes, which is a lower bound. An object that appears only in 304 responses
@@ -166,10 +166,10 @@ impl Trace {
     /// server writes a line when the response ends, so lines may be out of order.
     /// backwards: a server writes a line when the response ends, so lines may be out of order.
     pub fn from_reader(
-        records: impl IntoIterator<Item = Result<Record, LineError>>,
-        limits: &Limits,
+        records: impl IntoIterator<Item = Result<LogRecord, LineError>>,
+        limits: &TraceLimits,
     ) -> (Self, Skipped) {
-        let mut collector = Collector::default();
+        let mut collector = TraceCollector::default();
         let mut skipped = Skipped::default();
         for record in records {
             let record = match record {
@@ -190,12 +190,12 @@ impl Trace {
             collector.take(&record);
         }
         let (trace, sizeless) = collector.finish();
-        skipped.add(Reason::SizeUnknown, sizeless);
+        skipped.add(SkipReason::SizeUnknown, sizeless);
         (trace, skipped)
     }
 
     /// The requested objects.
-    pub fn objects(&self) -> &[Object] {
+    pub fn objects(&self) -> &[TraceObject] {
         &self.objects
     }
 
@@ -219,16 +219,16 @@ impl Trace {
     }
 }
 
-fn refuse(record: &Record, limits: &Limits) -> Option<Reason> {
+fn refuse(record: &LogRecord, limits: &TraceLimits) -> Option<SkipReason> {
     if record.method != "GET" {
-        return Some(Reason::Method);
+        return Some(SkipReason::Method);
     }
     let status = record.status;
     // In a log, a record with a time but without a status is a request without a response.
     let counts = status.map_or(record.time.is_none() || record.bytes > Some(0), |status| {
         limits.statuses.contains(&status)
     });
-    (!counts).then_some(Reason::Status)
+    (!counts).then_some(SkipReason::Status)
 }
 
 /// The knowledge about an object's size; later variants are better.
@@ -240,7 +240,7 @@ enum Knowledge {
 }
 
 impl Knowledge {
-    fn of(record: &Record) -> Self {
+    fn of(record: &LogRecord) -> Self {
         match (record.status, record.bytes) {
             (Some(304), _) | (_, None) => Self::Nothing,
             (Some(206), Some(bytes)) => Self::AtLeast(bytes),
@@ -257,7 +257,7 @@ impl Knowledge {
 }
 
 #[derive(Default)]
-struct Collector {
+struct TraceCollector {
     /// Names are looked up by their 64-bit key, so that each is stored once.
     ids: HashMap<Key, u32>,
     names: Vec<Box<str>>,
@@ -267,22 +267,22 @@ struct Collector {
     name_bytes: u64,
 }
 
-impl Collector {
-    fn full(&self, limits: &Limits) -> Option<Cut> {
+impl TraceCollector {
+    fn full(&self, limits: &TraceLimits) -> Option<CutReason> {
         let memory = self.name_bytes
             + self.names.len() as u64 * OBJECT_MEMORY
             + self.requests.len() as u64 * REQUEST_MEMORY;
         let objects_full = self.names.len() >= u32::MAX as usize;
         if self.requests.len() >= limits.requests {
-            Some(Cut::Requests)
+            Some(CutReason::Requests)
         } else if memory > limits.memory.0 || objects_full {
-            Some(Cut::Memory)
+            Some(CutReason::Memory)
         } else {
             None
         }
     }
 
-    fn take(&mut self, record: &Record) {
+    fn take(&mut self, record: &LogRecord) {
         let name = [record.host.as_deref().unwrap_or(""), &record.target].concat();
         let next = self.names.len() as u32;
         let id = match self.ids.entry(Key::of(name.as_bytes())) {
@@ -308,7 +308,7 @@ impl Collector {
         let mut objects = Vec::new();
         let new_ids: Vec<Option<u32>> = (self.names.into_iter().zip(self.sizes))
             .map(|(name, known)| {
-                objects.push(Object { name, size: known.size()? });
+                objects.push(TraceObject { name, size: known.size()? });
                 Some(objects.len() as u32 - 1)
             })
             .collect();
@@ -352,9 +352,9 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::Reader;
+    use crate::TraceReader;
 
-    fn log(lines: &[(&str, &str, u16, &str)]) -> Reader {
+    fn log(lines: &[(&str, &str, u16, &str)]) -> TraceReader {
         let line = |(second, (method, target, status, bytes)): (
             usize,
             &(&str, &str, u16, &str),
@@ -364,7 +364,7 @@ mod tests {
             )
         };
         let text: String = lines.iter().enumerate().map(line).collect();
-        Reader::new(Cursor::new(text.into_bytes()), "access.log").unwrap()
+        TraceReader::new(Cursor::new(text.into_bytes()), "access.log").unwrap()
     }
 
     #[test]
@@ -379,13 +379,13 @@ mod tests {
             ("GET", "/a", 200, "100"),
             ("GET", "/part", 206, "40"),
         ]);
-        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        let (trace, skipped) = Trace::from_reader(reader, &TraceLimits::default());
         let objects: Vec<_> = trace.objects().iter().map(|o| (&*o.name, o.size)).collect();
         assert_eq!(objects, [("/a", 100), ("/part", 40)]);
         assert_eq!(trace.requests(), [0, 0, 1, 0, 1]);
         let seconds: Vec<_> = trace.times().unwrap().iter().map(|t| t.as_secs_f64()).collect();
         assert_eq!(seconds, [0.0, 3.0, 5.0, 6.0, 7.0]);
-        assert_eq!(Reason::ALL.map(|reason| skipped.count(reason)), [0, 1, 1, 1]);
+        assert_eq!(SkipReason::ALL.map(|reason| skipped.count(reason)), [0, 1, 1, 1]);
         assert_eq!(
             skipped.to_string(),
             "skipped 1 (method other than GET), 1 (status that does not count), 1 (size of the object unknown)"
@@ -395,21 +395,21 @@ mod tests {
     #[test]
     fn a_partial_response_never_outgrows_a_whole_one() {
         let reader = log(&[("GET", "/a", 206, "900"), ("GET", "/a", 200, "100")]);
-        assert_eq!(Trace::from_reader(reader, &Limits::default()).0.objects()[0].size, 100);
+        assert_eq!(Trace::from_reader(reader, &TraceLimits::default()).0.objects()[0].size, 100);
     }
 
     #[test]
     fn a_limit_cuts_and_says_so() {
         let lines =
             || log(&[("GET", "/a", 200, "1"), ("GET", "/b", 200, "1"), ("GET", "/c", 200, "1")]);
-        let limits = Limits { requests: 2, ..Limits::default() };
+        let limits = TraceLimits { requests: 2, ..TraceLimits::default() };
         let (trace, skipped) = Trace::from_reader(lines(), &limits);
-        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(Cut::Requests)));
-        let limits = Limits { memory: ByteSize(150), ..Limits::default() };
+        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(CutReason::Requests)));
+        let limits = TraceLimits { memory: ByteSize(150), ..TraceLimits::default() };
         let (trace, skipped) = Trace::from_reader(lines(), &limits);
-        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(Cut::Memory)));
+        assert_eq!((trace.requests().len(), skipped.cut), (2, Some(CutReason::Memory)));
         let (_, skipped) =
-            Trace::from_reader(lines(), &Limits { requests: 3, ..Limits::default() });
+            Trace::from_reader(lines(), &TraceLimits { requests: 3, ..TraceLimits::default() });
         assert_eq!(skipped, Skipped::default());
     }
 
@@ -417,26 +417,26 @@ mod tests {
     fn unreadable_lines_are_counted_and_a_few_are_shown() {
         let mut text = "1 a 10\n".repeat(16);
         text.push_str(&"nonsense\n".repeat(9));
-        let reader = Reader::new(Cursor::new(text.into_bytes()), "trace").unwrap();
-        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        let reader = TraceReader::new(Cursor::new(text.into_bytes()), "trace").unwrap();
+        let (trace, skipped) = Trace::from_reader(reader, &TraceLimits::default());
         assert_eq!((trace.requests().len(), trace.objects().len()), (16, 1));
-        assert_eq!((skipped.count(Reason::Unreadable), skipped.examples.len()), (9, EXAMPLES));
+        assert_eq!((skipped.count(SkipReason::Unreadable), skipped.examples.len()), (9, EXAMPLES));
         assert!(trace.times().is_none());
     }
 
     #[test]
     fn hosts_keep_objects_apart() {
         let record = |host: Option<&str>| {
-            Ok(Record {
+            Ok(LogRecord {
                 method: "GET".to_owned(),
                 host: host.map(str::to_owned),
                 target: "/a".to_owned(),
                 bytes: Some(1),
-                ..Record::default()
+                ..LogRecord::default()
             })
         };
         let records = [record(Some("x.example")), record(Some("y.example")), record(None)];
-        let (trace, _) = Trace::from_reader(records, &Limits::default());
+        let (trace, _) = Trace::from_reader(records, &TraceLimits::default());
         assert_eq!(trace.objects().len(), 3);
         assert_eq!(&*trace.objects()[0].name, "x.example/a");
     }

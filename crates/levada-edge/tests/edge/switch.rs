@@ -10,8 +10,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        AccessLog, AdmissionLimits, ClassRules, ClassSettings, HealthCheck, KeyFrom, LogFormat,
-        PolicyChoice, ClassRule, Settings, SwitchServer, SwitchSettings,
+        AccessLog, AdmissionLimits, ClassRule, ClassRules, ClassSettings, HealthCheck, KeyFrom,
+        LogFormat, PolicyChoice, Settings, SwitchServer, SwitchSettings,
     },
 };
 use levada_types::ServiceClass;

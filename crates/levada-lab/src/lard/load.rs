@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use levada_sim::prototype::HOST;
-use levada_trace::{Limits, Object, RICE, Trace};
+use levada_trace::{RICE, Trace, TraceLimits, TraceObject};
 use levada_types::ByteSize;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ impl Replay {
             }
             Some(path) => {
                 let reader = levada_trace::open(path).context("--trace")?;
-                let limits = Limits { memory: ByteSize(1 << 30), ..Limits::default() };
+                let limits = TraceLimits { memory: ByteSize(1 << 30), ..TraceLimits::default() };
                 let (trace, skipped) = Trace::from_reader(reader, &limits);
                 let name = path.display();
                 ensure!(
@@ -105,7 +105,7 @@ impl Replay {
                     client = client.asking_once();
                 }
                 loop {
-                    let Object { name, size } = replay.next();
+                    let TraceObject { name, size } = replay.next();
                     let target = &name[ROOT..];
                     if let Err(error) = client.get(target, *size).await {
                         failed.fetch_add(1, Relaxed);
@@ -118,7 +118,7 @@ impl Replay {
         Clients { tasks, failed }
     }
 
-    fn next(&self) -> &Object {
+    fn next(&self) -> &TraceObject {
         let requests = self.trace.requests();
         let object = requests[self.place.fetch_add(1, Relaxed) % requests.len()];
         &self.trace.objects()[object as usize]
@@ -128,7 +128,7 @@ impl Replay {
 /// The same trace of URLs that say to a back-end how large a file is. The front-end's policy hashes what
 /// the simulator's does.
 fn renamed(trace: &Trace) -> Trace {
-    let url = |(number, object): (usize, &Object)| Object {
+    let url = |(number, object): (usize, &TraceObject)| TraceObject {
         name: format!("http://{HOST}/file/{number}/{}", object.size).into(),
         size: object.size,
     };

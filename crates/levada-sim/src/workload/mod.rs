@@ -22,7 +22,7 @@ pub(crate) struct Document {
 
 /// The documents of a trace, by number.
 pub(crate) fn documents(trace: &Trace) -> Vec<Document> {
-    let document = |object: &levada_trace::Object| Document {
+    let document = |object: &levada_trace::TraceObject| Document {
         key: Key::of(object.name.as_bytes()),
         size: object.size,
     };

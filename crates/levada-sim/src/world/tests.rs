@@ -1,5 +1,5 @@
 use levada_policy::POLICIES;
-use levada_trace::{Limits, RICE, Record, Trace};
+use levada_trace::{LogRecord, RICE, Trace, TraceLimits};
 
 use super::*;
 use crate::{Library, Scenario};
@@ -108,15 +108,15 @@ fn a_small_run_goes_as_worked_out_by_hand() {
         (3_000, "/b", connected + transmit_b + network_b),
     ];
     let record = |(time, name, _): &(u64, &str, u64)| {
-        Ok(Record {
+        Ok(LogRecord {
             method: "GET".to_owned(),
             target: (*name).to_owned(),
             bytes: Some(if *name == "/a" { 1_000 } else { 50_000 }),
             time: Some(*time as f64 / 1e3),
-            ..Record::default()
+            ..LogRecord::default()
         })
     };
-    let (trace, _) = Trace::from_reader(requests.iter().map(record), &Limits::default());
+    let (trace, _) = Trace::from_reader(requests.iter().map(record), &TraceLimits::default());
     let mut library = Library::without_files();
     library.keep("by hand", trace);
     let mut sum = 0;
@@ -163,7 +163,7 @@ fn a_global_memory_spares_the_disks_and_costs_cpu() {
 #[test]
 fn utilisation_is_rate_times_cost() {
     // One document of 8 KB from memory: 930 us of CPU each, so 465 ms of every second.
-    let object = levada_trace::Object { name: "/a".into(), size: 8 << 10 };
+    let object = levada_trace::TraceObject { name: "/a".into(), size: 8 << 10 };
     let mut library = Library::without_files();
     library.keep("one", Trace::new(vec![object], vec![0]));
     let scenario = Scenario::default().with([

@@ -7,13 +7,13 @@
 //! The parser ignores everything after the bytes, so additional fields (request_time, cache status)
 //! do no harm.
 
-use super::{Fields, Format, bytes, request_line, status};
+use super::{Fields, LogFormat, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record, Taken},
+    record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "clf",
     summary: "common and combined log format: Apache, nginx, varnishncsa; fields may follow",
     sniff: |line| parse(line).is_ok(),
@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
 
 fn parse(line: &str) -> Parsed {
     let (before, time, after) = split_at_date(line)?;
-    let mut record = Record { time: Some(time), ..Record::default() };
+    let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
     record.host = virtual_host(before);
     let mut fields = Fields(after);
     request_line(&mut record, fields.quoted("request in quotes")?);
@@ -35,16 +35,16 @@ fn parse(line: &str) -> Parsed {
 /// The time after the fields of the combined format, if it is written with a point: `$request_time`
 /// of nginx and Levada. A whole number there can have any meaning, for example Apache's `%D` or
 /// `%T`.
-fn taken(mut fields: Fields<'_>) -> Option<Taken> {
+fn taken(mut fields: Fields<'_>) -> Option<TimeTaken> {
     fields.quoted("referer").ok()?;
     fields.quoted("user agent").ok()?;
     let word = fields.word("time").ok()?;
     let plain = word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    Taken::InAll(word.parse().ok().filter(|_| plain)?).checked()
+    TimeTaken::InAll(word.parse().ok().filter(|_| plain)?).checked()
 }
 
 /// Finds the date by its brackets, because a user name before it may contain blanks and brackets.
-fn split_at_date(line: &str) -> Result<(&str, f64, &str), Problem> {
+fn split_at_date(line: &str) -> Result<(&str, f64, &str), LineProblem> {
     for (open, _) in line.match_indices(" [") {
         let rest = &line[open + 2..];
         let Some((date, after)) = rest.split_once(']') else { break };
@@ -52,7 +52,7 @@ fn split_at_date(line: &str) -> Result<(&str, f64, &str), Problem> {
             return Ok((&line[..open], time, after));
         }
     }
-    Err(Problem::Missing("date in brackets, such as [17/May/2015:10:05:03 +0000]"))
+    Err(LineProblem::Missing("date in brackets, such as [17/May/2015:10:05:03 +0000]"))
 }
 
 /// Apache's `vhost_combined` writes the host and its port before the three usual fields.
@@ -71,7 +71,7 @@ mod tests {
     fn common_and_combined_lines_are_read() {
         let common =
             parse(r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#);
-        let expected = Record {
+        let expected = LogRecord {
             time: Some(971_211_336.0),
             method: "GET".to_owned(),
             host: None,
@@ -82,7 +82,7 @@ mod tests {
         };
         assert_eq!(common.unwrap(), expected);
         let combined = r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example.com/\"q\"" "Agent (x)" 0.003 HIT"#;
-        let expected = Record { taken: Some(Taken::InAll(0.003)), ..expected };
+        let expected = LogRecord { taken: Some(TimeTaken::InAll(0.003)), ..expected };
         assert_eq!(parse(combined).unwrap(), expected);
         let whole = combined.replace("0.003", "3127");
         assert_eq!(parse(&whole).unwrap().taken, None, "the meaning of the number is unknown");

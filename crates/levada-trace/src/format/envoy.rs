@@ -5,13 +5,13 @@
 //!     "forwarded-for" "agent" "request id" "authority" "upstream"
 //! ```
 
-use super::{Fields, Format, bytes, request_line, status};
+use super::{Fields, LogFormat, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record, Taken},
+    record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "envoy",
     summary: "Envoy's default access log",
     sniff: |line| parse(line).is_ok(),
@@ -19,10 +19,10 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn parse(line: &str) -> Parsed {
-    let inner = line.trim_start().strip_prefix('[').ok_or(Problem::Missing("[time]"))?;
-    let (time, rest) = inner.split_once(']').ok_or(Problem::Missing("end of [time]"))?;
-    let time = date::iso(time).ok_or(Problem::Unreadable("time"))?;
-    let mut record = Record { time: Some(time), ..Record::default() };
+    let inner = line.trim_start().strip_prefix('[').ok_or(LineProblem::Missing("[time]"))?;
+    let (time, rest) = inner.split_once(']').ok_or(LineProblem::Missing("end of [time]"))?;
+    let time = date::iso(time).ok_or(LineProblem::Unreadable("time"))?;
+    let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
     let mut fields = Fields(rest);
     request_line(&mut record, fields.quoted("request in quotes")?);
     record.status = status(fields.word("status")?)?;
@@ -36,11 +36,11 @@ fn parse(line: &str) -> Parsed {
 
 /// The server's own time if the server answered, else the time of the whole request; both in
 /// milliseconds.
-fn taken(mut fields: Fields<'_>) -> Option<Taken> {
+fn taken(mut fields: Fields<'_>) -> Option<TimeTaken> {
     let whole = fields.word("duration").ok()?;
     let server = fields.word("upstream time").ok().and_then(|text| text.parse::<f64>().ok());
-    let whole = whole.parse::<f64>().ok().map(|ms| Taken::InAll(ms / 1e3));
-    server.map(|ms| Taken::ToAnswer(ms / 1e3)).or(whole)?.checked()
+    let whole = whole.parse::<f64>().ok().map(|ms| TimeTaken::InAll(ms / 1e3));
+    server.map(|ms| TimeTaken::ToAnswer(ms / 1e3)).or(whole)?.checked()
 }
 
 /// The fourth of the quoted fields; older or shortened formats do not have it.
@@ -63,7 +63,7 @@ mod tests {
         let line = r#"[2024-03-01T00:00:00.250Z] "GET /a?b HTTP/2" 200 - 0 154 226 100 "10.0.0.2" "curl/8" "6f1b" "Example.com" "10.0.0.9:80""#;
         let record = parse(line).unwrap();
         assert_eq!(record.time, Some(1_709_251_200.25));
-        assert_eq!(record.taken, Some(Taken::ToAnswer(0.1)));
+        assert_eq!(record.taken, Some(TimeTaken::ToAnswer(0.1)));
         assert_eq!(record.host.as_deref(), Some("example.com"));
         assert_eq!(
             (record.target.as_str(), record.status, record.bytes),

@@ -8,13 +8,13 @@
 //! Bytes include the response's headers. Captured headers have no names, so none of them is used as
 //! the host; HTTP/2 requests have the host in the URI.
 
-use super::{Fields, Format, bytes, request_line, status};
+use super::{Fields, LogFormat, bytes, request_line, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record, Taken},
+    record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "haproxy",
     summary: "HAProxy's option httplog, also after a syslog prefix",
     sniff: |line| parse(line).is_ok(),
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
 
 fn parse(line: &str) -> Parsed {
     let (time, rest) = after_date(line)?;
-    let mut record = Record { time: Some(time), ..Record::default() };
+    let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
     let mut fields = Fields(rest);
     fields.word("frontend")?;
     slashes(fields.word("backend and server")?, 1)?;
@@ -39,31 +39,31 @@ fn parse(line: &str) -> Parsed {
     slashes(fields.word("connection counts")?, 4)?;
     slashes(fields.word("queue lengths")?, 1)?;
     // Captured headers may contain blanks; quotes inside fields are written as `#22`.
-    let request_at = fields.0.find(" \"").ok_or(Problem::Missing("request in quotes"))?;
+    let request_at = fields.0.find(" \"").ok_or(LineProblem::Missing("request in quotes"))?;
     request_line(&mut record, Fields(&fields.0[request_at..]).quoted("request in quotes")?);
     Ok(record)
 }
 
 /// Tr, the server's time to the head of its response: the fourth of TR/Tw/Tc/Tr/Ta, in
 /// milliseconds.
-fn taken(timers: &str) -> Option<Taken> {
+fn taken(timers: &str) -> Option<TimeTaken> {
     let ms: f64 = timers.split('/').nth(3)?.parse().ok()?;
-    Taken::ToAnswer(ms / 1e3).checked()
+    TimeTaken::ToAnswer(ms / 1e3).checked()
 }
 
-fn after_date(line: &str) -> Result<(f64, &str), Problem> {
+fn after_date(line: &str) -> Result<(f64, &str), LineProblem> {
     for (open, _) in line.match_indices('[') {
         let Some((date, rest)) = line[open + 1..].split_once(']') else { break };
         if let Some(time) = date::clf(date) {
             return Ok((time, rest));
         }
     }
-    Err(Problem::Missing("date in brackets, such as [06/Feb/2009:12:14:14.655]"))
+    Err(LineProblem::Missing("date in brackets, such as [06/Feb/2009:12:14:14.655]"))
 }
 
-fn slashes(field: &str, count: usize) -> Result<(), Problem> {
+fn slashes(field: &str, count: usize) -> Result<(), LineProblem> {
     let found = field.bytes().filter(|&byte| byte == b'/').count();
-    if found >= count { Ok(()) } else { Err(Problem::Missing("fields of option httplog")) }
+    if found >= count { Ok(()) } else { Err(LineProblem::Missing("fields of option httplog")) }
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(record.time, Some(1_233_922_454.5));
         assert_eq!((record.method.as_str(), record.target.as_str()), ("GET", "/a"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(2750)));
-        assert_eq!(record.taken, Some(Taken::ToAnswer(0.069)));
+        assert_eq!(record.taken, Some(TimeTaken::ToAnswer(0.069)));
         let syslog = format!("<134>Feb  6 12:14:14 lb haproxy[14]: {bare}");
         assert_eq!(parse(&syslog).unwrap(), record);
     }

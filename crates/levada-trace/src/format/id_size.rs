@@ -3,13 +3,13 @@
 //! Columns after the third are ignored. The first column is a sequence number in some traces and
 //! seconds, milliseconds or request counts in others, so it is not used as a time.
 
-use super::{Fields, Format, whole};
+use super::{Fields, LogFormat, whole};
 use crate::{
     date,
-    record::{Parsed, Problem, Record},
+    record::{LineProblem, LogRecord, Parsed},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "id-size",
     summary: "traces of `sequence id size`, one request a line (webcachesim)",
     sniff: |line| parse(line).is_ok(),
@@ -18,14 +18,15 @@ pub(super) const FORMAT: Format = Format {
 
 fn parse(line: &str) -> Parsed {
     let mut fields = Fields(line);
-    date::unix(fields.word("sequence number")?).ok_or(Problem::Unreadable("sequence number"))?;
+    date::unix(fields.word("sequence number")?)
+        .ok_or(LineProblem::Unreadable("sequence number"))?;
     let id = fields.word("object id")?;
-    let size = whole(fields.word("size")?).ok_or(Problem::Unreadable("size"))?;
-    Ok(Record {
+    let size = whole(fields.word("size")?).ok_or(LineProblem::Unreadable("size"))?;
+    Ok(LogRecord {
         method: "GET".to_owned(),
         target: id.to_owned(),
         bytes: Some(size),
-        ..Record::default()
+        ..LogRecord::default()
     })
 }
 

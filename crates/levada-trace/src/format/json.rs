@@ -15,13 +15,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{Format, bytes, request_line, set_target, status};
+use super::{LogFormat, bytes, request_line, set_target, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record, Taken},
+    record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "json",
     summary: "JSON lines with nginx's variable names or Caddy's",
     sniff: |line| parse(line).is_ok(),
@@ -30,8 +30,8 @@ pub(super) const FORMAT: Format = Format {
 
 fn parse(line: &str) -> Parsed {
     let object: Map<String, Value> =
-        serde_json::from_str(line).map_err(|error| Problem::Json(error.to_string()))?;
-    let mut record = Record { time: time(&object)?, ..Record::default() };
+        serde_json::from_str(line).map_err(|error| LineProblem::Json(error.to_string()))?;
+    let mut record = LogRecord { time: time(&object)?, ..LogRecord::default() };
     match object.get("request") {
         Some(Value::String(line)) => request_line(&mut record, line),
         Some(Value::Object(request)) => take_request(&mut record, request),
@@ -39,10 +39,10 @@ fn parse(line: &str) -> Parsed {
     }
     take_request(&mut record, &object);
     if record.target.is_empty() {
-        return Err(Problem::Missing("request_uri, uri or request"));
+        return Err(LineProblem::Missing("request_uri, uri or request"));
     }
     if record.method.is_empty() {
-        return Err(Problem::Missing("request_method, method or request"));
+        return Err(LineProblem::Missing("request_method, method or request"));
     }
     record.status = text(&object, &["status"]).map_or(Ok(None), |text| status(&text))?;
     record.bytes = text(&object, &["body_bytes_sent", "size", "bytes_sent"])
@@ -54,16 +54,16 @@ fn parse(line: &str) -> Parsed {
 
 /// The server's time by nginx's names, else the time of the whole request by nginx's or Caddy's; in
 /// seconds.
-fn taken(object: &Map<String, Value>) -> Option<Taken> {
+fn taken(object: &Map<String, Value>) -> Option<TimeTaken> {
     // nginx lists the times of all servers that it tried; the last one answered.
     let last = |text: String| text.rsplit([',', ':']).next().and_then(|t| t.trim().parse().ok());
     let server = text(object, &["upstream_header_time", "upstream_response_time"]).and_then(last);
     let whole = || text(object, &["request_time", "duration"]).and_then(|t| t.parse().ok());
-    server.map(Taken::ToAnswer).or_else(|| whole().map(Taken::InAll))?.checked()
+    server.map(TimeTaken::ToAnswer).or_else(|| whole().map(TimeTaken::InAll))?.checked()
 }
 
 /// Sets the method, host and target from `object` if they are not set yet.
-fn take_request(record: &mut Record, object: &Map<String, Value>) {
+fn take_request(record: &mut LogRecord, object: &Map<String, Value>) {
     if record.target.is_empty()
         && let Some(target) = text(object, &["request_uri", "uri", "path"])
     {
@@ -78,11 +78,11 @@ fn take_request(record: &mut Record, object: &Map<String, Value>) {
     }
 }
 
-fn time(object: &Map<String, Value>) -> Result<Option<f64>, Problem> {
+fn time(object: &Map<String, Value>) -> Result<Option<f64>, LineProblem> {
     let names = ["msec", "time_iso8601", "time_local", "timestamp", "time", "ts"];
     let Some(text) = text(object, &names) else { return Ok(None) };
     let time = date::unix(&text).or_else(|| date::iso(&text)).or_else(|| date::clf(&text));
-    time.map(Some).ok_or(Problem::Unreadable("time"))
+    time.map(Some).ok_or(LineProblem::Unreadable("time"))
 }
 
 /// The first of `names` that has a value; an empty text or `-` counts as none.
@@ -118,7 +118,7 @@ mod tests {
             (Some(1_709_251_200.5), Some("localhost"))
         );
         assert_eq!((record.method.as_str(), record.bytes), ("GET", Some(10_900)));
-        assert_eq!(record.taken, Some(Taken::InAll(0.0009)));
+        assert_eq!(record.taken, Some(TimeTaken::InAll(0.0009)));
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((bare.time, bare.host, bare.status, bare.bytes), (None, None, None, None));
         let times =
             r#"{"method":"GET","uri":"/a","request_time":0.5,"upstream_response_time":"0.1, 0.2"}"#;
-        assert_eq!(parse(times).unwrap().taken, Some(Taken::ToAnswer(0.2)));
+        assert_eq!(parse(times).unwrap().taken, Some(TimeTaken::ToAnswer(0.2)));
         let problem = |line: &str| parse(line).unwrap_err().to_string();
         assert!(problem(r#"{"method":"GET"}"#).contains("request_uri"));
         assert!(problem(r#"{"uri":"/a"}"#).contains("request_method"));

@@ -7,10 +7,10 @@ mod id_size;
 mod json;
 mod squid;
 
-use crate::record::{Problem, Record};
+use crate::record::{LineProblem, LogRecord};
 
 /// A format of lines.
-pub struct Format {
+pub struct LogFormat {
     /// The name in reports and messages.
     pub name: &'static str,
     /// The programs that write it.
@@ -18,12 +18,12 @@ pub struct Format {
     /// Whether a line looks like this format.
     pub sniff: fn(&str) -> bool,
     /// Reads one line.
-    pub parse: fn(&str) -> Result<Record, Problem>,
+    pub parse: fn(&str) -> Result<LogRecord, LineProblem>,
 }
 
 /// All formats. The order decides if several match, so formats that are easier to recognise come
 /// first.
-pub const FORMATS: &[&Format] = &[
+pub const FORMATS: &[&LogFormat] = &[
     &json::FORMAT,
     &haproxy::FORMAT,
     &clf::FORMAT,
@@ -35,8 +35,8 @@ pub const FORMATS: &[&Format] = &[
 /// The format that most of `lines` match, if at least half of them do.
 pub(crate) fn recognise<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
-) -> Option<&'static Format> {
-    let matching = |format: &Format| lines.clone().filter(|line| (format.sniff)(line)).count();
+) -> Option<&'static LogFormat> {
+    let matching = |format: &LogFormat| lines.clone().filter(|line| (format.sniff)(line)).count();
     // `max_by_key` returns the last of equal elements, so the list is reversed.
     let best = FORMATS.iter().rev().copied().max_by_key(|format| matching(format))?;
     let count = matching(best);
@@ -49,20 +49,20 @@ struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {
     /// The next field up to white space.
-    fn word(&mut self, what: &'static str) -> Result<&'a str, Problem> {
+    fn word(&mut self, what: &'static str) -> Result<&'a str, LineProblem> {
         let text = self.0.trim_start();
         let end = text.find(char::is_whitespace).unwrap_or(text.len());
         let (word, rest) = text.split_at(end);
         self.0 = rest;
-        if word.is_empty() { Err(Problem::Missing(what)) } else { Ok(word) }
+        if word.is_empty() { Err(LineProblem::Missing(what)) } else { Ok(word) }
     }
 
     /// The next field between double quotes; a backslash escapes the next character.
     ///
     /// An unclosed quote extends to the end of the line, because some servers truncate long
     /// requests.
-    fn quoted(&mut self, what: &'static str) -> Result<&'a str, Problem> {
-        let text = self.0.trim_start().strip_prefix('"').ok_or(Problem::Missing(what))?;
+    fn quoted(&mut self, what: &'static str) -> Result<&'a str, LineProblem> {
+        let text = self.0.trim_start().strip_prefix('"').ok_or(LineProblem::Missing(what))?;
         let mut escaped = false;
         let end = text.find(|c| {
             let closes = c == '"' && !escaped;
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
 ///
 /// A text that is not a request (`-`, or a TLS handshake sent to a plain port) gets the method `-`:
 /// the log line is valid, only the client's request was not.
-fn request_line(record: &mut Record, line: &str) {
+fn request_line(record: &mut LogRecord, line: &str) {
     let line = line.trim();
     let (method, rest) = line.split_once(' ').unwrap_or(("-", line));
     let known = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -97,7 +97,7 @@ fn request_line(record: &mut Record, line: &str) {
 }
 
 /// Splits an absolute URL into host and path; any other text is the target.
-fn set_target(record: &mut Record, target: &str) {
+fn set_target(record: &mut LogRecord, target: &str) {
     let absolute = ["http://", "https://"].into_iter().find_map(|scheme| {
         target.get(..scheme.len()).filter(|head| head.eq_ignore_ascii_case(scheme))?;
         target.get(scheme.len()..)
@@ -113,20 +113,20 @@ fn set_target(record: &mut Record, target: &str) {
 }
 
 /// A status of three digits; `-` and `000` mean that there is none.
-fn status(text: &str) -> Result<Option<u16>, Problem> {
+fn status(text: &str) -> Result<Option<u16>, LineProblem> {
     if matches!(text, "-" | "-1" | "0" | "000") {
         return Ok(None);
     }
     let number = text.parse().ok().filter(|status| (100..1000).contains(status));
-    number.map(Some).ok_or(Problem::Unreadable("status"))
+    number.map(Some).ok_or(LineProblem::Unreadable("status"))
 }
 
 /// A number of bytes; the common log format writes zero as `-`.
-fn bytes(text: &str) -> Result<u64, Problem> {
+fn bytes(text: &str) -> Result<u64, LineProblem> {
     if text == "-" {
         return Ok(0);
     }
-    whole(text).ok_or(Problem::Unreadable("number of bytes"))
+    whole(text).ok_or(LineProblem::Unreadable("number of bytes"))
 }
 
 /// A number of plain digits.
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn request_lines_of_all_kinds_are_split() {
         let split = |line: &str| {
-            let mut record = Record::default();
+            let mut record = LogRecord::default();
             request_line(&mut record, line);
             (record.method, record.host.unwrap_or_default(), record.target)
         };

@@ -6,13 +6,13 @@
 //!
 //! Bytes include the response's headers.
 
-use super::{Fields, Format, bytes, set_target, status};
+use super::{Fields, LogFormat, bytes, set_target, status};
 use crate::{
     date,
-    record::{Parsed, Problem, Record, Taken},
+    record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: LogFormat = LogFormat {
     name: "squid",
     summary: "Squid's native access.log, also Traffic Server's squid format",
     sniff: |line| parse(line).is_ok(),
@@ -21,13 +21,13 @@ pub(super) const FORMAT: Format = Format {
 
 fn parse(line: &str) -> Parsed {
     let mut fields = Fields(line);
-    let time = date::unix(fields.word("time")?).ok_or(Problem::Unreadable("time"))?;
-    let mut record = Record { time: Some(time), ..Record::default() };
+    let time = date::unix(fields.word("time")?).ok_or(LineProblem::Unreadable("time"))?;
+    let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
     let elapsed = fields.word("elapsed time")?.parse::<f64>().ok();
-    record.taken = elapsed.and_then(|ms| Taken::InAll(ms / 1e3).checked());
+    record.taken = elapsed.and_then(|ms| TimeTaken::InAll(ms / 1e3).checked());
     fields.word("client")?;
     let (_, code) =
-        fields.word("result")?.split_once('/').ok_or(Problem::Missing("result/status"))?;
+        fields.word("result")?.split_once('/').ok_or(LineProblem::Missing("result/status"))?;
     record.status = status(code)?;
     record.bytes = Some(bytes(fields.word("number of bytes")?)?);
     record.method = fields.word("method")?.to_owned();
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(record.time, Some(1_286_536_309.586));
         assert_eq!((record.host.as_deref(), record.target.as_str()), (Some("example.com"), "/a?b"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(507)));
-        assert_eq!(record.taken, Some(Taken::InAll(0.921)));
+        assert_eq!(record.taken, Some(TimeTaken::InAll(0.921)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use levada_types::Rng;
 
 use super::{Locality, Model, normal, sequence};
-use crate::{Object, Summary, Trace, Workload};
+use crate::{Trace, TraceObject, TraceSummary, Workload};
 
 /// The files of a generated trace, most requested first.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl Population {
     /// File `n` has the name `/n`.
     pub fn trace(&self, locality: Locality, seed: u64) -> Trace {
         let objects = self.sizes.iter().enumerate();
-        let objects = objects.map(|(n, &size)| Object { name: format!("/{n}").into(), size });
+        let objects = objects.map(|(n, &size)| TraceObject { name: format!("/{n}").into(), size });
         // A random stream separate from the one of the sizes, so that order and size are
         // independent.
         let mut rng = Rng::new(seed ^ ORDER);
@@ -45,8 +45,10 @@ impl Population {
     }
 
     /// The summary of a trace of these files.
-    pub fn summary(&self) -> Summary {
-        Summary::of_ranked(self.counts.iter().copied().zip(self.sizes.iter().copied()).collect())
+    pub fn summary(&self) -> TraceSummary {
+        TraceSummary::of_ranked(
+            self.counts.iter().copied().zip(self.sizes.iter().copied()).collect(),
+        )
     }
 }
 

@@ -12,7 +12,7 @@
 
 use levada_types::Rng;
 
-use crate::{Object, Trace, Workload};
+use crate::{Trace, TraceObject, Workload};
 
 /// The number of directories: about 1 GB.
 const DIRECTORIES: u64 = 210;
@@ -31,7 +31,7 @@ pub(super) fn trace(seed: u64) -> Trace {
         for (class, (share, smallest)) in CLASSES.iter().enumerate() {
             for (file, part) in (1..).zip(WITHIN) {
                 let name = format!("/file_set/dir{directory:05}/class{class}_{file}").into();
-                files.push(Object { name, size: smallest * file });
+                files.push(TraceObject { name, size: smallest * file });
                 weights.push(ONE * share * part / directory);
             }
         }
@@ -56,11 +56,11 @@ const DRAWN: u64 = 0x7370_6563_7765_6239;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Summary;
+    use crate::TraceSummary;
 
     #[test]
     fn popularity_and_sizes_are_the_published_ones() {
-        let summary = Summary::of(&trace(1));
+        let summary = TraceSummary::of(&trace(1));
         assert_eq!(summary.requests, REQUESTS);
         // 14.7 kB if every file of the set is drawn as often as expected.
         assert!((summary.mean_transfer / 14_726.0 - 1.0).abs() < 0.02, "{}", summary.mean_transfer);

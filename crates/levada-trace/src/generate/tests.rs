@@ -68,7 +68,7 @@ fn same_seed_same_trace() {
 fn a_trace_has_the_population_s_figures() {
     let model = RICE.scaled(2_000, 50_000);
     let trace = model.generate(1);
-    assert_eq!(crate::Summary::of(&trace), model.population(1).summary());
+    assert_eq!(crate::TraceSummary::of(&trace), model.population(1).summary());
     assert_eq!(&*trace.objects()[1_999].name, "/1999");
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use levada_policy::classify::{HeavyThreshold, RecentTimes, TimeFigures, prefix_of};
-use levada_trace::{Record, Taken};
+use levada_trace::{LogRecord, TimeTaken};
 use levada_types::ServiceClass;
 use serde::Serialize;
 
@@ -121,7 +121,7 @@ struct Judged {
 }
 
 impl Census {
-    fn take(&mut self, record: &Record) {
+    fn take(&mut self, record: &LogRecord) {
         let path = record.target.split('?').next().unwrap_or_default();
         // A line without a request, or an identifier of a trace.
         let Some(kind) = prefix_of(path) else { return };
@@ -144,7 +144,7 @@ impl Census {
         }
         let long = record.bytes.is_some_and(|bytes| bytes > SHORT);
         match record.taken {
-            Some(Taken::InAll(_)) if long => self.long += 1,
+            Some(TimeTaken::InAll(_)) if long => self.long += 1,
             Some(taken) => kind.times.add((taken.seconds() * 1e6).min(u32::MAX.into()) as u32),
             None => {}
         }
@@ -276,22 +276,22 @@ Exit codes:
 mod tests {
     use super::*;
 
-    fn census(lines: &[(&str, Option<Taken>, u64)]) -> Census {
+    fn census(lines: &[(&str, Option<TimeTaken>, u64)]) -> Census {
         let mut census = Census::default();
         for round in 0..40 {
             for (target, taken, bytes) in lines {
                 let taken = taken.filter(|_| round % 2 == 0 || !target.starts_with("/archive"));
                 let taken = match (taken, target.starts_with("/archive")) {
-                    (None, true) => Some(Taken::ToAnswer(0.001)),
+                    (None, true) => Some(TimeTaken::ToAnswer(0.001)),
                     (taken, _) => taken,
                 };
-                census.take(&Record {
+                census.take(&LogRecord {
                     method: "GET".to_owned(),
                     target: (*target).to_owned(),
                     status: Some(200),
                     bytes: Some(*bytes),
                     taken,
-                    ..Record::default()
+                    ..LogRecord::default()
                 });
             }
         }
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn kinds_are_judged_by_their_times_and_rules_are_printed() {
         let report = census(&[
-            ("/static/a.css?v=1", Some(Taken::ToAnswer(0.001)), 1000),
-            ("/search/x", Some(Taken::InAll(0.040)), 2000),
-            ("/archive/y", Some(Taken::ToAnswer(0.040)), 3000),
-            ("/big/z", Some(Taken::InAll(9.0)), 1 << 20),
+            ("/static/a.css?v=1", Some(TimeTaken::ToAnswer(0.001)), 1000),
+            ("/search/x", Some(TimeTaken::InAll(0.040)), 2000),
+            ("/archive/y", Some(TimeTaken::ToAnswer(0.040)), 3000),
+            ("/big/z", Some(TimeTaken::InAll(9.0)), 1 << 20),
         ])
         .report("json", 0, 0.01);
         let class = |kind: &str| report.kinds.iter().find(|k| k.kind == kind).unwrap().class;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use anyhow::{Context as _, ensure};
-use levada_trace::{Limits, RICE, Trace};
+use levada_trace::{RICE, Trace, TraceLimits};
 use levada_types::{ByteSize, Key};
 
 /// The objects, and the order in which they are asked for.
@@ -40,8 +40,11 @@ impl Catalog {
     /// When the file cannot be read or nothing in it can be replayed.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let reader = levada_trace::open(path).context("--trace")?;
-        let limits =
-            Limits { requests: MOST_REQUESTS, memory: ByteSize(512 << 20), ..Limits::default() };
+        let limits = TraceLimits {
+            requests: MOST_REQUESTS,
+            memory: ByteSize(512 << 20),
+            ..TraceLimits::default()
+        };
         let (trace, skipped) = Trace::from_reader(reader, &limits);
         let name = path.display();
         ensure!(
@@ -134,12 +137,12 @@ const LONGEST_NAME: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
-    use levada_trace::Object as Named;
+    use levada_trace::TraceObject;
 
     use super::*;
 
     fn catalog(objects: &[(&str, u64)]) -> Catalog {
-        let named = |(name, size): &(&str, u64)| Named { name: (*name).into(), size: *size };
+        let named = |(name, size): &(&str, u64)| TraceObject { name: (*name).into(), size: *size };
         let trace = Trace::new(objects.iter().map(named).collect(), vec![0, 1, 1, 2]);
         Catalog::new(&trace, String::new())
     }

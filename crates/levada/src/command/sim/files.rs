@@ -3,7 +3,7 @@
 use std::fs;
 
 use levada_sim::Source;
-use levada_trace::{Limits, Trace, open};
+use levada_trace::{Trace, TraceLimits, open};
 
 /// The files of this machine.
 pub(super) struct Files;
@@ -11,7 +11,7 @@ pub(super) struct Files;
 impl Source for Files {
     fn trace(&mut self, path: &str) -> Result<Trace, String> {
         let reader = open(path).map_err(|error| format!("{path}: {error}"))?;
-        let (trace, skipped) = Trace::from_reader(reader, &Limits::default());
+        let (trace, skipped) = Trace::from_reader(reader, &TraceLimits::default());
         if trace.requests().is_empty() {
             return Err(format!("{path} has no request that counts: {skipped}"));
         }
