@@ -190,7 +190,7 @@ pub(crate) async fn serve(
         && read.is_empty()
         && Box::pin(speaks_h2(&node, &stream, &guest.stop)).await;
     let client_connection = ClientConnection::new(entrance.door, guest.client, !encrypts && !h2c);
-    stream.seat().about.is_visited_by(&client_connection);
+    stream.connection().about.is_visited_by(&client_connection);
     if node.front.is_some() && entrance.may_hand_over() && !h2c {
         let ending = Box::pin(handoff::serve(&node, &client_connection, stream, read, guest)).await;
         ending.into_iter().for_each(|ending| ended(&node, &client_connection, ending));

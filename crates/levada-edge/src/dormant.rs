@@ -12,7 +12,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{Seat, Watch, Watched},
+    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
     tcp::TcpInfo,
 };
 use levada_types::Key;
@@ -26,7 +26,7 @@ use tokio::{
 use crate::{connection::ClientConnection, guard::ConnectionEnd, node::Node};
 
 /// A client's socket.
-pub(crate) type ClientSocket = Watched<ConnectionOwner>;
+pub(crate) type ClientSocket = WatchedStream<ConnectionOwner>;
 
 /// Who is on a connection, and who serves it.
 pub(crate) struct ConnectionOwner {
@@ -46,8 +46,11 @@ impl ConnectionOwner {
 }
 
 /// Begins to look after the connections of a listener, if it is to be done.
-pub(crate) fn watch(node: &Arc<Node>, retries: Option<u8>) -> Option<Arc<Watch<ConnectionOwner>>> {
-    let watch = Watch::new(retries?);
+pub(crate) fn watch(
+    node: &Arc<Node>,
+    retries: Option<u8>,
+) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
+    let watch = DormancyWatch::new(retries?);
     tokio::spawn(sweep(node.clone(), Arc::downgrade(&watch)));
     Some(watch)
 }
@@ -56,18 +59,18 @@ pub(crate) fn watch(node: &Arc<Node>, retries: Option<u8>) -> Option<Arc<Watch<C
 pub(crate) fn seat(
     stream: TcpStream,
     client: IpAddr,
-    watch: Option<&Arc<Watch<ConnectionOwner>>>,
-) -> (ClientSocket, Arc<Seat<ConnectionOwner>>) {
-    let seat = Seat::new(ConnectionOwner {
+    watch: Option<&Arc<DormancyWatch<ConnectionOwner>>>,
+) -> (ClientSocket, Arc<WatchedConnection<ConnectionOwner>>) {
+    let seat = WatchedConnection::new(ConnectionOwner {
         client,
         client_connection: OnceLock::new(),
         task: OnceLock::new(),
     });
-    (Watched::new(stream, watch.cloned(), seat.clone()), seat)
+    (WatchedStream::new(stream, watch.cloned(), seat.clone()), seat)
 }
 
 /// Sweeps until the listener and all its connections are gone.
-async fn sweep(node: Arc<Node>, watch: Weak<Watch<ConnectionOwner>>) {
+async fn sweep(node: Arc<Node>, watch: Weak<DormancyWatch<ConnectionOwner>>) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -3,7 +3,7 @@
 //! When a route moves, acknowledgements go to another node. The kernel then retransmits for a
 //! quarter of an hour, and the client does not learn that the connection is lost. WWW'09 (Sec.
 //! 3.1.2) gives such a connection up after one timeout retransmission, and sends a reset. The
-//! kernel has no setting for this, so a [`Watch`] checks ten times a second:
+//! kernel has no setting for this, so a [`DormancyWatch`] checks ten times a second:
 //!
 //! ```text
 //! a write ──> sets `wrote`, lists it once  (the cost on the hot path: two flags)
@@ -34,14 +34,14 @@ use tokio::{
 use crate::tcp::{TcpInfo, reset_on_close};
 
 /// Watches the connections of one worker. `T` is data of the connection's owner.
-pub struct Watch<T> {
+pub struct DormancyWatch<T> {
     /// Connections that have written and have not been found without outstanding data since.
-    owing: Mutex<Vec<Arc<Seat<T>>>>,
+    owing: Mutex<Vec<Arc<WatchedConnection<T>>>>,
     retries: u8,
 }
 
 /// The watch's entry for a connection.
-pub struct Seat<T> {
+pub struct WatchedConnection<T> {
     /// Data of the owner.
     pub about: T,
     /// The socket, while it is open. The watch holds the lock while it uses the socket, so that the
@@ -52,13 +52,13 @@ pub struct Seat<T> {
 }
 
 /// A stream that reports its writes to a watch.
-pub struct Watched<T> {
-    watch: Option<Arc<Watch<T>>>,
-    seat: Arc<Seat<T>>,
+pub struct WatchedStream<T> {
+    watch: Option<Arc<DormancyWatch<T>>>,
+    connection: Arc<WatchedConnection<T>>,
     stream: TcpStream,
 }
 
-impl<T> Watch<T> {
+impl<T> DormancyWatch<T> {
     /// Creates a watch. It considers a connection dormant if `retries` retransmissions after
     /// timeouts were not acknowledged when the next timeout expires.
     pub fn new(retries: u8) -> Arc<Self> {
@@ -67,19 +67,23 @@ impl<T> Watch<T> {
 
     /// Checks every connection that has written and had no progress since the last sweep. It calls
     /// `dormant` for the dormant ones, which must close them; closing then sends a reset.
-    pub fn sweep(self: &Arc<Self>, mut dormant: impl FnMut(&Seat<T>, &TcpInfo)) {
-        let mut seats = std::mem::take(&mut *lock(&self.owing));
-        seats.retain(|seat| self.keep(seat, &mut dormant));
-        lock(&self.owing).append(&mut seats);
+    pub fn sweep(self: &Arc<Self>, mut dormant: impl FnMut(&WatchedConnection<T>, &TcpInfo)) {
+        let mut connections = std::mem::take(&mut *lock(&self.owing));
+        connections.retain(|connection| self.keep(connection, &mut dormant));
+        lock(&self.owing).append(&mut connections);
     }
 
-    fn keep(&self, seat: &Seat<T>, dormant: &mut impl FnMut(&Seat<T>, &TcpInfo)) -> bool {
-        if seat.wrote.swap(false, Relaxed) {
+    fn keep(
+        &self,
+        connection: &WatchedConnection<T>,
+        dormant: &mut impl FnMut(&WatchedConnection<T>, &TcpInfo),
+    ) -> bool {
+        if connection.wrote.swap(false, Relaxed) {
             return true;
         }
         // A write from now on lists it again.
-        seat.listed.store(false, Relaxed);
-        let verdict = seat.look(|socket| {
+        connection.listed.store(false, Relaxed);
+        let verdict = connection.look(|socket| {
             let info = TcpInfo::of(&socket)?;
             let is_dormant = is_dormant(&info, self.retries);
             if is_dormant {
@@ -89,11 +93,11 @@ impl<T> Watch<T> {
         });
         match verdict {
             Some(Ok((info, true))) => {
-                dormant(seat, &info);
+                dormant(connection, &info);
                 false
             }
             Some(Ok((info, false))) if info.unacked > 0 || info.unsent > 0 => {
-                !seat.listed.swap(true, Relaxed)
+                !connection.listed.swap(true, Relaxed)
             }
             // It has no outstanding data, was closed, or the system gives no information.
             _ => false,
@@ -118,10 +122,10 @@ fn is_dormant(info: &TcpInfo, retries: u8) -> bool {
         || info.probes > retries + 1
 }
 
-impl<T> Seat<T> {
+impl<T> WatchedConnection<T> {
     fn look<R>(&self, look: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let socket = lock(&self.socket);
-        // SAFETY: the descriptor is open: `Watched` owns the stream, lends it by shared reference
+        // SAFETY: the descriptor is open: `WatchedStream` owns the stream, lends it by shared reference
         // only, and clears this field, under the lock, before it drops the stream.
         #[expect(unsafe_code)]
         let borrowed = (*socket).map(|socket| unsafe { BorrowedFd::borrow_raw(socket) });
@@ -129,13 +133,17 @@ impl<T> Seat<T> {
     }
 }
 
-impl<T> Watched<T> {
+impl<T> WatchedStream<T> {
     /// Lets `watch` watch a stream; without a watch, the stream works as usual.
-    pub fn new(stream: TcpStream, watch: Option<Arc<Watch<T>>>, seat: Arc<Seat<T>>) -> Self {
+    pub fn new(
+        stream: TcpStream,
+        watch: Option<Arc<DormancyWatch<T>>>,
+        connection: Arc<WatchedConnection<T>>,
+    ) -> Self {
         if watch.is_some() {
-            *lock(&seat.socket) = Some(stream.as_raw_fd());
+            *lock(&connection.socket) = Some(stream.as_raw_fd());
         }
-        Self { watch, seat, stream }
+        Self { watch, connection, stream }
     }
 
     /// The stream. Call [`wrote`](Self::wrote) after writing to it directly.
@@ -144,22 +152,22 @@ impl<T> Watched<T> {
     }
 
     /// The watch's entry.
-    pub fn seat(&self) -> &Arc<Seat<T>> {
-        &self.seat
+    pub fn connection(&self) -> &Arc<WatchedConnection<T>> {
+        &self.connection
     }
 
     /// Records that data was passed to the kernel.
     #[inline]
     pub fn wrote(&self) {
         let Some(watch) = &self.watch else { return };
-        self.seat.wrote.store(true, Relaxed);
-        if !self.seat.listed.load(Relaxed) && !self.seat.listed.swap(true, Relaxed) {
-            lock(&watch.owing).push(self.seat.clone());
+        self.connection.wrote.store(true, Relaxed);
+        if !self.connection.listed.load(Relaxed) && !self.connection.listed.swap(true, Relaxed) {
+            lock(&watch.owing).push(self.connection.clone());
         }
     }
 }
 
-impl<T> Seat<T> {
+impl<T> WatchedConnection<T> {
     /// The entry for a connection that will be watched.
     pub fn new(about: T) -> Arc<Self> {
         Arc::new(Self {
@@ -171,13 +179,13 @@ impl<T> Seat<T> {
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for WatchedStream<T> {
     fn drop(&mut self) {
-        *lock(&self.seat.socket) = None;
+        *lock(&self.connection.socket) = None;
     }
 }
 
-impl<T> AsyncRead for Watched<T> {
+impl<T> AsyncRead for WatchedStream<T> {
     #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
@@ -188,7 +196,7 @@ impl<T> AsyncRead for Watched<T> {
     }
 }
 
-impl<T> AsyncWrite for Watched<T> {
+impl<T> AsyncWrite for WatchedStream<T> {
     #[inline]
     fn poll_write(
         self: Pin<&mut Self>,

@@ -23,7 +23,7 @@ use crate::bpf::BpfError;
 /// A BPF program at a device's tc ingress; removed on drop.
 pub(crate) struct Filter {
     device: u32,
-    place: Place,
+    place: FilterSlot,
     /// A socket in the device's namespace, whichever thread drops this.
     netlink: Netlink,
     /// A lock that shows that the filter is in use. It ends with the process, so that a filter left
@@ -33,7 +33,7 @@ pub(crate) struct Filter {
 
 /// The position of a filter among the device's filters, and its name.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FilterSlot {
     name: &'static str,
     priority: u16,
     /// The protocol of the packets it sees, as in their frames.
@@ -41,17 +41,21 @@ pub(crate) struct Place {
 }
 
 /// The filters of the front-end.
-pub(crate) const STEER: Place = Place { name: "levada-steer", priority: 7100, protocol: ALL };
-pub(crate) const STEER6: Place = Place { name: "levada-steer6", priority: 7102, protocol: IPV6 };
+pub(crate) const STEER: FilterSlot =
+    FilterSlot { name: "levada-steer", priority: 7100, protocol: ALL };
+pub(crate) const STEER6: FilterSlot =
+    FilterSlot { name: "levada-steer6", priority: 7102, protocol: IPV6 };
 /// The filters of the back-end.
-pub(crate) const GUARD: Place = Place { name: "levada-guard", priority: 7101, protocol: ALL };
-pub(crate) const GUARD6: Place = Place { name: "levada-guard6", priority: 7103, protocol: IPV6 };
+pub(crate) const GUARD: FilterSlot =
+    FilterSlot { name: "levada-guard", priority: 7101, protocol: ALL };
+pub(crate) const GUARD6: FilterSlot =
+    FilterSlot { name: "levada-guard6", priority: 7103, protocol: IPV6 };
 
 impl Filter {
     /// Attaches a program, in place of one that a crash has left behind.
     pub(crate) fn attach(
         device: &str,
-        place: Place,
+        place: FilterSlot,
         program: BorrowedFd<'_>,
     ) -> Result<Self, BpfError> {
         let name = device.to_owned();
@@ -115,7 +119,12 @@ impl Netlink {
         }
     }
 
-    fn add_filter(&mut self, device: u32, place: Place, program: BorrowedFd<'_>) -> io::Result<()> {
+    fn add_filter(
+        &mut self,
+        device: u32,
+        place: FilterSlot,
+        program: BorrowedFd<'_>,
+    ) -> io::Result<()> {
         const OPTIONS: u16 = 2;
         const BPF_FD: u16 = 6;
         const BPF_NAME: u16 = 7;
@@ -133,7 +142,7 @@ impl Netlink {
         self.ask(message).map(drop)
     }
 
-    fn remove_filter(&mut self, device: u32, place: Place) -> io::Result<()> {
+    fn remove_filter(&mut self, device: u32, place: FilterSlot) -> io::Result<()> {
         let mut message = Message::new(DELETE_FILTER, ACK);
         message.traffic(device, 0, INGRESS, place.info());
         match self.ask(message) {
@@ -204,7 +213,7 @@ impl Netlink {
     }
 }
 
-impl Place {
+impl FilterSlot {
     /// The priority and the protocol in one word.
     fn info(self) -> u32 {
         u32::from(self.priority) << 16 | u32::from(self.protocol.to_be())

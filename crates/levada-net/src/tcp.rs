@@ -123,7 +123,7 @@ pub fn accept_with_data(listener: &impl AsFd) -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 #[cfg(target_os = "linux")]
-pub fn wake_from(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
+pub fn set_receive_low_water_mark(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.into())
 }
 

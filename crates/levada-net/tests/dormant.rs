@@ -8,7 +8,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{Seat, Watch, Watched},
+    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
     lab::{Access, Network, possible},
     tcp::TcpInfo,
     wire::Shape,
@@ -38,9 +38,9 @@ fn client_whose_path_drops_a_retransmission_is_not_given_up() {
     stream.set_nonblocking(true).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _in_it = runtime.enter();
-    let (watch, seat) = (Watch::new(1), Seat::new(()));
+    let (watch, connection) = (DormancyWatch::new(1), WatchedConnection::new(()));
     let stream = tokio::net::TcpStream::from_std(stream).unwrap();
-    let watched = Watched::new(stream, Some(watch.clone()), seat);
+    let watched = WatchedStream::new(stream, Some(watch.clone()), connection);
     watched.wrote();
     loop {
         let info = TcpInfo::of(watched.stream()).unwrap();

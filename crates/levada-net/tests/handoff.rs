@@ -9,24 +9,24 @@ use std::{
 };
 
 use levada_net::{
-    bpf::{Guard, Hop, Steering, undeafen},
+    bpf::{Guard, Hop, Steering, unblock_input},
     handoff::{self, Connection},
-    lab::{Cluster, Host},
+    lab::{Host, LabCluster},
     tcp::TcpInfo,
 };
 
-const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(Cluster::SERVICE), 80);
-const BACKS: [Ipv4Addr; 2] = [Cluster::back(0), Cluster::back(1)];
+const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(LabCluster::SERVICE), 80);
+const BACKS: [Ipv4Addr; 2] = [LabCluster::back(0), LabCluster::back(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `None` if networks are not possible here.
-fn cluster() -> Option<Cluster> {
-    Cluster::for_test(2)
+fn cluster() -> Option<LabCluster> {
+    LabCluster::for_test(2)
 }
 
 /// A connection, as the client and the front-end see it.
-fn connect(cluster: &Cluster, listener: &TcpListener) -> (TcpStream, TcpStream) {
+fn connect(cluster: &LabCluster, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (client, listener.accept().unwrap().0)
@@ -54,7 +54,7 @@ fn hop(front: &Host, to: Ipv4Addr) -> Hop {
 
 /// Extracts a connection from its socket, as a front-end does once its packets are steered.
 fn take(steering: &Steering, stream: TcpStream) -> Connection {
-    steering.deafen(&stream).unwrap();
+    steering.block_input(&stream).unwrap();
     let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
     drop(stream);
     Connection::from_bytes(&connection.to_bytes()).unwrap()
@@ -63,7 +63,7 @@ fn take(steering: &Steering, stream: TcpStream) -> Connection {
 fn restore(host: &Host, connection: &Connection) -> TcpStream {
     let stream = on(host, || handoff::restore(connection).unwrap());
     stream.set_nonblocking(false).unwrap();
-    handoff::speak(&stream).unwrap();
+    handoff::activate(&stream).unwrap();
     stream
 }
 
@@ -171,10 +171,10 @@ fn a_connection_that_cannot_be_moved_stays() {
     let (mut client, mut front) = connect(&cluster, &listener);
     client.write_all(b"unread").unwrap();
     front.peek(&mut [0; 6]).unwrap();
-    steering.deafen(&front).unwrap();
+    steering.block_input(&front).unwrap();
     let error = handoff::extract(&front, handoff::ends(&front).unwrap(), None).unwrap_err();
     assert!(error.to_string().contains("not read"), "{error}");
-    undeafen(&front).unwrap();
+    unblock_input(&front).unwrap();
     front.read_exact(&mut [0; 6]).unwrap();
     front.write_all(b"answer").unwrap();
     client.read_exact(&mut [0; 6]).unwrap();
@@ -193,7 +193,7 @@ fn a_client_that_begins_anew_is_steered_no_more() {
     let Some(cluster) = cluster() else { return };
     let steering = steering(&cluster.front);
     let listener = listen(&cluster.front);
-    let from = SocketAddr::new(Cluster::CLIENT.into(), 40_000);
+    let from = SocketAddr::new(LabCluster::CLIENT.into(), 40_000);
     let steered = steering.steer(SERVICE, from, hop(&cluster.front, BACKS[0])).unwrap();
     let mut client = on(&cluster.client, || {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -238,7 +238,7 @@ fn one_front_end_steers_at_a_device() {
 #[test]
 fn only_neighbours_are_hops() {
     let Some(cluster) = cluster() else { return };
-    let far = on(&cluster.front, || Steering::hop([Cluster::CLIENT.into()]).unwrap_err());
+    let far = on(&cluster.front, || Steering::hop([LabCluster::CLIENT.into()]).unwrap_err());
     assert!(far.to_string().contains("behind the router 10.0.2.254"), "{far}");
 }
 

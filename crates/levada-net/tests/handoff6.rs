@@ -11,12 +11,12 @@ use std::{
 use levada_net::{
     bpf::{Guard, Hop, Steering},
     handoff::{self, Connection},
-    lab::{Cluster, Host},
+    lab::{Host, LabCluster},
     tcp::TcpInfo,
 };
 
-const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V6(Cluster::SERVICE6), 80);
-const BACKS: [Ipv6Addr; 2] = [Cluster::back6(0), Cluster::back6(1)];
+const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V6(LabCluster::SERVICE6), 80);
+const BACKS: [Ipv6Addr; 2] = [LabCluster::back6(0), LabCluster::back6(1)];
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,16 +32,16 @@ struct World {
     listener: TcpListener,
     client: TcpStream,
     front: Option<TcpStream>,
-    cluster: Cluster,
+    cluster: LabCluster,
 }
 
 impl World {
     /// `None` if networks are not possible here.
     fn new() -> Option<Self> {
-        let cluster = Cluster::for_test(2)?;
-        let devices = [Cluster::DEVICE.to_owned()];
+        let cluster = LabCluster::for_test(2)?;
+        let devices = [LabCluster::DEVICE.to_owned()];
         let steering = on(&cluster.front, || Steering::start(&devices, 1000).unwrap());
-        let guard = |back| on(back, || Guard::start(Cluster::DEVICE, &[SERVICE]).unwrap());
+        let guard = |back| on(back, || Guard::start(LabCluster::DEVICE, &[SERVICE]).unwrap());
         let guards = cluster.backs.iter().map(guard).collect();
         let listener = on(&cluster.front, || TcpListener::bind(SERVICE).unwrap());
         let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
@@ -60,7 +60,7 @@ impl World {
 
     /// Extracts a connection from its socket, as a front-end does once its packets are steered.
     fn take(&self, stream: TcpStream) -> Connection {
-        self.steering.deafen(&stream).unwrap();
+        self.steering.block_input(&stream).unwrap();
         let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
         drop(stream);
         Connection::from_bytes(&connection.to_bytes()).unwrap()
@@ -69,7 +69,7 @@ impl World {
     fn restore(&self, at: usize, connection: &Connection) -> TcpStream {
         let stream = on(&self.cluster.backs[at], || handoff::restore(connection).unwrap());
         stream.set_nonblocking(false).unwrap();
-        handoff::speak(&stream).unwrap();
+        handoff::activate(&stream).unwrap();
         stream
     }
 }
@@ -140,7 +140,7 @@ fn what_is_sent_over_ipv6_while_a_connection_moves_is_not_answered_by_a_reset() 
 #[test]
 fn a_client_that_begins_anew_over_ipv6_is_steered_no_more() {
     let Some(world) = World::new() else { return };
-    let from = SocketAddr::new(Cluster::CLIENT6.into(), 40_000);
+    let from = SocketAddr::new(LabCluster::CLIENT6.into(), 40_000);
     let old = world.steering.steer(SERVICE, from, world.hop(0)).unwrap();
     let mut client = on(&world.cluster.client, || {
         let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None);
@@ -165,9 +165,9 @@ fn a_client_that_begins_anew_over_ipv6_is_steered_no_more() {
 #[test]
 fn a_hop_has_an_address_of_the_version_that_it_is_sent() {
     let Some(world) = World::new() else { return };
-    let four = on(&world.cluster.front, || Steering::hop([Cluster::back(0).into()]).unwrap());
+    let four = on(&world.cluster.front, || Steering::hop([LabCluster::back(0).into()]).unwrap());
     let error = world.steering.steer(SERVICE, world.from(), four).err().unwrap();
     assert!(error.to_string().contains("no address of IPv6"), "{error}");
-    let far = on(&world.cluster.front, || Steering::hop([Cluster::CLIENT6.into()]).unwrap_err());
+    let far = on(&world.cluster.front, || Steering::hop([LabCluster::CLIENT6.into()]).unwrap_err());
     assert!(far.to_string().contains("behind the router fd00:0:0:2::254"), "{far}");
 }

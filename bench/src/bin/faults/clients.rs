@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_net::lab::Cluster;
+use levada_net::lab::LabCluster;
 
 use crate::{LOAD, Result};
 
@@ -87,7 +87,7 @@ fn has(program: &str) -> bool {
 }
 
 fn url() -> String {
-    format!("http://{}/{SIZE}", Cluster::SERVICE)
+    format!("http://{}/{SIZE}", LabCluster::SERVICE)
 }
 
 /// One process for each request: nothing is tried again.
@@ -162,7 +162,7 @@ fn chromium(directory: &Path) -> Result<Seen> {
     chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-proxy-server"]);
     chromium.arg(format!("--user-data-dir={}", directory.join("chromium").display()));
     chromium.args(["--timeout=60000", "--dump-dom"]);
-    let output = chromium.arg(format!("http://{}/page.html", Cluster::SERVICE)).output()?;
+    let output = chromium.arg(format!("http://{}/page.html", LabCluster::SERVICE)).output()?;
     let [text, error] = texts(&output);
     let said = text.split("asked ").nth(1).unwrap_or_default();
     let said = said.split('<').next().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_net::lab::{Child, Cluster};
+use levada_net::lab::{Child, LabCluster};
 
 use crate::{
     Result,
@@ -24,7 +24,7 @@ pub(crate) struct World {
     takers: Vec<Option<Child>>,
     front: Option<Child>,
     directory: PathBuf,
-    hosts: Arc<Cluster>,
+    hosts: Arc<LabCluster>,
 }
 
 impl World {
@@ -40,7 +40,7 @@ impl World {
             takers: (0..BACKS).map(|_| None).collect(),
             front: None,
             directory: directory.to_owned(),
-            hosts: Arc::new(Cluster::new(BACKS)?),
+            hosts: Arc::new(LabCluster::new(BACKS)?),
         };
         for at in 0..BACKS {
             world.server(at)?;
@@ -61,7 +61,7 @@ impl World {
             self.on_client(|| {
                 let mut curl = Command::new("curl");
                 curl.args(["-s", "-o", "/dev/null"])
-                    .arg(format!("http://{}/1000", Cluster::SERVICE));
+                    .arg(format!("http://{}/1000", LabCluster::SERVICE));
                 curl.status()
             })??;
         }
@@ -106,7 +106,7 @@ impl World {
             "user root;\nmaster_process off;\ndaemon off;\nerror_log /dev/null;\npid {dir}/pid;\n\
              events {{ }}\nhttp {{ access_log off; types {{ text/html html; }}\n\
              server {{ listen {}:8080; root {root}; }} }}\n",
-            Cluster::back(at),
+            LabCluster::back(at),
             dir = directory.display(),
             root = self.directory.join("root").display()
         );
@@ -120,11 +120,11 @@ impl World {
     }
 
     fn taker(&mut self, at: u8) -> Result<()> {
-        let back = Cluster::back(at);
+        let back = LabCluster::back(at);
         let mut taker = levada()?;
-        taker.args(["handoff-backend", "--log-level", "off", "--interface", Cluster::DEVICE]);
+        taker.args(["handoff-backend", "--log-level", "off", "--interface", LabCluster::DEVICE]);
         taker.args(["--listen", &format!("{back}:7072")]);
-        taker.args(["--service", &format!("{}:80", Cluster::SERVICE)]);
+        taker.args(["--service", &format!("{}:80", LabCluster::SERVICE)]);
         taker.args(["--to", &format!("http://{back}:8080")]);
         taker.arg("--secret-file").arg(self.directory.join("secret"));
         self.takers[usize::from(at)] = Some(self.hosts.backs[usize::from(at)].start(quiet(taker))?);
@@ -138,10 +138,10 @@ impl World {
              [handoff]\ninterfaces = '{}'\nsecret_file = 'secret'\n\
              [[site]]\nhosts = '*'\ncache = false\npolicy = {{ name = 'round_robin' }}\n\
              health_check = {{ interval = '500ms' }}\n",
-            Cluster::SERVICE,
-            Cluster::DEVICE
+            LabCluster::SERVICE,
+            LabCluster::DEVICE
         );
-        for back in (0..BACKS).map(Cluster::back) {
+        for back in (0..BACKS).map(LabCluster::back) {
             text +=
                 &format!("[[site.server]]\nurl = 'http://{back}:8080'\nhandoff = '{back}:7072'\n");
         }
@@ -179,21 +179,22 @@ impl World {
     }
 
     pub(crate) fn cut_off(&mut self) -> Result<()> {
-        Ok(self.hosts.backs[0].ip(&[&format!("link set {} down", Cluster::DEVICE)])?)
+        Ok(self.hosts.backs[0].ip(&[&format!("link set {} down", LabCluster::DEVICE)])?)
     }
 
     pub(crate) fn connect(&mut self) -> Result<()> {
-        let up = format!("link set {} up", Cluster::DEVICE);
-        Ok(self.hosts.backs[0].ip(&[&up, &format!("route add default via {}", Cluster::ROUTER)])?)
+        let up = format!("link set {} up", LabCluster::DEVICE);
+        Ok(self.hosts.backs[0]
+            .ip(&[&up, &format!("route add default via {}", LabCluster::ROUTER)])?)
     }
 
     /// What the back-end says to the front-end is lost; what it says to clients is not.
     pub(crate) fn cut_channel(&mut self) -> Result<()> {
-        Ok(self.hosts.backs[0].ip(&[&format!("route add blackhole {}/32", Cluster::FRONT)])?)
+        Ok(self.hosts.backs[0].ip(&[&format!("route add blackhole {}/32", LabCluster::FRONT)])?)
     }
 
     pub(crate) fn mend_channel(&mut self) -> Result<()> {
-        Ok(self.hosts.backs[0].ip(&[&format!("route del blackhole {}/32", Cluster::FRONT)])?)
+        Ok(self.hosts.backs[0].ip(&[&format!("route del blackhole {}/32", LabCluster::FRONT)])?)
     }
 
     pub(crate) fn restart_front(&mut self) -> Result<()> {

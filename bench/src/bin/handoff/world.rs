@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_net::lab::{Child, Cluster};
+use levada_net::lab::{Child, LabCluster};
 
 use crate::{
     Case, Cost, Result,
@@ -16,8 +16,8 @@ use crate::{
     used::{handed, other_core, used},
 };
 
-pub(crate) const SERVICE: Ipv4Addr = Cluster::SERVICE;
-pub(crate) const BACK: Ipv4Addr = Cluster::back(0);
+pub(crate) const SERVICE: Ipv4Addr = LabCluster::SERVICE;
+pub(crate) const BACK: Ipv4Addr = LabCluster::back(0);
 
 /// Connections at once.
 const AT_ONCE: f64 = 8.0;
@@ -27,12 +27,12 @@ pub(crate) struct World {
     /// Those that are wanted.
     fronts: Vec<Option<Child>>,
     _others: Vec<Child>,
-    hosts: Cluster,
+    hosts: LabCluster,
 }
 
 impl World {
     pub(crate) fn new(directory: &Path, wanted: &[usize]) -> Result<Self> {
-        let hosts = Cluster::new(1)?;
+        let hosts = LabCluster::new(1)?;
         let others = fronts::servers(&hosts.backs[0], directory)?;
         let mut fronts = Vec::new();
         for (at, front) in FRONTS.iter().enumerate() {

@@ -119,7 +119,7 @@ impl SilencedSocket {
         if self.refused.load(Relaxed) || !self.sender.say(&Frame::Speaks(self.id)) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        handoff::speak(stream)?;
+        handoff::activate(stream)?;
         self.spoke.store(true, Relaxed);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
 
 use levada_net::{
-    bpf::{BpfError, Deafness, Guard, undeafen},
+    bpf::{BpfError, Guard, InputBlocker, unblock_input},
     handoff::{self, Connection},
     tcp::TcpInfo,
 };
@@ -33,7 +33,7 @@ use crate::{
 
 /// What a back-end needs to take connections over.
 pub(crate) struct HandoffBackend {
-    deafness: Deafness,
+    input_blocker: InputBlocker,
     _guards: Vec<Guard>,
     taking: HandoffBackendSettings,
     secret: String,
@@ -58,7 +58,7 @@ impl HandoffBackend {
         let guard = |device: &String| Guard::start(device, &taking.services);
         warn_of_time_wait();
         Ok(Self {
-            deafness: Deafness::new()?,
+            input_blocker: InputBlocker::new()?,
             _guards: settings.interfaces.iter().map(guard).collect::<Result<_, _>>()?,
             taking: taking.clone(),
             secret: settings.secret.clone(),
@@ -327,10 +327,10 @@ impl TakenConnection {
         bytes: &mut Vec<u8>,
     ) -> Result<Connection, (ClientSocket, io::Error)> {
         let socket = stream.stream();
-        let left = self.backend.deafness.deafen(socket).and_then(|()| {
+        let left = self.backend.input_blocker.block_input(socket).and_then(|()| {
             let left = super::take_out(socket, handoff::ends(socket)?, bytes, false);
             if left.is_err() {
-                undeafen(socket)?;
+                unblock_input(socket)?;
             }
             left
         });

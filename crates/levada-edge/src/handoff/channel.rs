@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use levada_net::tcp::{TcpInfo, wake_from};
+use levada_net::tcp::{TcpInfo, set_receive_low_water_mark};
 use parking_lot::{Mutex, MutexGuard};
 use ring::{
     hmac,
@@ -317,7 +317,7 @@ impl FrameReceiver {
                     let now = Instant::now();
                     self.pace = GatherPace::AtOnce(Some(now));
                     if last.is_some_and(|last| now - last < 2 * PAUSE) {
-                        wake_from(self.stream.as_ref(), GATHERED)?;
+                        set_receive_low_water_mark(self.stream.as_ref(), GATHERED)?;
                         self.pace = GatherPace::Often(0);
                     }
                     return Ok(read);
@@ -335,7 +335,7 @@ impl FrameReceiver {
                         }
                         Err(Errno::AGAIN) => {
                             // It wakes at once if something has come meanwhile.
-                            wake_from(self.stream.as_ref(), 1)?;
+                            set_receive_low_water_mark(self.stream.as_ref(), 1)?;
                             self.pace = GatherPace::AtOnce(None);
                         }
                         Err(error) => return Err(error.into()),

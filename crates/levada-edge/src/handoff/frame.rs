@@ -6,7 +6,7 @@
 //! The mark proves that the frame is of this channel and in its place ([`super::channel`]). Numbers in
 //! network order. An id names a connection on this channel, from its `Take` to its end.
 
-use levada_net::handoff::{Connection, Malformed};
+use levada_net::handoff::{Connection, MalformedState};
 
 use crate::settings::AfterHandoff;
 
@@ -67,7 +67,7 @@ pub enum BadFrame {
     Length,
     /// With a connection in it that is none.
     #[error(transparent)]
-    Connection(#[from] Malformed),
+    Connection(#[from] MalformedState),
 }
 
 /// Appends what [`Frame::Take`] is, without a copy of what it consists of.

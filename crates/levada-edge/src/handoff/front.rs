@@ -1,7 +1,7 @@
 //! The front-end: it reads a request's head, chooses the back-end, and hands the connection over.
 //!
 //! ```text
-//!        ┌─> a head ──> the policy's choice ──> steer, deafen, extract ──> Take
+//!        ┌─> a head ──> the policy's choice ──> steer, block_input, extract ──> Take
 //!        │                    │ none                    │ cannot           │ refused, gone
 //!        │                    v                         v                  v
 //!        └──────────────── served here, as without handoff, for as many requests as have come
@@ -14,7 +14,7 @@ use std::{
 };
 
 use levada_net::{
-    bpf::{BpfError, Hop, Steered, Steering, undeafen},
+    bpf::{BpfError, Hop, Steered, Steering, unblock_input},
     handoff::{self, Connection},
 };
 use parking_lot::Mutex;
@@ -340,12 +340,12 @@ fn leave(
     // First of all: what the client sends from here on is for the back-end, which drops it until
     // it has the connection. Dropped here, it would cost a timeout as well, and more of it would be.
     let steered = front.steering.steer(service, client, hop)?;
-    front.steering.deafen(socket)?;
+    front.steering.block_input(socket)?;
     match super::take_out(socket, (service, client), bytes, first) {
         Ok(connection) => Ok((connection, steered)),
         Err(error) => {
             drop(steered);
-            undeafen(socket)?;
+            unblock_input(socket)?;
             Err(error)
         }
     }
@@ -354,7 +354,7 @@ fn leave(
 /// Puts a connection into a socket of this machine.
 fn come_back(connection: &Connection, steered: Steered) -> std::io::Result<TcpStream> {
     let socket = handoff::restore(connection)?;
-    handoff::speak(&socket)?;
+    handoff::activate(&socket)?;
     drop(steered);
     TcpStream::from_std(socket)
 }

@@ -27,7 +27,7 @@ use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 pub(crate) use arrived::{ArrivedConnection, SilencedSocket};
 pub(crate) use backend::{HandoffBackend, accept};
 pub(crate) use front::{Front, serve};
-use levada_net::handoff::{self, Connection, Unfit};
+use levada_net::handoff::{self, Connection, NotMovable};
 pub(crate) use link::BackendLink;
 use rustix::{
     buffer::spare_capacity,
@@ -50,15 +50,15 @@ fn take_out(
 ) -> io::Result<Connection> {
     let read = |bytes: &[u8]| first.then_some(bytes.len() as u64);
     let taken = match handoff::extract(socket, ends, read(bytes)) {
-        Err(Unfit::Unread) => {
+        Err(NotMovable::Unread) => {
             read_rest(socket, bytes)?;
             handoff::extract(socket, ends, read(bytes))
         }
         taken => taken,
     };
     taken.map_err(|unfit| match unfit {
-        Unfit::Io(error) => error,
-        Unfit::Unread => io::Error::other(unfit),
+        NotMovable::Io(error) => error,
+        NotMovable::Unread => io::Error::other(unfit),
     })
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{Seat, Watch, Watched},
+    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
     tcp::reset_on_close,
 };
 use tokio::{
@@ -43,13 +43,13 @@ impl Sender {
 
     /// Serves until it is dropped.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let watch = self.dormant_retries.map(Watch::<Task>::new);
+        let watch = self.dormant_retries.map(DormancyWatch::<Task>::new);
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = ticks.tick(), if watch.is_some() => {
-                    let give_up = |seat: &Seat<Task>| {
+                    let give_up = |seat: &WatchedConnection<Task>| {
                         self.dormant.fetch_add(1, Relaxed);
                         seat.about.get().map(AbortHandle::abort);
                     };
@@ -58,15 +58,15 @@ impl Sender {
                 }
             };
             let Ok((stream, _)) = accepted else { continue };
-            let seat = Seat::new(Task::new());
-            let stream = Watched::new(stream, watch.clone(), seat.clone());
+            let seat = WatchedConnection::new(Task::new());
+            let stream = WatchedStream::new(stream, watch.clone(), seat.clone());
             let sender = self.clone();
             let task = tokio::spawn(async move { sender.connection(stream).await });
             let _ = seat.about.set(task.abort_handle());
         }
     }
 
-    async fn connection(&self, mut stream: Watched<Task>) {
+    async fn connection(&self, mut stream: WatchedStream<Task>) {
         let age = self.reset_after.unwrap_or(NEVER);
         tokio::select! {
             _ = self.answers(&mut stream) => return,
@@ -75,7 +75,7 @@ impl Sender {
         let _ = reset_on_close(stream.stream());
     }
 
-    async fn answers(&self, stream: &mut Watched<Task>) -> io::Result<()> {
+    async fn answers(&self, stream: &mut WatchedStream<Task>) -> io::Result<()> {
         let mut head = Vec::new();
         loop {
             while !head.ends_with(b"\r\n\r\n") {

@@ -19,7 +19,7 @@ use super::{
 use levada_command::admin_client;
 
 /// The hosts, without programs.
-pub(crate) struct Hosts(lab::Cluster);
+pub(crate) struct Hosts(lab::LabCluster);
 
 impl Hosts {
     /// So many back-ends.
@@ -28,7 +28,7 @@ impl Hosts {
     /// When there can be no network: not as root.
     pub(crate) fn new(backs: usize) -> anyhow::Result<Self> {
         let backs = u8::try_from(backs).context("so many back-ends have no addresses")?;
-        Ok(Self(lab::Cluster::new(backs)?))
+        Ok(Self(lab::LabCluster::new(backs)?))
     }
 
     /// Where clients are.
@@ -52,7 +52,7 @@ impl Hosts {
         let (mut backends, mut servers) = (Vec::new(), Vec::new());
         for (at, back) in (0..).zip(&self.0.backs) {
             let [server, taker] =
-                [8080, 7072].map(|port| SocketAddr::from((lab::Cluster::back(at), port)));
+                [8080, 7072].map(|port| SocketAddr::from((lab::LabCluster::back(at), port)));
             let mut command = levada(&log)?;
             command.args(["lab", "backend", &format!("--listen={server}")]).args(&spec.options);
             children.push(back.start(command)?);
@@ -65,7 +65,7 @@ impl Hosts {
             backends.push(server);
             servers.push(Listed { address: server, handoff: Some(taker) });
         }
-        let admin = SocketAddr::from((lab::Cluster::FRONT, 9180));
+        let admin = SocketAddr::from((lab::LabCluster::FRONT, 9180));
         let besides = format!(
             "[handoff]\ninterfaces = \"{DEVICE}\"\nsecret_file = \"{}\"\nafter = \"stay\"",
             secret.display()
@@ -125,8 +125,8 @@ fn levada(log: &Path) -> anyhow::Result<Command> {
 
 /// What clients connect to.
 fn service() -> SocketAddr {
-    SocketAddr::from((lab::Cluster::SERVICE, 80))
+    SocketAddr::from((lab::LabCluster::SERVICE, 80))
 }
 
-const DEVICE: &str = lab::Cluster::DEVICE;
+const DEVICE: &str = lab::LabCluster::DEVICE;
 const START: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use super::{
     BpfError,
     assembler::{Assembler, Label, Register::*, Size::*},
-    kernel::{Kind, Program},
+    kernel::{Program, ProgramType},
     packet::{self, DROP, PASS, SYN},
 };
 use crate::netlink::{Filter, GUARD, GUARD6};
@@ -38,7 +38,7 @@ impl Guard {
             [(GUARD, !four.is_empty(), program(&four)), (GUARD6, !six.is_empty(), program6(&six))]
         {
             if is_wanted {
-                let guard = Program::load(Kind::Classifier, "levada_guard", &program);
+                let guard = Program::load(ProgramType::Classifier, "levada_guard", &program);
                 let guard = guard.map_err(BpfError::Program)?;
                 filters.push(Filter::attach(device, place, guard.as_fd())?);
             }

@@ -14,7 +14,7 @@ pub(super) struct Program(OwnedFd);
 /// The type of a program, which decides what it may do.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-pub(super) enum Kind {
+pub(super) enum ProgramType {
     /// Decides how many bytes of a packet a socket receives.
     SocketFilter = 1,
     /// Decides what happens to a packet at a device.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 impl Program {
     /// Lets the kernel verify and compile the program.
-    pub(super) fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<Self> {
+    pub(super) fn load(kind: ProgramType, name: &str, code: &[u64]) -> io::Result<Self> {
         match Self::try_load(kind, name, code, &mut []) {
             Err(refused) if refused.raw_os_error() == Some(libc::EACCES) => {
                 let mut log = vec![0; 64 << 10];
@@ -36,7 +36,7 @@ impl Program {
         }
     }
 
-    fn try_load(kind: Kind, name: &str, code: &[u64], log: &mut [u8]) -> io::Result<Self> {
+    fn try_load(kind: ProgramType, name: &str, code: &[u64], log: &mut [u8]) -> io::Result<Self> {
         #[repr(C)]
         struct Load {
             kind: u32,
@@ -132,9 +132,9 @@ fn create(
 }
 
 /// A hash table with keys of `K` bytes and values of `V` bytes.
-pub(super) struct Table<const K: usize, const V: usize>(OwnedFd);
+pub(super) struct HashTable<const K: usize, const V: usize>(OwnedFd);
 
-impl<const K: usize, const V: usize> Table<K, V> {
+impl<const K: usize, const V: usize> HashTable<K, V> {
     /// A table for this many entries. A new entry never evicts another.
     pub(super) fn new(name: &str, entries: u32) -> io::Result<Self> {
         const HASH: u32 = 1;
@@ -171,7 +171,7 @@ impl<const K: usize, const V: usize> Table<K, V> {
     }
 }
 
-impl<const K: usize, const V: usize> AsFd for Table<K, V> {
+impl<const K: usize, const V: usize> AsFd for HashTable<K, V> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -19,7 +19,7 @@ mod steer6;
 use std::{io, net::IpAddr};
 
 pub use guard::Guard;
-pub use steer::{Deafness, Hop, Steered, Steering, undeafen};
+pub use steer::{Hop, InputBlocker, Steered, Steering, unblock_input};
 
 /// The reason why connections cannot be moved.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use super::{
     BpfError,
     assembler::{Assembler, Label, Register::*, Size::*},
     flows::{self, Flow, Flows, Hash, SLOT, SLOTS},
-    kernel::{self, Kind, Program},
+    kernel::{self, Program, ProgramType},
     packet::{self, ACK, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
 };
@@ -25,17 +25,17 @@ use crate::{
 /// The programs and the table of one front-end. Dropping it ends the steering. After a crash the
 /// kernel keeps steering until the next start replaces the filters.
 pub struct Steering {
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<SteeringTable>>,
     /// Kept only for operators: its descriptor shows the program's cost (`run_time_ns` in
     /// /proc/PID/fdinfo). The attached program would live without it.
     _steer: Program,
-    deaf: Program,
+    block_all: Program,
     _filters: Vec<Filter>,
     six: Steering6,
 }
 
 /// The steered connections.
-struct Table {
+struct SteeringTable {
     flows: Flows,
     /// The number of a flow's latest steering. A client may open a new connection with the same
     /// addresses before the end of its old one is known here; this end must not stop the steering
@@ -60,15 +60,15 @@ struct Neighbour {
 }
 
 /// A connection whose packets are steered until this is dropped.
-pub struct Steered(Way);
+pub struct Steered(ByVersion);
 
-enum Way {
+enum ByVersion {
     Four(Steered4),
     Six(Steered6),
 }
 
 struct Steered4 {
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<SteeringTable>>,
     flow: Flow,
     number: u64,
 }
@@ -82,16 +82,16 @@ impl Steering {
     pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
         let flows = Flows::new(connections).map_err(BpfError::Table)?;
         let program = program(flows.as_fd(), flows.hash());
-        let steer = Program::load(Kind::Classifier, "levada_steer", &program);
+        let steer = Program::load(ProgramType::Classifier, "levada_steer", &program);
         let steer = steer.map_err(BpfError::Program)?;
-        let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
-        let deaf = deaf.map_err(BpfError::Program)?;
+        let block_all = Program::load(ProgramType::SocketFilter, "levada_block", &block_all());
+        let block_all = block_all.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
         Ok(Self {
-            table: Arc::new(Mutex::new(Table { flows, last: HashMap::new(), count: 0 })),
+            table: Arc::new(Mutex::new(SteeringTable { flows, last: HashMap::new(), count: 0 })),
             _steer: steer,
-            deaf,
+            block_all,
             _filters: filters,
             six: Steering6::start(devices, connections)?,
         })
@@ -125,12 +125,12 @@ impl Steering {
     /// version.
     pub fn steer(&self, service: SocketAddr, client: SocketAddr, hop: Hop) -> io::Result<Steered> {
         match (service, client) {
-            (SocketAddr::V4(service), SocketAddr::V4(client)) => {
-                self.steer4(service, client, hop.four()?).map(|steered| Steered(Way::Four(steered)))
-            }
+            (SocketAddr::V4(service), SocketAddr::V4(client)) => self
+                .steer4(service, client, hop.four()?)
+                .map(|steered| Steered(ByVersion::Four(steered))),
             (SocketAddr::V6(service), SocketAddr::V6(client)) => {
                 let steered = self.six.steer(service, client, hop.six()?);
-                steered.map(|steered| Steered(Way::Six(steered)))
+                steered.map(|steered| Steered(ByVersion::Six(steered)))
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
@@ -171,8 +171,8 @@ impl Steering {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn deafen(&self, socket: &impl AsFd) -> io::Result<()> {
-        self.deaf.filter(socket)
+    pub fn block_input(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.block_all.filter(socket)
     }
 }
 
@@ -180,26 +180,26 @@ impl Steering {
 ///
 /// # Errors
 /// When it was not blocked.
-pub fn undeafen(socket: &impl AsFd) -> io::Result<()> {
+pub fn unblock_input(socket: &impl AsFd) -> io::Result<()> {
     kernel::unfilter(socket)
 }
 
 /// Blocks the input of sockets, for processes that steer nothing.
-pub struct Deafness(Program);
+pub struct InputBlocker(Program);
 
-impl Deafness {
+impl InputBlocker {
     /// # Errors
     /// Without the capability BPF.
     pub fn new() -> Result<Self, BpfError> {
-        let deaf = Program::load(Kind::SocketFilter, "levada_deaf", &deaf());
-        deaf.map(Self).map_err(BpfError::Program)
+        let block_all = Program::load(ProgramType::SocketFilter, "levada_block", &block_all());
+        block_all.map(Self).map_err(BpfError::Program)
     }
 
     /// Blocks all input of this socket.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn deafen(&self, socket: &impl AsFd) -> io::Result<()> {
+    pub fn block_input(&self, socket: &impl AsFd) -> io::Result<()> {
         self.0.filter(socket)
     }
 }
@@ -211,8 +211,8 @@ impl Steered {
     /// When the kernel refuses, or the hop has no address of this version of IP.
     pub fn turn(&self, hop: Hop) -> io::Result<()> {
         match &self.0 {
-            Way::Four(steered) => steered.turn(hop.four()?),
-            Way::Six(steered) => steered.turn(hop.six()?),
+            ByVersion::Four(steered) => steered.turn(hop.four()?),
+            ByVersion::Six(steered) => steered.turn(hop.six()?),
         }
     }
 
@@ -224,8 +224,8 @@ impl Steered {
     /// When the kernel returns an error.
     pub fn acknowledged(&self) -> io::Result<Option<u32>> {
         match &self.0 {
-            Way::Four(steered) => Ok(steered.acknowledged()),
-            Way::Six(steered) => steered.acknowledged(),
+            ByVersion::Four(steered) => Ok(steered.acknowledged()),
+            ByVersion::Six(steered) => steered.acknowledged(),
         }
     }
 }
@@ -242,7 +242,7 @@ impl Steered4 {
         lock(&self.table).flows.acknowledged(&self.flow)
     }
 
-    fn is_last(&self, table: &Table) -> bool {
+    fn is_last(&self, table: &SteeringTable) -> bool {
         table.last.get(&self.flow) == Some(&self.number)
     }
 }
@@ -259,7 +259,7 @@ impl Drop for Steered4 {
 }
 
 /// No code under the lock can panic and leave the table inconsistent.
-fn lock(table: &Mutex<Table>) -> std::sync::MutexGuard<'_, Table> {
+fn lock(table: &Mutex<SteeringTable>) -> std::sync::MutexGuard<'_, SteeringTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -363,7 +363,7 @@ fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
 }
 
 /// A program that delivers no byte of any packet.
-fn deaf() -> Vec<u64> {
+fn block_all() -> Vec<u64> {
     let mut asm = Assembler::default();
     asm.set(R0, 0);
     asm.exit();

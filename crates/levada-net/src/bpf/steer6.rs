@@ -12,7 +12,7 @@ use std::{
 use super::{
     BpfError,
     assembler::{Assembler, Label, Register::*, Size::*},
-    kernel::{Kind, Program, Table},
+    kernel::{HashTable, Program, ProgramType},
     packet::{self, ACK, FLOW6_LENGTH, PASS, SYN},
 };
 use crate::netlink::{Filter, STEER6};
@@ -25,7 +25,7 @@ pub(super) struct Steering6 {
 }
 
 struct Flows6 {
-    table: Table<FLOW6_LENGTH, ENTRY_LENGTH>,
+    table: HashTable<FLOW6_LENGTH, ENTRY_LENGTH>,
     /// Locked while the table changes.
     steered: Mutex<Numbers>,
 }
@@ -67,8 +67,9 @@ pub(super) struct Steered6 {
 
 impl Steering6 {
     pub(super) fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
-        let table = Table::new("levada_flows6", connections).map_err(BpfError::Table)?;
-        let steer = Program::load(Kind::Classifier, "levada_steer6", &program(table.as_fd()));
+        let table = HashTable::new("levada_flows6", connections).map_err(BpfError::Table)?;
+        let steer =
+            Program::load(ProgramType::Classifier, "levada_steer6", &program(table.as_fd()));
         let steer = steer.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER6, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;

@@ -4,12 +4,12 @@
 //! ```text
 //!   front-end                                   back-end
 //!     steer the client's packets  ───────────>   (dropped there until there is a socket: bpf::Guard)
-//!     deafen the socket, read the rest
+//!     block the socket's input, read the rest
 //!     extract ── Connection, bytes read ─────>   restore: established, but sends nothing
-//!     close: nothing is sent                     speak: before the first byte of the response
+//!     close: nothing is sent                     activate: before the first response byte
 //! ```
 //!
-//! Until the new owner calls [`speak`], no other host can notice that the connection was moved. So
+//! Until the new owner calls [`activate`], no other host can notice that the connection was moved. So
 //! a process that kept the [`Connection`] can also restore it, here or elsewhere. A failed handoff
 //! is undone this way.
 //!
@@ -18,5 +18,7 @@
 mod socket;
 mod state;
 
-pub use socket::{Unfit, between, ends, extract, is_possible, keep, restore, speak};
-pub use state::{Connection, Malformed, Window};
+pub use socket::{
+    NotMovable, activate, between, ends, extract, is_possible, restore, undo_extract,
+};
+pub use state::{Connection, MalformedState, Window};

@@ -21,7 +21,7 @@ pub fn is_possible() -> io::Result<()> {
 
 /// The reason why a connection cannot be moved now.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum NotMovable {
     /// Received data was not read.
     #[error("received data was not read")]
     Unread,
@@ -49,9 +49,9 @@ pub fn between(service: SocketAddr, client: SocketAddr) -> io::Result<(SocketAdd
 }
 
 /// Extracts the state of a connection with these [`ends`]. Closing the socket then sends nothing to
-/// the client. [`keep`] undoes this.
+/// the client. [`undo_extract`] undoes this.
 ///
-/// The socket's input must be blocked before (`bpf::Steering::deafen`), or data that arrives
+/// The socket's input must be blocked before (`bpf::Steering::block_input`), or data that arrives
 /// meanwhile is lost. If the caller has read all data that was ever read from the socket, it can
 /// pass its length in `read`, which saves a system call.
 ///
@@ -62,11 +62,11 @@ pub fn extract(
     socket: &impl AsFd,
     ends: (SocketAddr, SocketAddr),
     read: Option<u64>,
-) -> Result<Connection, Unfit> {
+) -> Result<Connection, NotMovable> {
     set(socket, REPAIR, ON)?;
     let read = read_off(socket, ends, read);
     if read.is_err() {
-        keep(socket)?;
+        undo_extract(socket)?;
     }
     read
 }
@@ -75,7 +75,7 @@ pub fn extract(
 ///
 /// # Errors
 /// When it is no longer an extracted socket.
-pub fn keep(socket: &impl AsFd) -> io::Result<()> {
+pub fn undo_extract(socket: &impl AsFd) -> io::Result<()> {
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
 
@@ -83,7 +83,7 @@ fn read_off(
     socket: &impl AsFd,
     (service, client): (SocketAddr, SocketAddr),
     read: Option<u64>,
-) -> Result<Connection, Unfit> {
+) -> Result<Connection, NotMovable> {
     let mut info = [0; 232];
     get(socket, libc::TCP_INFO, &mut info)?;
     if info[STATE] != ESTABLISHED {
@@ -97,7 +97,7 @@ fn read_off(
         None => rustix::io::ioctl_fionread(socket).map_err(io::Error::from)?,
     };
     if unread != 0 {
-        return Err(Unfit::Unread);
+        return Err(NotMovable::Unread);
     }
     set(socket, REPAIR_QUEUE, SEND_QUEUE)?;
     let send_next = get_word(socket, QUEUE_SEQ)?;
@@ -142,7 +142,7 @@ fn read_off(
 }
 
 /// Creates the connection's socket on this machine: established without a packet, and silent until
-/// it [speaks](speak). If it is closed before that, no packet is ever sent. It is non-blocking, and
+/// it is [activated](activate). If it is closed before that, no packet is ever sent. It is non-blocking, and
 /// cannot be read yet.
 ///
 /// # Errors
@@ -193,7 +193,7 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
 ///
 /// # Errors
 /// When the socket is not usable.
-pub fn speak(socket: &impl AsFd) -> io::Result<()> {
+pub fn activate(socket: &impl AsFd) -> io::Result<()> {
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
 

@@ -54,7 +54,7 @@ pub struct Window {
 /// The bytes are not a valid [`Connection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the state of a connection: {0}")]
-pub struct Malformed(&'static str);
+pub struct MalformedState(&'static str);
 
 const VERSION: u8 = 2;
 const SCALED: u8 = 1;
@@ -103,25 +103,25 @@ impl Connection {
     ///
     /// # Errors
     /// When it is invalid, or has another version.
-    pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Result<Self, Malformed> {
+    pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Result<Self, MalformedState> {
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let [version, options, send, receive] = [bytes[0], bytes[1], bytes[2], bytes[3]];
         if version != VERSION {
-            return Err(Malformed("another version"));
+            return Err(MalformedState("another version"));
         }
         if options & !(SCALED | SACK | TIMESTAMPS) != 0 || half(54) != 0 {
-            return Err(Malformed("unknown options"));
+            return Err(MalformedState("unknown options"));
         }
         let scaled = options & SCALED != 0;
         if send > MOST_SCALE || receive > MOST_SCALE || (!scaled && (send, receive) != (0, 0)) {
-            return Err(Malformed("no window scale"));
+            return Err(MalformedState("no window scale"));
         }
         let stamped = options & TIMESTAMPS != 0;
         if !stamped && word(48) != 0 {
-            return Err(Malformed("a timestamp without timestamps"));
+            return Err(MalformedState("a timestamp without timestamps"));
         }
         let end = |at: usize, port: usize| {
             let octets: [u8; 16] = *bytes[at..].first_chunk()?;
@@ -129,13 +129,13 @@ impl Connection {
             (is_end(end.ip()) && end.port() != 0).then_some(end)
         };
         let (Some(service), Some(client)) = (end(4, 36), end(20, 38)) else {
-            return Err(Malformed("an address that no connection has"));
+            return Err(MalformedState("an address that no connection has"));
         };
         if service.is_ipv4() != client.is_ipv4() {
-            return Err(Malformed("addresses of two IP versions"));
+            return Err(MalformedState("addresses of two IP versions"));
         }
         if half(52) < LEAST_SEGMENT {
-            return Err(Malformed("no segment size"));
+            return Err(MalformedState("no segment size"));
         }
         let window = Window {
             updated_at: word(56),

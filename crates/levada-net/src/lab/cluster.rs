@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::{Ethernet, Host, LabError, Network};
 
 /// The hosts, without programs.
-pub struct Cluster {
+pub struct LabCluster {
     /// The host of the clients.
     pub client: Host,
     /// The router between the clients and all other hosts.
@@ -25,7 +25,7 @@ pub struct Cluster {
     _network: Network,
 }
 
-impl Cluster {
+impl LabCluster {
     /// The service address, to which clients connect.
     pub const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
     /// The client's own address.

@@ -14,7 +14,7 @@ mod network;
 mod tun;
 
 pub use child::Child;
-pub use cluster::Cluster;
+pub use cluster::LabCluster;
 pub use leftovers::clear as clear_leftovers;
 pub use namespace::Namespace;
 pub use network::{Access, Ethernet, Host, Network, possible};

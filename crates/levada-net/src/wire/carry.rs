@@ -68,8 +68,8 @@ impl Wire {
                 .map(|((end, [up, down]), index)| Port {
                     tun: end.tun,
                     addresses: end.addresses,
-                    up: Lane::new(end.up, seed.wrapping_add(2 * index), up),
-                    down: Lane::new(end.down, seed.wrapping_add(2 * index + 1), down),
+                    up: MeteredStage::new(end.up, seed.wrapping_add(2 * index), up),
+                    down: MeteredStage::new(end.down, seed.wrapping_add(2 * index + 1), down),
                 })
                 .collect(),
             buffer: vec![0; LARGEST_PACKET],
@@ -114,12 +114,12 @@ struct Carrier {
 struct Port {
     tun: Tun,
     addresses: Vec<IpAddr>,
-    up: Lane,
-    down: Lane,
+    up: MeteredStage,
+    down: MeteredStage,
 }
 
 /// A stage and its meter.
-struct Lane {
+struct MeteredStage {
     stage: Stage,
     meter: Arc<Meter>,
 }
@@ -190,7 +190,7 @@ impl Carrier {
     }
 }
 
-impl Lane {
+impl MeteredStage {
     fn new(shape: Shape, seed: u64, meter: &Arc<Meter>) -> Self {
         Self { stage: Stage::new(shape, seed), meter: meter.clone() }
     }

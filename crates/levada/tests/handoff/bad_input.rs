@@ -189,7 +189,7 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
     };
     let connection = |service: Ipv4Addr| Connection {
         service: SocketAddr::new(service.into(), 80),
-        client: SocketAddr::new(lab::Cluster::CLIENT.into(), 40_000),
+        client: SocketAddr::new(lab::LabCluster::CLIENT.into(), 40_000),
         send_next: 1,
         receive_next: 2,
         segment: 1460,
@@ -207,7 +207,7 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
     };
     let mut channel = connect();
     // Of an address that is not the service's: the machine's own, another's.
-    for (id, service) in [(1, BACKS[0]), (2, lab::Cluster::ROUTER)] {
+    for (id, service) in [(1, BACKS[0]), (2, lab::LabCluster::ROUTER)] {
         channel.say(&take(id, connection(service), &bytes));
         assert_eq!(channel.hear(), Some(Frame::Refused(id)));
     }
@@ -273,6 +273,6 @@ fn two_front_ends_may_have_one_address_where_each_client_keeps_to_one() {
     // The first one's connection is nobody's at the second: it ends, and is not mixed up with another.
     let _ = kept.write_all(get(101).as_bytes());
     assert!(reader.read(&mut [0]).map_or(true, |read| read == 0));
-    cluster.router.ip(&[&route(lab::Cluster::FRONT)]).unwrap();
+    cluster.router.ip(&[&route(lab::LabCluster::FRONT)]).unwrap();
     cluster.wait_until_handed_to(0);
 }

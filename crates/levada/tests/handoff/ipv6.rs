@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SERVICE6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(lab::Cluster::SERVICE6), 80);
+const SERVICE6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(lab::LabCluster::SERVICE6), 80);
 
 impl Cluster {
     /// A front-end that listens at all addresses of both versions, and back-ends whose channels are
@@ -22,7 +22,7 @@ impl Cluster {
 
     fn start_back_of_both(&mut self, at: usize) {
         let mut command = levada();
-        let listen = format!("[{}]:7072", lab::Cluster::back6(at as u8));
+        let listen = format!("[{}]:7072", lab::LabCluster::back6(at as u8));
         let arguments = self.back_arguments(at, &format!("http://{}:8080", BACKS[at]));
         let own = format!("{}:7072", BACKS[at]);
         command.args(arguments.into_iter().map(|word| word.replace(&own, &listen)));
@@ -33,7 +33,7 @@ impl Cluster {
     fn start_front_of_both(&mut self, after: &str) {
         let mut text = front_text(after, "secret").replace(&format!("{SERVICE}:80"), "[::]:80");
         for (at, back) in (0..).zip(BACKS) {
-            let both = format!("['[{}]:7072', '{back}:7072']", lab::Cluster::back6(at));
+            let both = format!("['[{}]:7072', '{back}:7072']", lab::LabCluster::back6(at));
             text = text.replace(&format!("'{back}:7072'"), &both);
         }
         let mut command = levada();

@@ -27,8 +27,8 @@ use levada_net::{
     lab::{self, Child, Host},
 };
 
-const SERVICE: Ipv4Addr = lab::Cluster::SERVICE;
-const BACKS: [Ipv4Addr; 2] = [lab::Cluster::back(0), lab::Cluster::back(1)];
+const SERVICE: Ipv4Addr = lab::LabCluster::SERVICE;
+const BACKS: [Ipv4Addr; 2] = [lab::LabCluster::back(0), lab::LabCluster::back(1)];
 const SECRET: &str = "0123456789abcdef";
 /// Longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ struct Cluster {
     directory: tempfile::TempDir,
     /// Where clients connect to.
     service: SocketAddr,
-    hosts: lab::Cluster,
+    hosts: lab::LabCluster,
 }
 
 impl Drop for Cluster {
@@ -52,9 +52,9 @@ impl Drop for Cluster {
 }
 
 impl std::ops::Deref for Cluster {
-    type Target = lab::Cluster;
+    type Target = lab::LabCluster;
 
-    fn deref(&self) -> &lab::Cluster {
+    fn deref(&self) -> &lab::LabCluster {
         &self.hosts
     }
 }
@@ -75,7 +75,7 @@ impl Cluster {
             eprintln!("skipped: there is no curl");
             return None;
         }
-        let hosts = lab::Cluster::for_test(2)?;
+        let hosts = lab::LabCluster::for_test(2)?;
         let servers = [0, 1].map(|at| Server::start(&hosts.backs[at], BACKS[at], at));
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), format!("{SECRET}\n")).unwrap();
@@ -606,7 +606,7 @@ fn a_back_end_that_dies_within_an_answer_cuts_it_and_is_forgotten() {
 impl Cluster {
     /// Whatever a back-end says to the front-end is lost from now on, and not what it says to clients.
     fn cut_channel(&self, at: usize) {
-        let order = format!("route add blackhole {}/32", lab::Cluster::FRONT);
+        let order = format!("route add blackhole {}/32", lab::LabCluster::FRONT);
         self.backs[at].ip(&[&order]).unwrap();
     }
 
