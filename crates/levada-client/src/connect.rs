@@ -30,7 +30,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    get::Pace,
+    get::RateLimiter,
     proxy::Proxy,
     redirect,
     tls::{self, Roots, TlsError},
@@ -68,8 +68,8 @@ pub struct Client {
     pub(crate) settings: ClientSettings,
     tls: OnceLock<Arc<ClientConfig>>,
     addresses: Mutex<HashMap<Origin, SocketAddr>>,
-    idle: Mutex<HashMap<Origin, Vec<Link>>>,
-    pub(crate) pace: Pace,
+    idle: Mutex<HashMap<Origin, Vec<HttpConnection>>>,
+    pub(crate) pace: RateLimiter,
 }
 
 /// Whether it uses TLS, host, port.
@@ -134,7 +134,7 @@ impl ConnectError {
 }
 
 /// A connection on which a request can be sent.
-pub(crate) struct Link {
+pub(crate) struct HttpConnection {
     sender: Sender,
     origin: Origin,
     pub(crate) address: SocketAddr,
@@ -160,12 +160,16 @@ impl Client {
             let config = tls::config(&settings.roots, settings.http2)?;
             let _ = tls.set(config);
         }
-        let pace = Pace::new(settings.limit_rate);
+        let pace = RateLimiter::new(settings.limit_rate);
         Ok(Self { settings, tls, addresses: Mutex::default(), idle: Mutex::default(), pace })
     }
 
     /// A connection to the server of `uri`: an idle one, unless it must be `fresh`, or a new one.
-    pub(crate) async fn link(&self, uri: &Uri, fresh: bool) -> Result<Link, ConnectError> {
+    pub(crate) async fn link(
+        &self,
+        uri: &Uri,
+        fresh: bool,
+    ) -> Result<HttpConnection, ConnectError> {
         let origin = redirect::origin(uri);
         let idle = if fresh { None } else { self.idle(&origin) };
         if let Some(link) = idle {
@@ -185,7 +189,7 @@ impl Client {
         }
     }
 
-    fn idle(&self, origin: &Origin) -> Option<Link> {
+    fn idle(&self, origin: &Origin) -> Option<HttpConnection> {
         let mut idle = self.idle.lock();
         let links = idle.get_mut(origin)?;
         while let Some(link) = links.pop() {
@@ -197,7 +201,7 @@ impl Client {
     }
 
     /// Keeps a connection whose last response was read to its end.
-    pub(crate) fn keep(&self, link: Link) {
+    pub(crate) fn keep(&self, link: HttpConnection) {
         let mut idle = self.idle.lock();
         let links = idle.entry(link.origin.clone()).or_default();
         if link.is_open() && links.len() < MOST_IDLE {
@@ -205,14 +209,14 @@ impl Client {
         }
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<Link, ConnectError> {
+    async fn connect(&self, origin: &Origin) -> Result<HttpConnection, ConnectError> {
         let (tls, host, port) = origin;
         let via_proxy = self.settings.proxy.as_ref();
         let (to_host, to_port) = via_proxy.map_or((host, *port), |proxy| (&proxy.host, proxy.port));
         let (stream, address) = self.tcp(origin, to_host, to_port).await?;
         if !tls {
             let sender = http1_over(TokioIo::new(stream)).await?;
-            return Ok(Link { sender, origin: origin.clone(), address, used: false });
+            return Ok(HttpConnection { sender, origin: origin.clone(), address, used: false });
         }
         let config = self.tls_config()?;
         let sender = match via_proxy {
@@ -222,7 +226,7 @@ impl Client {
                 secured(config, host, address, tunnel).await?
             }
         };
-        Ok(Link { sender, origin: origin.clone(), address, used: false })
+        Ok(HttpConnection { sender, origin: origin.clone(), address, used: false })
     }
 
     /// The address that was used before, or the first one that answers.
@@ -258,7 +262,7 @@ impl Client {
     }
 }
 
-impl Link {
+impl HttpConnection {
     pub(crate) fn protocol(&self) -> &'static str {
         match self.sender {
             Sender::Http1(_) => "HTTP/1.1",

@@ -10,10 +10,10 @@ use md5::Digest as _;
 /// from the file at the end.
 pub struct Hasher {
     at: u64,
-    contexts: Vec<Context>,
+    contexts: Vec<DigestContext>,
 }
 
-enum Context {
+enum DigestContext {
     Sha256(ring::digest::Context),
     Md5(md5::Md5),
 }
@@ -37,7 +37,7 @@ impl Hasher {
     pub fn add(&mut self, algorithm: Algorithm) {
         if !self.contexts.iter().any(|context| context.algorithm() == algorithm) {
             self.reset();
-            self.contexts.push(Context::new(algorithm));
+            self.contexts.push(DigestContext::new(algorithm));
         }
     }
 
@@ -45,7 +45,7 @@ impl Hasher {
     pub fn reset(&mut self) {
         self.at = 0;
         for context in &mut self.contexts {
-            *context = Context::new(context.algorithm());
+            *context = DigestContext::new(context.algorithm());
         }
     }
 
@@ -67,8 +67,8 @@ impl Hasher {
         self.at += bytes.len() as u64;
         for context in &mut self.contexts {
             match context {
-                Context::Sha256(context) => context.update(bytes),
-                Context::Md5(context) => context.update(bytes),
+                DigestContext::Sha256(context) => context.update(bytes),
+                DigestContext::Md5(context) => context.update(bytes),
             }
         }
     }
@@ -88,11 +88,11 @@ impl Hasher {
             let (bytes, _) = buffer.split_at(read);
             self.update(bytes);
         }
-        Ok(self.contexts.into_iter().filter_map(Context::finish).collect())
+        Ok(self.contexts.into_iter().filter_map(DigestContext::finish).collect())
     }
 }
 
-impl Context {
+impl DigestContext {
     fn new(algorithm: Algorithm) -> Self {
         match algorithm {
             Algorithm::Sha256 => Self::Sha256(ring::digest::Context::new(&ring::digest::SHA256)),

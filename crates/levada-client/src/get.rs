@@ -19,11 +19,11 @@ use http::{HeaderName, HeaderValue, Uri};
 use levada_fetch::{Digest, resume::Trouble};
 
 pub use name::{content_disposition, name_from_url};
-pub use report::{Connection, Ended, GetReport};
+pub use report::{ConnectionReport, EndReason, GetReport};
 pub use target::TargetError;
 
 pub(crate) use name::percent_decode;
-pub(crate) use pace::Pace;
+pub(crate) use pace::RateLimiter;
 
 use crate::connect::ConnectError;
 

@@ -17,13 +17,13 @@ mod tls;
 pub use connect::{Client, ClientSettings, ConnectError};
 pub use digest::Hasher;
 pub use get::{
-    Connection, Ended, GetError, GetReport, GetRequest, Progress, TargetError, content_disposition,
-    name_from_url,
+    ConnectionReport, EndReason, GetError, GetReport, GetRequest, Progress, TargetError,
+    content_disposition, name_from_url,
 };
 pub use proxy::{Proxy, ProxyError};
 pub use sync::{
-    Failure, Filter, FilterError, Publication, Published, PullReport, PullRequest, Pulling,
-    SyncError,
+    FilterError, PathFilter, Publication, Published, PullReport, PullRequest, Pulling, SyncError,
+    SyncFailure,
 };
 pub use tls::{Roots, TlsError};
 

@@ -4,7 +4,7 @@ use http::{HeaderMap, Uri, header};
 
 /// The reason why a redirect is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum RedirectRefusal {
     /// It has no valid target.
     Nowhere,
     /// It leads from https to http, and no digest would verify the file.
@@ -13,15 +13,21 @@ pub(crate) enum Stop {
 
 /// The target of the redirect `response` to a request for `from`. A redirect from https to http is
 /// followed only if a digest verifies the file.
-pub(crate) fn target(from: &Uri, response: &HeaderMap, digest_known: bool) -> Result<Uri, Stop> {
-    let location = response.get(header::LOCATION).ok_or(Stop::Nowhere)?;
-    let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Stop::Nowhere)?;
-    let to = levada_cache::resolve(from, &encoded(location.trim())).ok_or(Stop::Nowhere)?;
+pub(crate) fn target(
+    from: &Uri,
+    response: &HeaderMap,
+    digest_known: bool,
+) -> Result<Uri, RedirectRefusal> {
+    let location = response.get(header::LOCATION).ok_or(RedirectRefusal::Nowhere)?;
+    let location =
+        std::str::from_utf8(location.as_bytes()).map_err(|_| RedirectRefusal::Nowhere)?;
+    let to =
+        levada_cache::resolve(from, &encoded(location.trim())).ok_or(RedirectRefusal::Nowhere)?;
     match to.scheme_str() {
         Some("https") => Ok(to),
         Some("http") if from.scheme_str() == Some("http") || digest_known => Ok(to),
-        Some("http") => Err(Stop::Insecure(to)),
-        _ => Err(Stop::Nowhere),
+        Some("http") => Err(RedirectRefusal::Insecure(to)),
+        _ => Err(RedirectRefusal::Nowhere),
     }
 }
 
@@ -55,7 +61,7 @@ pub(crate) fn origin(uri: &Uri) -> (bool, String, u16) {
 mod tests {
     use super::*;
 
-    fn to(from: &str, location: &str) -> Result<String, Stop> {
+    fn to(from: &str, location: &str) -> Result<String, RedirectRefusal> {
         let mut headers = HeaderMap::new();
         let value = http::HeaderValue::from_bytes(location.as_bytes()).unwrap();
         headers.insert(header::LOCATION, value);
@@ -72,8 +78,8 @@ mod tests {
 
     #[test]
     fn https_is_not_left_and_other_schemes_are_not_followed() {
-        assert!(matches!(to("https://a/b", "http://a/b"), Err(Stop::Insecure(_))));
-        assert_eq!(to("http://a/b", "file:///etc/passwd"), Err(Stop::Nowhere));
-        assert_eq!(to("http://a/b", "ftp://a/b"), Err(Stop::Nowhere));
+        assert!(matches!(to("https://a/b", "http://a/b"), Err(RedirectRefusal::Insecure(_))));
+        assert_eq!(to("http://a/b", "file:///etc/passwd"), Err(RedirectRefusal::Nowhere));
+        assert_eq!(to("http://a/b", "ftp://a/b"), Err(RedirectRefusal::Nowhere));
     }
 }

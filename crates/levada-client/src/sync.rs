@@ -12,7 +12,7 @@ use std::{io, path::PathBuf};
 use levada_fetch::manifest::ManifestError;
 use serde::Serialize;
 
-pub use filter::{Filter, FilterError};
+pub use filter::{FilterError, PathFilter};
 pub use publish::{Publication, Published};
 pub use pull::{PullReport, PullRequest, Pulling};
 
@@ -62,7 +62,7 @@ pub enum SyncError {
 
 /// An operation that failed while the others continued.
 #[derive(Clone, Debug, Serialize)]
-pub struct Failure {
+pub struct SyncFailure {
     /// The path.
     pub path: String,
     /// The error.

@@ -15,26 +15,26 @@ use levada_fetch::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Connection, Ended, GetError, content_disposition,
+    ConnectionReport, EndReason, GetError, content_disposition,
     head::{answer, fields},
-    transfer::Work,
+    transfer::ActiveTransfer,
 };
 use crate::{
-    connect::{ConnectError, Link},
+    connect::{ConnectError, HttpConnection},
     redirect,
 };
 
 /// One of the connections that fetch in parallel.
 pub(super) struct Lane<'a> {
-    work: &'a Work<'a>,
+    work: &'a ActiveTransfer<'a>,
     id: u32,
-    link: Option<Link>,
+    link: Option<HttpConnection>,
     /// The index of the last connection in the history, and the time of its last byte.
     before: Option<(Option<usize>, Instant)>,
 }
 
 impl<'a> Lane<'a> {
-    pub(super) fn new(work: &'a Work<'a>, id: u32) -> Self {
+    pub(super) fn new(work: &'a ActiveTransfer<'a>, id: u32) -> Self {
         Self { work, id, link: None, before: None }
     }
 
@@ -60,12 +60,12 @@ impl<'a> Lane<'a> {
     async fn exchange(&mut self, ask: &Ask) -> Result<After, GetError> {
         let begun = Instant::now();
         let (response, mut link) = match self.answer(ask).await? {
-            Heard::Response(response, link) => (response, link),
-            Heard::Silence(link, ended) => {
+            SendResult::Response(response, link) => (response, link),
+            SendResult::Silence(link, ended) => {
                 self.record(&link, begun, begun, 0, ended, Progressed::default());
                 return Ok(self.work.state.lock().resume.on_end(self.id, false));
             }
-            Heard::Outage(error) => {
+            SendResult::Outage(error) => {
                 let after = self.work.state.lock().resume.on_outage(self.id, None);
                 return match after {
                     After::Failed(Trouble::Outage) => Err(error.into()),
@@ -79,7 +79,7 @@ impl<'a> Lane<'a> {
             Verdict::Read => {}
             verdict => {
                 let now = Instant::now();
-                self.record(&link, begun, now, status, Ended::Refused, Progressed::default());
+                self.record(&link, begun, now, status, EndReason::Refused, Progressed::default());
                 return match verdict {
                     Verdict::Retire => Ok(After::Retire),
                     Verdict::Failed(trouble) => Err(trouble.into()),
@@ -96,19 +96,19 @@ impl<'a> Lane<'a> {
         }
         let mut progressed = Progressed::default();
         let read = self.read(response.into_body(), &mut progressed).await;
-        let ended = *read.as_ref().unwrap_or(&Ended::Refused);
+        let ended = *read.as_ref().unwrap_or(&EndReason::Refused);
         let last = progressed.last.unwrap_or(begun);
         self.record(&link, begun, last, status, ended, progressed);
         read?;
-        if ended == Ended::Complete {
+        if ended == EndReason::Complete {
             link.used = true;
             self.link = Some(link);
         }
-        Ok(self.work.state.lock().resume.on_end(self.id, ended == Ended::Complete))
+        Ok(self.work.state.lock().resume.on_end(self.id, ended == EndReason::Complete))
     }
 
     /// The response to `ask`, after redirects.
-    async fn answer(&mut self, ask: &Ask) -> Result<Heard, GetError> {
+    async fn answer(&mut self, ask: &Ask) -> Result<SendResult, GetError> {
         let request = self.work.request;
         let mut uri = self.work.state.lock().location.clone();
         let mut hops = 0;
@@ -118,7 +118,7 @@ impl<'a> Lane<'a> {
                 Some(link) => link,
                 None => match self.work.client.link(&uri, fresh).await {
                     Ok(link) => link,
-                    Err(error) if error.is_outage() => return Ok(Heard::Outage(error)),
+                    Err(error) if error.is_outage() => return Ok(SendResult::Outage(error)),
                     Err(error) => return Err(error.into()),
                 },
             };
@@ -132,16 +132,16 @@ impl<'a> Lane<'a> {
                     fresh = true;
                     continue;
                 }
-                Ok(Err(error)) => return Ok(Heard::Silence(link, Ended::of(&error))),
-                Err(_) => return Ok(Heard::Silence(link, Ended::Stall)),
+                Ok(Err(error)) => return Ok(SendResult::Silence(link, EndReason::of(&error))),
+                Err(_) => return Ok(SendResult::Silence(link, EndReason::Stall)),
             };
             match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => {
                     let known = request.digest.is_some();
                     let to = redirect::target(&uri, response.headers(), known);
                     let to = to.map_err(|stop| match stop {
-                        redirect::Stop::Nowhere => GetError::Nowhere(uri.clone()),
-                        redirect::Stop::Insecure(to) => GetError::Insecure(to),
+                        redirect::RedirectRefusal::Nowhere => GetError::Nowhere(uri.clone()),
+                        redirect::RedirectRefusal::Insecure(to) => GetError::Insecure(to),
                     })?;
                     hops += 1;
                     if hops > request.redirects {
@@ -166,7 +166,7 @@ impl<'a> Lane<'a> {
                 }
                 _ => {
                     self.work.state.lock().location = uri;
-                    return Ok(Heard::Response(response, link));
+                    return Ok(SendResult::Response(response, link));
                 }
             }
         }
@@ -207,20 +207,20 @@ impl<'a> Lane<'a> {
         &mut self,
         mut body: Incoming,
         progressed: &mut Progressed,
-    ) -> Result<Ended, GetError> {
+    ) -> Result<EndReason, GetError> {
         loop {
             let asked = Instant::now();
             let limit = self.work.state.lock().stall.limit();
             let data = match timeout(limit, body.frame()).await {
-                Ok(None) => return Ok(Ended::Complete),
+                Ok(None) => return Ok(EndReason::Complete),
                 Ok(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(_trailers) => continue,
                 },
-                Ok(Some(Err(error))) => return Ok(Ended::of(&error)),
+                Ok(Some(Err(error))) => return Ok(EndReason::of(&error)),
                 Err(_) => {
                     self.work.state.lock().stall.failed();
-                    return Ok(Ended::Stall);
+                    return Ok(EndReason::Stall);
                 }
             };
             let now = Instant::now();
@@ -231,7 +231,11 @@ impl<'a> Lane<'a> {
             let length = data.len();
             let wanted = self.take(data, now.duration_since(asked), progressed)?;
             if !wanted {
-                return Ok(if ends_here(&mut body).await { Ended::Complete } else { Ended::Cut });
+                return Ok(if ends_here(&mut body).await {
+                    EndReason::Complete
+                } else {
+                    EndReason::Cut
+                });
             }
             self.work.client.pace.spent(length).await;
         }
@@ -288,14 +292,14 @@ impl<'a> Lane<'a> {
 
     fn record(
         &mut self,
-        link: &Link,
+        link: &HttpConnection,
         begun: Instant,
         last: Instant,
         status: u16,
-        ended: Ended,
+        ended: EndReason,
         progressed: Progressed,
     ) {
-        let connection = Connection {
+        let connection = ConnectionReport {
             lane: self.id,
             address: link.address.to_string(),
             protocol: link.protocol(),
@@ -316,10 +320,10 @@ impl<'a> Lane<'a> {
 }
 
 /// The result of sending a request.
-enum Heard {
-    Response(Response<Incoming>, Link),
+enum SendResult {
+    Response(Response<Incoming>, HttpConnection),
     /// The connection ended before a response.
-    Silence(Link, Ended),
+    Silence(HttpConnection, EndReason),
     Outage(ConnectError),
 }
 

@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 /// A token bucket of bytes.
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     rate: Option<u64>,
     /// The time at which the rate allows all bytes read so far.
     paid: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimiter {
     pub(crate) fn new(rate: Option<u64>) -> Self {
         Self { rate: rate.filter(|&rate| rate > 0), paid: Mutex::new(None) }
     }

@@ -35,7 +35,7 @@ pub struct GetReport {
     /// The duration of the transfer.
     pub seconds: f64,
     /// All requests that were answered or broke off; only the first ones if there are very many.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<ConnectionReport>,
     /// The number of all connections.
     pub connections_total: u64,
     /// The total time between the last byte of one connection and the first byte of the next.
@@ -44,7 +44,7 @@ pub struct GetReport {
 
 /// One request on a connection.
 #[derive(Clone, Debug, Serialize)]
-pub struct Connection {
+pub struct ConnectionReport {
     /// The lane that sent it.
     pub lane: u32,
     /// The server's address, or the proxy's.
@@ -62,7 +62,7 @@ pub struct Connection {
     /// The number of new bytes.
     pub bytes: u64,
     /// The reason why it ended.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// The seconds from its last byte, or its start, to the first byte of the next connection.
     pub lost: f64,
 }
@@ -70,7 +70,7 @@ pub struct Connection {
 /// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum EndReason {
     /// The response was read to its end.
     Complete,
     /// The rest of the response was not needed.
@@ -87,7 +87,7 @@ pub enum Ended {
     Broken,
 }
 
-impl Ended {
+impl EndReason {
     /// The text in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -125,14 +125,14 @@ impl Ended {
 /// Collects the connections for a report.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<ConnectionReport>,
     pub(super) total: u64,
     pub(super) lost: Duration,
 }
 
 impl History {
     /// Adds a connection and returns its index if it is kept.
-    pub(super) fn add(&mut self, connection: Connection) -> Option<usize> {
+    pub(super) fn add(&mut self, connection: ConnectionReport) -> Option<usize> {
         self.total += 1;
         (self.connections.len() < MOST).then(|| {
             self.connections.push(connection);

@@ -106,7 +106,8 @@ impl Target {
     fn restore(&mut self, adopt: bool) -> Result<Known, TargetError> {
         let length = self.file.metadata().map_err(|why| self.error(why))?.len();
         let state = fs::read(&self.state).ok();
-        let Some(state) = state.and_then(|text| serde_json::from_slice::<State>(&text).ok()) else {
+        let Some(state) = state.and_then(|text| serde_json::from_slice::<SavedState>(&text).ok())
+        else {
             let mut known = Known::default();
             if adopt {
                 known.held.insert(0..length);
@@ -153,7 +154,7 @@ impl Target {
         if self.saved.as_ref().is_some_and(|(was, synced)| was == known && *synced == self.synced) {
             return Ok(());
         }
-        let state = State {
+        let state = SavedState {
             url: self.url.clone(),
             length: known.total,
             version: SavedVersion {
@@ -312,7 +313,7 @@ fn pairs(held: &Held) -> Vec<(u64, u64)> {
 
 /// The state file.
 #[derive(Serialize, Deserialize)]
-struct State {
+struct SavedState {
     url: String,
     length: Option<u64>,
     version: SavedVersion,

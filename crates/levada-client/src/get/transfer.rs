@@ -44,7 +44,7 @@ impl Client {
         let result = match opened {
             Ok((target, known)) => {
                 report.held_before = known.held.bytes();
-                let work = Work::new(self, request, progress, target, known, begun);
+                let work = ActiveTransfer::new(self, request, progress, target, known, begun);
                 let result = work.run().await;
                 work.conclude(result, &mut report)
             }
@@ -58,18 +58,18 @@ impl Client {
 }
 
 /// A transfer in progress.
-pub(super) struct Work<'a> {
+pub(super) struct ActiveTransfer<'a> {
     pub(super) client: &'a Client,
     pub(super) request: &'a GetRequest,
     pub(super) progress: &'a Progress,
     pub(super) begun: Instant,
     /// All lanes run in one task, so this is never contended.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<TransferState>,
     /// Signals that more lanes are useful.
     pub(super) more: Notify,
 }
 
-pub(super) struct State {
+pub(super) struct TransferState {
     pub(super) resume: Resume,
     pub(super) target: Target,
     pub(super) hasher: Hasher,
@@ -80,7 +80,7 @@ pub(super) struct State {
     pub(super) name: Option<String>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ActiveTransfer<'a> {
     fn new(
         client: &'a Client,
         request: &'a GetRequest,
@@ -111,7 +111,7 @@ impl<'a> Work<'a> {
             request,
             progress,
             begun,
-            state: Mutex::new(State {
+            state: Mutex::new(TransferState {
                 resume: Resume::new(settings, known),
                 target,
                 hasher: Hasher::new(&algorithms),
@@ -242,7 +242,8 @@ impl<'a> Work<'a> {
         result: Result<(), GetError>,
         report: &mut GetReport,
     ) -> Result<(), GetError> {
-        let State { resume, mut target, history, location, name, .. } = self.state.into_inner();
+        let TransferState { resume, mut target, history, location, name, .. } =
+            self.state.into_inner();
         let known = resume.known();
         report.length = known.total;
         report.held = known.held.bytes();

@@ -8,16 +8,16 @@ use levada_fetch::{
 };
 use rustix::fs::{FileType, Stat};
 
-use super::{Filter, tree::Tree};
+use super::{PathFilter, tree::Destination};
 use crate::Hasher;
 
 /// The operations to perform, in this order except for the last.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct SyncPlan {
     /// All directories, with their permissions.
     pub(super) directories: Vec<(Vec<u8>, u32)>,
     /// Files to fetch.
-    pub(super) fetch: BTreeMap<Vec<u8>, Wanted>,
+    pub(super) fetch: BTreeMap<Vec<u8>, WantedFile>,
     /// Files with the right bytes, whose permissions and time must be set.
     pub(super) dress: Vec<(Vec<u8>, u32, (i64, u32))>,
     /// Links and their targets.
@@ -32,20 +32,20 @@ pub(super) struct Plan {
 
 /// A file to fetch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedFile {
     pub(super) size: u64,
     pub(super) mode: u32,
     pub(super) modified: (i64, u32),
     pub(super) digest: Digest,
 }
 
-impl Plan {
+impl SyncPlan {
     /// Compares a destination with a manifest. Files of the same length and time are considered
     /// equal unless `thorough`.
     pub(super) fn new(
         manifest: &Manifest,
-        tree: &Tree,
-        filter: &Filter,
+        tree: &Destination,
+        filter: &PathFilter,
         thorough: bool,
         delete: bool,
     ) -> std::io::Result<Self> {
@@ -66,8 +66,12 @@ impl Plan {
                     plan.directories.push((path.clone(), *mode));
                 }
                 Entry::File { size, mode, modified, digest } if filter.takes(path) => {
-                    let wanted =
-                        Wanted { size: *size, mode: *mode, modified: *modified, digest: *digest };
+                    let wanted = WantedFile {
+                        size: *size,
+                        mode: *mode,
+                        modified: *modified,
+                        digest: *digest,
+                    };
                     plan.file(path, wanted, there, tree, thorough);
                 }
                 Entry::Link { target }
@@ -86,7 +90,7 @@ impl Plan {
 
     /// Splits entries into those deleted at the end and those deleted to make room. A directory
     /// that contains excluded entries is not deleted.
-    fn remove(&mut self, paths: Vec<(Vec<u8>, bool)>, manifest: &Manifest, filter: &Filter) {
+    fn remove(&mut self, paths: Vec<(Vec<u8>, bool)>, manifest: &Manifest, filter: &PathFilter) {
         let mut kept = BTreeSet::new();
         for (path, is_directory) in paths {
             let taker = with_ancestors(&path).find(|part| self.room.contains_key(*part));
@@ -107,9 +111,9 @@ impl Plan {
     fn file(
         &mut self,
         path: &[u8],
-        wanted: Wanted,
+        wanted: WantedFile,
         there: Option<Stat>,
-        tree: &Tree,
+        tree: &Destination,
         thorough: bool,
     ) {
         let there = there.filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
@@ -142,7 +146,7 @@ fn with_ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether the file at `path` has the digest.
-fn has(tree: &Tree, path: &[u8], wanted: Wanted) -> bool {
+fn has(tree: &Destination, path: &[u8], wanted: WantedFile) -> bool {
     let found = tree
         .file(path)
         .and_then(|file| Hasher::new(&[wanted.digest.algorithm()]).finish(&file, wanted.size));

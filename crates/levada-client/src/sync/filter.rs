@@ -8,7 +8,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 /// slash matches paths from the root. `*` does not match a slash, `**` does. A directory that
 /// matches includes its content.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct PathFilter {
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
 }
@@ -21,7 +21,7 @@ pub struct FilterError {
     why: globset::Error,
 }
 
-impl Filter {
+impl PathFilter {
     /// Includes paths that match one of `include`, or all paths if it is empty, except those that
     /// match one of `exclude`.
     ///
@@ -77,7 +77,7 @@ mod tests {
 
     fn taken(include: &[&str], exclude: &[&str], path: &str) -> bool {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
-        Filter::new(&owned(include), &owned(exclude)).unwrap().takes(path.as_bytes())
+        PathFilter::new(&owned(include), &owned(exclude)).unwrap().takes(path.as_bytes())
     }
 
     #[test]
@@ -91,6 +91,6 @@ mod tests {
         assert!(!taken(&["docs"], &["*.bak"], "docs/a/b.bak"));
         assert!(!taken(&["docs/*.md"], &[], "docs/a/b.md"));
         assert!(taken(&["docs/**/*.md"], &[], "docs/a/b.md"));
-        assert!(Filter::new(&["[".to_owned()], &[]).is_err());
+        assert!(PathFilter::new(&["[".to_owned()], &[]).is_err());
     }
 }

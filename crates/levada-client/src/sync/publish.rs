@@ -13,7 +13,7 @@ use levada_fetch::{
 };
 use serde::Serialize;
 
-use super::{Filter, SyncError, io_error};
+use super::{PathFilter, SyncError, io_error};
 use crate::Hasher;
 
 /// The tree to publish, and how to publish it.
@@ -30,7 +30,7 @@ pub struct Publication {
     /// The digest algorithm.
     pub algorithm: Algorithm,
     /// The paths to publish.
-    pub filter: Filter,
+    pub filter: PathFilter,
 }
 
 /// The result of publishing.

@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::{
-    Failure, Filter, SyncError,
-    compare::{Plan, Wanted},
+    PathFilter, SyncError, SyncFailure,
+    compare::{SyncPlan, WantedFile},
     io_error,
     publish::sha256,
     shown,
-    tree::Tree,
+    tree::Destination,
 };
 use crate::{Client, GetError, GetRequest, Hasher, Progress, TargetError};
 
@@ -36,7 +36,7 @@ pub struct PullRequest {
     /// The destination.
     pub directory: PathBuf,
     /// The paths to pull.
-    pub filter: Filter,
+    pub filter: PathFilter,
     /// Whether to remove entries that are not in the manifest.
     pub delete: bool,
     /// Whether to change nothing.
@@ -113,7 +113,7 @@ pub struct PullReport {
     /// Entries that were removed, or would be.
     pub deleted: Vec<String>,
     /// Operations that failed.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<SyncFailure>,
 }
 
 impl Client {
@@ -126,7 +126,7 @@ impl Client {
         request: &PullRequest,
         pulling: &Pulling,
     ) -> Result<PullReport, SyncError> {
-        let tree = Tree::open(&request.directory)?;
+        let tree = Destination::open(&request.directory)?;
         let manifest = self.manifest(request, &tree, pulling).await?;
         if let Some((a, b)) = manifest.same_but_for_case()
             && tree.ignores_case()
@@ -135,8 +135,9 @@ impl Client {
         }
         let root = levada_cache::resolve(&request.get.url, &manifest.root)
             .ok_or_else(|| SyncError::Root(manifest.root.clone()))?;
-        let plan = Plan::new(&manifest, &tree, &request.filter, request.thorough, request.delete)
-            .map_err(io_error(&request.directory))?;
+        let plan =
+            SyncPlan::new(&manifest, &tree, &request.filter, request.thorough, request.delete)
+                .map_err(io_error(&request.directory))?;
         let mut pull = Pull {
             client: self,
             request,
@@ -167,7 +168,7 @@ impl Client {
     async fn manifest(
         &self,
         request: &PullRequest,
-        tree: &Tree,
+        tree: &Destination,
         pulling: &Pulling,
     ) -> Result<Manifest, SyncError> {
         let mut get = request.get.clone();
@@ -195,13 +196,13 @@ struct Pull<'a> {
     client: &'a Client,
     request: &'a PullRequest,
     pulling: &'a Pulling,
-    tree: Tree,
+    tree: Destination,
     root: Uri,
     report: Mutex<PullReport>,
 }
 
 impl Pull<'_> {
-    fn foretell(&mut self, plan: &Plan) {
+    fn foretell(&mut self, plan: &SyncPlan) {
         let report = self.report.get_mut();
         report.fetched = plan.fetch.keys().map(|path| shown(path)).collect();
         report.bytes = plan.fetch.values().map(|wanted| wanted.size).sum();
@@ -211,7 +212,7 @@ impl Pull<'_> {
         report.deleted = room.chain(&plan.delete).map(|(path, _)| shown(path)).collect();
     }
 
-    async fn carry_out(&mut self, mut plan: Plan, archive: Option<&Archive>) {
+    async fn carry_out(&mut self, mut plan: SyncPlan, archive: Option<&Archive>) {
         for (path, _) in &plan.directories {
             self.make_room(path, &plan);
             self.tell(path, self.tree.directory(path));
@@ -250,7 +251,7 @@ impl Pull<'_> {
     }
 
     /// Fetches one file and installs it.
-    async fn fetch(&self, path: &[u8], wanted: Wanted, plan: &Plan) {
+    async fn fetch(&self, path: &[u8], wanted: WantedFile, plan: &SyncPlan) {
         if self.pulling.is_stopped() {
             return;
         }
@@ -289,22 +290,22 @@ impl Pull<'_> {
                 } else {
                     error.to_string()
                 };
-                self.report.lock().failed.push(Failure { path: shown(path), error });
+                self.report.lock().failed.push(SyncFailure { path: shown(path), error });
             }
         }
     }
 
     /// Whether the tar file saves anything: at least half of its bytes must be needed.
-    fn is_worth(&self, archive: &Archive, plan: &Plan) -> bool {
+    fn is_worth(&self, archive: &Archive, plan: &SyncPlan) -> bool {
         // A file in a tar file has a header of 512 bytes, and is padded to a multiple of 512.
-        let in_tar = |wanted: &Wanted| wanted.size.saturating_add(1023) / 512 * 512;
+        let in_tar = |wanted: &WantedFile| wanted.size.saturating_add(1023) / 512 * 512;
         let wanted = plan.fetch.values().map(in_tar).fold(0, u64::saturating_add);
         self.request.tar && wanted >= archive.size / 2
     }
 
     /// Fetches the tar file and extracts the needed files. Files that it does not contain stay in
     /// the plan.
-    async fn unpack(&self, archive: &Archive, plan: &mut Plan) {
+    async fn unpack(&self, archive: &Archive, plan: &mut SyncPlan) {
         let Some(url) = levada_cache::resolve(&self.request.get.url, &archive.reference) else {
             return;
         };
@@ -318,7 +319,8 @@ impl Pull<'_> {
         self.pulling.end(&progress, 0);
         if let Err(error) = result {
             if !self.pulling.is_stopped() {
-                let failure = Failure { path: archive.reference.clone(), error: error.to_string() };
+                let failure =
+                    SyncFailure { path: archive.reference.clone(), error: error.to_string() };
                 self.report.lock().failed.push(failure);
             }
             return;
@@ -328,7 +330,7 @@ impl Pull<'_> {
         let _ = std::fs::remove_file(&get.path);
     }
 
-    fn take_out(&self, archive: File, plan: &mut Plan) -> io::Result<()> {
+    fn take_out(&self, archive: File, plan: &mut SyncPlan) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         for entry in tar::Archive::new(io::BufReader::new(archive)).entries()? {
             let mut entry = entry?;
@@ -361,7 +363,7 @@ impl Pull<'_> {
     }
 
     /// Removes the entries at the place of a file, a directory or a link that is ready to install.
-    fn make_room(&self, path: &[u8], plan: &Plan) {
+    fn make_room(&self, path: &[u8], plan: &SyncPlan) {
         for (path, is_directory) in plan.room.get(path).into_iter().flatten() {
             if self.tell(path, self.tree.remove(path, *is_directory)) {
                 self.report.lock().deleted.push(shown(path));
@@ -372,7 +374,7 @@ impl Pull<'_> {
     /// Records a failure.
     fn tell(&self, path: &[u8], result: io::Result<()>) -> bool {
         if let Err(error) = &result {
-            let failure = Failure { path: shown(path), error: error.to_string() };
+            let failure = SyncFailure { path: shown(path), error: error.to_string() };
             self.report.lock().failed.push(failure);
         }
         result.is_ok()

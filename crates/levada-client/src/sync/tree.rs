@@ -17,7 +17,7 @@ use rustix::fs::{
 use super::{SyncError, io_error};
 
 /// A directory that is made equal to a manifest.
-pub(super) struct Tree {
+pub(super) struct Destination {
     root: OwnedFd,
     staging: OwnedFd,
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Tree {
     _lock: File,
 }
 
-impl Tree {
+impl Destination {
     /// Opens or creates the destination and its directory for incomplete files.
     pub(super) fn open(path: &Path) -> Result<Self, SyncError> {
         fs::create_dir_all(path).map_err(io_error(path))?;

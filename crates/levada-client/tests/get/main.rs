@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use levada_client::{Client, ClientSettings, Ended, GetError, GetReport, GetRequest, Progress};
+use levada_client::{Client, ClientSettings, EndReason, GetError, GetReport, GetRequest, Progress};
 use levada_fetch::{Digest, resume::Trouble};
 use server::{Asked, Reply, Server, Then, content, cut, file};
 
@@ -81,8 +81,8 @@ async fn resets_and_early_closes_cost_only_what_was_under_way() {
         result.unwrap();
         case.assert_whole(&bytes);
         assert!(report.complete && report.discarded == 0);
-        let broken = report.connections.iter().filter(|c| c.ended != Ended::Complete);
-        let expected = if then == Then::Reset { Ended::Reset } else { Ended::EarlyClose };
+        let broken = report.connections.iter().filter(|c| c.ended != EndReason::Complete);
+        let expected = if then == Then::Reset { EndReason::Reset } else { EndReason::EarlyClose };
         assert!(broken.clone().all(|c| c.ended == expected), "{report:?}");
         assert!(broken.count() >= 4);
         // To the same address each time, with If-Range, and only for the rest.
@@ -106,7 +106,7 @@ async fn a_silent_connection_is_left_after_the_stall_timeout() {
     let (report, result) = case.get().await;
     result.unwrap();
     case.assert_whole(&bytes);
-    assert_eq!(report.connections[0].ended, Ended::Stall);
+    assert_eq!(report.connections[0].ended, EndReason::Stall);
     assert!(report.connections[0].lost >= 0.2 && report.lost_seconds >= 0.2);
 }
 

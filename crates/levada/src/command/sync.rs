@@ -11,7 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use levada_client::{
-    Client, Filter, GetRequest, Publication, PullReport, PullRequest, Pulling, SyncError, parse_url,
+    Client, GetRequest, PathFilter, Publication, PullReport, PullRequest, Pulling, SyncError,
+    parse_url,
 };
 use levada_fetch::Algorithm;
 
@@ -89,14 +90,14 @@ enum DigestName {
 /// # Errors
 /// When the arguments make no sense, or nothing could be done at all.
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<CommandStatus> {
-    let filter = Filter::new(&args.include, &args.exclude)?;
+    let filter = PathFilter::new(&args.include, &args.exclude)?;
     match &args.destination {
         None => publish(args, filter),
         Some(destination) => pull(args, filter, destination),
     }
 }
 
-fn publish(args: &SyncArgs, filter: Filter) -> anyhow::Result<CommandStatus> {
+fn publish(args: &SyncArgs, filter: PathFilter) -> anyhow::Result<CommandStatus> {
     ensure!(
         !args.source.contains("://"),
         "{}: name the directory that is to be made equal to it",
@@ -140,7 +141,7 @@ fn publish(args: &SyncArgs, filter: Filter) -> anyhow::Result<CommandStatus> {
     Ok(CommandStatus::Success)
 }
 
-fn pull(args: &SyncArgs, filter: Filter, destination: &Path) -> anyhow::Result<CommandStatus> {
+fn pull(args: &SyncArgs, filter: PathFilter, destination: &Path) -> anyhow::Result<CommandStatus> {
     if !args.source.contains("://") && Path::new(&args.source).exists() {
         bail!("{} is here: only what has a URL can be pulled", args.source);
     }

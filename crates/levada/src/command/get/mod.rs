@@ -13,8 +13,8 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use futures_util::{StreamExt as _, stream};
 use levada_client::{
-    Client, ClientSettings, Ended, GetReport, GetRequest, Progress, Proxy, Roots, name_from_url,
-    parse_url,
+    Client, ClientSettings, EndReason, GetReport, GetRequest, Progress, Proxy, Roots,
+    name_from_url, parse_url,
 };
 
 use args::{GetArgs, NetworkArgs};
@@ -96,7 +96,7 @@ fn line(report: &GetReport) -> String {
     }
     let moved = report.connections.iter();
     let moved = moved
-        .filter(|c| matches!(c.ended, Ended::Reset | Ended::EarlyClose | Ended::Stall))
+        .filter(|c| matches!(c.ended, EndReason::Reset | EndReason::EarlyClose | EndReason::Stall))
         .count();
     let mut line = format!("{path}: {} bytes in {:.1} s", report.held, report.seconds);
     if moved > 0 {
