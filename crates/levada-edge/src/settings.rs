@@ -265,15 +265,7 @@ impl LargeSettings {
 
 impl Default for LargeSettings {
     fn default() -> Self {
-        let plan = Plan {
-            chunk: 512 << 10,
-            window: 16,
-            mode: Mode::Timeout,
-            patience: Patience::default(),
-            tries: 8,
-            salted: false,
-        };
-        Self { threshold: 8 << 20, plan, replicas: None }
+        Self { threshold: 8 << 20, plan: Plan::default(), replicas: None }
     }
 }
 

@@ -85,6 +85,20 @@ pub struct Plan {
     pub salted: bool,
 }
 
+impl Default for Plan {
+    /// 16 pieces of 512 KiB: `docs/operate/large-files.md` has the measurements.
+    fn default() -> Self {
+        Self {
+            chunk: 512 << 10,
+            window: 16,
+            mode: Mode::Timeout,
+            patience: Patience::default(),
+            tries: 8,
+            salted: false,
+        }
+    }
+}
+
 /// Names one request of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);

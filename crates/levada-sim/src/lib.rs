@@ -18,6 +18,7 @@
 pub mod cap;
 mod collect;
 mod kernel;
+pub mod large;
 mod library;
 pub mod machine;
 mod network;

@@ -29,7 +29,7 @@ pub use alone::{Transfer, Transferred, transfer};
 pub(crate) use flow::BYTES_PER_TRANSFER;
 use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
-use packet::PacketNetwork;
+pub(crate) use packet::PacketNetwork;
 
 /// How finely the network is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

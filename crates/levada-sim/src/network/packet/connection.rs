@@ -239,6 +239,19 @@ impl Connection {
         self.stage == Stage::Over
     }
 
+    /// Bytes of the response that the client has in order.
+    pub(super) fn received(&self, settings: &Settings) -> u64 {
+        (u64::from(self.receiver.expected) * u64::from(settings.segment)).min(self.total)
+    }
+
+    /// Both ends forget the connection.
+    pub(super) fn abort(&mut self) {
+        self.stage = Stage::Over;
+        self.wants = Wants::default();
+        self.news = None;
+        self.again = None;
+    }
+
     fn receive_segment(&mut self, number: u32, now: u64, settings: &Settings) {
         self.first_byte_at = self.first_byte_at.min(now);
         // Whoever answers has the request.

@@ -168,6 +168,23 @@ impl PacketNetwork {
         self.plan(agenda);
     }
 
+    /// How many bytes of the response the client has in order. The transfer is not over yet.
+    pub(crate) fn received(&self, transfer: u32) -> u64 {
+        let connection = &self.connections[self.of_transfer[transfer as usize]];
+        if connection.transfer == transfer { connection.received(&self.settings) } else { 0 }
+    }
+
+    /// Both ends drop the connection: nothing more is sent or reported. Packets under way still occupy
+    /// the links.
+    pub(crate) fn close(&mut self, transfer: u32) {
+        let number = self.of_transfer[transfer as usize];
+        let connection = &mut self.connections[number];
+        if connection.transfer == transfer && !connection.is_over() {
+            connection.abort();
+            self.release(number);
+        }
+    }
+
     /// See [`Network::handle`](super::Network::handle).
     pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,

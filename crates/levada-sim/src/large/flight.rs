@@ -1,0 +1,85 @@
+//! A piece on its way to a node, shared by all transfers of that node that want it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::{Rc, Weak},
+};
+
+use levada_fetch::RequestId;
+use levada_types::Timestamp;
+
+/// The name of a piece: its number in the file, and the letters of its URL. Another number of letters
+/// is another object.
+pub(super) type Name = (u64, u8);
+
+/// A request for a piece. It ends when no transfer holds it.
+pub(super) struct Flight {
+    pub(super) name: Name,
+    /// The node that wants it.
+    pub(super) node: usize,
+    /// The node that is asked for it.
+    pub(super) source: usize,
+    pub(super) begun: Timestamp,
+    /// The network's transfer that carries it; `None` when the node serves itself.
+    pub(super) transfer: Cell<Option<u32>>,
+    pub(super) state: Cell<State>,
+    /// Several transfers wait for it.
+    pub(super) shared: Cell<bool>,
+    reported: Cell<bool>,
+    /// The clients whose transfers wait for it.
+    pub(super) waiting: RefCell<Vec<(usize, RequestId)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    UnderWay,
+    /// It came. `at_hand`: out of the node's own store.
+    Came {
+        at_hand: bool,
+    },
+    Failed,
+}
+
+impl Flight {
+    pub(super) fn new(name: Name, node: usize, source: usize, begun: Timestamp) -> Self {
+        Self {
+            name,
+            node,
+            source,
+            begun,
+            transfer: Cell::new(None),
+            state: Cell::new(State::UnderWay),
+            shared: Cell::new(false),
+            reported: Cell::new(false),
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// Whether nothing has been reported about its source yet. An event counts once.
+    pub(super) fn is_news(&self) -> bool {
+        !self.reported.replace(true)
+    }
+}
+
+/// The latest flight of each piece to one node.
+#[derive(Default)]
+pub(super) struct Flights(BTreeMap<Name, Weak<Flight>>);
+
+impl Flights {
+    /// A flight that a transfer may share which avoids these sources.
+    pub(super) fn join(&self, name: Name, avoided: &[usize]) -> Option<Rc<Flight>> {
+        let flight = self.0.get(&name)?.upgrade()?;
+        let suits = match flight.state.get() {
+            State::UnderWay => !avoided.contains(&flight.source),
+            State::Came { .. } => true,
+            State::Failed => false,
+        };
+        flight.shared.set(flight.shared.get() || suits);
+        suits.then_some(flight)
+    }
+
+    pub(super) fn begin(&mut self, flight: &Rc<Flight>) {
+        self.0.insert(flight.name, Rc::downgrade(flight));
+    }
+}

@@ -1,0 +1,43 @@
+use super::*;
+
+fn settings(seed: u64) -> Settings {
+    Settings { file: 10_000_000, seed, ..Settings::default() }
+}
+
+#[test]
+fn same_seed_gives_the_same_result() {
+    let play = |seed| {
+        let mut world = World::new(Settings { clients: 3, ..settings(seed) });
+        [Fault::None, Fault::Slow(20), Fault::Killed(Duration::from_millis(300))]
+            .map(|fault| world.fetch(fault))
+    };
+    assert_eq!(play(7), play(7));
+    assert_ne!(play(7), play(8));
+}
+
+#[test]
+fn origin_sends_a_file_once() {
+    let mut world = World::new(settings(1));
+    assert_eq!(world.fetch(Fault::None).origin_bytes, 10_000_000);
+    assert_eq!(world.fetch(Fault::None).origin_bytes, 0);
+    let mut crowd = World::new(Settings { clients: 20, ..settings(2) });
+    let first = crowd.fetch(Fault::None);
+    assert!(first.rates.iter().all(|rate| *rate > 0.0));
+    assert!((10_000_000..12_000_000).contains(&first.origin_bytes), "{}", first.origin_bytes);
+}
+
+#[test]
+fn links_bound_the_rate() {
+    let mut world = World::new(settings(2));
+    let (first, cached) = (world.fetch(Fault::None).rate(), world.fetch(Fault::None).rate());
+    assert!((20.0..50.0).contains(&first), "{first}: the origin's link has 50 Mbit/s");
+    assert!((first..100.0).contains(&cached), "{cached}: a node's link has 100 Mbit/s");
+}
+
+#[test]
+fn file_arrives_although_a_node_dies() {
+    let mut world = World::new(Settings { seed: 3, ..Settings::default() });
+    let fetched = world.fetch(Fault::Killed(Duration::from_secs(3)));
+    assert!(fetched.rate() > 0.0);
+    assert!(fetched.counts.retries > 0, "its pieces are asked of others");
+}
