@@ -145,6 +145,8 @@ impl fmt::Display for Malformed {
     }
 }
 
+impl std::error::Error for Malformed {}
+
 impl FromStr for Time {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {

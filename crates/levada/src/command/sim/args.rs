@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use levada_config::text::{Rate, Size, Time};
 
 /// Simulates: which policy, how many servers, what latency.
 ///
@@ -20,6 +21,7 @@ pub(crate) enum SimCommand {
     List(ListArgs),
     Run(RunArgs),
     Paper(PaperArgs),
+    Large(LargeArgs),
 }
 
 /// Lists what there is to be simulated, with what, and what is measured.
@@ -103,6 +105,65 @@ pub(crate) struct PaperArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// Simulates large files in pieces: throughput, origin bytes and retries for given settings.
+///
+/// The transfers of a real node run over simulated nodes, links and an origin. Each seed is another file.
+/// Every file is fetched first and cached, undisturbed, with one slow node, and with a node that dies.
+#[derive(Args, Debug)]
+#[command(after_help = LARGE_EXAMPLES)]
+pub(crate) struct LargeArgs {
+    /// Nodes of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
+    pub(crate) nodes: u16,
+    /// Clients that ask at the same time, spread over the nodes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) clients: u16,
+    /// Bytes in the file.
+    #[arg(long, value_name = "SIZE", default_value = "50MB")]
+    pub(crate) size: Size,
+    /// Bytes in a piece, as `chunk_size` in `[site.large]`.
+    #[arg(long, value_name = "SIZE", default_value = "512KiB")]
+    pub(crate) piece: Size,
+    /// Pieces of one transfer at once, as `window` in `[site.large]`.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) window: u16,
+    /// What is done about slow pieces, as `retry` in `[site.large]`.
+    #[arg(long, value_enum, default_value_t = Retry::Timeout)]
+    pub(crate) retry: Retry,
+    /// The rate of each node's link.
+    #[arg(long, value_name = "RATE", default_value = "100Mbit/s")]
+    pub(crate) node_rate: Rate,
+    /// The round trip between two nodes.
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    pub(crate) round_trip: Time,
+    /// The rate of the origin's link.
+    #[arg(long, value_name = "RATE", default_value = "50Mbit/s")]
+    pub(crate) origin_rate: Rate,
+    /// The round trip between a node and the origin; no less than half of that between two nodes.
+    #[arg(long, value_name = "TIME", default_value = "40ms")]
+    pub(crate) origin_round_trip: Time,
+    /// How many times slower the slow node's link is.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) slower: u32,
+    /// Files, each with other pieces at other nodes.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) seeds: u16,
+    /// Prints JSON: each fetch of each file.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// As `retry` in `[site.large]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Retry {
+    /// A late piece is given up and asked of another node.
+    Timeout,
+    /// A piece that all others wait for is asked of a second node as well.
+    Hedge,
+    /// No more of the window is used than fills the client's link.
+    Deadline,
+}
+
 /// How runs are carried out and kept.
 #[derive(Args, Debug)]
 pub(crate) struct SweepArgs {
@@ -160,6 +221,16 @@ Exit codes:
   0  done
   1  it was stopped before its end
   2  it could not run: the scenario has errors, a file cannot be read";
+
+const LARGE_EXAMPLES: &str = "\
+Examples:
+  levada sim large
+  levada sim large --clients 60 --size 5MB
+  levada sim large --window 32 --piece 256KiB --node-rate 1Gbit/s --origin-rate 200Mbit/s --json
+
+Exit codes:
+  0  done
+  2  it could not run";
 
 const PAPER_EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! args                            what is asked for
-//! list - run - paper              one file per subcommand
+//! list - run - paper - large      one file per subcommand
 //! sweep - store - stop - progress many runs: in parallel, kept, interrupted, shown
 //! files                           what scenarios read
 //! render                          reports as text, CSV, JSON and pages with figures
@@ -10,6 +10,7 @@
 
 pub(crate) mod args;
 mod files;
+mod large;
 mod list;
 mod paper;
 mod progress;
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
         SimCommand::List(args) => list::run(args),
         SimCommand::Run(args) => run::run(args),
         SimCommand::Paper(args) => paper::run(args),
+        SimCommand::Large(args) => large::run(args),
     }
 }
 
