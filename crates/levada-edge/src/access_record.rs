@@ -6,56 +6,14 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
-use http::{HeaderValue, Method, StatusCode, Version, header};
-use levada_policy::{Outstanding, Pick, RequestOutcome};
+use http::{StatusCode, header};
+use levada_policy::{Outcome, Outstanding, Pick};
 
 use crate::{
-    admission::InService, body::BodyError, forward::Failed, identify::Resource,
-    large::SharedTransfer, node::Node, pipeline::RequestContext, redirect::Decider,
-    settings::LogFormat, switch::ChosenServer,
+    admission::InService, body::BodyError, cache_result::CacheResult, failure::Failed,
+    large::SharedTransfer, log::AccessLine, node::Node, redirect::Decider, request::RequestContext,
+    resource::Resource, settings::LogFormat, switch::ChosenServer,
 };
-
-/// What a request's answer came from, in nginx's words for a cache's results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum CacheResult {
-    /// From memory, fresh.
-    Hit,
-    /// Fetched.
-    Miss,
-    /// Stored, but to be fetched anew.
-    Expired,
-    /// Stored, and confirmed by the origin.
-    Revalidated,
-    /// Not for the cache.
-    Bypass,
-    /// Somebody else's fetch, shared.
-    Collapsed,
-    /// In pieces, from wherever each was.
-    Pieces,
-    /// A peer's business.
-    Relayed,
-    /// Answered by this node itself: an error, a redirect.
-    None,
-}
-
-impl CacheResult {
-    /// How many there are.
-    pub(crate) const COUNT: usize = 9;
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Expired => "expired",
-            Self::Revalidated => "revalidated",
-            Self::Bypass => "bypass",
-            Self::Collapsed => "collapsed",
-            Self::Pieces => "pieces",
-            Self::Relayed => "relayed",
-            Self::None => "none",
-        }
-    }
-}
 
 /// What is noted of one request.
 pub(crate) struct AccessRecord {
@@ -82,21 +40,6 @@ pub(crate) struct AccessRecord {
     bytes: u64,
     complete: bool,
     line: Option<Box<AccessLine>>,
-}
-
-/// What only a log line needs.
-pub(crate) struct AccessLine {
-    pub(crate) client: IpAddr,
-    pub(crate) method: Method,
-    pub(crate) scheme: &'static str,
-    pub(crate) host: String,
-    pub(crate) target: String,
-    pub(crate) version: Version,
-    pub(crate) referer: Option<HeaderValue>,
-    pub(crate) user_agent: Option<HeaderValue>,
-    pub(crate) upstream: Option<Arc<str>>,
-    pub(crate) policy: &'static str,
-    pub(crate) failure: Option<&'static str>,
 }
 
 impl AccessRecord {

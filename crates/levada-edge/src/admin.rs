@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 
 use crate::{
-    access_record::CacheResult, explain, node::Node, purge, reload, servers, stop::Stop,
+    cache_result::CacheResult, explain, node::Node, purge, reload, servers, stop::Stop,
     upstream::Server,
 };
 

@@ -13,13 +13,7 @@ use levada_cache::{
 };
 use levada_types::Key;
 
-use crate::{
-    clock,
-    identify::{Resource, identity_of},
-    node::Node,
-    purge,
-    store::StoredHead,
-};
+use crate::{clock, node::Node, purge, resource::Resource, store::StoredHead, uri::identity_of};
 
 /// What was asked, as far as it matters to what is stored.
 pub(crate) struct Effects {

@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use crate::{
     classes::Classes,
-    identify,
     node::Node,
     redirect::Decider,
     settings::{KeyFrom, Settings, SiteSettings},
     sites::Site,
     switch,
+    uri::{identity_of, without_port},
 };
 
 /// Why a node would be chosen, with everything that the decision rests upon.
@@ -112,9 +112,8 @@ pub enum ExplainError {
 pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(url)?;
     let sites = node.sites.load();
-    let site = sites
-        .find(identify::without_port(&host))
-        .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
+    let site =
+        sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let url = ExplainedUrl::new(&site.settings, site.classes.as_deref(), identity, key);
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
     let size = node.sizes.get(url.request.key);
@@ -161,7 +160,7 @@ pub fn offline(
     key: Option<&str>,
 ) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(url)?;
-    let wanted = identify::without_port(&host);
+    let wanted = without_port(&host);
     let site = settings
         .sites
         .iter()
@@ -276,7 +275,7 @@ fn candidate(cluster: &Cluster, node: NodeIndex) -> Candidate {
 fn split(url: &str) -> Result<(String, String), ExplainError> {
     url.parse::<Uri>()
         .ok()
-        .and_then(|uri| identify::identity_of(&uri))
+        .and_then(|uri| identity_of(&uri))
         .ok_or_else(|| ExplainError::NotAbsolute(url.to_owned()))
 }
 

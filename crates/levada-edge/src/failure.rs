@@ -1,6 +1,8 @@
 //! What can go wrong with one request: whose fault it is, what the client is told, whether another
 //! server may be tried.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 /// Why a request could not be served as asked.
@@ -188,6 +190,19 @@ impl Failure {
             _ if self.blames_server() => Some(5),
             _ => None,
         }
+    }
+}
+
+/// A request that no server has answered, and the last one that was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    pub(crate) next_hop: Option<Arc<str>>,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, next_hop: None }
     }
 }
 

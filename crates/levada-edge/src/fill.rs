@@ -37,8 +37,7 @@ use tokio::sync::Notify;
 use crate::{
     blocks::{BlockedBody, Loan},
     body::Relay,
-    failure::Failure,
-    forward::Failed,
+    failure::{Failed, Failure},
     purge::{Label, PendingStore, Purges},
     store::{Object, StoredHead},
     switch::ChosenServer,

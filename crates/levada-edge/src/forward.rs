@@ -14,14 +14,15 @@ use crate::{
     access_record::AccessRecord,
     body::RequestBody,
     connection::{ClientConnection, Door},
+    failure::Failed,
     failure::Failure,
-    identify::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, Resource},
-    large::{self, LARGE, PIECE},
-    misses,
+    fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PIECE, REFUSED},
+    large, misses,
     node::Node,
-    peers::{PEER, Peers, REFUSED},
-    pipeline::RequestContext,
+    peers::Peers,
     redirect::retried,
+    request::RequestContext,
+    resource::Resource,
     sites::Site,
     switch::{self, Subject},
     upstream::{UpstreamHead, UpstreamResponse},
@@ -29,19 +30,6 @@ use crate::{
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
-/// A request that no server has answered, and the last one that was asked.
-#[derive(Clone, Debug)]
-pub(crate) struct Failed {
-    pub(crate) failure: Failure,
-    pub(crate) next_hop: Option<Arc<str>>,
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self { failure, next_hop: None }
-    }
-}
 
 /// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
 pub(crate) fn onward(

@@ -1,99 +1,19 @@
 //! Who is asked for what: the site, the object's identity, and whether the request may pass at all.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_fetch::Digest;
-use levada_types::Key;
-use std::sync::Arc;
 
 use crate::{
     connection::Door,
     failure::Failure,
+    fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
     guard::names_host,
-    large::{self, Piece},
     node::Node,
     peers::pass,
-    redirect::SharedDecider,
+    resource::{Piece, Resource},
     sites::Site,
+    uri::{without_default_port, without_port},
 };
-
-/// RFC 8586.
-pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-/// This CDN in `CDN-Loop`.
-pub(crate) const CDN_ID: &str = "levada";
-pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
-/// A request that has been understood.
-#[derive(Clone)]
-pub(crate) struct Resource {
-    pub(crate) site: Arc<Site>,
-    pub(crate) scheme: &'static str,
-    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text. Before it, and a space, what
-    /// else tells objects apart: the piece of a file, or the digest that a client wants. No URI has a
-    /// space, so that no client can name a piece.
-    pub(crate) identity: String,
-    /// Where in `identity` the host begins.
-    host_at: usize,
-    /// Where in `identity` the path begins.
-    path_at: usize,
-    pub(crate) key: Key,
-    /// A redirect of a peer brought the client here: serve it, whatever the policy says.
-    pub(crate) passed: bool,
-    /// The digest that the file is to have.
-    digest: Option<Digest>,
-    /// The piece of a file that is asked for.
-    pub(crate) piece: Option<Arc<Piece>>,
-}
-
-impl Resource {
-    /// Host and port as the client named them, in lower case and without the scheme's own port.
-    pub(crate) fn host(&self) -> &str {
-        &self.identity[self.host_at..self.path_at]
-    }
-
-    /// Path and query.
-    pub(crate) fn target(&self) -> &str {
-        &self.identity[self.path_at..]
-    }
-
-    /// The digest that the file is to have, where the client named one.
-    pub(crate) fn digest(&self) -> Option<Digest> {
-        self.digest
-    }
-
-    /// Who decides which node serves it.
-    pub(crate) fn decider(&self) -> &SharedDecider {
-        let own = self.piece.as_ref().and(self.site.pieces.as_ref());
-        own.unwrap_or(&self.site.decider)
-    }
-
-    /// The same for a piece of it.
-    pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
-        let url_at = self.host_at - self.scheme.len() - 3;
-        let prefix = format!("{} ", piece.url);
-        let host_at = prefix.len() + self.scheme.len() + 3;
-        let identity = prefix + &self.identity[url_at..];
-        Self {
-            site: self.site.clone(),
-            scheme: self.scheme,
-            key: Key::of(identity.as_bytes()),
-            host_at,
-            path_at: host_at + (self.path_at - self.host_at),
-            identity,
-            passed: false,
-            digest: piece.url.digest,
-            piece: Some(piece),
-        }
-    }
-
-    /// The same as the client wants it, by its digest.
-    fn wanted_by(self, digest: Digest) -> Self {
-        let prefix = format!("{digest} ");
-        let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
-        let identity = prefix + &self.identity;
-        let (key, digest) = (Key::of(identity.as_bytes()), Some(digest));
-        Self { key, identity, host_at, path_at, digest, ..self }
-    }
-}
 
 /// Reads the request's host, finds its site and names the object.
 pub(crate) fn identify<B>(
@@ -107,7 +27,7 @@ pub(crate) fn identify<B>(
     let authority = authority(request)?;
     let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
     let target = if target == "*" { "/" } else { target };
-    if door == Door::Peer && large::is_piece(request.headers()) {
+    if door == Door::Peer && request.headers().contains_key(PIECE) {
         let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
         return Ok(name(node, door, request, authority, file, false)?.of_piece(piece));
     }
@@ -115,7 +35,7 @@ pub(crate) fn identify<B>(
         Some(pass) => name(node, door, request, &pass.host, &pass.target, pass.in_time)?,
         None => name(node, door, request, authority, target, false)?,
     };
-    match large::wanted_digest(&resource.site, request)? {
+    match wanted_digest(&resource.site, request)? {
         Some(digest) => Ok(resource.wanted_by(digest)),
         None => Ok(resource),
     }
@@ -141,40 +61,16 @@ fn name<B>(
     let path_at = host_at + without_default_port(scheme, host).len();
     identity.truncate(path_at);
     identity.push_str(target);
-    let key = Key::of(identity.as_bytes());
-    Ok(Resource {
-        site,
-        scheme,
-        identity,
-        host_at,
-        path_at,
-        key,
-        passed,
-        digest: None,
-        piece: None,
-    })
+    Ok(Resource::new(site, scheme, identity, host_at, path_at, passed))
 }
 
-/// The identity of the URL of an `explain`: the same text that a request for it would get.
-pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
-    let host = uri.authority()?.as_str().to_ascii_lowercase();
-    let scheme = uri.scheme_str().unwrap_or("http");
-    let host = without_default_port(scheme, &host).to_owned();
-    let target = uri.path_and_query().map_or("/", |t| t.as_str());
-    Some((format!("{scheme}://{host}{target}"), host))
-}
-
-/// With the scheme's own port or without it, it is the same URI (RFC 9110 Sec. 4.2.3).
-fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
-    let default = if scheme == "https" { ":443" } else { ":80" };
-    host.strip_suffix(default).unwrap_or(host)
-}
-
-pub(crate) fn without_port(host: &str) -> &str {
-    match memchr::memrchr2(b':', b']', host.as_bytes()) {
-        Some(at) if host.as_bytes()[at] == b':' => &host[..at],
-        _ => host,
-    }
+/// The digest that the file is to have, where the site serves large files.
+fn wanted_digest<B>(site: &Site, request: &Request<B>) -> Result<Option<Digest>, Failure> {
+    let reads = *request.method() == Method::GET || *request.method() == Method::HEAD;
+    let digest =
+        site.serves_large_files().filter(|_| reads).and_then(|_| request.headers().get(DIGEST));
+    let Some(value) = digest else { return Ok(None) };
+    value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
 }
 
 /// CONNECT and TRACE have no business with a cache that faces the public.

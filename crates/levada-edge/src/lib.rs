@@ -23,6 +23,7 @@ mod admission;
 mod alarm;
 mod blocks;
 mod body;
+mod cache_result;
 mod classes;
 mod clock;
 mod connection;
@@ -32,6 +33,7 @@ mod effects;
 mod explain;
 mod failure;
 mod fetch;
+mod fields;
 mod fill;
 mod forward;
 mod guard;
@@ -54,6 +56,8 @@ mod purge;
 mod redirect;
 mod reload;
 mod remembered;
+mod request;
+mod resource;
 mod respond;
 mod route;
 mod run;
@@ -67,15 +71,16 @@ mod stored;
 mod switch;
 mod tls;
 mod upstream;
+mod uri;
 mod watchdog;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
 pub use node::StartError;
-pub use reload::SettingsReader;
 pub use route::{RouteError, withdraw};
 pub use run::{Addresses, Counts, Running, run};
+pub use settings::SettingsReader;
 pub use tls::TlsError;
 
 /// What measurements call.

@@ -3,18 +3,17 @@
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
+    net::IpAddr,
     path::Path,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode, Version};
 use levada_fetch::Counts;
 use parking_lot::Mutex;
 
-use crate::{
-    access_record::AccessLine,
-    settings::{AccessLog, LogFormat},
-};
+use crate::settings::{AccessLog, LogFormat};
 
 /// An open access log.
 pub(crate) struct Log {
@@ -55,6 +54,21 @@ impl Log {
 
 fn append(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)
+}
+
+/// What only a log line needs.
+pub(crate) struct AccessLine {
+    pub(crate) client: IpAddr,
+    pub(crate) method: Method,
+    pub(crate) scheme: &'static str,
+    pub(crate) host: String,
+    pub(crate) target: String,
+    pub(crate) version: Version,
+    pub(crate) referer: Option<HeaderValue>,
+    pub(crate) user_agent: Option<HeaderValue>,
+    pub(crate) upstream: Option<Arc<str>>,
+    pub(crate) policy: &'static str,
+    pub(crate) failure: Option<&'static str>,
 }
 
 /// What a line says.

@@ -15,7 +15,7 @@ use crate::{
     clock,
     node::Node,
     partial::first_byte,
-    pipeline::RequestContext,
+    request::RequestContext,
     store::{Object, Sought},
 };
 

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    access_record::CacheResult, failure::Failure, guard::ConnectionEnd, large::LargeMetrics,
+    cache_result::CacheResult, failure::Failure, guard::ConnectionEnd, large::LargeMetrics,
     store::disk::DiskMetrics, switch::Switch,
 };
 

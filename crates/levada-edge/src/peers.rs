@@ -4,13 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderName, HeaderValue, header::HOST};
+use http::{HeaderMap, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_types::Timestamp;
 
 use crate::{
     clock::Clock,
     failure::Failure,
+    fields::PEER,
     metrics::Metrics,
     purge,
     settings::{Peer, PeerTrust, Peering, Settings},
@@ -18,10 +19,6 @@ use crate::{
     upstream::{Address, Change, Health, Server, UpstreamHead, WatchedServer, Wire, report},
 };
 
-/// Proves that a request comes from a peer: the sender's name and the secret.
-pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");
-/// A peer's answer when it holds as many requests as it can.
-pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
 /// What a probe of a peer asks for.
 pub(crate) const PROBE: &str = "/.levada/health";
 

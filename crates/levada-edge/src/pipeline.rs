@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{ACCEPT_RANGES, ETAG},
-    request::Parts,
 };
 use hyper::body::{Body, Incoming};
 use levada_cache::{
@@ -18,18 +17,19 @@ use levada_policy::{NodeIndex, Pick};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 
 use crate::{
-    access_record::{AccessRecord, CacheResult},
+    access_record::AccessRecord,
     blocks::BlockedBody,
     body::{BodyError, Relay, RequestBody, ResponseBody, Source},
+    cache_result::CacheResult,
     clock,
     connection::{ClientConnection, Door},
     effects::Effects,
-    failure::Failure,
+    failure::{Failed, Failure},
     fetch::Fetch,
     fill::{FetchOutcome, FillReader, FillWriter},
-    forward::{self, Failed},
+    forward,
     guard::ZeroCopyQueue,
-    identify::{Resource, identify},
+    identify::identify,
     large,
     leader::FetchLeader,
     lookup::{FillRequest, LookupResult, lookup, recall},
@@ -38,6 +38,8 @@ use crate::{
     peers::{self, PROBE, Peers},
     posted::Posted,
     purge::{self, Label},
+    request::RequestContext,
+    resource::Resource,
     respond,
     store::{Object, StoredHead},
     stored,
@@ -102,24 +104,6 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
         StatusCode::OK => !response.body().passes_by() || told(),
         _ => false,
     }
-}
-
-/// A request that has been admitted, on its way down this file.
-pub(crate) struct RequestContext {
-    pub(crate) connection: Arc<ClientConnection>,
-    pub(crate) resource: Resource,
-    /// What it asks of a cache.
-    pub(crate) wants: RequestCacheFields,
-    pub(crate) parts: Parts,
-    /// `None` when there is none.
-    pub(crate) body: Option<Incoming>,
-    /// Whether the head of a large file is enough, without its body.
-    pub(crate) head_is_enough: bool,
-    /// Whether what is stored is known to be wrong, so that the origin is not to be asked whether it still holds.
-    pub(crate) anew: bool,
-    /// Where bodies go that the system is to send, if what answers this request goes straight to its client.
-    /// Whoever reads the answer here must have the bytes.
-    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
 }
 
 enum Admitted {

@@ -10,10 +10,10 @@ use crate::{
     clock,
     fetch::{Fetch, content_length},
     fill::{FillHandle, FillReader, FillWriter},
-    identify::Resource,
     node::Node,
-    pipeline::RequestContext,
     purge::PendingStore,
+    request::RequestContext,
+    resource::Resource,
     upstream::{UpstreamHead, UpstreamResponse},
 };
 

@@ -6,16 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::{node::Node, settings::Settings, stop::Stop};
-
-/// Reads the settings anew, or says why they cannot be used, in lines for an operator.
-pub struct SettingsReader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
-
-impl std::fmt::Debug for SettingsReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SettingsReader")
-    }
-}
+use crate::{
+    node::Node,
+    settings::{Settings, SettingsReader},
+    stop::Stop,
+};
 
 /// Reads and applies new settings.
 ///

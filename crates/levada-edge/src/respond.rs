@@ -8,8 +8,15 @@ use levada_policy::Pick;
 use std::fmt::Write;
 
 use crate::{
-    body::ResponseBody, failure::Failure, forward::Failed, identify::Resource, large, node::Node,
-    peers::REFUSED, sites::Site, switch::ChosenServer,
+    body::ResponseBody,
+    failure::{Failed, Failure},
+    fields::PIECE,
+    fields::REFUSED,
+    large,
+    node::Node,
+    resource::Resource,
+    sites::Site,
+    switch::ChosenServer,
 };
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -73,7 +80,7 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
         headers.insert(REFUSED, HeaderValue::from_static("full"));
     }
     if let Some(told) = large::tell(failure) {
-        headers.insert(large::PIECE, told);
+        headers.insert(PIECE, told);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(failure);

@@ -11,9 +11,8 @@ use crate::{
     connection::{Door, ListenerRole},
     handoff, listener,
     node::{Node, StartError, hands_over},
-    reload::{self, SettingsReader},
-    route,
-    settings::{PeerTrust, Runtime, Settings},
+    reload, route,
+    settings::{PeerTrust, Runtime, Settings, SettingsReader},
     stop::{self, Stop, Stopper},
     tls, upstream,
 };

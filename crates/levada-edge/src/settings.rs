@@ -49,6 +49,15 @@ pub struct Settings {
     pub seed: Option<u64>,
 }
 
+/// Reads the settings anew, or says why they cannot be used, in lines for an operator.
+pub struct SettingsReader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
+
+impl std::fmt::Debug for SettingsReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SettingsReader")
+    }
+}
+
 /// The route to a node, and the BGP daemon that announces it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteSettings {

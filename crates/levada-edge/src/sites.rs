@@ -21,6 +21,7 @@ use crate::{
     metrics::Metrics,
     misses::Misses,
     redirect::SharedDecider,
+    settings::LargeSettings,
     settings::{Delivery, HealthCheck, SiteSettings},
     switch::Switch,
     upstream::{Change, Health, RetryBudget, Server, WatchedServer, report},
@@ -61,6 +62,11 @@ pub(crate) struct SiteParts {
 }
 
 impl Site {
+    /// How large files are served, where they are served in pieces.
+    pub(crate) fn serves_large_files(&self) -> Option<&LargeSettings> {
+        self.settings.large.as_ref().filter(|_| self.settings.cache)
+    }
+
     /// A site that goes on where `before` was.
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
         let misses = before.filter(|before| before.settings.misses == settings.misses);

@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use levada_types::Key;
 use parking_lot::RwLock;
 
-use crate::large::LARGE;
+use crate::fields::LARGE;
 
 /// Slots of the table; two objects that share one forget each other, no more.
 const SLOTS: usize = 1 << 16;

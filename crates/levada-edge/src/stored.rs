@@ -17,7 +17,7 @@ use crate::{
     fill::{FetchOutcome, FillReader},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
-    pipeline::RequestContext,
+    request::RequestContext,
     respond,
     store::{Object, StoredHead},
 };

@@ -39,7 +39,7 @@ use crate::{
     forward,
     guard::ZeroCopyQueue,
     node::Node,
-    pipeline::RequestContext,
+    request::RequestContext,
     sites::Site,
     store::{Block, Blocks, Object, StoredHead},
     upstream::UpstreamHead,

@@ -26,13 +26,10 @@ use levada_types::{Key, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::piece::{self, Piece};
+use super::piece;
 use crate::{
-    access_record::AccessRecord,
-    failure::Failure,
-    node::Node,
-    pipeline::{RequestContext, dispatch},
-    store::Gathering,
+    access_record::AccessRecord, failure::Failure, node::Node, pipeline::dispatch,
+    request::RequestContext, resource::Piece, store::Gathering,
 };
 
 /// The latest flight of each piece, while anybody is interested in it.

@@ -7,13 +7,13 @@ use levada_cache::{CacheStatus, Validators};
 use levada_types::{Key, hash64};
 use parking_lot::RwLock;
 
-use super::{LARGE, is_on};
 use crate::{
     body::{ResponseBody, Source},
     clock,
     connection::Door,
+    fields::LARGE,
     node::Node,
-    pipeline::RequestContext,
+    request::RequestContext,
     sites::Site,
     store::Object,
     stored,
@@ -44,7 +44,9 @@ pub(crate) fn is_large(
     identity: &str,
     (headers, validators, length): (&HeaderMap, &Validators, u64),
 ) -> bool {
-    let Some(large) = is_on(site).filter(|large| length >= large.threshold) else { return false };
+    let Some(large) = site.serves_large_files().filter(|large| length >= large.threshold) else {
+        return false;
+    };
     let units = headers.get(header::ACCEPT_RANGES).map(HeaderValue::as_bytes);
     large.plan.chunk > 0
         && units.is_none_or(|units| units.trim_ascii() == b"bytes")

@@ -28,41 +28,34 @@ mod transfer;
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
 };
-use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields};
-use levada_fetch::{Digest, Sources};
+use levada_cache::{Asked as Wants, CONDITIONAL, CacheStatus, RangeSet};
+use levada_fetch::Sources;
 use parking_lot::Mutex;
 
 use crate::{
-    access_record::{AccessRecord, CacheResult},
+    access_record::AccessRecord,
     body::ResponseBody,
+    cache_result::CacheResult,
     connection::Door,
-    failure::Failure,
-    forward::Failed,
+    failure::{Failed, Failure},
+    fields::{DIGEST, LARGE},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
-    pipeline::{RequestContext, dispatch},
-    settings::LargeSettings,
-    sites::Site,
+    pipeline::dispatch,
+    request::RequestContext,
     stored,
 };
 
 use flight::PieceFlights;
 pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
-pub(crate) use piece::{Piece, address, as_object, is_piece, tell};
+pub(crate) use piece::{address, as_object, tell};
 use room::Room;
 use transfer::Transfer;
 pub(crate) use transfer::{PieceReader, SharedTransfer};
-
-/// From a peer: the head of a large file is enough. To a peer: this is one, of a file so long.
-pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
-/// From a peer: the URL is a piece's. To a peer: of which version, or why there is none.
-pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
-/// From a client: the digest of the file that it wants. No stored copy of another is used.
-const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
 
 /// What is read of a piece at once at most: it goes to where the piece is gathered, and the more
 /// connections a transfer has, the more of it there is beside the window.
@@ -103,28 +96,13 @@ pub(crate) fn asks_anew(headers: &HeaderMap) -> bool {
     headers.get(LARGE).is_some_and(|wanted| wanted == piece::ANEW)
 }
 
-/// The digest that the file is to have, where the site serves large files.
-pub(crate) fn wanted_digest<B>(
-    site: &Site,
-    request: &Request<B>,
-) -> Result<Option<Digest>, Failure> {
-    let reads = *request.method() == Method::GET || *request.method() == Method::HEAD;
-    let digest = is_on(site).filter(|_| reads).and_then(|_| request.headers().get(DIGEST));
-    let Some(value) = digest else { return Ok(None) };
-    value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
-}
-
-fn is_on(site: &Site) -> Option<&LargeSettings> {
-    site.settings.large.as_ref().filter(|_| site.settings.cache)
-}
-
 /// Whether a request might be answered in pieces, as soon as the file turns out to be large.
 ///
 /// Several ranges of one request, and conditions that only the origin may judge, go the way of other
 /// objects.
 pub(crate) fn may_be(context: &RequestContext) -> bool {
     let RequestContext { connection, resource, wants, parts, body, .. } = context;
-    if is_on(&resource.site).is_none() || connection.door == Door::Peer {
+    if resource.site.serves_large_files().is_none() || connection.door == Door::Peer {
         return false;
     }
     let plain = parts.method == Method::GET && body.is_none();

@@ -4,74 +4,22 @@
 //! On its way between peers the range is part of the URL, so that whoever decides by URL takes pieces
 //! for different files. The node that misses it restores the URL and adds `Range`; the origin's 206
 //! becomes a 200 (WORLDS'04, Sec. 3). Only what a peer marks as a piece's URL is read as one, and a
-//! piece's key can be no URL's ([`crate::identify::Resource::identity`]): a client can neither ask for a
+//! piece's key can be no URL's ([`crate::resource::Resource::identity`]): a client can neither ask for a
 //! piece nor have something else stored in its place.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
-};
-
-use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
+use http::{HeaderValue, StatusCode, header, response::Parts};
 use levada_cache::{ContentRange, Validators};
-use levada_fetch::ChunkUrl;
-use levada_policy::NodeIndex;
 
-use super::{LARGE, PIECE, head::version_of};
+use super::head::version_of;
 use crate::{
-    clock, failure::Failure, fetch::content_length, pipeline::RequestContext,
+    clock,
+    failure::Failure,
+    fetch::content_length,
+    fields::{LARGE, PIECE},
+    request::RequestContext,
+    resource::Piece,
     upstream::UpstreamHead,
 };
-
-/// A piece that is asked for.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) url: ChunkUrl,
-    /// Nodes that are not to be asked for it.
-    pub(crate) avoided: Vec<NodeIndex>,
-    /// The node that was asked.
-    source: AtomicU32,
-    /// Bytes that have come of it.
-    came: AtomicU64,
-}
-
-impl Piece {
-    pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
-        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), came: AtomicU64::new(0) })
-    }
-
-    /// Divides the target of a peer's request for a piece.
-    pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
-        let (file, url) = ChunkUrl::split(target)?;
-        Some((file, Self::new(url, Vec::new(), NodeIndex(0))))
-    }
-
-    pub(crate) fn asked_of(&self, node: NodeIndex) {
-        self.source.store(node.0, Relaxed);
-    }
-
-    pub(crate) fn source(&self) -> NodeIndex {
-        NodeIndex(self.source.load(Relaxed))
-    }
-
-    pub(super) fn has_come(&self, bytes: u64) {
-        self.came.store(bytes, Relaxed);
-    }
-
-    pub(super) fn came(&self) -> u64 {
-        self.came.load(Relaxed)
-    }
-
-    /// Bytes in it.
-    pub(crate) fn len(&self) -> u64 {
-        self.url.range.end - self.url.range.start
-    }
-}
-
-/// Whether a peer says that the URL is a piece's.
-pub(crate) fn is_piece(headers: &HeaderMap) -> bool {
-    headers.contains_key(PIECE)
-}
 
 /// To a peer: the head is to be fetched, whatever is stored.
 pub(super) const ANEW: &str = "anew";

@@ -27,11 +27,11 @@ use super::{
     File,
     check::Check,
     flight::{PieceFlight, WholePiece},
-    is_on, refetch,
+    refetch,
     room::Share,
 };
 use crate::{
-    body::BodyError, failure::Failure, large::Piece, node::Node, pipeline::RequestContext,
+    body::BodyError, failure::Failure, node::Node, request::RequestContext, resource::Piece,
 };
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
@@ -89,7 +89,7 @@ impl Transfer {
         span: Range<u64>,
         headers: &HeaderMap,
     ) -> Option<Self> {
-        let plan = is_on(&client.resource.site)?.plan;
+        let plan = client.resource.site.serves_large_files()?.plan;
         let whole = span == (0..file.length);
         let digest = client.resource.digest();
         let check = if whole { Check::of(headers, digest.as_ref()) } else { None };

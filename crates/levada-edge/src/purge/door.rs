@@ -17,7 +17,7 @@ use super::{
     rules::Rule,
     spread,
 };
-use crate::{clock, identify::Resource, node::Node, tls};
+use crate::{clock, node::Node, resource::Resource, tls};
 
 /// The method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";

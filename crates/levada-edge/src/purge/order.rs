@@ -4,7 +4,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 
 use super::{label, rules::Rule};
-use crate::{identify, sites::Sites};
+use crate::{
+    sites::Sites,
+    uri::{identity_of, without_port},
+};
 
 /// URLs, prefixes or tags in one order.
 pub(crate) const MAX_ITEMS: usize = 1000;
@@ -224,7 +227,7 @@ impl PurgeOrder {
     pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
         let site = |host: &String| {
             let host = host.to_ascii_lowercase();
-            let found = sites.find(identify::without_port(&host));
+            let found = sites.find(without_port(&host));
             found.map(|site| site.id).ok_or(OrderError::UnknownHost(host))
         };
         let soft = self.soft;
@@ -271,7 +274,7 @@ pub(super) fn absolute(url: &str) -> Result<(String, String), OrderError> {
     url.parse::<Uri>()
         .ok()
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
-        .and_then(|uri| identify::identity_of(&uri))
+        .and_then(|uri| identity_of(&uri))
         .ok_or_else(|| OrderError::NotAbsolute(url.chars().take(200).collect()))
 }
 

@@ -8,7 +8,7 @@ use http::{
 use levada_policy::classify::RequestAttributes;
 use levada_types::{Key, ServiceClass};
 
-use crate::{identify::Resource, settings::KeyFrom, sites::Site};
+use crate::{resource::Resource, settings::KeyFrom, sites::Site};
 
 /// A request as a policy sees it.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,144 @@
+//! The resource that a request names, and the piece of it that a peer asks for.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use levada_fetch::{ChunkUrl, Digest};
+use levada_policy::NodeIndex;
+use levada_types::Key;
+
+use crate::{redirect::SharedDecider, sites::Site};
+
+/// The resource that a request is for (RFC 9110 Sec. 3.1): its site, its identity, and what a policy
+/// decides about.
+#[derive(Clone)]
+pub(crate) struct Resource {
+    pub(crate) site: Arc<Site>,
+    pub(crate) scheme: &'static str,
+    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text. Before it, and a space, what
+    /// else tells objects apart: the piece of a file, or the digest that a client wants. No URI has a
+    /// space, so that no client can name a piece.
+    pub(crate) identity: String,
+    /// Where in `identity` the host begins.
+    host_at: usize,
+    /// Where in `identity` the path begins.
+    path_at: usize,
+    pub(crate) key: Key,
+    /// A redirect of a peer brought the client here: serve it, whatever the policy says.
+    pub(crate) passed: bool,
+    /// The digest that the file is to have.
+    digest: Option<Digest>,
+    /// The piece of a file that is asked for.
+    pub(crate) piece: Option<Arc<Piece>>,
+}
+
+impl Resource {
+    /// A resource by its effective URI; the host and the path begin at these positions of it.
+    pub(crate) fn new(
+        site: Arc<Site>,
+        scheme: &'static str,
+        identity: String,
+        host_at: usize,
+        path_at: usize,
+        passed: bool,
+    ) -> Self {
+        let key = Key::of(identity.as_bytes());
+        Self { site, scheme, identity, host_at, path_at, key, passed, digest: None, piece: None }
+    }
+
+    /// Host and port as the client named them, in lower case and without the scheme's own port.
+    pub(crate) fn host(&self) -> &str {
+        &self.identity[self.host_at..self.path_at]
+    }
+
+    /// Path and query.
+    pub(crate) fn target(&self) -> &str {
+        &self.identity[self.path_at..]
+    }
+
+    /// The digest that the file is to have, where the client named one.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Who decides which node serves it.
+    pub(crate) fn decider(&self) -> &SharedDecider {
+        let own = self.piece.as_ref().and(self.site.pieces.as_ref());
+        own.unwrap_or(&self.site.decider)
+    }
+
+    /// The same for a piece of it.
+    pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
+        let url_at = self.host_at - self.scheme.len() - 3;
+        let prefix = format!("{} ", piece.url);
+        let host_at = prefix.len() + self.scheme.len() + 3;
+        let identity = prefix + &self.identity[url_at..];
+        Self {
+            site: self.site.clone(),
+            scheme: self.scheme,
+            key: Key::of(identity.as_bytes()),
+            host_at,
+            path_at: host_at + (self.path_at - self.host_at),
+            identity,
+            passed: false,
+            digest: piece.url.digest,
+            piece: Some(piece),
+        }
+    }
+
+    /// The same as the client wants it, by its digest.
+    pub(crate) fn wanted_by(self, digest: Digest) -> Self {
+        let prefix = format!("{digest} ");
+        let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
+        let identity = prefix + &self.identity;
+        let (key, digest) = (Key::of(identity.as_bytes()), Some(digest));
+        Self { key, identity, host_at, path_at, digest, ..self }
+    }
+}
+
+/// A piece that is asked for.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) url: ChunkUrl,
+    /// Nodes that are not to be asked for it.
+    pub(crate) avoided: Vec<NodeIndex>,
+    /// The node that was asked.
+    source: AtomicU32,
+    /// Bytes that have come of it.
+    came: AtomicU64,
+}
+
+impl Piece {
+    pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
+        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), came: AtomicU64::new(0) })
+    }
+
+    /// Divides the target of a peer's request for a piece.
+    pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
+        let (file, url) = ChunkUrl::split(target)?;
+        Some((file, Self::new(url, Vec::new(), NodeIndex(0))))
+    }
+
+    pub(crate) fn asked_of(&self, node: NodeIndex) {
+        self.source.store(node.0, Relaxed);
+    }
+
+    pub(crate) fn source(&self) -> NodeIndex {
+        NodeIndex(self.source.load(Relaxed))
+    }
+
+    pub(crate) fn has_come(&self, bytes: u64) {
+        self.came.store(bytes, Relaxed);
+    }
+
+    pub(crate) fn came(&self) -> u64 {
+        self.came.load(Relaxed)
+    }
+
+    /// Bytes in it.
+    pub(crate) fn len(&self) -> u64 {
+        self.url.range.end - self.url.range.start
+    }
+}

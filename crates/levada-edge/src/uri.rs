@@ -1,0 +1,26 @@
+//! Parts of a URI as the node compares them.
+
+use http::Uri;
+
+/// The identity of the URL of an `explain`: the same text that a request for it would get.
+pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
+    let host = uri.authority()?.as_str().to_ascii_lowercase();
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let host = without_default_port(scheme, &host).to_owned();
+    let target = uri.path_and_query().map_or("/", |t| t.as_str());
+    Some((format!("{scheme}://{host}{target}"), host))
+}
+
+/// With the scheme's own port or without it, it is the same URI (RFC 9110 Sec. 4.2.3).
+pub(crate) fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    host.strip_suffix(default).unwrap_or(host)
+}
+
+/// The host without its port.
+pub(crate) fn without_port(host: &str) -> &str {
+    match memchr::memrchr2(b':', b']', host.as_bytes()) {
+        Some(at) if host.as_bytes()[at] == b':' => &host[..at],
+        _ => host,
+    }
+}
