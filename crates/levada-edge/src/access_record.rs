@@ -7,17 +7,40 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use http::{StatusCode, header};
-use levada_policy::{Outcome, Outstanding, Pick};
+use levada_fetch::Counts;
+use levada_policy::{Outstanding, Pick, RequestOutcome};
 
 use crate::{
-    admission::InService, body::BodyError, cache_result::CacheResult, failure::Failed,
-    large::SharedTransfer, log::AccessLine, node::Node, redirect::Decider, request::RequestContext,
-    resource::Resource, settings::LogFormat, switch::ChosenServer,
+    admission::InService,
+    body::BodyError,
+    cache_result::CacheResult,
+    clock::Clock,
+    failure::Failed,
+    log::{AccessLine, Log, LogEntry},
+    metrics::Metrics,
+    redirect::Decider,
+    request::RequestContext,
+    resource::Resource,
+    settings::LogFormat,
+    switch::ChosenServer,
 };
+
+/// Where what is noted of requests goes.
+pub(crate) struct Telemetry {
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The access log, where there is one.
+    pub(crate) log: Option<Log>,
+}
+
+/// Counts of a transfer in pieces, which may still be going on.
+pub(crate) trait TransferCounts: Send + Sync {
+    fn counts(&self) -> Counts;
+}
 
 /// What is noted of one request.
 pub(crate) struct AccessRecord {
-    node: Arc<Node>,
+    telemetry: Arc<Telemetry>,
     started: Instant,
     head_sent: Option<Instant>,
     pub(crate) status: StatusCode,
@@ -34,7 +57,7 @@ pub(crate) struct AccessRecord {
     /// Whether a peer brought the request, not a client.
     pub(crate) from_peer: bool,
     /// What was done for a large file.
-    pub(crate) pieces: Option<Arc<SharedTransfer>>,
+    pub(crate) pieces: Option<Arc<dyn TransferCounts>>,
     /// It is a piece for this node's own agent, which counts it.
     is_piece: bool,
     bytes: u64,
@@ -43,10 +66,10 @@ pub(crate) struct AccessRecord {
 }
 
 impl AccessRecord {
-    pub(crate) fn begin(node: &Arc<Node>, from_peer: bool) -> Box<Self> {
-        node.metrics.in_flight.inc();
+    pub(crate) fn begin(telemetry: &Arc<Telemetry>, from_peer: bool) -> Box<Self> {
+        telemetry.metrics.in_flight.inc();
         Box::new(Self {
-            node: node.clone(),
+            telemetry: telemetry.clone(),
             started: Instant::now(),
             head_sent: None,
             status: StatusCode::OK,
@@ -66,15 +89,15 @@ impl AccessRecord {
     }
 
     /// A piece that this node asks for itself.
-    pub(crate) fn of_piece(node: &Arc<Node>) -> Box<Self> {
-        let mut record = Self::begin(node, false);
+    pub(crate) fn of_piece(telemetry: &Arc<Telemetry>) -> Box<Self> {
+        let mut record = Self::begin(telemetry, false);
         record.is_piece = true;
         record
     }
 
     /// Notes who asks for what, if there is a log to be written.
-    pub(crate) fn note(&mut self, node: &Node, context: &RequestContext) {
-        if node.access_log.is_none() {
+    pub(crate) fn note(&mut self, context: &RequestContext) {
+        if self.telemetry.log.is_none() {
             return;
         }
         let RequestContext { connection, resource, parts, .. } = context;
@@ -175,7 +198,7 @@ impl AccessRecord {
 
 impl Drop for AccessRecord {
     fn drop(&mut self) {
-        let metrics = &self.node.metrics;
+        let metrics = &self.telemetry.metrics;
         metrics.in_flight.dec();
         if !self.is_piece {
             let elapsed = self.started.elapsed();
@@ -185,9 +208,9 @@ impl Drop for AccessRecord {
             }
         }
         if let (Some(decider), Some(pick)) = (&self.decider, self.pick) {
-            decider.observe(&self.outcome(pick), self.node.clock.now());
+            decider.observe(&self.outcome(pick), self.telemetry.clock.now());
         }
-        if let (Some(log), Some(line)) = (&self.node.access_log, &self.line) {
+        if let (Some(log), Some(line)) = (&self.telemetry.log, &self.line) {
             log.write(&self.describe(line, log.format()));
         }
     }
@@ -195,7 +218,7 @@ impl Drop for AccessRecord {
 
 impl AccessRecord {
     fn describe(&self, line: &AccessLine, format: LogFormat) -> String {
-        let entry = crate::log::LogEntry {
+        let entry = LogEntry {
             line,
             status: self.status,
             bytes: self.bytes,

@@ -141,8 +141,8 @@ async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes
     };
     let after = argument(request, "after").and_then(|number| number.parse().ok());
     match after {
-        Some(number) => json(StatusCode::OK, &route.news(node, number).await),
-        None => json(StatusCode::OK, &route.status(node)),
+        Some(number) => json(StatusCode::OK, &route.news(node.clock, number).await),
+        None => json(StatusCode::OK, &route.status(node.clock.uptime())),
     }
 }
 
@@ -208,7 +208,11 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));
-    metrics.large.look_at(node);
+    let names: Vec<String> = match &node.peers {
+        Some(peers) => peers.servers().map(|(_, server)| server.name.to_string()).collect(),
+        None => vec![node.settings.name.clone()],
+    };
+    metrics.large.look_at(&node.large.sources.lock().clone(), names.into_iter());
     let mut response = text(StatusCode::OK, &metrics.page());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

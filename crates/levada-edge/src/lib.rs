@@ -63,12 +63,15 @@ mod route;
 mod run;
 mod servers;
 pub mod settings;
+mod site_builder;
 mod sites;
 mod sizes;
+mod start_error;
 mod stop;
 mod store;
 mod stored;
 mod switch;
+mod tend;
 mod tls;
 mod upstream;
 mod uri;
@@ -77,10 +80,10 @@ mod watchdog;
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
-pub use node::StartError;
 pub use route::{RouteError, withdraw};
 pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
+pub use start_error::StartError;
 pub use tls::TlsError;
 
 /// What measurements call.

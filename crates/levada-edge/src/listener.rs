@@ -10,7 +10,8 @@ use crate::{
     connection::{self, ListenerRole, OpenConnection},
     dormant,
     handoff::BackendLink,
-    node::{Node, StartError},
+    node::Node,
+    start_error::StartError,
     stop::Stop,
 };
 

@@ -58,7 +58,7 @@ pub(crate) fn serve<'a>(
     connection: &'a Arc<ClientConnection>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Response<ResponseBody>> + Send + use<'a> {
-    let record = AccessRecord::begin(node, connection.door == Door::Peer);
+    let record = AccessRecord::begin(&node.telemetry, connection.door == Door::Peer);
     let admission = admit(node, connection, request);
     answer(node, connection, admission, record)
 }
@@ -72,7 +72,7 @@ async fn answer(
     let mut is_get = false;
     let answer = match admission {
         Admitted::Context(context) => {
-            record.note(node, &context);
+            record.note(&context);
             is_get = context.parts.method == Method::GET;
             route(node, context, &mut record).await
         }
@@ -174,13 +174,15 @@ async fn route(
     }
     resource.site.count();
     if large::may_be(&context) {
-        return Box::pin(large::serve(node, context, record)).await;
+        let dispatch: large::Dispatch =
+            |node, context, record| Box::pin(dispatch(node, context, record));
+        return Box::pin(large::serve(node, context, record, dispatch)).await;
     }
     dispatch(node, context, record).await
 }
 
 /// The same for what is no large file, for a piece of one, and for the head of one.
-pub(crate) async fn dispatch(
+async fn dispatch(
     node: &Arc<Node>,
     context: Box<RequestContext>,
     record: &mut AccessRecord,

@@ -8,8 +8,12 @@ use std::sync::Arc;
 
 use crate::{
     node::Node,
-    settings::{Settings, SettingsReader},
-    stop::Stop,
+    settings::{Settings, SettingsReader, SiteSettings},
+    site_builder::{SiteBuilder, make_sites},
+    sites::WatchedOrigin,
+    start_error::StartError,
+    stop::{Stop, spawn_until},
+    tend::tend_sites,
 };
 
 /// Reads and applies new settings.
@@ -19,7 +23,7 @@ use crate::{
 pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, String> {
     let _alone = node.reloading.lock().await;
     let result = read(node).await.and_then(|settings| {
-        let changed = node.change_sites(&settings.sites, stop);
+        let changed = change_sites(node, &settings.sites, stop);
         changed.map(|()| settings.sites.len()).map_err(|error| error.to_string())
     });
     node.metrics.reloaded(result.is_ok());
@@ -38,4 +42,34 @@ async fn read(node: &Arc<Node>) -> Result<Settings, String> {
         None => Err("this node was not started from a file".to_owned()),
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
+}
+
+/// Serves other sites from now on. Requests that are being answered end as they began.
+///
+/// # Errors
+/// When a policy cannot be built; nothing has changed then.
+fn change_sites(node: &Node, settings: &[SiteSettings], stop: &Stop) -> Result<(), StartError> {
+    let before = node.sites.load_full();
+    let (clock, metrics, workers) = (node.clock, &node.metrics, node.workers);
+    let around = SiteBuilder { settings: &node.settings, clock, metrics, workers };
+    let after = Arc::new(make_sites(&around, settings, &before)?);
+    node.sites.store(after.clone());
+    for old in before.iter() {
+        let new = || after.iter().filter(|new| new.id == old.id);
+        let stays = |one: &Arc<WatchedOrigin>| {
+            new().any(|site| site.origins.iter().any(|other| Arc::ptr_eq(one, other)))
+        };
+        for gone in old.origins.iter().filter(|origin| !stays(origin)) {
+            if let Some(watch) = gone.watch.lock().take() {
+                watch.abort();
+            }
+        }
+        if let Some(switch) = &old.switch
+            && !new().any(|site| site.switch.is_some())
+        {
+            switch.retire();
+        }
+    }
+    tend_sites(node, &|task| spawn_until(stop, task));
+    Ok(())
 }

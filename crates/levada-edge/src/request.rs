@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use hyper::body::Incoming;
-use levada_cache::Asked as Wants;
+use levada_cache::RequestCacheFields;
 
 use crate::{connection::ClientConnection, guard::ZeroCopyQueue, resource::Resource};
 
@@ -13,7 +13,7 @@ pub(crate) struct RequestContext {
     pub(crate) connection: Arc<ClientConnection>,
     pub(crate) resource: Resource,
     /// What it asks of a cache.
-    pub(crate) wants: Wants,
+    pub(crate) wants: RequestCacheFields,
     pub(crate) parts: Parts,
     /// `None` when there is none.
     pub(crate) body: Option<Incoming>,

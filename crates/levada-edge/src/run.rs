@@ -10,10 +10,12 @@ use crate::{
     admin,
     connection::{Door, ListenerRole},
     handoff, listener,
-    node::{Node, StartError, hands_over},
+    node::{Node, hands_over},
     reload, route,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
+    start_error::StartError,
     stop::{self, Stop, Stopper},
+    tend::tend,
     tls, upstream,
 };
 
@@ -249,7 +251,7 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
     }
-    node.tend(stop);
+    tend(&node, stop);
     Ok(())
 }
 
@@ -382,7 +384,7 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     if tokio::time::timeout(limit, stopper.done()).await.is_err() {
         tracing::warn!("the drain timeout is over: the rest is cut");
     }
-    if let Some(log) = &node.access_log {
+    if let Some(log) = &node.telemetry.log {
         log.flush();
     }
     let closing = node.clone();

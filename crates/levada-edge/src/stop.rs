@@ -1,8 +1,8 @@
 //! Stopping: connections finish what they are doing, then whoever has not is cut.
 
-use std::{future::Future, task::Poll};
+use std::{future::Future, pin::Pin, task::Poll};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 /// Heard by everyone who must stop; kept by every connection until it has.
 #[derive(Clone)]
@@ -67,4 +67,22 @@ impl Stopper {
     pub(crate) async fn done(&self) {
         self.0.closed().await;
     }
+}
+
+/// Starts a task that ends with the node, or when it is aborted.
+pub(crate) type Spawn<'a> = dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle + 'a;
+
+/// Starts a task that ends with the node.
+pub(crate) fn spawn_until(
+    stop: &Stop,
+    task: Pin<Box<dyn Future<Output = ()> + Send>>,
+) -> AbortHandle {
+    let stop = stop.clone();
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            () = stop.begun() => {}
+        }
+    });
+    task.abort_handle()
 }

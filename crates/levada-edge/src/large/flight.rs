@@ -26,10 +26,10 @@ use levada_types::{Key, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::piece;
+use super::{Dispatch, piece};
 use crate::{
-    access_record::AccessRecord, failure::Failure, node::Node, pipeline::dispatch,
-    request::RequestContext, resource::Piece, store::Gathering,
+    access_record::AccessRecord, failure::Failure, node::Node, request::RequestContext,
+    resource::Piece, store::Gathering,
 };
 
 /// The latest flight of each piece, while anybody is interested in it.
@@ -67,6 +67,7 @@ impl PieceFlight {
         template: &RequestContext,
         piece: Arc<Piece>,
         now: Timestamp,
+        dispatch: Dispatch,
     ) -> (Arc<Self>, bool) {
         let resource = template.resource.of_piece(piece.clone());
         let (key, identity, purges) =
@@ -82,7 +83,7 @@ impl PieceFlight {
         let mut context = template.again();
         context.resource = resource;
         let (tell, outcome) = watch::channel(None);
-        let fetch = fetch(node.clone(), context, piece.clone());
+        let fetch = fetch(node.clone(), context, piece.clone(), dispatch);
         let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
         let flight = Arc::new(Self {
             node: node.clone(),
@@ -150,10 +151,11 @@ async fn fetch(
     node: Arc<Node>,
     context: Box<RequestContext>,
     piece: Arc<Piece>,
+    dispatch: Dispatch,
 ) -> Result<WholePiece, Failure> {
     let begun = node.clock.now();
-    let mut record = AccessRecord::of_piece(&node);
-    let answer = Box::pin(dispatch(&node, context, &mut record)).await;
+    let mut record = AccessRecord::of_piece(&node.telemetry);
+    let answer = dispatch(&node, context, &mut record).await;
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
     let answered = node.clock.now();

@@ -1,6 +1,6 @@
 //! What is counted of transfers in pieces.
 
-use levada_fetch::Counts;
+use levada_fetch::{Counts, Sources};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use std::sync::atomic::AtomicU64;
 
-use crate::{metrics::LabelValue, node::Node};
+use crate::metrics::LabelValue;
 
 /// Where a piece came from, or why it was asked for again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,13 +106,8 @@ impl LargeMetrics {
     }
 
     /// What is known of the sources now.
-    pub(crate) fn look_at(&self, node: &Node) {
-        let sources = node.large.sources.lock().clone();
-        let names: Vec<String> = match &node.peers {
-            Some(peers) => peers.servers().map(|(_, server)| server.name.to_string()).collect(),
-            None => vec![node.settings.name.clone()],
-        };
-        for (server, average) in names.into_iter().zip(sources.averages()) {
+    pub(crate) fn look_at(&self, sources: &Sources, names: impl Iterator<Item = String>) {
+        for (server, average) in names.zip(sources.averages()) {
             if let Some(average) = average {
                 self.seconds.get_or_create(&PieceServerLabel { server }).set(average.as_secs_f64());
             }

@@ -25,13 +25,13 @@ mod piece;
 mod room;
 mod transfer;
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
 };
-use levada_cache::{Asked as Wants, CONDITIONAL, CacheStatus, RangeSet};
+use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields};
 use levada_fetch::Sources;
 use parking_lot::Mutex;
 
@@ -44,7 +44,6 @@ use crate::{
     fields::{DIGEST, LARGE},
     node::Node,
     partial::{self, Cursor, Script, Wanted},
-    pipeline::dispatch,
     request::RequestContext,
     stored,
 };
@@ -54,8 +53,8 @@ pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{address, as_object, tell};
 use room::Room;
+pub(crate) use transfer::PieceReader;
 use transfer::Transfer;
-pub(crate) use transfer::{PieceReader, SharedTransfer};
 
 /// What is read of a piece at once at most: it goes to where the piece is gathered, and the more
 /// connections a transfer has, the more of it there is beside the window.
@@ -114,11 +113,21 @@ pub(crate) fn may_be(context: &RequestContext) -> bool {
     plain && !alone && one() && !crate::lookup::has_precondition(&parts.headers)
 }
 
-/// Answers a request for what may be a large file.
+/// Answers one request as if it were not for a large file: by this node or by a peer.
+pub(crate) type Dispatch = for<'a> fn(
+    &'a Arc<Node>,
+    Box<RequestContext>,
+    &'a mut AccessRecord,
+) -> Pin<
+    Box<dyn Future<Output = Result<Response<ResponseBody>, Failed>> + Send + 'a>,
+>;
+
+/// Answers a request for what may be a large file. The head and the pieces are asked for by `dispatch`.
 pub(crate) async fn serve(
     node: &Arc<Node>,
     mut context: Box<RequestContext>,
     record: &mut AccessRecord,
+    dispatch: Dispatch,
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = context.again();
     context.head_is_enough = true;
@@ -128,7 +137,7 @@ pub(crate) async fn serve(
             return Ok(response);
         }
         let Some(file) = File::of(&mut response) else { break };
-        match in_pieces(node, &client, file, response, record).await {
+        match in_pieces(node, &client, file, response, record, dispatch).await {
             Ok(response) => return Ok(response),
             // What is stored of it is out of date.
             Err(Failure::Changed) => context = afresh(&client),
@@ -152,9 +161,9 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
 
 /// Lets the node that has the head of a file fetch it anew, so that those who come later get the version
 /// that there is now.
-async fn refetch(node: &Arc<Node>, client: &RequestContext) {
-    let mut record = AccessRecord::of_piece(node);
-    drop(Box::pin(dispatch(node, afresh(client), &mut record)).await);
+async fn refetch(node: &Arc<Node>, client: &RequestContext, dispatch: Dispatch) {
+    let mut record = AccessRecord::of_piece(&node.telemetry);
+    drop(dispatch(node, afresh(client), &mut record).await);
 }
 
 /// The answer to a request for a large file, whose head is in `response`.
@@ -164,6 +173,7 @@ async fn in_pieces(
     file: File,
     response: Response<ResponseBody>,
     record: &mut AccessRecord,
+    dispatch: Dispatch,
 ) -> Result<Response<ResponseBody>, Failure> {
     let (length, key) = (file.length, client.resource.key);
     node.large.known.remember(key, &file);
@@ -176,7 +186,7 @@ async fn in_pieces(
             first..end
         }
     };
-    let transfer = Transfer::new(node, client, &file, span, response.headers());
+    let transfer = Transfer::new(node, client, &file, span, response.headers(), dispatch);
     let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
         return Err(Failure::NoPieces);
     };

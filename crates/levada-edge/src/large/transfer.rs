@@ -24,14 +24,15 @@ use tokio::{
 };
 
 use super::{
-    File,
+    Dispatch, File,
     check::Check,
     flight::{PieceFlight, WholePiece},
     refetch,
     room::Share,
 };
 use crate::{
-    body::BodyError, failure::Failure, node::Node, request::RequestContext, resource::Piece,
+    access_record::TransferCounts, body::BodyError, failure::Failure, node::Node,
+    request::RequestContext, resource::Piece,
 };
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
@@ -48,10 +49,11 @@ pub(crate) struct Transfer {
     template: Box<RequestContext>,
     /// The client's own request, for its head.
     client: Box<RequestContext>,
+    dispatch: Dispatch,
 }
 
 /// What the task and the body share.
-pub(crate) struct SharedTransfer {
+pub(super) struct SharedTransfer {
     node: Arc<Node>,
     state: Mutex<TransferState>,
     /// The body has taken a piece.
@@ -65,9 +67,6 @@ struct TransferState {
     /// What went wrong last.
     failure: Option<Failure>,
 }
-
-/// Counts of a transfer, for those who report it.
-pub(crate) type SharedCounts = Arc<SharedTransfer>;
 
 impl TransferState {
     /// Wakes the body if there is something for it.
@@ -88,6 +87,7 @@ impl Transfer {
         file: &File,
         span: Range<u64>,
         headers: &HeaderMap,
+        dispatch: Dispatch,
     ) -> Option<Self> {
         let plan = client.resource.site.serves_large_files()?.plan;
         let whole = span == (0..file.length);
@@ -101,12 +101,13 @@ impl Transfer {
             check,
             template: client.for_pieces(file),
             client: client.again(),
+            dispatch,
         })
     }
 
     /// Begins. `None` when there is no memory for even one piece.
     pub(super) fn begin(self) -> Option<PieceReader> {
-        let Self { node, plan, file, span, check, template, client } = self;
+        let Self { node, plan, file, span, check, template, client, dispatch } = self;
         let share = node.large.room.enter(plan.chunk)?;
         let pieces = Chunked::new(plan, file.length, span.clone());
         let state = TransferState { pieces, waiting: None, failure: None };
@@ -122,6 +123,7 @@ impl Transfer {
             file,
             template: template.into(),
             client,
+            dispatch,
             share,
             under_way: HashMap::new(),
             tried: HashMap::new(),
@@ -140,6 +142,7 @@ struct Agent {
     file: File,
     template: Arc<RequestContext>,
     client: Box<RequestContext>,
+    dispatch: Dispatch,
     /// Memory for as many pieces as the window may hold.
     share: Share,
     under_way: HashMap<RequestId, Awaited>,
@@ -177,7 +180,8 @@ impl Agent {
             let (due, wake_at) = self.decide(now);
             for request in due {
                 let (id, piece) = (request.id, self.name(&request, now));
-                let (flight, joined) = PieceFlight::board(&self.node, &self.template, piece, now);
+                let (flight, joined) =
+                    PieceFlight::board(&self.node, &self.template, piece, now, self.dispatch);
                 if joined {
                     self.shared.state.lock().pieces.joined(id, flight.begun);
                 }
@@ -320,8 +324,9 @@ impl Agent {
                 state.pieces.give_up();
                 // Those who come later are not to meet the same.
                 if failure == Failure::Changed {
-                    let (node, client) = (self.node.clone(), self.client.again());
-                    tokio::spawn(async move { refetch(&node, &client).await });
+                    let (node, client, dispatch) =
+                        (self.node.clone(), self.client.again(), self.dispatch);
+                    tokio::spawn(async move { refetch(&node, &client, dispatch).await });
                 }
             }
             Err(failure) => {
@@ -379,7 +384,7 @@ impl PieceReader {
         })
     }
 
-    pub(super) fn counts(&self) -> SharedCounts {
+    pub(super) fn counts(&self) -> Arc<SharedTransfer> {
         self.shared.clone()
     }
 
@@ -458,8 +463,8 @@ impl Drop for PieceReader {
     }
 }
 
-impl SharedTransfer {
-    pub(crate) fn counts(&self) -> Counts {
+impl TransferCounts for SharedTransfer {
+    fn counts(&self) -> Counts {
         self.state.lock().pieces.counts()
     }
 }

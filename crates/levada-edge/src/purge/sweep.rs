@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use levada_types::Key;
 use parking_lot::Mutex;
 
+use super::Purges;
 use super::since::Invalidated;
-use crate::node::Node;
+use crate::store::Store;
 
 /// How long purges are gathered before a sweep.
 const GATHER: Duration = Duration::from_millis(500);
@@ -78,32 +79,31 @@ impl PendingStores {
 }
 
 /// Applies rules to everything stored, soon after they came, for ever.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(store: Arc<Store>, purges: Arc<Purges>) {
     loop {
-        if node.purges.rules.len() == 0 {
-            node.purges.added.notified().await;
+        if purges.rules.len() == 0 {
+            purges.added.notified().await;
             tokio::time::sleep(GATHER).await;
         } else {
             // Something older than a rule was still under way.
-            let _ = tokio::time::timeout(AGAIN, node.purges.added.notified()).await;
+            let _ = tokio::time::timeout(AGAIN, purges.added.notified()).await;
         }
-        sweep(&node).await;
+        sweep(&store, &purges).await;
     }
 }
 
 /// One pass over every tier, then over the rules: they are forgotten when what they cover has left the
 /// directory, or a crash would bring it back.
-pub(crate) async fn sweep(node: &Arc<Node>) {
-    let purges = &node.purges;
+async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
     // Taken before the tiers are gone through: what is stored by then will be found there, and what
     // is not is counted as under way.
     let done = purges.flights.none_older_than(|| purges.rules.latest());
-    let sweeping = node.clone();
-    let memory = move || sweeping.store.sweep(|object| sweeping.purges.may_keep(object));
+    let (tiers, rules) = (store.clone(), purges.clone());
+    let memory = move || tiers.sweep(|object| rules.may_keep(object));
     if let Err(error) = tokio::task::spawn_blocking(memory).await {
         tracing::error!(%error, "a sweep after purges failed");
         return;
     }
-    node.store.sweep_disk(|identity, label| purges.keep_on_disk(identity, label)).await;
+    store.sweep_disk(|identity, label| purges.keep_on_disk(identity, label)).await;
     purges.forget(done);
 }

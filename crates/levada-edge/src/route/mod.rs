@@ -6,19 +6,19 @@
 
 mod bird;
 mod decide;
+mod tend;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::{
-    sync::watch,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::sync::watch;
 
 use self::decide::{Controller, RouteView};
+pub(crate) use self::tend::{end, tend};
 use crate::{
-    node::Node,
+    clock::Clock,
+    metrics::Metrics,
     settings::{RouteLevel, RouteSettings, Speaker},
 };
 
@@ -87,30 +87,29 @@ impl Route {
     }
 
     /// Looks at the node, and has the daemon told what changes; again and again if it does not listen.
-    async fn look(&self, node: &Node, again: bool) {
-        let (now, view) = (node.clock.uptime(), view(node));
+    async fn look(&self, now: Duration, view: &RouteView, metrics: &Metrics, again: bool) {
         let (changed, level, reason) = {
             let mut controller = self.controller.lock();
-            (controller.decide(now, &view), controller.level, controller.reason)
+            (controller.decide(now, view), controller.level, controller.reason)
         };
         if changed {
             let dry_run = self.settings.dry_run;
             let (level, reason) = (level.as_str(), reason.as_str());
             tracing::info!(level, reason, load = view.load, dry_run, "the route changes");
-            node.metrics.route_changed(level, reason);
+            metrics.route_changed(level, reason);
         }
         let failed = self.told.borrow().error.is_some();
         if changed || again || failed {
-            self.tell(node, level).await;
+            self.tell(metrics, level).await;
         }
-        node.metrics.route_level.set(match level {
+        metrics.route_level.set(match level {
             RouteLevel::Withdrawn => 0,
             RouteLevel::Backup => 1,
             RouteLevel::Announced => 2,
         });
     }
 
-    async fn tell(&self, node: &Node, level: RouteLevel) {
+    async fn tell(&self, metrics: &Metrics, level: RouteLevel) {
         let result = match &self.settings.speaker {
             _ if self.settings.dry_run => Ok(()),
             Speaker::Bird { socket, protocol, backup } => {
@@ -121,7 +120,7 @@ impl Route {
         };
         let error = result.err().map(|error| error.to_string());
         if let Some(error) = &error {
-            node.metrics.route_errors.inc();
+            metrics.route_errors.inc();
             if self.told.borrow().error.as_ref() != Some(error) {
                 tracing::error!("{error}");
             }
@@ -141,7 +140,7 @@ impl Route {
         told.level == RouteLevel::Withdrawn && told.error.is_none()
     }
 
-    pub(crate) fn status(&self, node: &Node) -> RouteStatus {
+    pub(crate) fn status(&self, now: Duration) -> RouteStatus {
         let told = self.told.borrow().clone();
         let controller = self.controller.lock();
         let lines = |level| match &self.settings.speaker {
@@ -151,7 +150,7 @@ impl Route {
         RouteStatus {
             level: controller.level.as_str(),
             reason: controller.reason.as_str(),
-            seconds: node.clock.uptime().saturating_sub(controller.since).as_secs_f64(),
+            seconds: now.saturating_sub(controller.since).as_secs_f64(),
             load: controller.load,
             dry_run: self.settings.dry_run,
             error: told.error,
@@ -162,52 +161,11 @@ impl Route {
     }
 
     /// The status when there are other news than those of this number, or after a while.
-    pub(crate) async fn news(&self, node: &Node, number: u64) -> RouteStatus {
+    pub(crate) async fn news(&self, clock: Clock, number: u64) -> RouteStatus {
         let mut told = self.told.subscribe();
         let other = told.wait_for(|told| told.number != number);
         drop(tokio::time::timeout(LONGEST_WAIT, other).await);
-        self.status(node)
-    }
-}
-
-fn view(node: &Node) -> RouteView {
-    let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
-    RouteView { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
-}
-
-/// Looks after the route as long as the node runs. A drain closes downloads when the route is gone: those
-/// that are closed before would come back here.
-pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
-    let mut ticks = tokio::time::interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut drain, mut told_at) = (node.drain.watch(), Instant::now());
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            _ = drain.changed() => {}
-        }
-        // A daemon that was started anew knows nothing of it.
-        let again = told_at.elapsed() > AGAIN;
-        if again {
-            told_at = Instant::now();
-        }
-        route.look(&node, again).await;
-        if node.drain.is_on() && !node.drain.is_closing() && route.is_withdrawn() {
-            let settled = tokio::time::sleep(route.settings.settle);
-            tokio::select! {
-                () = settled => node.drain.close(),
-                _ = drain.changed() => drain.mark_changed(),
-            }
-        }
-    }
-}
-
-/// Takes the route back before the node ends, and gives the routers time to notice.
-pub(crate) async fn end(node: &Node, route: &Route) {
-    route.controller.lock().stop(node.clock.uptime());
-    if !route.is_withdrawn() {
-        route.tell(node, RouteLevel::Withdrawn).await;
-        tokio::time::sleep(route.settings.settle).await;
+        self.status(clock.uptime())
     }
 }
 
@@ -236,10 +194,6 @@ fn lines(speaker: &Speaker, level: RouteLevel) -> Vec<String> {
     prefixes.iter().map(|prefix| format!("{verb} route {prefix} {attributes}")).collect()
 }
 
-/// How often the node is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// How often the daemon is told what it was told already.
-const AGAIN: Duration = Duration::from_secs(10);
 /// Longer than a process waits that does not want to be without news for ever.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 

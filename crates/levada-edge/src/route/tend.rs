@@ -1,0 +1,54 @@
+//! The task that keeps the route in step with the node.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{Route, decide::RouteView};
+use crate::{node::Node, settings::RouteLevel};
+
+/// How often the node is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the daemon is told what it was told already.
+const AGAIN: Duration = Duration::from_secs(10);
+
+fn view(node: &Node) -> RouteView {
+    let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
+    RouteView { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
+}
+
+/// Looks after the route as long as the node runs. A drain closes downloads when the route is gone: those
+/// that are closed before would come back here.
+pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut drain, mut told_at) = (node.drain.watch(), Instant::now());
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = drain.changed() => {}
+        }
+        // A daemon that was started anew knows nothing of it.
+        let again = told_at.elapsed() > AGAIN;
+        if again {
+            told_at = Instant::now();
+        }
+        route.look(node.clock.uptime(), &view(&node), &node.metrics, again).await;
+        if node.drain.is_on() && !node.drain.is_closing() && route.is_withdrawn() {
+            let settled = tokio::time::sleep(route.settings.settle);
+            tokio::select! {
+                () = settled => node.drain.close(),
+                _ = drain.changed() => drain.mark_changed(),
+            }
+        }
+    }
+}
+
+/// Takes the route back before the node ends, and gives the routers time to notice.
+pub(crate) async fn end(node: &Node, route: &Route) {
+    route.controller.lock().stop(node.clock.uptime());
+    if !route.is_withdrawn() {
+        route.tell(&node.metrics, RouteLevel::Withdrawn).await;
+        tokio::time::sleep(route.settings.settle).await;
+    }
+}

@@ -1,0 +1,143 @@
+//! Sites made from settings, at the start and at every reload.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use levada_policy::BuildError;
+use parking_lot::Mutex;
+
+use crate::{
+    clock::Clock,
+    metrics::Metrics,
+    redirect::Prepared,
+    settings::{Origin, PolicyChoice, Settings, SiteSettings},
+    sites::{Site, SiteParts, Sites, WatchedOrigin},
+    start_error::StartError,
+    switch::{self, Switch},
+    upstream::{self, Server},
+};
+
+/// What sites are made in.
+pub(crate) struct SiteBuilder<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) workers: usize,
+}
+
+/// Sites from settings. What was there before goes on: a site is the same when its first host is.
+///
+/// # Errors
+/// When a policy cannot be built; nothing has changed then.
+pub(crate) fn make_sites(
+    around: &SiteBuilder<'_>,
+    settings: &[SiteSettings],
+    before: &Sites,
+) -> Result<Sites, StartError> {
+    let former = |site: &SiteSettings| before.iter().find(|old| old.id == Site::id_of(site));
+    let prepare = |site| {
+        let prepared = prepare(around, site, former(site).map(Arc::as_ref));
+        prepared.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })
+    };
+    let prepared = settings.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let sites = settings.iter().zip(prepared).map(|(site, prepared)| {
+        Arc::new(make_site(around, site, prepared, former(site).map(Arc::as_ref)))
+    });
+    Ok(Sites::new(sites.collect()))
+}
+
+fn prepare(
+    around: &SiteBuilder<'_>,
+    site: &SiteSettings,
+    before: Option<&Site>,
+) -> Result<SitePolicies, BuildError> {
+    let Settings { peering, limits, .. } = around.settings;
+    let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
+    let capacity = site.switch.as_ref().map_or(limits.capacity, switch::capacity);
+    let seed = seed(around.settings);
+    let whole = before.map(|site| &site.decider);
+    let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
+    // Which replica is asked is left to chance, as in the paper (WORLDS'04, Sec. 3).
+    let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
+        let parameters =
+            [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
+        let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
+        let before = before.and_then(|site| site.pieces.as_ref());
+        Prepared::new(&choice, redirectors, limits.capacity, seed, before)
+    });
+    Ok(SitePolicies { whole, pieces: pieces.transpose()? })
+}
+
+/// Who is to choose for a site, and for the pieces of its large files.
+struct SitePolicies {
+    whole: Prepared,
+    pieces: Option<Prepared>,
+}
+
+fn seed(settings: &Settings) -> u64 {
+    settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()))
+}
+
+fn make_site(
+    around: &SiteBuilder<'_>,
+    site: &SiteSettings,
+    prepared: SitePolicies,
+    before: Option<&Site>,
+) -> Site {
+    let SiteBuilder { settings, clock, metrics, workers } = *around;
+    let decider = prepared.whole.commit();
+    let pieces = prepared.pieces.map(Prepared::commit);
+    let host: Option<HeaderValue> = site
+        .origin_host
+        .as_deref()
+        .or_else(|| site.hosts.first().map(String::as_str).filter(|h| !h.contains('*')))
+        .and_then(|h| h.parse().ok());
+    let known = |origin: &Origin| {
+        let before = before?;
+        let all = before.settings.origins.iter().zip(&before.origins);
+        let same = all.filter(|(_, old)| old.check == site.health && old.host == host);
+        same.clone().find(|(old, _)| *old == origin).map(|(_, old)| old.clone())
+    };
+    let make = |origin: &Origin| {
+        Arc::new(WatchedOrigin {
+            server: origin_server(origin, settings, workers),
+            check: site.health.clone(),
+            host: host.clone(),
+            clock,
+            metrics: metrics.clone(),
+            watch: Mutex::default(),
+        })
+    };
+    let origins =
+        site.origins.iter().map(|origin| known(origin).unwrap_or_else(|| make(origin))).collect();
+    let switch = site.switch.as_ref().map(|switch| {
+        let plan = switch::Plan {
+            settings: switch,
+            check: &site.health,
+            policy: &site.policy,
+            host: host.clone(),
+            limits: &settings.limits,
+            workers,
+            decider: &decider,
+        };
+        match before.and_then(|before| before.switch.clone()) {
+            Some(before) => {
+                before.change(&plan);
+                before
+            }
+            None => Switch::new(&plan, clock, metrics),
+        }
+    });
+    let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
+    Site::new(
+        site.clone(),
+        SiteParts { decider, pieces, origins, switch, fallbacks, retry_budget },
+        before,
+    )
+}
+
+fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {
+    let (address, wire) = upstream::way_to(origin);
+    let name = address.to_string().into();
+    Server::new(name, address, wire, &settings.limits, workers)
+}

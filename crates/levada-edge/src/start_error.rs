@@ -1,0 +1,44 @@
+//! Errors that keep a node from starting.
+
+use std::io;
+
+use levada_net::bpf::BpfError;
+use levada_policy::BuildError;
+
+use crate::{store::disk::DiskError, tls::TlsError};
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {why}; is another program using it?")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A policy cannot be built.
+    #[error("site {site}: {why}")]
+    Policy {
+        /// The site's first host.
+        site: String,
+        /// What is wrong.
+        why: BuildError,
+    },
+    /// The disk cache could never be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// No connections can be taken over.
+    #[error("connections cannot be taken over: {0}")]
+    Taker(BpfError),
+    /// The access log cannot be opened.
+    #[error("the access log cannot be opened: {0}; check the path and its rights")]
+    Log(io::Error),
+    /// The system refuses threads or timers.
+    #[error("the runtime cannot start: {0}")]
+    Runtime(io::Error),
+}

@@ -1,0 +1,95 @@
+//! The tasks that keep a node: health checks, slow start, purges, the route, the log.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    node::Node,
+    peers::WatchedPeer,
+    purge, route,
+    stop::{Spawn, Stop, spawn_until},
+    upstream,
+};
+
+/// How often a peer in slow start gets more of its keys.
+const RAMP_STEP: Duration = Duration::from_millis(250);
+
+/// Starts everything that a node does besides answering. All of it ends when the node stops.
+pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
+    let until_stopped = |task| spawn_until(stop, task);
+    tend_sites(node, &until_stopped);
+    if let Some(peers) = &node.peers {
+        for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
+            let watched = Arc::new(WatchedPeer { peers: peers.clone(), node: peer });
+            let check = peers.settings().health.clone();
+            until_stopped(Box::pin(upstream::watch(watched, check, node.clock)));
+        }
+        if peers.settings().health.interval.is_zero() {
+            until_stopped(Box::pin(purge::deliver_all(peers.clone())));
+        }
+    }
+    if let Some(route) = &node.route {
+        until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
+    }
+    until_stopped(Box::pin(ramp(node.clone())));
+    until_stopped(Box::pin(purge::sweep(node.store.clone(), node.purges.clone())));
+    if node.telemetry.log.is_some() {
+        until_stopped(Box::pin(flush(node.clone())));
+    }
+    if let Some(front) = &node.front {
+        let sites = node.sites.load();
+        let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+        switches.for_each(|switch| front.reach(node, &switch.controls()));
+        let (weak, stop) = (Arc::downgrade(node), stop.clone());
+        tokio::spawn(async move {
+            stop.begun().await;
+            drop(stop);
+            if let Some(front) = weak.upgrade().as_ref().and_then(|node| node.front.as_ref()) {
+                front.end();
+            }
+        });
+    }
+}
+
+/// Watches the servers of all sites that have no watch yet.
+pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
+    let sites = node.sites.load_full();
+    for site in sites.iter() {
+        for origin in &site.origins {
+            let mut watching = origin.watch.lock();
+            if watching.is_none() {
+                let check = origin.check.clone();
+                let task = upstream::watch(origin.clone(), check, node.clock);
+                *watching = Some(spawn(Box::pin(task)));
+            }
+        }
+        if let Some(switch) = &site.switch {
+            switch.tend(spawn);
+        }
+    }
+}
+
+async fn ramp(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(RAMP_STEP);
+    loop {
+        ticks.tick().await;
+        if let Some(peers) = node.peers.as_ref().filter(|peers| peers.ramping()) {
+            peers.refresh(node.clock.now());
+        }
+        let sites = node.sites.load_full();
+        for switch in sites.iter().filter_map(|site| site.switch.as_ref()) {
+            if switch.ramping() {
+                switch.refresh();
+            }
+        }
+    }
+}
+
+async fn flush(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        if let Some(log) = &node.telemetry.log {
+            log.flush();
+        }
+    }
+}
