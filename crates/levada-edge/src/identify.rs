@@ -150,14 +150,6 @@ mod tests {
     }
 
     #[test]
-    fn default_port_makes_no_other_uri() {
-        let identity = |url: &str| identity_of(&url.parse().unwrap()).unwrap().0;
-        assert_eq!(identity("http://A.test:80/x"), identity("http://a.test/x"));
-        assert_eq!(identity("https://a.test:443/x"), "https://a.test/x");
-        assert_ne!(identity("https://a.test:80/x"), identity("https://a.test/x"));
-    }
-
-    #[test]
     fn ports_are_cut_off_hosts_but_not_off_addresses() {
         assert_eq!(without_port("a.example:80"), "a.example");
         assert_eq!(without_port("[::1]:80"), "[::1]");

@@ -24,3 +24,16 @@ pub(crate) fn without_port(host: &str) -> &str {
         _ => host,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_port_makes_no_other_uri() {
+        let identity = |url: &str| identity_of(&url.parse().unwrap()).unwrap().0;
+        assert_eq!(identity("http://A.test:80/x"), identity("http://a.test/x"));
+        assert_eq!(identity("https://a.test:443/x"), "https://a.test/x");
+        assert_ne!(identity("https://a.test:80/x"), identity("https://a.test/x"));
+    }
+}
