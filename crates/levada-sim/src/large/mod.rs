@@ -26,7 +26,7 @@ mod wire;
 use std::{collections::BTreeSet, time::Duration};
 
 use levada_fetch::{Counts, Plan, Sources};
-use levada_policy::{Cluster, LoadTable, Node, Policy, Surroundings, build};
+use levada_policy::{Cluster, Deployment, LoadTable, Node, Policy, build};
 use levada_types::{Rng, Timestamp};
 
 pub use cases::{Case, compare};
@@ -133,7 +133,7 @@ impl World {
     /// Never: the policy exists.
     pub fn new(settings: Settings) -> Self {
         let nodes: Vec<_> = (0..settings.nodes).map(|n| Node::new(&format!("n{n}"))).collect();
-        let policy = build("hrw", &Default::default(), &Surroundings::default());
+        let policy = build("hrw", &Default::default(), &Deployment::default());
         Self {
             stored: vec![BTreeSet::new(); settings.nodes],
             sources: vec![Sources::new(settings.nodes); settings.nodes],

@@ -8,7 +8,7 @@ use std::{
 };
 
 use levada_fetch::{Chunked, Counts};
-use levada_policy::{Context, NodeIndex};
+use levada_policy::{NodeIndex, PickContext};
 use levada_types::{Key, Request, Timestamp};
 
 use super::{
@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
         let avoided: Vec<_> = avoided.iter().copied().map(index).chain(down.clone()).collect();
         let key = Key::of(format!("file {} {} {}", settings.seed, name.0, name.1).as_bytes());
         let mut pick = |without: &[NodeIndex]| {
-            let mut context = Context { now, rng };
+            let mut context = PickContext { now, rng };
             policy.pick(&Request::new(key), &cluster.without(without), &mut context)
         };
         pick(&avoided).or_else(|| pick(&down)).map_or(0, |pick| pick.node.get())
