@@ -1,5 +1,5 @@
 //! `levada sync`: a tree is published with a manifest, and destinations pull it (Cosync, WORLDS'04,
-//! Sec. 5). Through a CDN one manifest serves any number of destinations.
+//! Sec. 4). Through a CDN one manifest serves any number of destinations.
 
 mod compare;
 mod filter;

@@ -1,5 +1,5 @@
 //! Sizes of objects that are served elsewhere, learnt from responses that passed: the large-file
-//! variants of the policies (OSDI'02 Sec. 3.4) need them.
+//! variants of the policies (OSDI'02 Sec. 5.4.2) need them.
 
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use levada_types::Key;

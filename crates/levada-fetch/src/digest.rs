@@ -1,7 +1,7 @@
 //! The digest of a file, as a client that knows it names it: `sha-256=` or `md5=` and hexadecimal
 //! digits.
 //!
-//! Cosync compares files by MD5 (WORLDS'04, Sec. 5); it is read for that reason, and is no proof of
+//! Cosync compares files by MD5 (WORLDS'04, Sec. 4); it is read for that reason, and is no proof of
 //! anything.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a tree consists of, as a text that can be published beside it (Cosync, WORLDS'04, Sec. 5).
+//! What a tree consists of, as a text that can be published beside it (Cosync, WORLDS'04, Sec. 4).
 //!
 //! ```text
 //! levada-manifest 1

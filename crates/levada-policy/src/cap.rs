@@ -45,12 +45,15 @@ const PARTITION: PolicyEntry = PolicyEntry {
 
 /// In the order of [`ServiceClass::ALL`]. Only the proportions matter.
 const SHARES: [Parameter; CLASSES] = [
-    share("share_normal", "Share of the requests that are static or lightly dynamic (Sec. 3.1)."),
-    share("share_disk", "Share of the requests that are disk bound (Sec. 3.1)."),
-    share("share_cpu", "Share of the requests that are CPU bound (Sec. 3.1)."),
+    share(
+        "share_normal",
+        "Share of the requests that are static or lightly dynamic (WWW10 Sec. 3.2).",
+    ),
+    share("share_disk", "Share of the requests that are disk bound (WWW10 Sec. 3.2)."),
+    share("share_cpu", "Share of the requests that are CPU bound (WWW10 Sec. 3.2)."),
     share(
         "share_disk_and_cpu",
-        "Share of the requests that are both disk and CPU bound (Sec. 3.1).",
+        "Share of the requests that are both disk and CPU bound (WWW10 Sec. 3.2).",
     ),
 ];
 

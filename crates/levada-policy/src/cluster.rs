@@ -27,7 +27,7 @@ pub struct Node {
     /// Relative capacity, above 0; 1 is usual.
     pub weight: f64,
     /// Round-trip time to the node relative to that of the nearest node, at least 1 (OSDI'02 Sec.
-    /// 3.3).
+    /// 3.5).
     pub distance: f64,
     /// Whether requests may be sent there.
     pub up: bool,

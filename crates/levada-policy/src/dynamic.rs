@@ -1,10 +1,10 @@
-//! Dynamic replication (OSDI'02 Sec. 3.3): as many servers of its hash order serve an object as its
+//! Dynamic replication (OSDI'02 Sec. 3.4): as many servers of its hash order serve an object as its
 //! demand keeps busy.
 //!
 //! CDR walks from the first server to one that is not busy, anew for every request. FDR remembers
 //! the length of the walk, takes the least loaded server within it, and shortens it by one when
 //! that length has been enough for a while. CDR is FDR without the memory, FDR-Global and NP-FDR
-//! are FDR with another load view, and the large-file variants (Sec. 5.1.4) treat large files
+//! are FDR with another load view, and the large-file variants (Sec. 5.4.2) treat large files
 //! differently. So one implementation with four parameters covers all of them.
 
 mod slots;
@@ -25,6 +25,7 @@ use slots::Slots;
 pub(crate) const ENTRIES: &[PolicyEntry] = &[
     PolicyEntry {
         name: "cdr",
+        paper: "OSDI'02 Sec. 3.4.1",
         summary: "the first server of the hash order that is not busy",
         parameters: &[BUSY, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| Dynamic::boxed(CDR, p, s),
@@ -32,7 +33,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "cdr-t-r",
-        paper: "OSDI'02 Sec. 5.1.4",
+        paper: "OSDI'02 Sec. 5.4.2",
         summary: "as cdr; large files go to any server",
         needs: &[Need::Size],
         parameters: &[BUSY, LARGE, ORDER, POINTS, ORDER_CACHE],
@@ -41,7 +42,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "cdr-t-s",
-        paper: "OSDI'02 Sec. 5.1.4",
+        paper: "OSDI'02 Sec. 5.4.2",
         summary: "as cdr; large files go to the least loaded of a fixed set",
         needs: &[Need::Size],
         parameters: &[BUSY, LARGE, LARGE_SET, ORDER, POINTS, ORDER_CACHE],
@@ -57,7 +58,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "fdr-t-r",
-        paper: "OSDI'02 Sec. 5.1.4",
+        paper: "OSDI'02 Sec. 5.4.2",
         summary: "as fdr; large files go to any server",
         needs: &[Need::Size],
         parameters: &[BUSY, SHRINK_AFTER, MIN_SET, SLOTS, LARGE, ORDER, POINTS, ORDER_CACHE],
@@ -66,7 +67,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "fdr-t-s",
-        paper: "OSDI'02 Sec. 5.1.4",
+        paper: "OSDI'02 Sec. 5.4.2",
         summary: "as fdr; large files go to the least loaded of a fixed set",
         needs: &[Need::Size],
         parameters: &[
@@ -107,7 +108,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "np-fdr",
-        paper: "OSDI'02 Sec. 3.4",
+        paper: "OSDI'02 Sec. 3.5",
         summary: "as fdr, with load multiplied by distance",
         parameters: &[BUSY, BUSY_VIEW, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| {
@@ -121,7 +122,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
 
 const FAMILY: PolicyEntry = PolicyEntry {
     name: "",
-    paper: "OSDI'02 Sec. 3.3",
+    paper: "OSDI'02 Sec. 3.4.2",
     summary: "",
     keyed: true,
     needs: &[],
@@ -134,7 +135,7 @@ const BUSY: Parameter = Parameter {
     kind: Kind::Integer(1, u32::MAX as u64),
     default: Setting::Derived("4/5 of a server's capacity, divided by the number of redirectors"),
     unit: "requests",
-    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 4.3. Multiplied by the number of redirectors it must stay below a server's capacity.",
+    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity.",
 };
 
 const BUSY_VIEW: Parameter = Parameter {
@@ -142,7 +143,7 @@ const BUSY_VIEW: Parameter = Parameter {
     kind: Kind::Choice(&["raw", "effective"]),
     default: Setting::Choice("effective"),
     unit: "",
-    help: "Whether the busy threshold applies to outstanding requests or to outstanding requests times distance; OSDI'02 Sec. 3.4 leaves it open.",
+    help: "Whether the busy threshold applies to outstanding requests or to outstanding requests times distance; OSDI'02 Sec. 3.5 leaves it open.",
 };
 
 const SHRINK_AFTER: Parameter = Parameter {
@@ -150,7 +151,7 @@ const SHRINK_AFTER: Parameter = Parameter {
     kind: Kind::Duration(std::time::Duration::ZERO, std::time::Duration::from_secs(86_400)),
     default: Setting::Duration(std::time::Duration::from_secs(20)),
     unit: "",
-    help: "How long a set must stay unchanged before it loses a server; OSDI'02 Sec. 3.3 does not say, 20s is K of LARD/R.",
+    help: "How long a set must stay unchanged before it loses a server; OSDI'02 Sec. 3.4.2 does not say, 20s is K of LARD/R.",
 };
 
 const MIN_SET: Parameter = Parameter {
@@ -158,7 +159,7 @@ const MIN_SET: Parameter = Parameter {
     kind: Kind::Integer(1, u16::MAX as u64),
     default: Setting::Integer(1),
     unit: "nodes",
-    help: "The least number of servers per object (OSDI'02 Sec. 3.3: one).",
+    help: "The least number of servers per object (OSDI'02 Sec. 3.4.2: one).",
 };
 
 const SLOTS: Parameter = Parameter {
@@ -166,7 +167,7 @@ const SLOTS: Parameter = Parameter {
     kind: Kind::Integer(1, 1 << 28),
     default: Setting::Integer(65_536),
     unit: "slots",
-    help: "Slots for set sizes, of 6 bytes each; objects that hash to one slot share it. Use many more slots than servers (OSDI'02 Sec. 3.3).",
+    help: "Slots for set sizes, of 6 bytes each; objects that hash to one slot share it. Use many more slots than servers (OSDI'02 Sec. 3.4.2).",
 };
 
 const LARGE: Parameter = Parameter {
@@ -174,7 +175,7 @@ const LARGE: Parameter = Parameter {
     kind: Kind::Integer(0, 1 << 50),
     default: Setting::Integer(530 * 1024),
     unit: "bytes",
-    help: "Files above this size are large; 99 % of all files are smaller than 530 KB (OSDI'02 Sec. 5.1.4). A file of unknown size is not large.",
+    help: "Files above this size are large; 99 % of all files are smaller than 530 KB (OSDI'02 Sec. 5.4.2). A file of unknown size is not large.",
 };
 
 const LARGE_SET: Parameter = Parameter {
@@ -182,7 +183,7 @@ const LARGE_SET: Parameter = Parameter {
     kind: Kind::Integer(1, 4096),
     default: Setting::Integer(10),
     unit: "nodes",
-    help: "The number of first servers of the hash order; the least loaded of them serves a large file (OSDI'02 Sec. 5.1.4).",
+    help: "The number of first servers of the hash order; the least loaded of them serves a large file (OSDI'02 Sec. 5.4.2).",
 };
 
 /// The parameters in which the strategies differ.

@@ -74,7 +74,7 @@ pub struct Deployment {
 
 impl Default for Deployment {
     /// One redirector with servers that hold 512 active and 5 x 512 waiting requests (OSDI'02 Sec.
-    /// 4.1).
+    /// 4.3).
     fn default() -> Self {
         Self { redirectors: 1, capacity: 3072, shards: 1 }
     }

@@ -1,4 +1,4 @@
-//! Fixed replication (OSDI'02 Sec. 3.2): every object has a set of k servers, and each request goes
+//! Fixed replication (OSDI'02 Sec. 3.2, 3.3): every object has a set of k servers, and each request goes
 //! to one of the set.
 //!
 //! The six strategies differ in two parameters: the set (the servers closest to evenly spaced
@@ -24,42 +24,42 @@ use crate::{
 pub(crate) const ENTRIES: &[PolicyEntry] = &[
     PolicyEntry {
         name: "r-chash",
-        paper: "OSDI'02 Sec. 3.2",
+        paper: "OSDI'02 Sec. 3.2.1",
         summary: "a random one of the servers closest to evenly spaced points of the circle",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Chance, p, s),
         ..ON_THE_CIRCLE
     },
     PolicyEntry {
         name: "r-hrw",
-        paper: "OSDI'02 Sec. 3.2",
+        paper: "OSDI'02 Sec. 3.2.2",
         summary: "a random one of the first servers of the HRW order",
         build: |p, s| Replicas::boxed(Method::Hrw, Choice::Chance, p, s),
         ..BY_WEIGHT
     },
     PolicyEntry {
         name: "lr-chash",
-        paper: "OSDI'02 Sec. 3.2",
+        paper: "OSDI'02 Sec. 3.3",
         summary: "the least loaded of the servers closest to evenly spaced points of the circle",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Least(RAW), p, s),
         ..ON_THE_CIRCLE
     },
     PolicyEntry {
         name: "lr-hrw",
-        paper: "OSDI'02 Sec. 3.2",
+        paper: "OSDI'02 Sec. 3.3",
         summary: "the least loaded of the first servers of the HRW order",
         build: |p, s| Replicas::boxed(Method::Hrw, Choice::Least(RAW), p, s),
         ..BY_WEIGHT
     },
     PolicyEntry {
         name: "npr-chash",
-        paper: "OSDI'02 Sec. 3.4",
+        paper: "OSDI'02 Sec. 3.5",
         summary: "as r-chash, where a server's probability is in inverse proportion to its distance",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Nearness, p, s),
         ..ON_THE_CIRCLE
     },
     PolicyEntry {
         name: "nplr-chash",
-        paper: "OSDI'02 Sec. 3.4",
+        paper: "OSDI'02 Sec. 3.5",
         summary: "as lr-chash, with load multiplied by distance",
         build: |p, s| Replicas::boxed(Method::Spread, Choice::Least(EFFECTIVE), p, s),
         ..ON_THE_CIRCLE

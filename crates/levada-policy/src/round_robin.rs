@@ -1,4 +1,4 @@
-//! Round robin: each node in turn (the RR of CAP's comparison, WWW10 Sec. 3.1).
+//! Round robin: each node in turn (the RR of CAP's comparison, WWW10 Sec. 3).
 
 use levada_types::Request;
 
@@ -9,7 +9,7 @@ use crate::{
 
 pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "round_robin",
-    paper: "common in proxies; RR in WWW10 Sec. 3.1",
+    paper: "common in proxies; RR in WWW10 Sec. 3",
     summary: "each node in turn",
     keyed: false,
     needs: &[],

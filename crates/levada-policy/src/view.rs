@@ -1,6 +1,6 @@
 //! Load views: raw or effective, of this redirector or of all.
 //!
-//! The proximity strategies of OSDI'02 Sec. 3.3 are the other strategies with the effective view,
+//! The proximity strategies of OSDI'02 Sec. 3.5 are the other strategies with the effective view,
 //! FDR-Global is FDR with the global view. So the view is a value and not a policy.
 
 use levada_types::Rng;
@@ -10,7 +10,7 @@ use crate::{Cluster, LoadTable, NodeIndex, choose::least_by};
 /// The load that a strategy uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadView {
-    /// Outstanding requests times the node's distance (OSDI'02 Sec. 3.3).
+    /// Outstanding requests times the node's distance (OSDI'02 Sec. 3.5).
     pub(crate) effective: bool,
     /// The requests of all redirectors, if the driver knows them.
     pub(crate) global: bool,

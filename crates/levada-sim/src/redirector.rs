@@ -121,7 +121,7 @@ impl Redirectors {
 }
 
 /// The servers as `place` sees them: their distance is the round-trip time on the idle network,
-/// relative to that of the nearest (OSDI'02 Sec. 3.4).
+/// relative to that of the nearest (OSDI'02 Sec. 3.5).
 fn cluster(
     topology: &Topology,
     routes: &Routes,

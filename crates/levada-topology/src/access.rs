@@ -6,9 +6,9 @@ use levada_types::Rng;
 
 use super::{Link, PlaceIndex, Role, Shape, Topology};
 
-/// Where the paper does not say otherwise, every queue is this long (OSDI'02 Sec. 4.4).
+/// Where the paper does not say otherwise, every queue is this long (OSDI'02 Sec. 4.2).
 pub(super) const QUEUE: u32 = 512;
-/// The queue of a backbone link (OSDI'02 Sec. 4.4).
+/// The queue of a backbone link (OSDI'02 Sec. 4.2).
 pub(super) const BACKBONE_QUEUE: u32 = 1024;
 
 pub(super) const MILLISECOND: f64 = 1e6;

@@ -1,7 +1,7 @@
 //! A network in levels, as providers build them: a ring of core routers with some chords, regional
 //! routers that hang on one core router each, and servers or clients behind regional routers. After
 //! the transit-stub graphs of Zegura, Calvert and Bhattacharjee, "How to Model an Internetwork",
-//! INFOCOM'96, with the latencies and bandwidths of OSDI'02 (Sec. 4.4).
+//! INFOCOM'96, with the latencies and bandwidths of OSDI'02 (Sec. 4.2).
 
 use levada_policy::{Kind, Parameter, Parameters, Setting};
 use levada_types::Rng;

@@ -119,7 +119,7 @@ impl Topology {
 pub struct Shape {
     /// Servers to place, from 1 to [`MAX_SERVERS`].
     pub servers: usize,
-    /// The part of them behind slow links, drawn by chance (OSDI'02 Sec. 5.3.2).
+    /// The part of them behind slow links, drawn by chance (OSDI'02 Sec. 5.4.1).
     pub slow: f64,
     /// What slow links carry.
     pub slow_bits_per_second: u64,

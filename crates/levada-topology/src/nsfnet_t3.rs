@@ -1,4 +1,4 @@
-//! The NSFNET T3 backbone of 1992 as OSDI'02 simulates it (Sec. 4.4, Fig. 4): 16 core routers, 20
+//! The NSFNET T3 backbone of 1992 as OSDI'02 simulates it (Sec. 4.2, Fig. 4): 16 core routers, 20
 //! regional routers, servers behind eight of them and clients behind the other twelve.
 //!
 //! Core routers and their links are those of the T3 backbone; the paper gives the ranges of latency
@@ -19,7 +19,7 @@ use super::{
 
 pub(super) const ENTRY: Entry = Entry {
     name: "nsfnet_t3",
-    source: "OSDI'02 Sec. 4.4",
+    source: "OSDI'02 Sec. 4.2",
     summary: "the NSFNET T3 backbone of OSDI'02 (Fig. 4): 16 core and 20 regional routers, 8 of them with servers",
     parameters: &[REDIRECTORS, BANDWIDTH, SERVER_MBPS, CLIENT_MBPS_LOW, CLIENT_MBPS_HIGH],
     build,
@@ -41,7 +41,7 @@ const BANDWIDTH: Parameter = Parameter {
     help: "The bandwidth of backbone and regional links, relative to OC-48 and OC-12; 2 is the doubling for 128 servers (OSDI'02 Sec. 5.1.4).",
 };
 
-/// OC-48 between core routers, OC-12 from regional routers to the core (OSDI'02 Sec. 4.4).
+/// OC-48 between core routers, OC-12 from regional routers to the core (OSDI'02 Sec. 4.2).
 const BACKBONE_MBPS: f64 = 2488.0;
 const REGIONAL_MBPS: f64 = 622.0;
 

@@ -148,7 +148,7 @@ fn back_end_answers_like_the_machine_that_it_stands_for() {
         (&usage["answered"], &usage["hits"], &usage["misses"]),
         (&3.into(), &1.into(), &1.into())
     );
-    // One file of 25 times 4 KB in three blocks, and the service: ASPLOS'98 Sec. 3.2.
+    // One file of 25 times 4 KB in three blocks, and the service: ASPLOS'98 Sec. 3.1.
     let disk = (28_000 + 2 * 14_000 + 25 * 410 + 20_000) * 1_000;
     assert_eq!(usage["disk"], disk, "{usage:#}");
 }

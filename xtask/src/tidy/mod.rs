@@ -2,6 +2,7 @@
 //! everything that breaks it, and all lines are reported together.
 
 mod allowance;
+mod citations;
 mod cycles;
 mod figures;
 mod functions;
@@ -25,6 +26,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let sources = source::all()?;
     let mut wrong = purity::check()?;
     wrong.extend(registry::check()?);
+    wrong.extend(citations::check()?);
     wrong.extend(cycles::check(&sources));
     wrong.extend(size::check(&sources));
     wrong.extend(names::check(&sources));

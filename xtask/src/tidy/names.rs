@@ -92,9 +92,9 @@ mod tests {
     fn types_of_one_name_are_counted() {
         let text = "struct A; mod m { enum A {} trait B {} } type C = u8;\n\
                     impl T for A { type C = u8; }\n#[cfg(test)] mod t { struct B; }";
-        let path = "crates/levada-edge/src/lib.rs";
+        let path = "crates/levada-store/src/lib.rs";
         let sources = [Source { path: path.into(), text: text.into() }];
-        assert_eq!(shares(&sources)["levada-edge"], 50.0);
+        assert_eq!(shares(&sources)["levada-store"], 50.0);
         assert!(check(&sources)[0].contains("(A 2)"), "{:?}", check(&sources));
     }
 }

@@ -25,8 +25,11 @@ pub(super) struct Sentences {
 
 /// A line when too many sentences are not plain, and one for each of the first of them.
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
-    let sentences = count(sources);
-    let mut wrong: Vec<_> = LIMIT.check("comments", sentences.percent()).into_iter().collect();
+    beyond(&LIMIT, count(sources))
+}
+
+fn beyond(limit: &Limit, sentences: Sentences) -> Vec<String> {
+    let mut wrong: Vec<_> = limit.check("comments", sentences.percent()).into_iter().collect();
     if !wrong.is_empty() {
         wrong.extend(sentences.roundabout.into_iter().take(SHOWN));
     }
@@ -162,9 +165,9 @@ mod tests {
     #[test]
     fn a_file_of_such_sentences_is_not_tidy() {
         let text = "// Plain.\n".repeat(199) + "// What is not.\n";
-        let source = |text: &str| [Source { path: "a.rs".into(), text: text.into() }];
-        assert_eq!(check(&source(&text)), [""; 0]);
-        let wrong = check(&source(&(text + "// Nor this. Those.\n")));
+        let limit = Limit { allowances: &[], ..LIMIT };
+        assert_eq!(beyond(&limit, found(&text)), [""; 0]);
+        let wrong = beyond(&limit, found(&(text + "// Nor this. Those.\n")));
         assert!(wrong[0].contains("percent") && wrong[1].starts_with("a.rs:200: "), "{wrong:?}");
     }
 }

@@ -85,7 +85,7 @@ fn compare(bench: &Bench, name: &str, size: u64, clients: usize) -> Result<Table
             table.judge("aggressive / direct, as published", times, Target::AtMost(1.0));
         } else {
             table.judge("cached / direct", times, Target::Above(1.0));
-            // For one client the paper has no more than that (Sec. 4.2).
+            // For one client the paper has no more than that (Sec. 4).
             let times = first.mean() / aggressive.mean();
             table.judge("first / aggressive, as published", times, Target::AtMost(1.0));
         }

@@ -1,5 +1,5 @@
 //! The clients: a trace, replayed by so many of them, each with one request at a time (ASPLOS'98
-//! Sec. 3.1, 5.2).
+//! Sec. 3.1, 6.1).
 
 use std::{
     sync::{

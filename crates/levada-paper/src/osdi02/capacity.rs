@@ -70,7 +70,7 @@ pub(super) fn figure_11() -> Table {
         id: "osdi02-fig11".to_owned(),
         also: Vec::new(),
         title: "Capacity under a flash crowd".to_owned(),
-        source: "OSDI'02 Figure 11, Sec. 5.2".to_owned(),
+        source: "OSDI'02 Figure 11, Sec. 5.2.1".to_owned(),
         note: "As under normal load, but 250 of the 1,000 clients ask for 10 documents of 6 KB on \
             average only."
             .to_owned(),

@@ -33,7 +33,7 @@ pub(super) fn table_4() -> Table {
     let paper = [RANDOM, R_CHASH, R_HRW, LR_CHASH, LR_HRW, CDR, FDR, FDR_GLOBAL];
     let mut table = latencies("4", Load::Flash, &paper, "Latency under a flash crowd");
     table.also = (12..=15).map(|figure| format!("osdi02-fig{figure}")).collect();
-    table.source = "OSDI'02 Table 4, Figures 12-15, Sec. 5.2.1".to_owned();
+    table.source = "OSDI'02 Table 4, Figures 12-15, Sec. 5.2.2".to_owned();
     table.claims.extend(global_is_better(&[11235, 19811, 31000, 37827]));
     table
 }

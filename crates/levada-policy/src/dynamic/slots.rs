@@ -1,5 +1,5 @@
 //! FDR's memory: a fixed table of set sizes, shared by the objects that hash to the same slot
-//! (OSDI'02 Sec. 3.3). At worst two objects in one slot share a length. So the table needs no keys,
+//! (OSDI'02 Sec. 3.4.2). At worst two objects in one slot share a length. So the table needs no keys,
 //! and a flood of new objects cannot grow it.
 
 use std::time::Duration;

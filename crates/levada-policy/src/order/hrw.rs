@@ -1,4 +1,4 @@
-//! Highest random weight (Thaler and Ravishankar; OSDI'02 Sec. 3.2): the servers of a URL, sorted
+//! Highest random weight (Thaler and Ravishankar; OSDI'02 Sec. 2.2): the servers of a URL, sorted
 //! by `hash(url, server)` descending, ties by name. A server that joins or leaves takes or gives up
 //! only its own URLs. Every URL has its own order, so a full server's load spreads over all others.
 //!

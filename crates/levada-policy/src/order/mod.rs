@@ -271,7 +271,7 @@ pub(crate) const ORDER_CACHE: Parameter = Parameter {
     kind: Kind::Integer(0, 1 << 24),
     default: Setting::Integer(262_144),
     unit: "objects",
-    help: "The number of cached hash orders, of 32 bytes each (OSDI'02 Sec. 3.2: orders can be cached).",
+    help: "The number of cached hash orders, of 32 bytes each (OSDI'02 Sec. 2.2: orders can be cached).",
 };
 
 /// The number of points on the circle.
@@ -289,7 +289,7 @@ pub(crate) const ORDER: Parameter = Parameter {
     kind: Kind::Choice(&["hrw", "ring"]),
     default: Setting::Choice("hrw"),
     unit: "",
-    help: "Highest random weight, or clockwise on the circle, where a full server's load moves to its neighbour (OSDI'02 Sec. 3.3).",
+    help: "Highest random weight, or clockwise on the circle, where a full server's load moves to its neighbour (OSDI'02 Sec. 3.4.2).",
 };
 
 #[cfg(test)]

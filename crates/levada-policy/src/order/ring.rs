@@ -1,4 +1,4 @@
-//! The circle of consistent hashing (Karger et al.; OSDI'02 Sec. 3.1): it has 2^32 positions; every
+//! The circle of consistent hashing (Karger et al.; OSDI'02 Sec. 2.2): it has 2^32 positions; every
 //! server has several points on it, every URL one.
 //!
 //! A walk goes clockwise from the URL. R-CHash instead takes the server *closest* to each of k

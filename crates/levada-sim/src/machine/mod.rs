@@ -1,4 +1,4 @@
-//! One Web server that does not exist: the CPU, disk and memory of ASPLOS'98 Sec. 3.2, told the time.
+//! One Web server that does not exist: the CPU, disk and memory of ASPLOS'98 Sec. 3.1, told the time.
 //!
 //! The worlds of the simulator hold servers of their own. This one stands alone, so that whoever has a
 //! clock can be that server: a back-end of `levada lab` answers a request when this says so. It reads no

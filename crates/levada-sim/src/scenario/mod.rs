@@ -66,7 +66,7 @@ impl Default for TopologyChoice {
     }
 }
 
-/// The servers (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.2).
+/// The servers (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Servers {
@@ -82,7 +82,7 @@ pub struct Servers {
     pub disks: u32,
     /// How fast a disk is; 1 is that of the papers.
     pub disk: f64,
-    /// The part of the servers behind slow links (OSDI'02 Sec. 5.4).
+    /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,
     /// What these links carry, in bits per second.
     pub slow_bits_per_second: u64,

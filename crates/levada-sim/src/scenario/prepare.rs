@@ -34,7 +34,7 @@ impl Prepared {
         &self.topology
     }
 
-    /// Requests outstanding at most in a closed loop: LARD's S (ASPLOS'98 Sec. 2.4) unless given.
+    /// Requests outstanding at most in a closed loop: LARD's S (ASPLOS'98 Sec. 2.3) unless given.
     pub(crate) fn outstanding(&self) -> u64 {
         let threshold = |name: &str, usual| match self.scenario.policy.parameters.get(name) {
             Some(Scalar::Integer(given)) => u64::try_from(*given).unwrap_or(usual),

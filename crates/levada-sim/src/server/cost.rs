@@ -1,4 +1,4 @@
-//! What serving costs, as Logsim has it (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.2): a Pentium II of
+//! What serving costs, as Logsim has it (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.1): a Pentium II of
 //! 300 MHz with Flash on FreeBSD, and its disk.
 
 use crate::scenario::Servers;

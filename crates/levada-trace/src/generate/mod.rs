@@ -9,7 +9,7 @@
 //!
 //! [`RICE`] models the Rice University trace (Pai et al., "Locality-Aware Request Distribution in
 //! Cluster-based Network Servers", ASPLOS'98; Wang et al., "The Effectiveness of Request
-//! Redirection on CDN Robustness", OSDI'02, Sec. 4.2), [`IBM`] the www.ibm.com trace of the former
+//! Redirection on CDN Robustness", OSDI'02, Sec. 4.3), [`IBM`] the www.ibm.com trace of the former
 //! paper. Files, bytes and coverages are published; the number of requests and the mean transfer of
 //! [`IBM`] are assumptions.
 //!
