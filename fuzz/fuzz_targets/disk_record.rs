@@ -2,7 +2,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use levada_edge::fuzzing::disk::{read_record, write_record};
+use levada_store::disk::{read_record, write_record};
 use levada_types::Key;
 use libfuzzer_sys::fuzz_target;
 

@@ -6,8 +6,8 @@ use std::{collections::HashMap, fs, path::Path, sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
 use levada_cache::eviction::EVICTIONS;
-use levada_edge::fuzzing::disk::{
-    Disk, DiskMetrics, DiskSettings, Record, Verdict, read_record, write_record,
+use levada_store::disk::{
+    Disk, DiskMetrics, DiskSettings, Record, RecordAction, read_record, write_record,
 };
 use levada_types::{Key, hash64};
 use libfuzzer_sys::{
@@ -80,7 +80,7 @@ fuzz_target!(|input: Input| {
         }
         disk.sweep(u32::MAX, |found, head| {
             assert!(holds.iter().any(|(&n, record)| key(n) == found && record.head == head));
-            if head.len() % 2 == 0 { Verdict::Keep } else { Verdict::Rewrite(Bytes::new()) }
+            if head.len() % 2 == 0 { RecordAction::Keep } else { RecordAction::Rewrite(Bytes::new()) }
         })
         .await;
         for &n in &input.put {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use levada_edge::fuzzing::reread;
+use levada_store::reread;
 use libfuzzer_sys::fuzz_target;
 
 /// A valid beginning of an object's head (kind, status, freshness), which random bytes rarely have.

@@ -189,7 +189,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let metrics = &node.metrics;
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     metrics.cache_bytes.set(whole(node.store.bytes()));
-    metrics.cache_objects.set(whole(node.store.len() as u64));
+    metrics.cache_objects.set(whole(node.store.entries() as u64));
     metrics.filling_bytes.set(whole(node.fills.bytes()));
     metrics.lent_bytes.set(whole(node.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
@@ -281,7 +281,7 @@ fn status(node: &Node) -> Status {
         bytes_sent: node.metrics.bytes_sent(),
         origin_bytes: node.metrics.origin_bytes.get(),
         cache_bytes: node.store.bytes(),
-        cache_objects: node.store.len(),
+        cache_objects: node.store.entries(),
         peers: peers.collect(),
         origins: origins.map(|o| server_status(&o.server, None)).collect(),
     }

@@ -1,5 +1,6 @@
 //! The bodies that pass through a node, and what must happen when one ends.
 
+use levada_store::Object;
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -25,7 +26,6 @@ use crate::{
     guard::ActiveRequest,
     pace::Paced,
     partial::{Cursor, Script},
-    store::Object,
     upstream::Inbound,
 };
 
@@ -433,7 +433,7 @@ impl Source {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Self::Stored { object, next: 0 } => SizeHint::with_exact(object.len()),
+            Self::Stored { object, next: 0 } => SizeHint::with_exact(object.length()),
             Self::Stored { .. } => SizeHint::default(),
             Self::Filling(reader) => reader.size_hint(),
             Self::Script(script) => {

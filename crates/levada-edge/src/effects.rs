@@ -11,9 +11,10 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
+use levada_store::StoredHead;
 use levada_types::Key;
 
-use crate::{clock, node::Node, purge, resource::Resource, store::StoredHead, uri::identity_of};
+use crate::{clock, node::Node, purge, resource::Resource, uri::identity_of};
 
 /// What was asked, as far as it matters to what is stored.
 pub(crate) struct Effects {

@@ -8,6 +8,7 @@ use levada_cache::{
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
+use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
 
 use crate::{
@@ -19,11 +20,10 @@ use crate::{
     forward, large,
     lookup::FillRequest,
     node::Node,
-    purge::{Label, PendingStore},
+    purge::PendingStore,
     request::RequestContext,
     resource::Piece,
     sites::Site,
-    store::{Blocks, Object, StoredHead},
     upstream::{UpstreamHead, UpstreamResponse},
 };
 
@@ -168,7 +168,7 @@ impl Fetch {
             // Its body is fetched in pieces: the connection ends here.
             writer.keep_for_leader(named(&head.headers, &storable.strip));
             let head = self.stored_head(head, storable.clone(), received);
-            return writer.large(self.put_blocked(&head, blocks::new_version(), length));
+            return writer.large(self.put_blocked(&head, new_version(), length));
         }
         let too_large = length.is_some_and(|length| length > self.node.settings.cache.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
@@ -397,7 +397,7 @@ impl Fetch {
             key: self.key,
             identity: self.identity.as_str().into(),
             head,
-            version: blocks::new_version(),
+            version: new_version(),
             block: self.node.settings.cache.block,
             length,
             request,
@@ -429,7 +429,7 @@ impl Fetch {
         blocks::as_whole(&mut head.headers, length);
         if self.is_large(&head.headers, length, received) {
             let head = self.stored_head(head, storable, received);
-            return writer.large(self.put_blocked(&head, blocks::new_version(), length));
+            return writer.large(self.put_blocked(&head, new_version(), length));
         }
         let head = Arc::new(self.stored_head(head, storable, received));
         if range == (0..length) && length <= self.node.settings.cache.block {

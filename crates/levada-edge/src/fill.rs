@@ -30,16 +30,16 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::SizeHint;
+use levada_store::{Label, Loan, Object, StoredHead};
 use levada_types::Key;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    blocks::{BlockedBody, Loan},
+    blocks::BlockedBody,
     body::Relay,
     failure::{Failed, Failure},
-    purge::{Label, PendingStore, Purges},
-    store::{Object, StoredHead},
+    purge::{PendingStore, Purges},
     switch::ChosenServer,
 };
 

@@ -9,7 +9,7 @@
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
-//! lookup ─ store                       what is stored and may be used (levada-cache decides)
+//! lookup                               what is stored (levada-store) and may be used (levada-cache)
 //! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
 //!        ─ upstream                    one fetch per object, from origins that are watched
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
@@ -68,7 +68,6 @@ mod sites;
 mod sizes;
 mod start_error;
 mod stop;
-mod store;
 mod stored;
 mod switch;
 mod tend;
@@ -76,6 +75,7 @@ mod tls;
 mod upstream;
 mod uri;
 mod watchdog;
+mod zero_copy;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
@@ -86,15 +86,10 @@ pub use settings::SettingsReader;
 pub use start_error::StartError;
 pub use tls::TlsError;
 
-/// What measurements call.
-#[doc(hidden)]
-pub mod measuring;
-
 /// What reads bytes from outside, for fuzzing and measuring only.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::guard::judgement::{Judgement, judge};
     pub use crate::handoff::frame::{BadFrame, Frame};
-    pub use crate::store::{disk, reread};
     pub use crate::upstream::judgement::{AnswerEnd, ParsedAnswer, read_reply};
 }

@@ -9,15 +9,10 @@ use http::{
 use levada_cache::{
     ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, serve, serve_missing,
 };
+use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use crate::{
-    clock,
-    node::Node,
-    partial::first_byte,
-    request::RequestContext,
-    store::{Object, Sought},
-};
+use crate::{clock, node::Node, partial::first_byte, request::RequestContext};
 
 /// What a lookup found.
 pub(crate) enum LookupResult {
@@ -81,7 +76,9 @@ pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResul
     {
         return found;
     }
-    let sought = store.recall(purges, resource.key, &resource.identity, &parts.headers).await;
+    // Purges wait until what is on its way into the memory is there.
+    let _pending = purges.begin();
+    let sought = store.recall(resource.key, &resource.identity, &parts.headers).await;
     judge(node, context, sought)
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use http::StatusCode;
 use levada_policy::Pick;
+use levada_store::disk::DiskMetrics;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{
@@ -21,7 +22,7 @@ use prometheus_client::{
 
 use crate::{
     cache_result::CacheResult, failure::Failure, guard::ConnectionEnd, large::LargeMetrics,
-    store::disk::DiskMetrics, switch::Switch,
+    switch::Switch,
 };
 
 /// A label with few values, all known beforehand.

@@ -9,12 +9,12 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_cache::CacheName;
 use levada_net::bpf::BpfError;
+use levada_store::{Loans, Object, Store};
 use levada_types::Key;
 
 use crate::{
     access_record::Telemetry,
     admission::Capacity,
-    blocks::Loans,
     clock::{self, Clock},
     dormant::GivenUpClients,
     drain::Drain,
@@ -33,7 +33,6 @@ use crate::{
     sites::Sites,
     sizes::Sizes,
     start_error::StartError,
-    store::{Object, Store},
 };
 
 /// How long a response that could not be stored speaks for those that follow.

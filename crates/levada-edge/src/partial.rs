@@ -14,14 +14,15 @@ use http::{
     request::Parts as RequestParts,
 };
 use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
+use levada_store::{Object, StoredHead, new_version};
 
 use crate::{
-    blocks::{BlockReader, new_version},
+    blocks::BlockReader,
     body::BodyError,
     fill::{FillEnd, FillRead, FillReader},
     guard::{ZeroCopyChunk, ZeroCopyQueue},
     large::PieceReader,
-    store::{Object, StoredHead},
+    zero_copy,
 };
 
 /// What a request wants of a representation.
@@ -86,7 +87,7 @@ pub(crate) enum Cursor {
 impl Cursor {
     /// The body of a stored object for a client, by way of `parcels` if that pays.
     pub(crate) fn of(object: &Arc<Object>, zero_copy: Option<&Arc<ZeroCopyQueue>>) -> Self {
-        match (object.chunk(), zero_copy) {
+        match (zero_copy::chunk(object.stored_body()), zero_copy) {
             (Some(chunk), Some(zero_copy)) => Self::Parcelled(chunk, zero_copy.clone()),
             _ => Self::Stored(object.clone()),
         }

@@ -14,6 +14,7 @@ use levada_cache::{
     ServeDecision, serve_instead_of_error, strip_request,
 };
 use levada_policy::{NodeIndex, Pick};
+use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 
 use crate::{
@@ -37,12 +38,10 @@ use crate::{
     partial,
     peers::{self, PROBE, Peers},
     posted::Posted,
-    purge::{self, Label},
+    purge,
     request::RequestContext,
     resource::Resource,
-    respond,
-    store::{Object, StoredHead},
-    stored,
+    respond, stored,
     switch::{self, ChosenServer},
     upstream::UpstreamResponse,
 };

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use levada_cache::eviction::{DEFAULT_EVICTION, EvictionEntry};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 use levada_policy::ParameterValue;
 pub use levada_policy::classify::{ClassRule, ClassRules};
+pub use levada_store::{CacheSettings, DiskCache};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -481,32 +481,6 @@ pub struct HealthCheck {
     pub eject_for: Duration,
 }
 
-/// The memory tier.
-#[derive(Clone, Debug)]
-pub struct CacheSettings {
-    /// Bytes it may hold, heads and bookkeeping included.
-    pub memory: u64,
-    /// The largest object it keeps.
-    pub max_object: u64,
-    /// Bytes in a block: what is longer is kept in blocks of so many bytes.
-    pub block: u64,
-    /// What goes first when it is full, in either tier.
-    pub eviction: &'static EvictionEntry,
-    /// Whether an object is kept only when it is fetched for the second time within memory.
-    pub second_hit: bool,
-    /// What is kept on disk as well.
-    pub disk: Option<DiskCache>,
-}
-
-/// The cache on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskCache {
-    /// A directory of its own.
-    pub path: PathBuf,
-    /// Bytes it may take, files, directories and index included.
-    pub size: u64,
-}
-
 /// Purging.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeSettings {
@@ -630,19 +604,6 @@ impl Default for HealthCheck {
             path: None,
             eject_after: 3,
             eject_for: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Default for CacheSettings {
-    fn default() -> Self {
-        Self {
-            memory: 256 << 20,
-            max_object: 32 << 20,
-            block: 1 << 20,
-            eviction: DEFAULT_EVICTION,
-            second_hit: false,
-            disk: None,
         }
     }
 }

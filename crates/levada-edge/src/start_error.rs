@@ -5,7 +5,9 @@ use std::io;
 use levada_net::bpf::BpfError;
 use levada_policy::BuildError;
 
-use crate::{store::disk::DiskError, tls::TlsError};
+use levada_store::disk::DiskError;
+
+use crate::tls::TlsError;
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]

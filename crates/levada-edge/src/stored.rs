@@ -9,6 +9,7 @@ use http::{
     request::Parts,
 };
 use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
+use levada_store::{Object, StoredHead};
 
 use crate::{
     blocks::{BlockReader, BlockedBody},
@@ -18,8 +19,7 @@ use crate::{
     node::Node,
     partial::{self, Cursor, Script, Wanted},
     request::RequestContext,
-    respond,
-    store::{Object, StoredHead},
+    respond, zero_copy,
 };
 
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
@@ -42,20 +42,20 @@ pub(crate) fn answer(
         response.headers_mut().remove(AGE);
     }
     let wanted = match wants.range {
-        true => partial::wanted(parts, head, object.len()),
+        true => partial::wanted(parts, head, object.length()),
         false => Wanted::Whole,
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if object.chunk().is_some() => {
+        Wanted::Whole if zero_copy::chunk(object.stored_body()).is_some() => {
             let cursor = Cursor::of(object, context.zero_copy.as_ref());
-            Script::from(0, Some(object.len()), cursor).into()
+            Script::from(0, Some(object.length()), cursor).into()
         }
         Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
-        Wanted::Nothing => return unsatisfied(node, object.len(), status),
+        Wanted::Nothing => return unsatisfied(node, object.length(), status),
         Wanted::Some(ranges) => {
             let cursor = Cursor::of(object, context.zero_copy.as_ref());
-            partial::answer(&mut response, &ranges, object.len(), cursor).into()
+            partial::answer(&mut response, &ranges, object.length(), cursor).into()
         }
     };
     response.body_mut().replace(source);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
 use levada_cache::{ContentRange, Validators};
+use levada_store::Block;
 
 use super::{BlockedBody, range_value};
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     failure::Failure,
     fill::{Fill, FillEnd, FillWriter},
     forward,
-    store::Block,
 };
 
 /// What the origin's answer to a request for a block is.

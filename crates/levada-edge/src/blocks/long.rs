@@ -1,5 +1,6 @@
 //! Writing a long body: block after block, into the store and under the eyes of its readers.
 
+use levada_store::Block;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -8,10 +9,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{BlockedBody, RunningFetch, running::WINDOW};
-use crate::{
-    fill::{Fill, FillEnd, FillWriter},
-    store::Block,
-};
+use crate::fill::{Fill, FillEnd, FillWriter};
 
 /// How long a slow reader may hold up a body that is kept nowhere, block by block.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@
 //! store, from the fetch of the whole body if one is running, or by a range request of their own, and
 //! are kept one by one. So a range costs the blocks that it touches, and a slow reader costs a block,
 //! not the distance to a quicker one: what has left the memory meanwhile is read or fetched again. When
-//! many are slow, it does not even cost that ([`loan`]).
+//! many are slow, it does not even cost that ([`levada_store::loan`]).
 //!
 //! ```text
 //!   obtain(n) ── being fetched as part of the whole ──> Growing
@@ -17,7 +17,6 @@
 //! Sec. 3.4).
 
 mod fetch;
-mod loan;
 mod long;
 mod reader;
 mod running;
@@ -26,9 +25,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
-use levada_types::{Key, hash64, weigh};
+use levada_store::{Block, Blocks, Object, StoredHead, block_key};
+use levada_types::Key;
 
-pub(crate) use loan::{Loan, Loans, SharedLoan};
 pub(crate) use long::LongBodyWriter;
 pub(crate) use reader::BlockReader;
 pub(crate) use running::RunningFetch;
@@ -41,24 +40,12 @@ use crate::{
     node::Node,
     request::RequestContext,
     sites::Site,
-    store::{Block, Blocks, Object, StoredHead},
     upstream::UpstreamHead,
 };
 use running::BlockStatus;
 
 /// Blocks that are fetched ahead of a reader when they are missing, in parallel.
 const AHEAD: u64 = 4;
-
-/// The key of a block.
-pub(crate) fn block_key(object: Key, version: u64, number: u64) -> Key {
-    Key(weigh(Key(weigh(object, version)), number))
-}
-
-/// A version that no other object has had, not even before a restart.
-pub(crate) fn new_version() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    hash64(&RandomState::new().hash_one(std::time::Instant::now()).to_le_bytes())
-}
 
 /// A body in blocks, and how to get at them.
 pub(crate) struct BlockedBody {

@@ -1,5 +1,6 @@
 //! Reading a long body at one's own speed.
 
+use levada_store::{Block, Loan, loan::HandedOut};
 use std::{
     future::Future,
     pin::Pin,
@@ -9,16 +10,12 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{
-    BlockLocation, BlockedBody,
-    loan::{HandedOut, Loan},
-    running::ReaderPlace,
-};
+use super::{BlockLocation, BlockedBody, running::ReaderPlace};
 use crate::{
     body::BodyError,
     fill::{FillEnd, FillRead, FillReader},
     guard::{ZeroCopyChunk, ZeroCopyQueue},
-    store::Block,
+    zero_copy,
 };
 
 type Obtaining = Pin<Box<dyn Future<Output = Result<BlockLocation, BodyError>> + Send>>;
@@ -140,7 +137,10 @@ impl BlockReader {
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
             Ok(BlockLocation::Stored(block)) => {
                 let loan = block.loan(&self.blocked.node.loans);
-                match (block.chunk(loan.as_ref()), &self.blocked.zero_copy) {
+                match (
+                    zero_copy::lent_chunk(block.stored_body(), loan.as_ref()),
+                    &self.blocked.zero_copy,
+                ) {
                     (Some(chunk), Some(zero_copy)) => {
                         ReaderStep::Parcelled(chunk, zero_copy.clone())
                     }

@@ -20,9 +20,8 @@ use std::{
 
 use bytes::Bytes;
 use levada_net::pipe::Pipe;
+use levada_store::{Loan, disk::FileBody};
 use parking_lot::Mutex;
-
-use crate::{blocks::Loan, store::Stretch};
 
 /// The longest parcel.
 pub(crate) const LONGEST: usize = 1 << 20;
@@ -37,7 +36,7 @@ pub(crate) struct ZeroCopyQueue(Mutex<VecDeque<QueuedChunk>>);
 /// What parcels are parts of.
 #[derive(Clone, Debug)]
 pub(crate) enum ZeroCopyChunk {
-    File(Arc<Stretch>),
+    File(Arc<FileBody>),
     Memory(Segments),
     /// What is in it leaves in the order in which it came.
     Pipe(Arc<Pipe>),
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     fn chunk(length: u64) -> ZeroCopyChunk {
-        ZeroCopyChunk::File(Arc::new(Stretch::of(tempfile::tempfile().unwrap(), 0, length)))
+        ZeroCopyChunk::File(Arc::new(FileBody::of(tempfile::tempfile().unwrap(), 0, length)))
     }
 
     #[test]

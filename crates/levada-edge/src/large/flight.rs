@@ -22,6 +22,7 @@ use std::{
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use levada_policy::NodeIndex;
+use levada_store::Gathering;
 use levada_types::{Key, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
@@ -29,7 +30,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use super::{Dispatch, piece};
 use crate::{
     access_record::AccessRecord, failure::Failure, node::Node, request::RequestContext,
-    resource::Piece, store::Gathering,
+    resource::Piece,
 };
 
 /// The latest flight of each piece, while anybody is interested in it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use levada_cache::{CacheStatus, Validators};
+use levada_store::Object;
 use levada_types::{Key, hash64};
 use parking_lot::RwLock;
 
@@ -15,7 +16,6 @@ use crate::{
     node::Node,
     request::RequestContext,
     sites::Site,
-    store::Object,
     stored,
 };
 
@@ -63,7 +63,7 @@ pub(crate) fn file_key(identity: &str) -> Key {
 /// Whether whoever asks is served with the head of this object, because the file is large.
 pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Object) -> bool {
     let site = &context.resource.site;
-    let told = (&object.head.headers, &object.head.validators, object.len());
+    let told = (&object.head.headers, &object.head.validators, object.length());
     context.head_is_enough
         && object.blocks().is_some()
         && object.head.status == StatusCode::OK
@@ -89,7 +89,7 @@ pub(crate) fn head(
     if age.is_none() {
         headers.remove(header::AGE);
     }
-    headers.insert(LARGE, HeaderValue::from(object.len()));
+    headers.insert(LARGE, HeaderValue::from(object.length()));
     if context.connection.door == Door::Peer {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
     }

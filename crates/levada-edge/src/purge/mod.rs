@@ -3,7 +3,7 @@
 //! ```text
 //! door                an order comes: PURGE, the admin listener, a peer
 //! order               what it says, or why it cannot be followed
-//! rules, label        what it covers; what a stored response tells of itself
+//! rules               what it covers, held against what a stored response tells of itself
 //! since               what an unsafe request has invalidated while it was being fetched
 //! sweep               rules are applied to everything stored, and end
 //! journal             rules outlive a restart where responses do
@@ -17,7 +17,6 @@
 
 pub(crate) mod door;
 mod journal;
-mod label;
 mod order;
 mod rules;
 mod since;
@@ -27,15 +26,14 @@ mod sweep;
 use std::{io, path::Path, sync::Arc, time::SystemTime};
 
 use http::HeaderMap;
+use levada_store::{Label, LabelVerdict, Object, Sought, label};
 use levada_types::Key;
 use tokio::sync::Notify;
 
-pub(crate) use label::Label;
 pub(crate) use rules::{PurgeVerdict, Rule, Rules};
 pub(crate) use spread::{Pending, deliver, run as deliver_all};
 pub(crate) use sweep::{PendingStore, run as sweep};
 
-use crate::store::{LabelVerdict, Object, Sought};
 use journal::{Journal, JournalHistory};
 use sweep::PendingStores;
 
@@ -97,9 +95,9 @@ impl Purges {
     pub(crate) fn keep_on_disk(&self, identity: &str, label: &Label) -> LabelVerdict {
         let stale = label.is_stale();
         match self.judge(label, identity) {
-            PurgeVerdict::Dead => LabelVerdict::No,
-            _ if label.is_stale() != stale => LabelVerdict::Changed,
-            _ => LabelVerdict::AsItIs,
+            PurgeVerdict::Dead => LabelVerdict::Remove,
+            _ if label.is_stale() != stale => LabelVerdict::Relabel,
+            _ => LabelVerdict::Keep,
         }
     }
 

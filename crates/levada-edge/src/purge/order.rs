@@ -1,9 +1,10 @@
 //! What is to be purged, as operators, clients and peers say it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use levada_store::label;
 use serde::{Deserialize, Serialize};
 
-use super::{label, rules::Rule};
+use super::rules::Rule;
 use crate::{
     sites::Sites,
     uri::{identity_of, without_port},

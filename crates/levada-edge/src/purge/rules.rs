@@ -17,11 +17,10 @@ use std::{
     time::SystemTime,
 };
 
+use levada_store::label::{self, Label};
 use levada_types::{Key, hash64, weigh};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-
-use super::label::{self, Label};
 
 /// URLs and tags that are kept one by one.
 const MAX_NAMED: usize = 100_000;
@@ -168,20 +167,17 @@ impl Rules {
     /// comparison.
     pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
         let latest = self.latest();
-        if label.checked.load(Ordering::Relaxed) != latest {
+        if label.checked() != latest {
             let mark = self.table.read().mark(label, identity);
-            if mark.hard > label.born {
+            if mark.hard > label.born() {
                 return PurgeVerdict::Dead;
             }
-            if mark.soft > label.born {
+            if mark.soft > label.born() {
                 label.expire(mark.soft / 1000);
             }
-            label.checked.store(latest, Ordering::Relaxed);
+            label.set_checked(latest);
         }
-        match label.stale_since.load(Ordering::Relaxed) {
-            0 => PurgeVerdict::Alive,
-            _ => PurgeVerdict::Stale,
-        }
+        if label.is_stale() { PurgeVerdict::Stale } else { PurgeVerdict::Alive }
     }
 
     /// Drops every rule up to this number: nothing that it covers is left.
@@ -242,13 +238,13 @@ impl Table {
                 }
             };
             merge(URL, None, hash64(text.as_bytes()));
-            merge(SITE, None, label.site);
-            for tag in &label.tags {
+            merge(SITE, None, label.site());
+            for tag in label.tags() {
                 merge(TAG, None, *tag);
-                merge(TAG, Some(label.site), *tag);
+                merge(TAG, Some(label.site()), *tag);
             }
         }
-        if label.any_tag {
+        if label.has_any_tag() {
             mark.merge(self.any_tag);
         }
         self.merge_prefixes(text.as_bytes(), &mut mark);
@@ -304,14 +300,6 @@ impl Mark {
             }
         }
         *self != Self::default()
-    }
-}
-
-impl Label {
-    /// Stale since `millis`, or since earlier if it was so before.
-    fn expire(&self, millis: u64) {
-        let earlier = |was: u64| (was == 0 || was > millis).then_some(millis);
-        let _ = self.stale_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier);
     }
 }
 
@@ -413,7 +401,7 @@ mod tests {
         for seconds in [5, 9] {
             rules.add(&[Rule::all(None, true)], later(seconds));
             assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale);
-            assert_eq!(label.stale_since.load(Ordering::Relaxed), 1_005_000);
+            assert_eq!(label.stale_since(), 1_005_000);
         }
         rules.forget(rules.latest());
         assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale, "for good");

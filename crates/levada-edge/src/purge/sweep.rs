@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::Purges;
 use super::since::Invalidated;
-use crate::store::Store;
+use levada_store::Store;
 
 /// How long purges are gathered before a sweep.
 const GATHER: Duration = Duration::from_millis(500);

@@ -27,7 +27,7 @@ pub(super) const SHORTEST: u64 = 64 << 10;
 
 /// The body of a record, in its file.
 #[derive(Debug)]
-pub(crate) struct Stretch {
+pub struct FileBody {
     file: File,
     start: u64,
     length: u64,
@@ -37,12 +37,12 @@ pub(crate) struct Stretch {
 /// A record whose body stays in its file.
 pub(crate) struct InFile {
     pub(crate) head: Bytes,
-    pub(crate) body: Stretch,
+    pub(crate) body: FileBody,
 }
 
-impl Stretch {
-    #[cfg(test)]
-    pub(crate) fn of(file: File, start: u64, length: u64) -> Self {
+impl FileBody {
+    /// A part of a file that takes no room of a tier.
+    pub fn of(file: File, start: u64, length: u64) -> Self {
         Self { file, start, length, _room: None }
     }
 
@@ -50,16 +50,18 @@ impl Stretch {
         Self { file, start, length, _room: Some(room) }
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// The file that it is part of.
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Where in the file it begins.
-    pub(crate) fn start(&self) -> u64 {
+    pub fn start(&self) -> u64 {
         self.start
     }
 
-    pub(crate) fn length(&self) -> u64 {
+    /// How many bytes it has.
+    pub fn length(&self) -> u64 {
         self.length
     }
 }

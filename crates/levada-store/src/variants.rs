@@ -6,7 +6,7 @@
 use levada_cache::Vary;
 use levada_types::{Key, hash64, weigh};
 
-use super::{object::Object, weight::ARC};
+use crate::{object::Object, weight::ARC};
 
 /// By which fields a URI varies.
 #[derive(Debug)]
@@ -20,22 +20,22 @@ pub(crate) struct Varies {
 
 impl Varies {
     /// What leads to the variants of `object`'s URI.
-    pub(super) fn of(object: &Object, generation: u64) -> Self {
+    pub(crate) fn of(object: &Object, generation: u64) -> Self {
         Self { identity: object.identity().into(), vary: object.head.vary.clone(), generation }
     }
 
     /// Whether it leads to `object`.
-    pub(super) fn leads_to(&self, object: &Object) -> bool {
+    pub(crate) fn leads_to(&self, object: &Object) -> bool {
         *self.identity == *object.identity() && self.vary == object.head.vary
     }
 
     /// The key of a variant of the URI whose key is `key`.
-    pub(super) fn key(&self, key: Key, variant: &[u8]) -> Key {
+    pub(crate) fn key(&self, key: Key, variant: &[u8]) -> Key {
         Key(weigh(Key(weigh(key, hash64(variant))), self.generation))
     }
 
     /// What it takes of memory.
-    pub(super) fn weight(&self) -> u64 {
+    pub(crate) fn weight(&self) -> u64 {
         let own = size_of::<Self>() + ARC + self.identity.len();
         (own + size_of_val(self.vary.fields())) as u64
     }

@@ -10,8 +10,8 @@ use levada_cache::{
 use levada_types::Key;
 
 use crate::{
-    purge::Label,
-    store::{Memory, Object, StoredEntry, StoredHead},
+    Label, Object, StoredHead,
+    memory::{Memory, StoredEntry},
 };
 
 /// The tier of a node's memory.

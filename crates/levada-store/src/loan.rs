@@ -21,40 +21,42 @@ use parking_lot::Mutex;
 const GATHERED: u64 = 320 << 10;
 
 /// The piece that is handed out without a loan, at most: a segment of what is stored.
-pub(crate) const SMALL: usize = 64 << 10;
+pub const SMALL: usize = 64 << 10;
 
 /// All loans of a node.
 #[derive(Debug)]
-pub(crate) struct Loans {
+pub struct Loans {
     bytes: AtomicU64,
     bound: u64,
 }
 
 /// Bytes that may be held on to; given back when it drops.
 #[derive(Debug)]
-pub(crate) struct Loan {
+pub struct Loan {
     loans: Arc<Loans>,
     bytes: u64,
 }
 
 impl Loans {
-    pub(crate) fn new(bound: u64) -> Arc<Self> {
+    /// Loans of at most so many bytes together.
+    pub fn new(bound: u64) -> Arc<Self> {
         Arc::new(Self { bytes: AtomicU64::new(0), bound })
     }
 
     /// `None` when too much is lent already.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Arc<Loan>> {
+    pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Arc<Loan>> {
         let within = |lent: u64| lent.checked_add(bytes).filter(|sum| *sum <= self.bound);
         self.bytes.fetch_update(Relaxed, Relaxed, within).ok()?;
         Some(Arc::new(Loan { loans: self.clone(), bytes }))
     }
 
     /// Whether a block more would be too much.
-    pub(crate) fn are_short_of(&self, bytes: u64) -> bool {
+    pub fn are_short_of(&self, bytes: u64) -> bool {
         self.bytes() + bytes > self.bound
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Bytes that are lent.
+    pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 }
@@ -67,10 +69,11 @@ impl Drop for Loan {
 
 /// The loan for something that several may hold: one is enough for all of them.
 #[derive(Default)]
-pub(crate) struct SharedLoan(Mutex<Weak<Loan>>);
+pub struct SharedLoan(Mutex<Weak<Loan>>);
 
 impl SharedLoan {
-    pub(crate) fn take(&self, loans: &Arc<Loans>, bytes: u64) -> Option<Arc<Loan>> {
+    /// The loan that others hold, or a new one; `None` when too much is lent already.
+    pub fn take(&self, loans: &Arc<Loans>, bytes: u64) -> Option<Arc<Loan>> {
         let mut there = self.0.lock();
         there.upgrade().or_else(|| {
             let loan = loans.take(bytes)?;
@@ -87,7 +90,7 @@ impl std::fmt::Debug for SharedLoan {
 }
 
 /// What one reader has handed out.
-pub(super) struct HandedOut {
+pub struct HandedOut {
     loans: Arc<Loans>,
     /// For what the connection gathers.
     gathered: Option<Arc<Loan>>,
@@ -99,12 +102,13 @@ pub(super) struct HandedOut {
 struct SmallPiece(Mutex<Option<Option<Waker>>>);
 
 impl HandedOut {
-    pub(super) fn new(loans: &Arc<Loans>) -> Self {
+    /// A reader that has handed out nothing yet.
+    pub fn new(loans: &Arc<Loans>) -> Self {
         Self { loans: loans.clone(), gathered: None, small: Arc::default() }
     }
 
     /// Ready when the next piece may be handed out.
-    pub(super) fn poll_back(&self, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_back(&self, cx: &Context<'_>) -> Poll<()> {
         match &mut *self.small.0.lock() {
             None => Poll::Ready(()),
             Some(waker) => {
@@ -116,7 +120,7 @@ impl HandedOut {
 
     /// A piece for the connection: as it is, under the loan of what it is part of or under the reader's
     /// own, or a small one. `apart`: it is to be copied then, for it holds on to more than it is.
-    pub(super) fn hand(&mut self, piece: Bytes, of: Option<&Arc<Loan>>, apart: bool) -> Bytes {
+    pub fn hand(&mut self, piece: Bytes, of: Option<&Arc<Loan>>, apart: bool) -> Bytes {
         if of.is_none() && self.gathered.is_none() {
             self.gathered = self.loans.take(GATHERED);
         }

@@ -17,12 +17,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use levada_cache::{Freshness, Validators, Vary};
 use levada_types::Key;
 
-use crate::purge::Label;
-
-use super::{
-    StoredEntry,
+use crate::{
     block::Block,
-    object::{Blocks, Body, Object, StoredHead},
+    label::Label,
+    memory::StoredEntry,
+    object::{Blocks, Object, StoredBody, StoredHead},
     variants::Varies,
 };
 
@@ -31,7 +30,7 @@ const VARIES: u8 = 2;
 const BLOCK: u8 = 3;
 
 /// The head of an entry.
-pub(super) fn head(entry: &StoredEntry) -> Bytes {
+pub(crate) fn head(entry: &StoredEntry) -> Bytes {
     let mut out = Vec::with_capacity(512);
     match entry {
         StoredEntry::Object(object) => write_object(&mut out, object),
@@ -53,7 +52,7 @@ pub(super) fn head(entry: &StoredEntry) -> Bytes {
 }
 
 /// The body of an entry.
-pub(super) fn body(entry: &StoredEntry) -> Box<[Bytes]> {
+pub(crate) fn body(entry: &StoredEntry) -> Box<[Bytes]> {
     match entry {
         StoredEntry::Object(object) => object.body().into(),
         StoredEntry::Varies(_) => Box::default(),
@@ -62,7 +61,7 @@ pub(super) fn body(entry: &StoredEntry) -> Box<[Bytes]> {
 }
 
 /// The entry that was written so; `via` is what this node adds to `Via`.
-pub(super) fn entry(head: &Bytes, body: Body, via: &HeaderValue) -> Option<StoredEntry> {
+pub(crate) fn entry(head: &Bytes, body: StoredBody, via: &HeaderValue) -> Option<StoredEntry> {
     let mut read = DecodedEntry { bytes: head };
     let entry = match read.u8()? {
         OBJECT => StoredEntry::Object(Arc::new(read_object(&mut read, body, via)?)),
@@ -106,7 +105,7 @@ fn write_object(out: &mut Vec<u8>, object: &Object) {
     }
 }
 
-fn read_object(read: &mut DecodedEntry<'_>, body: Body, via: &HeaderValue) -> Option<Object> {
+fn read_object(read: &mut DecodedEntry<'_>, body: StoredBody, via: &HeaderValue) -> Option<Object> {
     let status = StatusCode::from_u16(read.u16()?).ok()?;
     let freshness = Freshness::from_bytes(read.array()?)?;
     let label = Label::from_bytes(read.bytes()?)?;
@@ -139,7 +138,7 @@ fn write(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// What a purge asks of an object's head: its URI and its label. `None` for everything else.
-pub(super) fn label(head: &[u8]) -> Option<(&str, Label)> {
+pub(crate) fn label(head: &[u8]) -> Option<(&str, Label)> {
     let mut read = DecodedEntry { bytes: head };
     if read.u8()? != OBJECT {
         return None;
@@ -151,7 +150,7 @@ pub(super) fn label(head: &[u8]) -> Option<(&str, Label)> {
 }
 
 /// The head with another label.
-pub(super) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
+pub(crate) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
     let front = 1 + 2 + Freshness::BYTES;
     let (front, rest) = head.split_at_checked(front)?;
     let mut read = DecodedEntry { bytes: rest };
@@ -227,7 +226,7 @@ mod tests {
             Some(blocks) => Object::blocked("http://a.test/x", head, &via, blocks),
             None => {
                 let body = vec![Bytes::from_static(b"hello "), Bytes::from_static(b"world")];
-                Object::with_body("http://a.test/x", head, &via, Body::Here(body.into()))
+                Object::with_body("http://a.test/x", head, &via, StoredBody::Memory(body.into()))
             }
         }
     }
@@ -242,7 +241,7 @@ mod tests {
             StoredEntry::Object(Arc::new(object(&fields, None))),
             StoredEntry::Object(Arc::new(object(&fields, Some(blocks)))),
             StoredEntry::Varies(Arc::new(Varies::of(&object(&fields, None), 99))),
-            StoredEntry::Block(Arc::new(Block::with_body(Key(1), 2, 3, Body::Here(body)))),
+            StoredEntry::Block(Arc::new(Block::with_body(Key(1), 2, 3, StoredBody::Memory(body)))),
         ]
     }
 
@@ -250,7 +249,8 @@ mod tests {
     fn entries_are_read_as_they_were_written() {
         let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
-            let read = entry(&head(&written), Body::Here(body(&written).into()), &via).unwrap();
+            let read =
+                entry(&head(&written), StoredBody::Memory(body(&written).into()), &via).unwrap();
             // All that is kept of an entry shows; what was checked is checked anew.
             let written = format!("{written:?}").replace("checked: 4", "checked: 0");
             assert_eq!(format!("{read:?}"), written);
@@ -270,7 +270,7 @@ mod tests {
             assert_eq!((identity, found.born()), (object.identity(), 4));
             let bytes = relabelled(&bytes, &Label::new(3, 9)).unwrap();
             assert_eq!(label(&bytes).unwrap().1.born(), 9);
-            assert!(entry(&bytes, Body::Here(body(&written).into()), &via).is_some());
+            assert!(entry(&bytes, StoredBody::Memory(body(&written).into()), &via).is_some());
         }
     }
 
@@ -281,13 +281,13 @@ mod tests {
             let bytes = head(&written);
             for length in 0..bytes.len() {
                 assert!(
-                    entry(&bytes.slice(..length), Body::Here(body(&written).into()), &via)
+                    entry(&bytes.slice(..length), StoredBody::Memory(body(&written).into()), &via)
                         .is_none(),
                     "{length}"
                 );
             }
             let longer = Bytes::from([&bytes[..], b"x"].concat());
-            assert!(entry(&longer, Body::Here(body(&written).into()), &via).is_none());
+            assert!(entry(&longer, StoredBody::Memory(body(&written).into()), &via).is_none());
         }
     }
 
@@ -295,13 +295,13 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..400, byte: u8) {
             let via = HeaderValue::from_static("1.1 n0");
-            let _ = entry(&bytes.into(), Body::Here(Arc::default()), &via);
+            let _ = entry(&bytes.into(), StoredBody::Memory(Arc::default()), &via);
             for written in entries() {
                 let mut bytes = head(&written).to_vec();
                 let at = at % bytes.len();
                 bytes[at] = byte;
                 let _ = (label(&bytes), relabelled(&bytes, &Label::new(0, 0)));
-                let _ = entry(&bytes.into(), Body::Here(body(&written).into()), &via);
+                let _ = entry(&bytes.into(), StoredBody::Memory(body(&written).into()), &via);
             }
         }
     }

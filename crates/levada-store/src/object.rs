@@ -8,52 +8,52 @@ use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, Freshness, Validators, 
 use parking_lot::Mutex;
 
 use crate::{
-    blocks::Loan,
-    guard::{Segments, ZeroCopyChunk},
-    purge::Label,
-};
-
-use super::{
-    disk::Stretch,
+    disk::FileBody,
+    label::Label,
     segments::{at, gather},
     weight::{ARC, fields, segments},
 };
 
 /// The head of a response that may be served again.
 #[derive(Clone, Debug)]
-pub(crate) struct StoredHead {
-    pub(crate) status: StatusCode,
+pub struct StoredHead {
+    /// As received.
+    pub status: StatusCode,
     /// End-to-end fields only; `Age` is computed anew for every response.
-    pub(crate) headers: HeaderMap,
-    pub(crate) freshness: Freshness,
-    pub(crate) validators: Validators,
+    pub headers: HeaderMap,
+    /// How long it may be used, purges aside: see [`Self::freshness`].
+    pub freshness: Freshness,
+    /// By which it can be confirmed.
+    pub validators: Validators,
     /// The request fields that select this variant, and what they were.
-    pub(crate) vary: Vary,
-    pub(crate) variant: Box<[u8]>,
+    pub vary: Vary,
+    /// The key of the variant: the values of those fields.
+    pub variant: Box<[u8]>,
     /// What purges go by.
-    pub(crate) label: Label,
+    pub label: Label,
 }
 
 impl StoredHead {
     /// As received, or stale by a soft purge.
-    pub(crate) fn freshness(&self) -> Freshness {
+    pub fn freshness(&self) -> Freshness {
         self.label.freshness(self.freshness)
     }
 
     /// Whether this is the variant that `request` selects.
-    pub(crate) fn answers(&self, request: &HeaderMap) -> bool {
+    pub fn answers(&self, request: &HeaderMap) -> bool {
         self.vary.is_empty() || self.vary.matches(request, &self.variant, &mut Vec::new())
     }
 }
 
 /// One complete response.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub struct Object {
     /// The URI it answers, in full: two URIs may share a key.
     identity: Box<str>,
-    pub(crate) head: StoredHead,
+    /// The head that is sent.
+    pub head: StoredHead,
     reply: Mutex<CachedReply>,
-    body: Body,
+    body: StoredBody,
     len: u64,
     /// Where the body is, if it is not here.
     blocks: Option<Blocks>,
@@ -61,42 +61,30 @@ pub(crate) struct Object {
 
 /// A stored body.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
-    Here(Arc<[Bytes]>),
+pub enum StoredBody {
+    /// Segments in memory.
+    Memory(Arc<[Bytes]>),
     /// It stays in its file, for a client that can be sent it from there.
-    InFile(Arc<Stretch>),
+    File(Arc<FileBody>),
 }
 
-impl Body {
-    pub(super) fn segments(&self) -> &[Bytes] {
+impl StoredBody {
+    pub(crate) fn segments(&self) -> &[Bytes] {
         match self {
-            Self::Here(segments) => segments,
-            Self::InFile(_) => &[],
+            Self::Memory(segments) => segments,
+            Self::File(_) => &[],
         }
     }
 
     fn len(&self) -> u64 {
         match self {
-            Self::Here(segments) => segments.iter().map(|segment| segment.len() as u64).sum(),
-            Self::InFile(stretch) => stretch.length(),
+            Self::Memory(segments) => segments.iter().map(|segment| segment.len() as u64).sum(),
+            Self::File(stretch) => stretch.length(),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The body as it leaves at once, which pays for one of several segments: under a loan if that is
-    /// needed to hold on to it.
-    pub(super) fn chunk(&self, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyChunk> {
-        match self {
-            Self::Here(segments) if segments.len() > 1 => {
-                let (segments, _loan) = (segments.clone(), loan.cloned());
-                Some(ZeroCopyChunk::Memory(Segments { segments, _loan }))
-            }
-            Self::Here(_) => None,
-            Self::InFile(stretch) => Some(ZeroCopyChunk::File(stretch.clone())),
-        }
     }
 }
 
@@ -111,52 +99,47 @@ struct CachedReply {
 
 /// A body that is kept in blocks of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Blocks {
+pub struct Blocks {
     /// Part of the blocks' keys: no two bodies have the same.
-    pub(crate) version: u64,
+    pub version: u64,
     /// Bytes in every block but the last.
-    pub(crate) block: u64,
+    pub block: u64,
     /// Bytes in all.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 impl Object {
     /// An object with its body copied together: pieces as they came from the network hold on to much
     /// larger read buffers.
-    pub(crate) fn new<'a>(
+    pub fn new<'a>(
         identity: &str,
         head: StoredHead,
         via: &HeaderValue,
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self::with_body(identity, head, via, Body::Here(gather(pieces, len)))
+        Self::with_body(identity, head, via, StoredBody::Memory(gather(pieces, len)))
     }
 
     /// An object with a body of its own already.
-    pub(super) fn with_body(
+    pub(crate) fn with_body(
         identity: &str,
         head: StoredHead,
         via: &HeaderValue,
-        body: Body,
+        body: StoredBody,
     ) -> Self {
         let len = body.len();
         Self::made(identity.into(), head, via, (body, len), None)
     }
 
     /// An object whose body is kept in blocks.
-    pub(crate) fn blocked(
-        identity: &str,
-        head: StoredHead,
-        via: &HeaderValue,
-        blocks: Blocks,
-    ) -> Self {
-        let body = (Body::Here(Arc::default()), blocks.length);
+    pub fn blocked(identity: &str, head: StoredHead, via: &HeaderValue, blocks: Blocks) -> Self {
+        let body = (StoredBody::Memory(Arc::default()), blocks.length);
         Self::made(identity.into(), head, via, body, Some(blocks))
     }
 
     /// The same body under a head that a validation has renewed.
-    pub(crate) fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
+    pub fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
         let body = (self.body.clone(), self.len);
         Self::made(self.identity.clone(), head, via, body, self.blocks)
     }
@@ -165,7 +148,7 @@ impl Object {
         identity: Box<str>,
         head: StoredHead,
         via: &HeaderValue,
-        (body, len): (Body, u64),
+        (body, len): (StoredBody, u64),
         blocks: Option<Blocks>,
     ) -> Self {
         let head = StoredHead { headers: owned(&head.headers), ..head };
@@ -174,18 +157,13 @@ impl Object {
     }
 
     /// The URI it answers, in full.
-    pub(crate) fn identity(&self) -> &str {
+    pub fn identity(&self) -> &str {
         &self.identity
     }
 
     /// The fields of a response from the store of this age, with `status` behind what caches nearer to
     /// the origin have reported in `Cache-Status`.
-    pub(crate) fn reply(
-        &self,
-        age: u32,
-        status: &CacheStatus<'static>,
-        node: &CacheName,
-    ) -> HeaderMap {
+    pub fn reply(&self, age: u32, status: &CacheStatus<'static>, node: &CacheName) -> HeaderMap {
         let mut reply = self.reply.lock();
         if reply.told != Some((age, *status)) {
             let told = status.value_behind(&self.head.headers, node);
@@ -201,31 +179,32 @@ impl Object {
     }
 
     /// Where the body is, if it is not here.
-    pub(crate) fn blocks(&self) -> Option<Blocks> {
+    pub fn blocks(&self) -> Option<Blocks> {
         self.blocks
     }
 
     /// What is at a position of the body, up to the end of a segment.
-    pub(crate) fn at(&self, position: u64) -> Option<Bytes> {
+    pub fn at(&self, position: u64) -> Option<Bytes> {
         at(self.body(), position)
     }
 
     /// The body, unless it is in a file or in blocks.
-    pub(crate) fn body(&self) -> &[Bytes] {
+    pub fn body(&self) -> &[Bytes] {
         self.body.segments()
     }
 
-    /// The body as it leaves at once; `None` for one that is not here, or short.
-    pub(crate) fn chunk(&self) -> Option<ZeroCopyChunk> {
-        self.body.chunk(None)
+    /// Where the body is: without segments if it is in blocks.
+    pub fn stored_body(&self) -> &StoredBody {
+        &self.body
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    /// Bytes of the body, wherever it is.
+    pub fn length(&self) -> u64 {
         self.len
     }
 
     /// What it takes of memory.
-    pub(super) fn weight(&self) -> u64 {
+    pub(crate) fn weight(&self) -> u64 {
         let head = &self.head;
         let values: usize = head.headers.values().map(HeaderValue::len).sum();
         let names: usize = head.headers.keys().map(|name| name.as_str().len()).sum();

@@ -1,7 +1,7 @@
 //! What a hit in the memory tier costs, side by side with quick_cache, which knows one algorithm only
 //! and keeps no exact account.
 //!
-//! `cargo bench -p levada-edge --bench store` prints nanoseconds on the processor per hit; the best of
+//! `cargo bench -p levada-store --bench store` prints nanoseconds on the processor per hit; the best of
 //! several rounds counts, since neighbours only ever add time.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use levada_cache::eviction::{DEFAULT_EVICTION, EVICTIONS, EvictionEntry};
-use levada_edge::measuring::Tier;
+use levada_store::measuring::Tier;
 use levada_types::{Key, Rng, hash64};
 use quick_cache::sync::Cache;
 

@@ -10,9 +10,9 @@ use levada_cache::Freshness;
 use levada_types::{Key, hash64, weigh};
 
 /// Tags separated by spaces, as Fastly has it.
-pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+pub const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 /// Tags separated by commas, as Cloudflare and Akamai have it.
-pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
+pub const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 /// RFC 9875 Sec. 2.
 const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 
@@ -23,24 +23,24 @@ const GROUP: u64 = 0x67_72_6f_75_70;
 
 /// What a stored response carries so that it can be purged.
 #[derive(Debug)]
-pub(crate) struct Label {
-    /// [`crate::sites::Site::id`].
-    pub(super) site: u64,
+pub struct Label {
+    /// The site that it is of.
+    site: u64,
     /// The newest purge when its fetch began: later ones are not for what that fetch brought.
-    pub(super) born: u64,
+    born: u64,
     /// Hashes, sorted.
-    pub(super) tags: Box<[u64]>,
+    tags: Box<[u64]>,
     /// It has more tags than are remembered.
-    pub(super) any_tag: bool,
+    any_tag: bool,
     /// The newest purge it was held against.
-    pub(super) checked: AtomicU64,
+    checked: AtomicU64,
     /// Since when it is stale by a soft purge, in milliseconds of Unix time; 0 if it is not.
-    pub(super) stale_since: AtomicU64,
+    stale_since: AtomicU64,
 }
 
 impl Label {
     /// A label without tags: of a fetch whose head has not arrived yet.
-    pub(crate) fn new(site: u64, born: u64) -> Self {
+    pub fn new(site: u64, born: u64) -> Self {
         Self {
             site,
             born,
@@ -52,13 +52,13 @@ impl Label {
     }
 
     /// The label of a response with these fields.
-    pub(crate) fn of(headers: &HeaderMap, identity: &str, site: u64, born: u64) -> Self {
+    pub fn of(headers: &HeaderMap, identity: &str, site: u64, born: u64) -> Self {
         Self::new(site, born).with(tags(headers, identity))
     }
 
     /// After a 304 whose fetch began at `born`. `headers` are the updated ones; tags of which the 304
     /// said nothing stay.
-    pub(crate) fn renewed(&self, headers: &HeaderMap, identity: &str, born: u64) -> Self {
+    pub fn renewed(&self, headers: &HeaderMap, identity: &str, born: u64) -> Self {
         let mut all = tags(headers, identity);
         if !headers.contains_key(SURROGATE_KEY) && !headers.contains_key(CACHE_TAG) {
             all.extend_from_slice(&self.tags);
@@ -68,31 +68,67 @@ impl Label {
     }
 
     /// When it was born, in purges.
-    pub(crate) fn born(&self) -> u64 {
+    pub fn born(&self) -> u64 {
         self.born
     }
 
     /// `freshness`, ended by a soft purge if there was one.
-    pub(crate) fn freshness(&self, freshness: Freshness) -> Freshness {
+    pub fn freshness(&self, freshness: Freshness) -> Freshness {
         match self.stale_since.load(Relaxed) {
             0 => freshness,
             millis => freshness.expired(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
         }
     }
 
+    /// The site that it is of.
+    pub fn site(&self) -> u64 {
+        self.site
+    }
+
+    /// Hashes of its tags, sorted.
+    pub fn tags(&self) -> &[u64] {
+        &self.tags
+    }
+
+    /// Whether it has more tags than are remembered, and counts as having all.
+    pub fn has_any_tag(&self) -> bool {
+        self.any_tag
+    }
+
+    /// The newest purge it was held against.
+    pub fn checked(&self) -> u64 {
+        self.checked.load(Relaxed)
+    }
+
+    /// It was held against all purges up to this one.
+    pub fn set_checked(&self, newest: u64) {
+        self.checked.store(newest, Relaxed);
+    }
+
+    /// Since when it is stale by a soft purge, in milliseconds of Unix time; 0 if it is not.
+    pub fn stale_since(&self) -> u64 {
+        self.stale_since.load(Relaxed)
+    }
+
     /// Whether a soft purge has ended its freshness.
-    pub(super) fn is_stale(&self) -> bool {
-        self.stale_since.load(Relaxed) != 0
+    pub fn is_stale(&self) -> bool {
+        self.stale_since() != 0
+    }
+
+    /// Stale since `millis`, or since earlier if it was so before.
+    pub fn expire(&self, millis: u64) {
+        let earlier = |was: u64| (was == 0 || was > millis).then_some(millis);
+        let _ = self.stale_since.fetch_update(Relaxed, Relaxed, earlier);
     }
 
     /// Bytes on the heap.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         self.tags.len() * size_of::<u64>()
     }
 
     /// As bytes for a disk record: site, born, stale since, number of tags, tags, each as 8 bytes,
     /// little-endian. All bits of the number set: any tag.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let count = if self.any_tag { u64::MAX } else { self.tags.len() as u64 };
         let head = [self.site, self.born, self.stale_since.load(Relaxed), count];
         let tags: &[u64] = if self.any_tag { &[] } else { &self.tags };
@@ -100,7 +136,7 @@ impl Label {
     }
 
     /// What [`to_bytes`](Self::to_bytes) wrote. It has to be checked before its first use.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let ([site, born, stale_since, count], tags) = words.split_first_chunk::<4>()?;
@@ -140,12 +176,12 @@ impl Clone for Label {
 }
 
 /// The hash of a tag as operators name it.
-pub(super) fn tag(text: &[u8]) -> u64 {
+pub fn tag(text: &[u8]) -> u64 {
     hash64(text)
 }
 
 /// The hash of a group of one origin (RFC 9875 Sec. 2.1): `identity` is any URL of it.
-pub(super) fn group(identity: &str, text: &str) -> u64 {
+pub fn group(identity: &str, text: &str) -> u64 {
     weigh(Key(hash64(text.as_bytes())), GROUP ^ hash64(origin_of(identity).as_bytes()))
 }
 
@@ -159,7 +195,7 @@ fn origin_of(identity: &str) -> &str {
 }
 
 /// Takes out of a response what was said to this cache alone.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub fn strip(headers: &mut HeaderMap) {
     static NAMES: [HeaderName; 2] = [SURROGATE_KEY, CACHE_TAG];
     levada_cache::strip_fields(headers, &NAMES);
 }
@@ -179,7 +215,7 @@ fn words(
 }
 
 /// The words of `Surrogate-Key` and `Cache-Tag`.
-pub(super) fn plain_tags(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+pub fn plain_tags(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let keys = words(headers, SURROGATE_KEY, |byte| matches!(byte, b' ' | b'\t'));
     keys.chain(words(headers, CACHE_TAG, |byte| *byte == b','))
 }

@@ -1,7 +1,7 @@
 //! What the disk tier costs, alone: hits beside a plain read of the same file, writes, and starts with
 //! many records.
 //!
-//! `cargo bench -p levada-edge --bench disk -- [records] [directory]`; with a million records it
+//! `cargo bench -p levada-store --bench disk -- [records] [directory]`; with a million records it
 //! writes some 4 GB of small files.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use levada_cache::eviction::find_eviction;
-use levada_edge::fuzzing::disk::{Disk, DiskMetrics, DiskSettings};
+use levada_store::disk::{Disk, DiskMetrics, DiskSettings};
 use levada_types::{Key, hash64};
 use tokio::runtime::Runtime;
 

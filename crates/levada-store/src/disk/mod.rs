@@ -51,12 +51,13 @@ use levada_types::Key;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, watch};
 
+pub use in_file::FileBody;
 pub use metrics::DiskMetrics;
 pub use record::Record;
 pub use sweep::{RecordAction, Swept};
 
 use files::Files;
-pub(crate) use in_file::{InFile, Stretch};
+use in_file::InFile;
 use index::Index;
 use queue::{Work, WriteQueue};
 use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, ReadError, length};
@@ -272,7 +273,7 @@ impl Disk {
         shared.state.lock().index.touch(key, unix_time());
         shared.metrics.hits.inc();
         shared.metrics.sent_files.inc();
-        Some(InFile { head, body: Stretch::taking(file, body.start, length, room) })
+        Some(InFile { head, body: FileBody::taking(file, body.start, length, room) })
     }
 
     /// Keeps a record instead of what `key` had. It is written later, or dropped when the disk does not
@@ -308,7 +309,7 @@ impl Disk {
     }
 
     /// How much is being sent from files, in shares of their room.
-    pub(crate) fn sending(&self) -> usize {
+    pub fn sending(&self) -> usize {
         self.shared.sent_room - self.shared.sent.available_permits()
     }
 

@@ -21,7 +21,7 @@ use levada_cache::eviction::{self, Eviction, Handle, TooLarge};
 use levada_types::Key;
 use parking_lot::Mutex;
 
-use super::{block::Block, object::Object, variants::Varies};
+use crate::{block::Block, object::Object, variants::Varies};
 
 /// What is kept under a key.
 #[derive(Clone, Debug)]

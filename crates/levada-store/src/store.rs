@@ -3,15 +3,6 @@
 //! Everything is written to both tiers at once. What only the disk has left is recalled into the
 //! memory when it is asked for.
 
-mod block;
-mod codec;
-pub mod disk;
-mod memory;
-mod object;
-mod segments;
-mod variants;
-mod weight;
-
 use std::{
     hash::{BuildHasher, RandomState},
     ops::RangeInclusive,
@@ -26,26 +17,18 @@ use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
 
 use crate::{
-    blocks::new_version,
-    purge::{Label, Purges},
-    settings::CacheSettings,
-};
-
-pub(crate) use self::{
-    block::Block,
-    disk::Stretch,
-    memory::{Memory, StoredEntry},
-    object::{Blocks, Object, StoredHead},
-    segments::Gathering,
-};
-use self::{
-    disk::{Disk, DiskError, DiskMetrics, DiskSettings},
-    object::Body,
+    block::{Block, new_version},
+    codec,
+    disk::{self, Disk, DiskError, DiskMetrics, DiskSettings},
+    label::Label,
+    memory::{self, Memory, StoredEntry},
+    object::{Object, StoredBody},
+    settings::{CacheSettings, DiskCache},
     variants::Varies,
 };
 
 /// All that is kept.
-pub(crate) struct Store {
+pub struct Store {
     memory: Memory,
     disk: Option<Disk>,
     doorkeeper: Option<Mutex<Doorkeeper>>,
@@ -59,27 +42,31 @@ const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// Records on disk that are gone through in a second.
 const SWEEP_RATE: u32 = 50_000;
 
-/// What is to become of a record on disk.
-pub(crate) enum LabelVerdict {
-    AsItIs,
+/// The fate of a record on disk.
+pub enum LabelVerdict {
+    /// It stays as it is.
+    Keep,
     /// It stays with its label as it is now.
-    Changed,
-    No,
+    Relabel,
+    /// It is removed.
+    Remove,
 }
 
 /// What is known of a URI.
-pub(crate) struct Sought {
+pub struct Sought {
     /// Under which key its object is, or would be.
-    pub(crate) key: Key,
-    pub(crate) object: Option<Arc<Object>>,
+    pub key: Key,
+    /// The stored object, if there is one.
+    pub object: Option<Arc<Object>>,
     /// Other variants are known.
-    pub(crate) varies: bool,
+    pub varies: bool,
 }
 
 /// What the bytes of an entry are read as, written again; for fuzzing.
 #[doc(hidden)]
 pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
-    let entry = codec::entry(head, Body::Here(body.into()), &HeaderValue::from_static("1.1 n"))?;
+    let entry =
+        codec::entry(head, StoredBody::Memory(body.into()), &HeaderValue::from_static("1.1 n"))?;
     Some((codec::head(&entry), codec::body(&entry)))
 }
 
@@ -88,7 +75,7 @@ impl Store {
     ///
     /// # Errors
     /// When the disk tier could never be used.
-    pub(crate) fn open(
+    pub fn open(
         settings: &CacheSettings,
         via: HeaderValue,
         metrics: &DiskMetrics,
@@ -97,7 +84,7 @@ impl Store {
         let seed = RandomState::new().hash_one(memory);
         let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
         let memory = memory - doorkeeper.as_ref().map_or(0, Doorkeeper::bytes).min(memory);
-        let open = |disk: &crate::settings::DiskCache| {
+        let open = |disk: &DiskCache| {
             let settings = DiskSettings {
                 dir: disk.path.clone(),
                 bytes: disk.size,
@@ -115,7 +102,7 @@ impl Store {
     }
 
     /// The object for a URI and the request's fields.
-    pub(crate) fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
+    pub fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         match self.memory.get(key) {
             Some(StoredEntry::Object(object)) if object.identity() == identity => {
                 Sought { key, object: Some(object), varies: false }
@@ -138,20 +125,12 @@ impl Store {
     }
 
     /// Whether the disk may have what the memory does not.
-    pub(crate) fn may_recall(&self, key: Key) -> bool {
+    pub fn may_recall(&self, key: Key) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.holds(key))
     }
 
     /// The object for a URI and the request's fields, from the disk where the memory does not have it.
-    pub(crate) async fn recall(
-        &self,
-        purges: &Purges,
-        key: Key,
-        identity: &str,
-        request: &HeaderMap,
-    ) -> Sought {
-        // Purges wait until what is on its way into the memory is there.
-        let _flight = purges.begin();
+    pub async fn recall(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         let found = self.entry(key).await;
         let (key, found, varies) = match found {
             Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
@@ -172,7 +151,7 @@ impl Store {
     /// The object for a URI and the request's fields with its body in a file, for a client that can be
     /// sent it from there; `None` when it has to be looked for elsewhere. What the system has in its
     /// memory is not copied into this one's.
-    pub(crate) fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
+    pub fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
         let (key, varies) = match self.memory.peek(key) {
             None => (key, false),
             Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
@@ -192,7 +171,7 @@ impl Store {
     fn entry_in_file(&self, key: Key) -> Option<StoredEntry> {
         let disk = self.disk.as_ref().filter(|_| self.memory.peek(key).is_none())?;
         let found = disk.in_file(key)?;
-        codec::entry(&found.head, Body::InFile(Arc::new(found.body)), &self.via)
+        codec::entry(&found.head, StoredBody::File(Arc::new(found.body)), &self.via)
     }
 
     /// An entry from wherever it is; it is in the memory then, if it fits.
@@ -202,7 +181,8 @@ impl Store {
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
         let record = disk.get(key).await?;
-        let Some(entry) = codec::entry(&record.head, Body::Here(record.body.into()), &self.via)
+        let Some(entry) =
+            codec::entry(&record.head, StoredBody::Memory(record.body.into()), &self.via)
         else {
             tracing::warn!(
                 key = key.0,
@@ -230,14 +210,14 @@ impl Store {
 
     /// Whether an object is to be kept: always, or when it is fetched for the second time. To be asked
     /// once a fetch.
-    pub(crate) fn admits(&self, key: Key, variant: &[u8]) -> bool {
+    pub fn admits(&self, key: Key, variant: &[u8]) -> bool {
         let Some(doorkeeper) = &self.doorkeeper else { return true };
         let object = Key(weigh(key, hash64(variant)));
         self.holds(key) || doorkeeper.lock().knows(object)
     }
 
     /// Keeps an object of the URI whose key is `key`, unless it is too large.
-    pub(crate) fn put(&self, key: Key, object: Arc<Object>) {
+    pub fn put(&self, key: Key, object: Arc<Object>) {
         let mut key = key;
         if !object.head.vary.is_empty() {
             let known = match self.memory.peek(key) {
@@ -255,12 +235,12 @@ impl Store {
     }
 
     /// Keeps a block.
-    pub(crate) fn put_block(&self, key: Key, block: Arc<Block>) {
+    pub fn put_block(&self, key: Key, block: Arc<Block>) {
         self.insert(key, StoredEntry::Block(block));
     }
 
     /// A block of a version of an object, from wherever it is.
-    pub(crate) async fn block(
+    pub async fn block(
         &self,
         key: Key,
         object: Key,
@@ -278,7 +258,7 @@ impl Store {
     }
 
     /// A block of a version of an object in a file, for a client that can be sent it from there.
-    pub(crate) fn block_in_file(
+    pub fn block_in_file(
         &self,
         key: Key,
         object: Key,
@@ -296,17 +276,17 @@ impl Store {
     }
 
     /// Whether there is something under a key, in either tier.
-    pub(crate) fn holds(&self, key: Key) -> bool {
+    pub fn holds(&self, key: Key) -> bool {
         self.memory.peek(key).is_some() || self.may_recall(key)
     }
 
     /// Whether what has left the memory may still be there.
-    pub(crate) fn has_disk(&self) -> bool {
+    pub fn has_disk(&self) -> bool {
         self.disk.is_some()
     }
 
     /// Forgets what is stored for a URI. Variants that nothing leads to any more are evicted in time.
-    pub(crate) fn remove(&self, key: Key) {
+    pub fn remove(&self, key: Key) {
         // In this order: what is being recalled looks at the disk once more when it is in the memory.
         if let Some(disk) = &self.disk {
             disk.remove(key);
@@ -315,7 +295,7 @@ impl Store {
     }
 
     /// Writes what waits to be written, within this time.
-    pub(crate) fn close(&self, within: Duration) {
+    pub fn close(&self, within: Duration) {
         if let Some(disk) = &self.disk {
             disk.close(within);
         }
@@ -323,7 +303,7 @@ impl Store {
 
     /// Holds everything against `keep`, a part at a time, and drops what does not pass. What leads to
     /// variants stays, and blocks, which nothing leads to any more.
-    pub(crate) fn sweep(&self, keep: impl Fn(&Object) -> bool) {
+    pub fn sweep(&self, keep: impl Fn(&Object) -> bool) {
         let mut place = Some(memory::SweepCursor::default());
         while let Some(from) = place {
             place = self.memory.sweep(from, |_, entry| match entry {
@@ -334,7 +314,7 @@ impl Store {
     }
 
     /// Holds what is on disk against `keep`, at leisure; returns when all that follows is done.
-    pub(crate) async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> LabelVerdict) {
+    pub async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> LabelVerdict) {
         let Some(disk) = &self.disk else { return };
         let swept = disk
             .sweep(SWEEP_RATE, |_, head| {
@@ -342,10 +322,10 @@ impl Store {
                     return disk::RecordAction::Keep;
                 };
                 match keep(identity, &label) {
-                    LabelVerdict::AsItIs => disk::RecordAction::Keep,
-                    LabelVerdict::Changed => codec::relabelled(head, &label)
+                    LabelVerdict::Keep => disk::RecordAction::Keep,
+                    LabelVerdict::Relabel => codec::relabelled(head, &label)
                         .map_or(disk::RecordAction::Remove, disk::RecordAction::Rewrite),
-                    LabelVerdict::No => disk::RecordAction::Remove,
+                    LabelVerdict::Remove => disk::RecordAction::Remove,
                 }
             })
             .await;
@@ -354,15 +334,17 @@ impl Store {
     }
 
     /// How much is being sent from files.
-    pub(crate) fn sending(&self) -> usize {
+    pub fn sending(&self) -> usize {
         self.disk.as_ref().map_or(0, Disk::sending)
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Bytes that the memory tier takes.
+    pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Entries in the memory tier.
+    pub fn entries(&self) -> usize {
         self.memory.len()
     }
 }

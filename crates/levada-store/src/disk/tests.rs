@@ -9,6 +9,7 @@ use std::{
 };
 
 use levada_cache::eviction::{EVICTIONS, find_eviction};
+use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
 use super::*;
@@ -556,10 +557,13 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
 #[tokio::test]
 async fn metrics_are_named_as_the_others_are() {
     let count = AtomicU64::new(0);
-    let metrics = crate::metrics::Metrics::new();
-    metrics.disk.dropped("queue_full");
-    metrics.disk.error(Kind::Full);
-    for line in metrics.page().lines().filter(|line| line.starts_with("levada_cache_disk_")) {
+    let mut registry = Registry::with_prefix("levada");
+    let metrics = DiskMetrics::registered(&mut registry);
+    metrics.dropped("queue_full");
+    metrics.error(Kind::Full);
+    let mut page = String::new();
+    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+    for line in page.lines().filter(|line| line.starts_with("levada_cache_disk_")) {
         count.fetch_add(1, Relaxed);
         eprintln!("{line}");
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// Segments of a stored body. Bodies of all sizes are then made of the same few kinds of allocations:
 /// with segments of 256 KiB a full tier of mixed objects took half as much again from the system.
-pub(super) const SEGMENT: usize = 64 << 10;
+pub(crate) const SEGMENT: usize = 64 << 10;
 
 /// Buffers that wait to be used again, at most.
 const SPARE: usize = 32;
@@ -19,21 +19,21 @@ const SPARE: usize = 32;
 static SPARES: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
 /// A segment that is being filled.
-pub(super) struct Buffer(Box<[u8]>);
+pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
     /// The next segment of a body of which so much is left. What is in it is anything.
-    pub(super) fn of(left: usize) -> Self {
+    pub(crate) fn of(left: usize) -> Self {
         let spare = if left >= SEGMENT { SPARES.lock().pop() } else { None };
         Self(spare.unwrap_or_else(|| vec![0; left.min(SEGMENT)].into_boxed_slice()))
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
     /// Its first `len` bytes, to be shared from now on. They take no more room than they are.
-    pub(super) fn share(mut self, len: usize) -> Bytes {
+    pub(crate) fn share(mut self, len: usize) -> Bytes {
         match self.0.len() {
             all if len < all => Bytes::copy_from_slice(&self.0[..len]),
             SEGMENT => Bytes::from_owner(self),
@@ -61,7 +61,7 @@ impl Drop for Buffer {
 
 /// A body that is being copied together: pieces as they came from the network hold on to much larger
 /// read buffers.
-pub(crate) struct Gathering {
+pub struct Gathering {
     body: Vec<Bytes>,
     segment: Buffer,
     filled: usize,
@@ -70,11 +70,12 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     /// Of about so many bytes.
-    pub(crate) fn of(length: usize) -> Self {
+    pub fn of(length: usize) -> Self {
         Self { body: Vec::new(), segment: Buffer::of(length), filled: 0, left: length }
     }
 
-    pub(crate) fn push(&mut self, mut piece: &[u8]) {
+    /// Copies a piece to the end.
+    pub fn push(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             if self.filled == self.segment.bytes().len() {
                 self.left = self.left.saturating_sub(self.filled);
@@ -92,14 +93,14 @@ impl Gathering {
     }
 
     /// Its segments.
-    pub(crate) fn finish(mut self) -> Vec<Bytes> {
+    pub fn finish(mut self) -> Vec<Bytes> {
         self.body.extend(shared(self.segment, self.filled));
         self.body
     }
 }
 
 /// Copies the pieces of a body of about `len` bytes together.
-pub(super) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Arc<[Bytes]> {
+pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Arc<[Bytes]> {
     let mut gathering = Gathering::of(usize::try_from(len).unwrap_or(usize::MAX));
     pieces.for_each(|piece| gathering.push(piece));
     gathering.finish().into()
@@ -110,7 +111,7 @@ fn shared(segment: Buffer, filled: usize) -> Option<Bytes> {
 }
 
 /// What is at a position of a body, up to the end of a segment.
-pub(super) fn at(body: &[Bytes], position: u64) -> Option<Bytes> {
+pub(crate) fn at(body: &[Bytes], position: u64) -> Option<Bytes> {
     let mut position = usize::try_from(position).ok()?;
     for segment in body {
         if position < segment.len() {

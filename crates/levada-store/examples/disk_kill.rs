@@ -1,6 +1,6 @@
 //! Kills a process that writes to a disk tier, again and again, and looks what it has left behind.
 //!
-//! `cargo run --release -p levada-edge --example disk_kill -- [kills] [directory]`
+//! `cargo run --release -p levada-store --example disk_kill -- [kills] [directory]`
 //!
 //! The writer puts, replaces and removes records without end and is killed (`kill -9`) at a random
 //! moment. Then every record that the directory holds is read: whatever comes back must be, byte for
@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use levada_cache::eviction::find_eviction;
-use levada_edge::fuzzing::disk::{Disk, DiskMetrics, DiskSettings, Record};
+use levada_store::disk::{Disk, DiskMetrics, DiskSettings, Record};
 use levada_types::{Key, Rng, hash64};
 use prometheus_client::registry::Registry;
 

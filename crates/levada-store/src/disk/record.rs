@@ -21,7 +21,7 @@ use bytes::{Bytes, BytesMut};
 use levada_types::{Key, hash64};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::store::segments::Buffer;
+use crate::segments::Buffer;
 
 /// A record read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,7 +239,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::store::segments::SEGMENT;
+    use crate::segments::SEGMENT;
 
     use super::*;
 

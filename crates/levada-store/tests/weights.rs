@@ -6,7 +6,7 @@ use std::alloc::System;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use levada_cache::eviction::EVICTIONS;
-use levada_edge::measuring::Tier;
+use levada_store::measuring::Tier;
 use levada_types::Key;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What counts the owners of an `Arc`.
-pub(super) const ARC: usize = 2 * size_of::<usize>();
+pub(crate) const ARC: usize = 2 * size_of::<usize>();
 
 /// What counts the owners of a `Bytes`, allocated when there are two for the first time.
 const SHARED: usize = 3 * size_of::<usize>();
@@ -22,13 +22,13 @@ const FURTHER: usize = size_of::<HeaderValue>() + 4 * size_of::<usize>();
 const PLACE: usize = 4;
 
 /// A map of fields that has no room left over, without the names and values themselves.
-pub(super) fn fields(map: &HeaderMap) -> usize {
+pub(crate) fn fields(map: &HeaderMap) -> usize {
     let further = map.len() - map.keys_len();
     map.capacity() * 4 / 3 * PLACE + map.keys_len() * FIELD + further * FURTHER
 }
 
 /// A stored body.
-pub(super) fn segments(body: &[Bytes]) -> usize {
+pub(crate) fn segments(body: &[Bytes]) -> usize {
     let segment = |segment: &Bytes| segment.len() + size_of::<Bytes>() + SHARED;
     ARC + body.iter().map(segment).sum::<usize>()
 }

@@ -1,0 +1,39 @@
+//! What a node keeps: responses, found by the hash of their URI, in memory and on disk.
+//!
+//! ```text
+//! store ─┬─ memory      entries by key, bounded in bytes
+//!        ├─ disk        records by key, one file each
+//!        └─ codec       an entry as a record
+//! object, block         a response; a part of the body of a long one
+//! variants              URIs with several objects
+//! label                 the facts that purges go by
+//! loan                  bytes that readers hold beside the tiers
+//! ```
+//!
+//! The store does not know who asks, which purges hold and how bytes leave: callers pass purges as
+//! closures, and take bodies as segments or as parts of files.
+
+mod block;
+mod codec;
+pub mod disk;
+pub mod label;
+pub mod loan;
+mod memory;
+mod object;
+mod segments;
+mod settings;
+mod store;
+mod variants;
+mod weight;
+
+/// The memory tier alone, for measurements.
+#[doc(hidden)]
+pub mod measuring;
+
+pub use block::{Block, block_key, new_version};
+pub use label::Label;
+pub use loan::{Loan, Loans};
+pub use object::{Blocks, Object, StoredBody, StoredHead};
+pub use segments::Gathering;
+pub use settings::{CacheSettings, DiskCache};
+pub use store::{LabelVerdict, Sought, Store, reread};
