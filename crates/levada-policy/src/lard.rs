@@ -95,15 +95,6 @@ pub(crate) const TARGETS: Parameter = Parameter {
            (ASPLOS'98 Sec. 2.5).",
 };
 
-/// The most requests that a front-end of LARD leaves outstanding at its `nodes`; further requests
-/// wait in the front-end (ASPLOS'98 Sec. 2.3: S = (n - 1) x T_high + T_low - 1).
-///
-/// With S outstanding, n - 1 nodes can be at T_high while the last has T_low - 1. So if one node is
-/// above T_high, another is below T_low, and all nodes can be above T_low.
-pub const fn lard_admission_limit(nodes: usize, t_low: u64, t_high: u64) -> u64 {
-    ((nodes as u64).saturating_sub(1) * t_high + t_low).saturating_sub(1)
-}
-
 fn share_of_targets(parameters: &Parameters, deployment: &Deployment) -> usize {
     let all = parameters.integer(TARGETS.name).expect("it has a default");
     (all / u64::from(deployment.shards)).max(1) as usize
@@ -439,13 +430,6 @@ mod tests {
         let cluster = loaded(&loads);
         assert_eq!(pick(&mut world, 7, &cluster), (0, PickReason::Least, 1));
         (world, cluster)
-    }
-
-    #[test]
-    fn admission_leaves_one_node_below_t_low() {
-        assert_eq!(lard_admission_limit(8, 25, 65), 479);
-        assert_eq!(lard_admission_limit(1, 25, 65), 24);
-        assert_eq!(lard_admission_limit(0, 25, 65), 24);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod choose;
 pub mod classify;
 mod cluster;
+mod lard_admission;
 mod load;
 mod order;
 mod parameter;
@@ -22,6 +23,7 @@ mod schedule;
 mod table;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod view;
 
 mod bounded_hash;
@@ -42,11 +44,12 @@ mod weighted_round_robin;
 mod wrr;
 
 pub use cluster::{Cluster, Node, NodeIndex};
-pub use lard::lard_admission_limit;
+pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
 pub use policy::{Candidates, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked};
 pub use registry::{BuildError, Deployment, Need, PolicyEntry, build, find};
+pub use turns::{ClientShare, Full, Turns};
 
 /// All policies, in the order of the documentation: those of other proxies first, then each
 /// paper's. Command lines, documents and the conformance tests iterate over this list.

@@ -1,0 +1,365 @@
+//! Turns at a limited number of places: which client is next, and which one gives way.
+//!
+//! ```text
+//!   take ──> a place is free, and the client has less than its share ──> true
+//!   wait ──> the queue has room, or another client waits more often  ──> a ticket
+//!        └──> Full
+//!   leave ─> the next client in turn that has less than its share gets the place
+//! ```
+//!
+//! Turns go round the clients that wait, not the requests: a client with five hundred requests in the
+//! queue delays only its own. When the queue is full, the client that waits most often gives way. Turns
+//! help little while one client's slow answers hold every place, so its share can be half of them.
+//! Where all requests count as one client, turns are the order of arrival.
+
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry::Occupied};
+
+/// The part of the places that one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientShare {
+    /// Half of them, rounded up.
+    Half,
+    /// All of them.
+    All,
+}
+
+/// Places, the clients `C` that have them, and the queue of waiters `W` before them.
+#[derive(Debug)]
+pub struct Turns<C, W> {
+    places: usize,
+    share: ClientShare,
+    length: usize,
+    taken: usize,
+    waiting: usize,
+    /// Clients that have a place or wait for one.
+    clients: BTreeMap<C, Client<W>>,
+    /// Clients that wait and may have another place, in the order of their turns.
+    order: VecDeque<C>,
+    tickets: u64,
+}
+
+#[derive(Debug)]
+struct Client<W> {
+    taken: usize,
+    /// With growing tickets.
+    waiting: VecDeque<(u64, W)>,
+    /// Whether it stands in `order`.
+    has_turn: bool,
+}
+
+impl<W> Default for Client<W> {
+    fn default() -> Self {
+        Self { taken: 0, waiting: VecDeque::new(), has_turn: false }
+    }
+}
+
+/// The queue is full, and no client in it waits more often than the one that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl<C: Ord + Copy, W> Turns<C, W> {
+    /// So many places, and a queue of this length before them.
+    pub const fn new(share: ClientShare, places: usize, length: usize) -> Self {
+        Self {
+            places,
+            share,
+            length,
+            taken: 0,
+            waiting: 0,
+            clients: BTreeMap::new(),
+            order: VecDeque::new(),
+            tickets: 0,
+        }
+    }
+
+    /// The places that are taken.
+    pub const fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// The waiters in the queue.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The places that there are.
+    pub const fn places(&self) -> usize {
+        self.places
+    }
+
+    /// Changes the number of places. Places that are taken beyond it stay taken until they are left.
+    /// Call [`next`](Self::next) afterwards until it returns `None`.
+    pub fn set_places(&mut self, places: usize) {
+        self.places = places;
+        let clients: Vec<C> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.give_turn(client));
+    }
+
+    /// Changes how many may wait; waiters beyond it stay.
+    pub const fn set_length(&mut self, length: usize) {
+        self.length = length;
+    }
+
+    /// Takes a place for `client`, unless it has to wait.
+    pub fn take(&mut self, client: C) -> bool {
+        if self.taken >= self.places {
+            return false;
+        }
+        let most = self.most();
+        let Client { taken, waiting, .. } = self.clients.entry(client).or_default();
+        let granted = *taken < most && waiting.is_empty();
+        if granted {
+            *taken += 1;
+            self.taken += 1;
+        } else {
+            self.tidy(client);
+        }
+        granted
+    }
+
+    /// Queues a waiter of `client` and returns its ticket. In a full queue, the latest waiter of the
+    /// client that waits most often is dropped for it.
+    ///
+    /// # Errors
+    /// When no client waits more often than this one would.
+    pub fn wait(&mut self, client: C, waiter: W) -> Result<u64, Full> {
+        let waits = self.clients.get(&client).map_or(0, |client| client.waiting.len());
+        if self.waiting >= self.length && !self.make_room(waits) {
+            return Err(Full);
+        }
+        self.tickets += 1;
+        self.waiting += 1;
+        self.clients.entry(client).or_default().waiting.push_back((self.tickets, waiter));
+        self.give_turn(client);
+        Ok(self.tickets)
+    }
+
+    /// Frees a place of `client`. Returns who gets it; that place counts as taken.
+    pub fn leave(&mut self, client: C) -> Option<(C, W)> {
+        self.taken -= 1;
+        if let Occupied(mut entry) = self.clients.entry(client) {
+            entry.get_mut().taken -= 1;
+            if entry.get().taken == 0 && entry.get().waiting.is_empty() {
+                entry.remove();
+            }
+        }
+        if self.waiting == 0 {
+            return None;
+        }
+        self.give_turn(client);
+        self.next()
+    }
+
+    /// Takes out of the queue the next waiter for whom there is a place; that place counts as taken.
+    pub fn next(&mut self) -> Option<(C, W)> {
+        while self.taken < self.places {
+            let client = self.order.pop_front()?;
+            let most = self.most();
+            let Some(theirs) = self.clients.get_mut(&client) else { continue };
+            theirs.has_turn = false;
+            if theirs.taken >= most {
+                continue;
+            }
+            let Some((_, waiter)) = theirs.waiting.pop_front() else { continue };
+            theirs.taken += 1;
+            self.taken += 1;
+            self.waiting -= 1;
+            self.give_turn(client);
+            return Some((client, waiter));
+        }
+        None
+    }
+
+    /// Takes a waiter out of the queue, if it is still there.
+    pub fn withdraw(&mut self, client: C, ticket: u64) {
+        let Some(theirs) = self.clients.get_mut(&client) else { return };
+        if let Ok(at) = theirs.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
+            theirs.waiting.remove(at);
+            self.waiting -= 1;
+            self.tidy(client);
+        }
+    }
+
+    /// The places that one client may have.
+    const fn most(&self) -> usize {
+        match self.share {
+            ClientShare::Half => self.places.div_ceil(2),
+            ClientShare::All => self.places,
+        }
+    }
+
+    /// Puts a client that waits at the end of the order, if it may have another place.
+    fn give_turn(&mut self, client: C) {
+        let most = self.most();
+        let Some(theirs) = self.clients.get_mut(&client) else { return };
+        if !theirs.has_turn && !theirs.waiting.is_empty() && theirs.taken < most {
+            theirs.has_turn = true;
+            self.order.push_back(client);
+        }
+    }
+
+    /// Drops the latest waiter of the client that waits most often, for a client that has `waits`
+    /// waiters.
+    fn make_room(&mut self, waits: usize) -> bool {
+        let greediest = self.clients.values_mut().max_by_key(|client| client.waiting.len());
+        let Some(greediest) = greediest.filter(|client| client.waiting.len() > waits + 1) else {
+            return false;
+        };
+        greediest.waiting.pop_back();
+        self.waiting -= 1;
+        true
+    }
+
+    /// Forgets a client without places and waiters, and the turn of one without waiters.
+    fn tidy(&mut self, client: C) {
+        let Some(theirs) = self.clients.get_mut(&client) else { return };
+        if !theirs.waiting.is_empty() {
+            return;
+        }
+        if theirs.has_turn {
+            theirs.has_turn = false;
+            self.order.retain(|other| *other != client);
+        }
+        if theirs.taken == 0 {
+            self.clients.remove(&client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn halved(places: usize, length: usize) -> Turns<u8, u64> {
+        Turns::new(ClientShare::Half, places, length)
+    }
+
+    #[test]
+    fn client_has_no_more_than_its_share() {
+        let mut turns = halved(4, 10);
+        assert_eq!(
+            [1, 1, 1, 2, 2, 2].map(|client| turns.take(client)),
+            [true, true, false, true, true, false]
+        );
+        let mut turns: Turns<u8, u64> = Turns::new(ClientShare::All, 4, 10);
+        assert_eq!(
+            [1, 1, 1, 1, 2].map(|client| turns.take(client)),
+            [true, true, true, true, false]
+        );
+    }
+
+    #[test]
+    fn turns_go_round_the_clients() {
+        let mut turns = halved(2, 20);
+        assert!(turns.take(9) && turns.take(8));
+        for (waiter, client) in (0..).zip([1, 1, 1, 1, 2, 3, 3]) {
+            turns.wait(client, waiter).unwrap();
+        }
+        let (mut leaving, mut served) = (VecDeque::from([8, 9]), Vec::new());
+        while let Some(client) = leaving.pop_front() {
+            if let Some((next, _)) = turns.leave(client) {
+                served.push(next);
+                leaving.push_back(next);
+            }
+        }
+        assert_eq!(served, [1, 2, 3, 1, 3, 1, 1]);
+        assert!(turns.clients.is_empty() && turns.order.is_empty());
+    }
+
+    #[test]
+    fn client_that_waits_most_often_gives_way_in_a_full_queue() {
+        let mut turns = halved(1, 3);
+        assert!(turns.take(9));
+        for waiter in 0..3 {
+            turns.wait(1, waiter).unwrap();
+        }
+        assert_eq!(turns.wait(1, 3), Err(Full));
+        assert!(turns.wait(2, 4).is_ok());
+        assert!(!turns.clients[&1].waiting.iter().any(|(_, waiter)| *waiter == 2));
+        // With two against one, no client gives way any more.
+        assert_eq!(turns.wait(2, 5), Err(Full));
+        assert!(turns.wait(3, 6).is_ok());
+        assert_eq!((turns.wait(4, 7), turns.waiting()), (Err(Full), 3));
+    }
+
+    /// An event in the life of a queue.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Enter(u8),
+        Leave(usize),
+        Withdraw(usize),
+        Resize(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..4u8).prop_map(Step::Enter),
+            3 => any::<usize>().prop_map(Step::Leave),
+            1 => any::<usize>().prop_map(Step::Withdraw),
+            1 => (0..6usize).prop_map(Step::Resize),
+        ]
+    }
+
+    proptest! {
+        /// No place stays free while a client that may have it waits, none is given twice, and all
+        /// that is counted comes back to zero.
+        #[test]
+        fn places_are_neither_lost_nor_given_twice(
+            half in any::<bool>(),
+            steps in proptest::collection::vec(step(), 0..200),
+        ) {
+            let share = if half { ClientShare::Half } else { ClientShare::All };
+            let mut turns: Turns<u8, u64> = Turns::new(share, 3, 5);
+            let (mut taken, mut waiting) = (Vec::new(), Vec::new());
+            for (number, step) in (0..).zip(steps) {
+                let mut given = Vec::new();
+                match step {
+                    Step::Enter(client) if turns.take(client) => taken.push(client),
+                    Step::Enter(client) => {
+                        if let Ok(ticket) = turns.wait(client, number) {
+                            waiting.push((client, ticket, number));
+                        }
+                    }
+                    Step::Leave(which) if !taken.is_empty() => {
+                        let client = taken.swap_remove(which % taken.len());
+                        given.extend(turns.leave(client));
+                    }
+                    Step::Withdraw(which) if !waiting.is_empty() => {
+                        let (client, ticket, _) = waiting.swap_remove(which % waiting.len());
+                        turns.withdraw(client, ticket);
+                    }
+                    Step::Resize(places) => {
+                        turns.set_places(places);
+                        given.extend(std::iter::from_fn(|| turns.next()));
+                    }
+                    Step::Leave(_) | Step::Withdraw(_) => {}
+                }
+                for (client, waiter) in given {
+                    let at = waiting.iter().position(|(_, _, number)| *number == waiter);
+                    prop_assert!(at.is_some_and(|at| waiting.swap_remove(at).0 == client));
+                    taken.push(client);
+                }
+                // A waiter that gave way is in no client's queue.
+                waiting.retain(|(client, ticket, _)| {
+                    let theirs = turns.clients.get(client);
+                    theirs.is_some_and(|theirs| theirs.waiting.iter().any(|(t, _)| t == ticket))
+                });
+                prop_assert_eq!((turns.taken(), turns.waiting()), (taken.len(), waiting.len()));
+                prop_assert!(turns.waiting() <= 5);
+                let may_enter = |client: &Client<u64>| {
+                    !client.waiting.is_empty() && client.taken < turns.most()
+                };
+                prop_assert!(turns.taken >= turns.places || !turns.clients.values().any(may_enter));
+            }
+            for (client, ticket, _) in waiting {
+                turns.withdraw(client, ticket);
+            }
+            for client in taken {
+                prop_assert_eq!(turns.leave(client), None);
+            }
+            prop_assert!(turns.clients.is_empty() && turns.order.is_empty());
+        }
+    }
+}
