@@ -288,13 +288,14 @@ fn status(node: &Node) -> Status {
 }
 
 fn server_status(server: &Server, outstanding: Option<u32>) -> ServerStatus {
+    let counts = server.counts();
     ServerStatus {
         name: server.name.to_string(),
         address: server.address.to_string(),
         up: server.health.is_up(),
         outstanding,
-        connections: server.busy(),
-        waiting: server.waiting(),
+        connections: counts.admitted,
+        waiting: counts.waiting,
     }
 }
 

@@ -13,11 +13,11 @@ use levada_types::Request as PolicyRequest;
 use crate::{
     access_record::AccessRecord,
     body::RequestBody,
+    client_network,
     connection::{ClientConnection, Door},
-    failure::Failed,
-    failure::Failure,
+    failure::{Failed, Failure},
     fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PIECE, REFUSED},
-    large, misses,
+    large,
     node::Node,
     peers::Peers,
     redirect::retried,
@@ -45,7 +45,7 @@ pub(crate) fn onward(
     if parts.version == Version::HTTP_2 {
         join_crumbs(&mut headers);
     }
-    let client = misses::client(connection, &headers);
+    let client = client_network::of(connection, &headers);
     let subject = Subject::of(resource, parts, &headers);
     let interim = connection.interim();
     // An absolute form, or a pass, is not for the next server to see.

@@ -10,8 +10,7 @@
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
 //! lookup                               what is stored (levada-store) and may be used (levada-cache)
-//! fill ─ fetch ─ misses ─ forward      whose turn it is to ask an origin
-//!        ─ upstream                    one fetch per object, from origins that are watched
+//! fill ─ fetch ─ forward ─ upstream    one fetch per object, in turn, from origins that are watched
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
 //! effects ─ posted                     what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
@@ -25,6 +24,7 @@ mod blocks;
 mod body;
 mod cache_result;
 mod classes;
+mod client_network;
 mod clock;
 mod connection;
 mod dormant;
@@ -45,7 +45,6 @@ mod listener;
 mod log;
 mod lookup;
 mod metrics;
-mod misses;
 mod node;
 mod pace;
 mod partial;

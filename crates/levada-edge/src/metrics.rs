@@ -361,10 +361,10 @@ impl Metrics {
                 let labels = SwitchLabels { site: site.clone(), server };
                 self.switch_outstanding.get_or_create(&labels).set(member.held().into());
             }
-            let (_, waiting, limit) = switch.queue.counts();
+            let counts = switch.queue.counts();
             let labels = SiteLabels { site };
-            self.switch_waiting.get_or_create(&labels).set(waiting as i64);
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            self.switch_waiting.get_or_create(&labels).set(counts.waiting as i64);
+            let limit = i64::try_from(counts.limit).unwrap_or(i64::MAX);
             self.switch_limit.get_or_create(&labels).set(limit);
         }
     }

@@ -214,9 +214,9 @@ impl Node {
     /// Requests at origins, and those that wait for their turn.
     pub(crate) fn misses(&self) -> (usize, usize) {
         let sites = self.sites.load();
-        let sites = sites.iter().map(|site| &site.misses);
-        sites.fold((0, 0), |(taken, waiting), misses| {
-            (taken + misses.taken(), waiting + misses.waiting())
+        let counts = sites.iter().map(|site| site.misses.counts());
+        counts.fold((0, 0), |(admitted, waiting), one| {
+            (admitted + one.admitted, waiting + one.waiting)
         })
     }
 

@@ -101,12 +101,14 @@ impl Running {
             .map_or(0, |peers| peers.servers().map(|(node, _)| peers.loads().of(node)).sum());
         let sites = self.node.sites.load();
         let servers = sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
-        let (busy, waiting) = servers.fold((0, 0), |(b, w), s| (b + s.busy(), w + s.waiting()));
+        let (busy, waiting) = servers
+            .map(|server| server.counts())
+            .fold((0, 0), |(b, w), one| (b + one.admitted, w + one.waiting));
         let switches = sites.iter().filter_map(|site| site.switch.as_ref());
         let (switched, switch_waiting) = switches.fold((0, 0), |(s, w), switch| {
-            let (admitted, waiting, _) = switch.queue.counts();
+            let counts = switch.queue.counts();
             let held: u32 = switch.view().members.iter().map(|member| member.held()).sum();
-            (s + admitted.max(held as usize), w + waiting)
+            (s + counts.admitted.max(held as usize), w + counts.waiting)
         });
         let (misses, misses_waiting) = self.node.misses();
         Counts {

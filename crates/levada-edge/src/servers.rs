@@ -41,16 +41,16 @@ pub(crate) fn list(node: &Node) -> Vec<SwitchedSite> {
 fn switched(site: &Site) -> Option<SwitchedSite> {
     let switch = site.switch.as_ref()?;
     let view = switch.view();
-    let (outstanding, waiting, limit) = switch.queue.counts();
+    let counts = switch.queue.counts();
     let ramps = view.cluster().nodes().iter().map(|seen| seen.ramp);
     let servers = view.settings.servers.iter().zip(&view.members).zip(ramps);
     let learned = site.classes.iter().flat_map(|classes| classes.learned());
     Some(SwitchedSite {
         site: site.settings.hosts.join(", "),
         policy: site.decider.name(),
-        outstanding,
-        waiting,
-        limit,
+        outstanding: counts.admitted,
+        waiting: counts.waiting,
+        limit: counts.limit,
         servers: servers
             .map(|((settings, member), ramp)| {
                 let (requests, failures) = member.totals();

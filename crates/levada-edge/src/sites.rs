@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use http::HeaderValue;
+use levada_policy::ClientShare;
 use levada_types::hash64;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -19,12 +21,10 @@ use crate::{
     clock::Clock,
     failure::Failure,
     metrics::Metrics,
-    misses::Misses,
     redirect::SharedDecider,
-    settings::LargeSettings,
-    settings::{Delivery, HealthCheck, SiteSettings},
+    settings::{Delivery, HealthCheck, LargeSettings, MissLimits, SiteSettings},
     switch::Switch,
-    upstream::{Change, Health, RetryBudget, Server, WatchedServer, report},
+    upstream::{Change, FairQueue, Health, RetryBudget, Server, WatchedServer, report},
 };
 
 /// A site at work.
@@ -46,7 +46,7 @@ pub(crate) struct Site {
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
     /// How many requests are at the origins at once.
-    pub(crate) misses: Arc<Misses>,
+    pub(crate) misses: Arc<FairQueue<IpAddr>>,
     /// Requests since the retry budget was last asked.
     requests: AtomicU64,
 }
@@ -71,7 +71,7 @@ impl Site {
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
         let misses = before.filter(|before| before.settings.misses == settings.misses);
         let misses =
-            misses.map_or_else(|| Misses::new(settings.misses), |before| before.misses.clone());
+            misses.map_or_else(|| miss_queue(&settings.misses), |before| before.misses.clone());
         let known = before.and_then(|before| before.classes.clone());
         let classes = known.filter(|known| known.same_as(&settings.classes));
         let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
@@ -122,6 +122,11 @@ impl Site {
         let down = self.origins.iter().filter(|o| !o.health().is_up());
         up.chain(down)
     }
+}
+
+/// The places at a site's origins; one client has half of them at most.
+fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {
+    FairQueue::new(ClientShare::Half, limits.at_once, limits.queue, limits.wait)
 }
 
 /// All sites of a node.

@@ -14,7 +14,6 @@
 //! and requests that run end where they are.
 
 mod member;
-mod queue;
 mod send;
 mod subject;
 
@@ -22,12 +21,14 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_admission_limit};
+use levada_policy::{
+    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_thresholds,
+    weighted_lard_admission_limit,
+};
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 
 pub(crate) use member::Member;
-pub(crate) use queue::AdmissionQueue;
 pub(crate) use send::{ChosenServer, Claim, ServerTurn, body_key, claim, claim_now, to_server};
 pub(crate) use subject::{Subject, class};
 
@@ -39,13 +40,13 @@ use crate::{
     settings::{
         HandoffControl, HealthCheck, Limits, PolicyChoice, SwitchServer, SwitchSettings as Settings,
     },
-    upstream::{Change, Health, Server, WatchedServer, report, watch, way_to},
+    upstream::{Change, FairQueue, Health, Server, WatchedServer, report, watch, way_to},
 };
 
 /// A site's servers at work.
 pub(crate) struct Switch {
     view: ArcSwap<SwitchView>,
-    pub(crate) queue: Arc<AdmissionQueue>,
+    pub(crate) queue: Arc<FairQueue<()>>,
     decider: ArcSwap<Decider>,
     /// Held while the view is made anew.
     making: Mutex<()>,
@@ -80,9 +81,10 @@ pub(crate) struct Plan<'a> {
 impl Switch {
     pub(crate) fn new(plan: &Plan<'_>, clock: Clock, metrics: &Arc<Metrics>) -> Arc<Self> {
         let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
+        let admission = plan.settings.admission;
         let switch = Arc::new(Self {
             view: ArcSwap::from_pointee(SwitchView::new(plan, members)),
-            queue: Arc::default(),
+            queue: FairQueue::new(ClientShare::All, 0, admission.queue, admission.wait),
             decider: ArcSwap::new(plan.decider.clone()),
             making: Mutex::new(()),
             clock,
@@ -249,7 +251,7 @@ impl SwitchView {
             loads,
             check: plan.check.clone(),
             host: plan.host.clone(),
-            thresholds: thresholds(plan.policy),
+            thresholds: lard_thresholds(&plan.policy.name, &plan.policy.parameters),
         }
     }
 
@@ -276,35 +278,14 @@ impl SwitchView {
         let up = || nodes.iter().zip(&self.settings.servers).filter(|(node, _)| node.up);
         let held: u64 = up().map(|(_, server)| u64::from(server.max_conns)).sum();
         let weights: Vec<f64> = up().map(|(_, server)| server.weight).collect();
-        let lard = self.thresholds.map(|(low, high)| lard_limit(&weights, low, high));
+        let lard =
+            self.thresholds.map(|(low, high)| weighted_lard_admission_limit(&weights, low, high));
         let given = self.settings.admission.at_once.map(u64::from);
         let limit = given.or(lard).map_or(held, |limit| limit.min(held));
         // Nobody is up: whoever asks is to learn that, not to wait for it.
         let limit = if weights.is_empty() { u64::MAX } else { limit.max(1) };
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
-}
-
-/// LARD's S for nodes whose thresholds are multiples of their weights: (n - 1) T_high + T_low - 1, the
-/// last one being the lightest. For weights of 1 as published.
-fn lard_limit(weights: &[f64], low: u64, high: u64) -> u64 {
-    if weights.iter().all(|weight| *weight == 1.0) {
-        return lard_admission_limit(weights.len(), low, high);
-    }
-    let (sum, least) = weights.iter().fold((0.0, f64::MAX), |(s, l), w| (s + w, w.min(l)));
-    ((sum - least) * high as f64 + least * low as f64 - 1.0).max(0.0) as u64
-}
-
-/// The thresholds by which LARD's front-end admits.
-fn thresholds(policy: &PolicyChoice) -> Option<(u64, u64)> {
-    let entry = levada_policy::find(&policy.name)?;
-    let parameters =
-        levada_policy::Parameters::check(entry.name, entry.parameters, &policy.parameters).ok()?;
-    let has = |name| entry.parameters.iter().any(|parameter| parameter.name == name);
-    if !has("t_low") || !has("t_high") {
-        return None;
-    }
-    Some((parameters.integer("t_low")?, parameters.integer("t_high")?))
 }
 
 /// The servers before anything is known of their health.
@@ -370,23 +351,5 @@ impl WatchedServer for WatchedMember {
             switch.decider.load().failed(at, &switch.view.load().cluster);
         }
         switch.metrics.server_up("server", &server.name, server.health.is_up());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lard_admits_as_many_as_the_paper_says() {
-        assert_eq!(lard_limit(&[1.0; 4], 25, 65), 3 * 65 + 24);
-        assert_eq!(lard_limit(&[1.0], 25, 65), 24);
-        // Two of weight 2 are as four of weight 1, but for the last.
-        assert_eq!(lard_limit(&[2.0, 2.0], 25, 65), 2 * 65 + 2 * 25 - 1);
-        assert_eq!(
-            thresholds(&PolicyChoice { name: "lard/r".into(), ..Default::default() }),
-            Some((25, 65))
-        );
-        assert_eq!(thresholds(&PolicyChoice { name: "fdr".into(), ..Default::default() }), None);
     }
 }

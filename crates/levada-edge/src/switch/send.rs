@@ -13,7 +13,6 @@ use levada_types::{Key, Request as PolicyRequest};
 use super::{
     Switch, SwitchView,
     member::{HeldRequest, Member},
-    queue::Admitted,
     subject::Subject,
 };
 use crate::{
@@ -26,13 +25,13 @@ use crate::{
     redirect::{SharedDecider, retried},
     settings::{HandoffControl, KeyFrom},
     sites::Site,
-    upstream::{UpstreamHead, UpstreamResponse},
+    upstream::{AdmittedRequest, UpstreamHead, UpstreamResponse},
 };
 
 /// What a request holds until the answer's body has ended: a place, a server, and what is to be learned.
 pub(crate) struct ServerTurn {
     held: HeldRequest,
-    _admitted: Option<Admitted>,
+    _admitted: Option<AdmittedRequest<()>>,
     decider: SharedDecider,
     classes: Option<(Arc<Classes>, Subject, Box<str>)>,
     clock: Clock,
@@ -60,7 +59,7 @@ pub(crate) async fn to_server(
     mut body: RequestBody,
 ) -> Result<UpstreamResponse, Failed> {
     let safe = head.method.is_safe() && body.is_none();
-    let mut admitted = Some(switch.queue.enter().await?);
+    let mut admitted = Some(switch.queue.enter(()).await?);
     let mut tried: Vec<Arc<Member>> = Vec::new();
     let mut failed = Failed::from(Failure::AllDown);
     while tried.len() < node.settings.limits.tries as usize {
@@ -194,7 +193,7 @@ pub(crate) async fn claim(
     switch: &Arc<Switch>,
     subject: Subject,
 ) -> Option<Claim> {
-    let admitted = switch.queue.enter().await.ok()?;
+    let admitted = switch.queue.enter(()).await.ok()?;
     admit(node, site, switch, subject, admitted)
 }
 
@@ -205,7 +204,7 @@ pub(crate) fn claim_now(
     switch: &Arc<Switch>,
     subject: Subject,
 ) -> Option<Claim> {
-    let admitted = switch.queue.enter_now()?;
+    let admitted = switch.queue.enter_now(())?;
     admit(node, site, switch, subject, admitted)
 }
 
@@ -214,7 +213,7 @@ fn admit(
     site: &Site,
     switch: &Switch,
     subject: Subject,
-    admitted: Admitted,
+    admitted: AdmittedRequest<()>,
 ) -> Option<Claim> {
     let view = switch.view.load_full();
     let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;

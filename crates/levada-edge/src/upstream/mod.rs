@@ -8,14 +8,12 @@ mod connect;
 mod health;
 mod http1;
 mod pool;
+mod queue;
 
 use std::{
     net::{IpAddr, Ipv4Addr},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -24,7 +22,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http2};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use levada_policy::ClientShare;
 
 pub(crate) use budget::RetryBudget;
 pub(crate) use connect::{Address, Wire, way_to};
@@ -33,12 +31,12 @@ use http1::Http1Connection;
 pub(crate) use http1::judgement;
 pub(crate) use pool::set_worker;
 use pool::{Pool, PooledSender};
+pub(crate) use queue::{AdmittedRequest, FairQueue, QueueCounts};
 
 use crate::{
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
     guard::{Interim, ZeroCopyQueue},
-    misses::Miss,
     settings::Limits,
     switch::{ServerTurn, Subject},
 };
@@ -53,17 +51,13 @@ pub(crate) struct Server {
     pub(crate) health: Health,
     wire: Wire,
     pool: Pool,
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    queue: Arc<FairQueue<()>>,
     bounds: ServerBounds,
 }
 
 /// The limits that concern one server.
 #[derive(Clone, Copy)]
 struct ServerBounds {
-    connections: usize,
-    queue: usize,
-    queue_timeout: Duration,
     connect_timeout: Duration,
     response_timeout: Duration,
 }
@@ -120,9 +114,9 @@ pub(crate) type UpstreamResponse = Response<Inbound>;
 pub(crate) struct Inbound {
     server: Arc<Server>,
     source: InboundSource,
-    _place: Option<OwnedSemaphorePermit>,
+    _admitted: Option<AdmittedRequest<()>>,
     /// The place among the site's requests at its origins.
-    miss: Option<Miss>,
+    miss: Option<AdmittedRequest<IpAddr>>,
     /// The same at the servers of a switch.
     turn: Option<Box<ServerTurn>>,
 }
@@ -179,7 +173,7 @@ impl Inbound {
     }
 
     /// Holds a place at the origin until the body has ended.
-    pub(crate) fn hold(&mut self, miss: Miss) {
+    pub(crate) fn hold(&mut self, miss: AdmittedRequest<IpAddr>) {
         self.miss = Some(miss).filter(|_| !self.is_end_stream());
     }
 
@@ -243,12 +237,13 @@ impl Server {
             health: Health::default(),
             wire,
             pool: Pool::new(workers, limits.server_connections),
-            places: Arc::new(Semaphore::new(limits.server_connections)),
-            waiting: AtomicUsize::new(0),
+            queue: FairQueue::new(
+                ClientShare::All,
+                limits.server_connections,
+                limits.queue,
+                limits.queue_timeout,
+            ),
             bounds: ServerBounds {
-                connections: limits.server_connections,
-                queue: limits.queue,
-                queue_timeout: limits.queue_timeout,
                 connect_timeout: limits.connect_timeout,
                 response_timeout: limits.response_timeout,
             },
@@ -274,17 +269,17 @@ impl Server {
         head: &UpstreamHead,
         body: RequestBody,
     ) -> Result<UpstreamResponse, (Failure, Option<RequestBody>)> {
-        let place = match self.place().await {
-            Ok(place) => place,
+        let admitted = match self.queue.enter(()).await {
+            Ok(admitted) => admitted,
             Err(failure) => return Err((failure, Some(body))),
         };
-        let exchanged = self.exchange_at(Some(place), head, body).await;
+        let exchanged = self.exchange_at(Some(admitted), head, body).await;
         exchanged.map_err(|Unsent { failure, back }| (failure, back))
     }
 
     async fn exchange_at(
         self: &Arc<Self>,
-        place: Option<OwnedSemaphorePermit>,
+        admitted: Option<AdmittedRequest<()>>,
         head: &UpstreamHead,
         mut body: RequestBody,
     ) -> Result<UpstreamResponse, Unsent> {
@@ -310,7 +305,7 @@ impl Server {
                     return Ok(response.map(|source| {
                         let server = self.clone();
                         let mut body =
-                            Inbound { server, source, _place: place, miss: None, turn: None };
+                            Inbound { server, source, _admitted: admitted, miss: None, turn: None };
                         if body.is_end_stream() {
                             body.give_back();
                         }
@@ -328,28 +323,9 @@ impl Server {
         }
     }
 
-    /// Requests that have a connection now, or make one.
-    pub(crate) fn busy(&self) -> usize {
-        self.bounds.connections.saturating_sub(self.places.available_permits())
-    }
-
-    /// Requests that wait for a connection.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
-    }
-
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Ok(place);
-        }
-        let _waiting =
-            WaitingForServer::enter(&self.waiting, self.bounds.queue).ok_or(Failure::QueueFull)?;
-        match tokio::time::timeout(self.bounds.queue_timeout, self.places.clone().acquire_owned())
-            .await
-        {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(Failure::QueueTimeout),
-        }
+    /// Requests that have a connection or make one, and those that wait for one.
+    pub(crate) fn counts(&self) -> QueueCounts {
+        self.queue.counts()
     }
 
     async fn send(
@@ -458,21 +434,5 @@ impl Server {
     /// Whether requests must carry an absolute URI, as HTTP/2 wants it.
     pub(crate) fn speaks_h2(&self) -> bool {
         self.wire.h2
-    }
-}
-
-/// One request in the queue; leaves it when dropped.
-struct WaitingForServer<'a>(&'a AtomicUsize);
-
-impl<'a> WaitingForServer<'a> {
-    fn enter(count: &'a AtomicUsize, bound: usize) -> Option<Self> {
-        let guard = (count.fetch_add(1, Relaxed) < bound, Self(count));
-        guard.0.then_some(guard.1)
-    }
-}
-
-impl Drop for WaitingForServer<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }

@@ -1,0 +1,290 @@
+//! The fair queue before a limited number of places: at a site's origins, at the servers of a switch, at
+//! one server.
+//!
+//! [`Turns`] decides who is next; this file waits, bounds the wait, and frees a place on drop.
+//!
+//! At the origins of a site the queue is fair to clients. Whatever is asked for, the origin must not be
+//! overloaded by what misses (OSDI'02 Sec. 5.2.4: requests for invalid or random URLs). At a switch and at
+//! one server all requests count as one client, so they are served in the order of arrival (ASPLOS'98
+//! Sec. 2.3).
+
+use std::{sync::Arc, time::Duration};
+
+use levada_policy::{ClientShare, Full, Turns};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+
+/// Places, and the requests of clients `C` that wait for one.
+pub(crate) struct FairQueue<C: Ord + Copy> {
+    state: Mutex<FairQueueState<C>>,
+}
+
+struct FairQueueState<C: Ord + Copy> {
+    turns: Turns<C, oneshot::Sender<AdmittedRequest<C>>>,
+    wait: Duration,
+}
+
+/// How many requests are admitted, wait, and may be admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueCounts {
+    pub(crate) admitted: usize,
+    pub(crate) waiting: usize,
+    pub(crate) limit: usize,
+}
+
+/// A place; free again when dropped.
+pub(crate) struct AdmittedRequest<C: Ord + Copy> {
+    queue: Arc<FairQueue<C>>,
+    client: C,
+}
+
+/// A request in the queue; leaves it when dropped.
+struct QueuedRequest<'a, C: Ord + Copy> {
+    queue: &'a FairQueue<C>,
+    client: C,
+    ticket: u64,
+}
+
+impl<C: Ord + Copy> FairQueue<C> {
+    /// So many places, and a queue of this length before them, in which a request waits so long at most.
+    pub(crate) fn new(
+        share: ClientShare,
+        places: usize,
+        length: usize,
+        wait: Duration,
+    ) -> Arc<Self> {
+        let turns = Turns::new(share, places, length);
+        Arc::new(Self { state: Mutex::new(FairQueueState { turns, wait }) })
+    }
+
+    /// Changes how many may wait, and for how long. Requests that wait keep their deadline.
+    pub(crate) fn bound(&self, length: usize, wait: Duration) {
+        let mut state = self.state.lock();
+        state.turns.set_length(length);
+        state.wait = wait;
+    }
+
+    /// Changes the number of places. Requests beyond it stay admitted until they end.
+    pub(crate) fn limit(self: &Arc<Self>, places: usize) {
+        let admitted: Vec<_> = {
+            let mut state = self.state.lock();
+            state.turns.set_places(places);
+            std::iter::from_fn(|| state.turns.next()).collect()
+        };
+        admitted.into_iter().for_each(|next| self.admit(next));
+    }
+
+    /// A place, if the request need not wait for it.
+    pub(crate) fn enter_now(self: &Arc<Self>, client: C) -> Option<AdmittedRequest<C>> {
+        let taken = self.state.lock().turns.take(client);
+        taken.then(|| AdmittedRequest { queue: self.clone(), client })
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn enter(self: &Arc<Self>, client: C) -> Result<AdmittedRequest<C>, Failure> {
+        let (ticket, wait, place) = {
+            let mut state = self.state.lock();
+            if state.turns.take(client) {
+                return Ok(AdmittedRequest { queue: self.clone(), client });
+            }
+            let (sender, place) = oneshot::channel();
+            let ticket = state.turns.wait(client, sender).map_err(|Full| Failure::QueueFull)?;
+            (ticket, state.wait, place)
+        };
+        let _queued = QueuedRequest { queue: self, client, ticket };
+        match tokio::time::timeout(wait, place).await {
+            Ok(Ok(admitted)) => Ok(admitted),
+            // It gave way to a client that waits less often.
+            Ok(Err(_)) => Err(Failure::QueueFull),
+            Err(_) => Err(Failure::QueueTimeout),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> QueueCounts {
+        let turns = &self.state.lock().turns;
+        QueueCounts { admitted: turns.taken(), waiting: turns.waiting(), limit: turns.places() }
+    }
+
+    /// Gives a place to a waiter. If its request waits no more, the place is dropped, and goes to the next.
+    fn admit(self: &Arc<Self>, (client, waiter): (C, oneshot::Sender<AdmittedRequest<C>>)) {
+        let _ = waiter.send(AdmittedRequest { queue: self.clone(), client });
+    }
+}
+
+impl<C: Ord + Copy> Drop for AdmittedRequest<C> {
+    fn drop(&mut self) {
+        let next = self.queue.state.lock().turns.leave(self.client);
+        if let Some(next) = next {
+            self.queue.admit(next);
+        }
+    }
+}
+
+impl<C: Ord + Copy> Drop for QueuedRequest<'_, C> {
+    fn drop(&mut self) {
+        self.queue.state.lock().turns.withdraw(self.client, self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::Pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Requests of clients that have half of the places each.
+    fn fair(places: usize, length: usize) -> Arc<FairQueue<u8>> {
+        FairQueue::new(ClientShare::Half, places, length, LONG)
+    }
+
+    /// Requests in the order of arrival.
+    fn queue(places: usize, length: usize) -> Arc<FairQueue<u8>> {
+        FairQueue::new(ClientShare::All, places, length, LONG)
+    }
+
+    type Entered = Result<AdmittedRequest<u8>, Failure>;
+    type Entering = Pin<Box<dyn Future<Output = Entered>>>;
+
+    /// A request that has asked for a place, and what it got so far.
+    fn enter(queue: &Arc<FairQueue<u8>>, client: u8) -> (Entering, Option<Entered>) {
+        let queue = queue.clone();
+        let mut entering: Entering = Box::pin(async move { queue.enter(client).await });
+        let got = poll(&mut entering);
+        (entering, got)
+    }
+
+    fn poll(entering: &mut Entering) -> Option<Entered> {
+        match entering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(got) => Some(got),
+            Poll::Pending => None,
+        }
+    }
+
+    fn counts(queue: &FairQueue<u8>) -> (usize, usize, usize) {
+        let QueueCounts { admitted, waiting, limit } = queue.counts();
+        (admitted, waiting, limit)
+    }
+
+    #[tokio::test]
+    async fn no_client_has_more_than_half_of_the_places() {
+        let queue = fair(4, 10);
+        let greedy: Vec<_> = (0..5).map(|_| enter(&queue, 1)).collect();
+        assert_eq!(greedy.iter().filter(|(_, got)| got.is_some()).count(), 2);
+        let others: Vec<_> = (0..5).map(|_| enter(&queue, 2)).collect();
+        assert_eq!(others.iter().filter(|(_, got)| got.is_some()).count(), 2);
+        assert_eq!(counts(&queue), (4, 6, 4));
+        drop((greedy, others));
+        assert_eq!(counts(&queue), (0, 0, 4));
+    }
+
+    #[tokio::test]
+    async fn turns_go_round_the_clients() {
+        let queue = fair(2, 20);
+        let mut places = vec![enter(&queue, 9).1.unwrap(), enter(&queue, 8).1.unwrap()];
+        let mut waiting = Vec::new();
+        for client in [1, 1, 1, 1, 2, 3, 3] {
+            let (entering, got) = enter(&queue, client);
+            assert!(got.is_none());
+            waiting.push((client, entering));
+        }
+        let mut served = Vec::new();
+        while let Some(place) = places.pop() {
+            drop(place);
+            waiting.retain_mut(|(client, entering)| match poll(entering) {
+                Some(got) => {
+                    served.push(*client);
+                    places.insert(0, got);
+                    false
+                }
+                None => true,
+            });
+        }
+        assert_eq!(served, [1, 2, 3, 1, 3, 1, 1]);
+        assert_eq!(counts(&queue), (0, 0, 2));
+    }
+
+    #[tokio::test]
+    async fn client_that_waits_most_often_gives_way_in_a_full_queue() {
+        let queue = fair(1, 3);
+        let _place = enter(&queue, 9).1.unwrap();
+        let mut greedy: Vec<_> = (0..3).map(|_| enter(&queue, 1)).collect();
+        assert!(matches!(enter(&queue, 1).1, Some(Err(Failure::QueueFull))));
+        let (_second, got) = enter(&queue, 2);
+        assert!(got.is_none());
+        let sent_away = greedy.iter_mut().map(|(entering, _)| poll(entering));
+        let sent_away: Vec<_> =
+            sent_away.map(|got| matches!(got, Some(Err(Failure::QueueFull)))).collect();
+        assert_eq!(sent_away, [false, false, true]);
+        // With two against one, no client gives way any more.
+        assert!(matches!(enter(&queue, 2).1, Some(Err(Failure::QueueFull))));
+        let (_third, got) = enter(&queue, 3);
+        assert!(got.is_none());
+        assert!(matches!(enter(&queue, 4).1, Some(Err(Failure::QueueFull))));
+        assert_eq!(counts(&queue), (1, 3, 1));
+    }
+
+    #[tokio::test]
+    async fn requests_of_one_client_are_admitted_in_the_order_of_arrival() {
+        let queue = queue(1, 3);
+        let place = enter(&queue, 0).1.unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| enter(&queue, 0)).collect();
+        assert!(waiting.iter().all(|(_, got)| got.is_none()));
+        assert!(matches!(enter(&queue, 0).1, Some(Err(Failure::QueueFull))));
+        assert!(queue.enter_now(0).is_none());
+        drop(place);
+        for (next, _) in &mut waiting {
+            assert!(poll(next).is_some_and(|got| got.is_ok()));
+        }
+        assert_eq!(counts(&queue), (0, 0, 1));
+    }
+
+    #[tokio::test]
+    async fn place_of_a_request_that_left_goes_to_the_next() {
+        for (queue, [a, b, c]) in [(fair(1, 5), [2, 3, 4]), (queue(1, 3), [0; 3])] {
+            let place = enter(&queue, a).1.unwrap();
+            let (left, _) = enter(&queue, a);
+            let (gone, _) = enter(&queue, b);
+            let (mut stays, got) = enter(&queue, c);
+            assert!(got.is_none());
+            drop(left);
+            drop(place);
+            // It was given the place and leaves without having looked.
+            drop(gone);
+            assert!(poll(&mut stays).is_some_and(|got| got.is_ok()));
+            drop(stays);
+            assert_eq!(counts(&queue), (0, 0, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn limit_that_rises_lets_in_and_one_that_falls_ends_nothing() {
+        let queue = queue(0, 3);
+        let mut waiting: Vec<_> = (0..2).map(|_| enter(&queue, 0).0).collect();
+        assert!(waiting.iter_mut().all(|one| poll(one).is_none()));
+        queue.limit(2);
+        let places: Vec<_> = waiting.iter_mut().filter_map(|one| poll(one)?.ok()).collect();
+        queue.limit(1);
+        assert_eq!((places.len(), counts(&queue)), (2, (2, 0, 1)));
+        let (mut late, got) = enter(&queue, 0);
+        assert!(got.is_none());
+        drop(places);
+        assert!(poll(&mut late).is_some());
+    }
+
+    #[tokio::test]
+    async fn wait_ends_in_time() {
+        let queue = fair(1, 5);
+        queue.bound(5, Duration::from_millis(10));
+        let _place = enter(&queue, 1).1.unwrap();
+        assert!(matches!(queue.enter(2).await, Err(Failure::QueueTimeout)));
+        assert_eq!(counts(&queue), (1, 0, 1));
+    }
+}
