@@ -58,18 +58,18 @@ impl RequestDirectives {
         let mut present = false;
         for line in headers.get_all(header::CACHE_CONTROL) {
             present = true;
-            Members::of(line.as_bytes()).for_each(|member| read.take(&member));
+            Directives::of(line.as_bytes()).for_each(|member| read.take(&member));
         }
         if !present {
             read.no_cache = headers
                 .get_all(header::PRAGMA)
                 .iter()
-                .any(|line| Members::of(line.as_bytes()).any(|m| m.is("no-cache")));
+                .any(|line| Directives::of(line.as_bytes()).any(|m| m.is("no-cache")));
         }
         read
     }
 
-    fn take(&mut self, member: &Member<'_>) {
+    fn take(&mut self, member: &Directive<'_>) {
         // The length is compared first, so that most directives cost one comparison.
         match member.name.len() {
             7 if member.is("max-age") => first(&mut self.max_age, member.lifetime()),
@@ -145,7 +145,7 @@ impl ResponseDirectives {
     pub fn of_lines<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
         let mut read = Self::default();
         for line in lines {
-            Members::of(line.as_bytes()).for_each(|member| read.take(&member));
+            Directives::of(line.as_bytes()).for_each(|member| read.take(&member));
         }
         read
     }
@@ -156,7 +156,7 @@ impl ResponseDirectives {
         self.s_maxage.or(self.max_age)
     }
 
-    pub(crate) fn take(&mut self, member: &Member<'_>) {
+    pub(crate) fn take(&mut self, member: &Directive<'_>) {
         match member.name.len() {
             6 if member.is("public") => self.public = true,
             7 if member.is("max-age") => first(&mut self.max_age, member.lifetime()),
@@ -183,7 +183,7 @@ impl ResponseDirectives {
 
     /// Records the fields that a directive names. An invalid list applies to the whole response,
     /// which is the safe interpretation that Sec. 5.2.2.4 foresees.
-    fn scope(&mut self, member: &Member<'_>) -> DirectiveScope {
+    fn scope(&mut self, member: &Directive<'_>) -> DirectiveScope {
         let (Argument::Token(list) | Argument::Quoted(list)) = member.value else {
             return DirectiveScope::Whole;
         };
@@ -237,12 +237,12 @@ pub(crate) enum Argument<'a> {
 
 /// One directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Member<'a> {
+pub(crate) struct Directive<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) value: Argument<'a>,
 }
 
-impl Member<'_> {
+impl Directive<'_> {
     fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -263,11 +263,11 @@ impl Member<'_> {
 }
 
 /// Splits one line into its directives at the commas outside quotes.
-pub(crate) struct Members<'a> {
+pub(crate) struct Directives<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Members<'a> {
+impl<'a> Directives<'a> {
     pub(crate) fn of(line: &'a [u8]) -> Self {
         Self { rest: line }
     }
@@ -293,10 +293,10 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'a> Iterator for Members<'a> {
-    type Item = Member<'a>;
+impl<'a> Iterator for Directives<'a> {
+    type Item = Directive<'a>;
 
-    fn next(&mut self) -> Option<Member<'a>> {
+    fn next(&mut self) -> Option<Directive<'a>> {
         loop {
             self.rest = self.rest.trim_ascii_start();
             if self.rest.is_empty() {
@@ -314,7 +314,7 @@ impl<'a> Iterator for Members<'a> {
                 Argument::None
             };
             if !name.is_empty() {
-                return Some(Member { name, value });
+                return Some(Directive { name, value });
             }
         }
     }
@@ -446,7 +446,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            prop_assert!(Members::of(&bytes).count() <= bytes.len());
+            prop_assert!(Directives::of(&bytes).count() <= bytes.len());
         }
 
         #[test]

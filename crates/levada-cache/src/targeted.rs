@@ -5,7 +5,7 @@
 //! error, a name in capitals or a lifetime in quotes, it is ignored.
 
 use crate::{
-    cache_control::{Argument, MAX_SECONDS, Member, ResponseDirectives},
+    cache_control::{Argument, Directive, MAX_SECONDS, ResponseDirectives},
     hop::strip_fields,
 };
 use http::{HeaderMap, HeaderName};
@@ -89,12 +89,12 @@ fn take(read: &mut ResponseDirectives, name: &[u8], value: &Value<'_>) -> Option
                 Value::String(fields) => Argument::Quoted(fields),
                 _ => return None,
             };
-            read.take(&Member { name, value: argument });
+            read.take(&Directive { name, value: argument });
         }
         b"no-store" | b"no-transform" | b"public" | b"must-revalidate" | b"proxy-revalidate"
         | b"must-understand" | b"immutable" => {
             matches!(value, Value::Boolean(true)).then_some(())?;
-            read.take(&Member { name, value: Argument::None });
+            read.take(&Directive { name, value: Argument::None });
         }
         _ => {}
     }

@@ -19,7 +19,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use levada_fetch::{Digest, resume::Trouble};
 
 pub use name::{content_disposition, name_from_url};
-pub use report::{ConnectionReport, EndReason, GetReport};
+pub use report::{ConnectionReport, DisconnectReason, GetReport};
 pub use target::TargetError;
 
 pub(crate) use name::percent_decode;
@@ -94,14 +94,14 @@ impl GetRequest {
 
 /// The progress of a transfer. Can be read at any time, and can stop the transfer.
 #[derive(Debug)]
-pub struct Progress {
+pub struct DownloadProgress {
     total: AtomicU64,
     held: AtomicU64,
     stop: AtomicBool,
     stopped: tokio::sync::Notify,
 }
 
-impl Default for Progress {
+impl Default for DownloadProgress {
     fn default() -> Self {
         Self {
             total: AtomicU64::new(u64::MAX),
@@ -112,7 +112,7 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl DownloadProgress {
     /// The length of the file, once it is known.
     pub fn total(&self) -> Option<u64> {
         Some(self.total.load(Ordering::Relaxed)).filter(|&total| total != u64::MAX)

@@ -17,8 +17,8 @@ mod tls;
 pub use connect::{Client, ClientSettings, ConnectError};
 pub use digest::Hasher;
 pub use get::{
-    ConnectionReport, EndReason, GetError, GetReport, GetRequest, Progress, TargetError,
-    content_disposition, name_from_url,
+    ConnectionReport, DisconnectReason, DownloadProgress, GetError, GetReport, GetRequest,
+    TargetError, content_disposition, name_from_url,
 };
 pub use proxy::{Proxy, ProxyError};
 pub use sync::{

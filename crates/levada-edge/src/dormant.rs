@@ -12,7 +12,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
+    dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     tcp::TcpInfo,
 };
 use levada_types::Key;
@@ -26,7 +26,7 @@ use tokio::{
 use crate::{connection::ClientConnection, guard::ConnectionEnd, node::Node};
 
 /// A client's socket.
-pub(crate) type ClientSocket = WatchedStream<ConnectionOwner>;
+pub(crate) type ClientSocket = MonitoredStream<ConnectionOwner>;
 
 /// Who is on a connection, and who serves it.
 pub(crate) struct ConnectionOwner {
@@ -66,7 +66,7 @@ pub(crate) fn seat(
         client_connection: OnceLock::new(),
         task: OnceLock::new(),
     });
-    (WatchedStream::new(stream, watch.cloned(), seat.clone()), seat)
+    (MonitoredStream::new(stream, watch.cloned(), seat.clone()), seat)
 }
 
 /// Sweeps until the listener and all its connections are gone.

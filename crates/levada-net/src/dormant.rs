@@ -52,7 +52,7 @@ pub struct WatchedConnection<T> {
 }
 
 /// A stream that reports its writes to a watch.
-pub struct WatchedStream<T> {
+pub struct MonitoredStream<T> {
     watch: Option<Arc<DormancyWatch<T>>>,
     connection: Arc<WatchedConnection<T>>,
     stream: TcpStream,
@@ -125,7 +125,7 @@ fn is_dormant(info: &TcpInfo, retries: u8) -> bool {
 impl<T> WatchedConnection<T> {
     fn look<R>(&self, look: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let socket = lock(&self.socket);
-        // SAFETY: the descriptor is open: `WatchedStream` owns the stream, lends it by shared reference
+        // SAFETY: the descriptor is open: `MonitoredStream` owns the stream, lends it by shared reference
         // only, and clears this field, under the lock, before it drops the stream.
         #[expect(unsafe_code)]
         let borrowed = (*socket).map(|socket| unsafe { BorrowedFd::borrow_raw(socket) });
@@ -133,7 +133,7 @@ impl<T> WatchedConnection<T> {
     }
 }
 
-impl<T> WatchedStream<T> {
+impl<T> MonitoredStream<T> {
     /// Lets `watch` watch a stream; without a watch, the stream works as usual.
     pub fn new(
         stream: TcpStream,
@@ -179,13 +179,13 @@ impl<T> WatchedConnection<T> {
     }
 }
 
-impl<T> Drop for WatchedStream<T> {
+impl<T> Drop for MonitoredStream<T> {
     fn drop(&mut self) {
         *lock(&self.connection.socket) = None;
     }
 }
 
-impl<T> AsyncRead for WatchedStream<T> {
+impl<T> AsyncRead for MonitoredStream<T> {
     #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
@@ -196,7 +196,7 @@ impl<T> AsyncRead for WatchedStream<T> {
     }
 }
 
-impl<T> AsyncWrite for WatchedStream<T> {
+impl<T> AsyncWrite for MonitoredStream<T> {
     #[inline]
     fn poll_write(
         self: Pin<&mut Self>,

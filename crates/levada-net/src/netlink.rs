@@ -83,7 +83,7 @@ impl Drop for Filter {
 }
 
 /// The route to an address.
-pub(crate) struct Route {
+pub(crate) struct KernelRoute {
     pub(crate) device: u32,
     pub(crate) gateway: Option<IpAddr>,
 }
@@ -110,7 +110,7 @@ impl Netlink {
     fn make_ingress(&mut self, device: u32) -> io::Result<()> {
         const CLSACT: u32 = 0xffff_fff1;
         const ITSELF: u32 = 0xffff_0000;
-        let mut message = Message::new(NEW_QDISC, ACK | CREATE | EXCLUSIVE);
+        let mut message = NetlinkMessage::new(NEW_QDISC, ACK | CREATE | EXCLUSIVE);
         message.traffic(device, ITSELF, CLSACT, 0);
         message.text(KIND, "clsact");
         match self.ask(message) {
@@ -131,10 +131,10 @@ impl Netlink {
         const BPF_FLAGS: u16 = 8;
         /// The result of the program is the action for the packet.
         const DIRECT: u32 = 1;
-        let mut message = Message::new(NEW_FILTER, ACK | CREATE | EXCLUSIVE);
+        let mut message = NetlinkMessage::new(NEW_FILTER, ACK | CREATE | EXCLUSIVE);
         message.traffic(device, 1, INGRESS, place.info());
         message.text(KIND, "bpf");
-        let mut options = Message::default();
+        let mut options = NetlinkMessage::default();
         options.number(BPF_FD, program.as_raw_fd() as u32);
         options.text(BPF_NAME, place.name);
         options.number(BPF_FLAGS, DIRECT);
@@ -143,7 +143,7 @@ impl Netlink {
     }
 
     fn remove_filter(&mut self, device: u32, place: FilterSlot) -> io::Result<()> {
-        let mut message = Message::new(DELETE_FILTER, ACK);
+        let mut message = NetlinkMessage::new(DELETE_FILTER, ACK);
         message.traffic(device, 0, INGRESS, place.info());
         match self.ask(message) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
@@ -154,7 +154,7 @@ impl Netlink {
     }
 
     /// The route to an address.
-    pub(crate) fn route(&mut self, to: IpAddr) -> io::Result<Route> {
+    pub(crate) fn route(&mut self, to: IpAddr) -> io::Result<KernelRoute> {
         const DESTINATION: u16 = 1;
         const DEVICE: u16 = 4;
         const GATEWAY: u16 = 5;
@@ -165,7 +165,7 @@ impl Netlink {
             IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
             IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
         };
-        let mut message = Message::new(GET_ROUTE, 0);
+        let mut message = NetlinkMessage::new(GET_ROUTE, 0);
         // struct rtmsg: the family, the length of the destination in bits; the kernel fills in the
         // rest.
         let mut about = [0; ROUTE_HEADER];
@@ -186,11 +186,11 @@ impl Netlink {
             _ => value.first_chunk().map(|octets: &[u8; 16]| Ipv6Addr::from(*octets).into()),
         });
         let device = device.map(u32::from_ne_bytes);
-        Ok(Route { device: device.ok_or(io::ErrorKind::NotFound)?, gateway })
+        Ok(KernelRoute { device: device.ok_or(io::ErrorKind::NotFound)?, gateway })
     }
 
     /// Sends a message and returns the kernel's answer.
-    fn ask(&mut self, mut message: Message) -> io::Result<Vec<u8>> {
+    fn ask(&mut self, mut message: NetlinkMessage) -> io::Result<Vec<u8>> {
         const ERROR: u16 = 2;
         self.sequence += 1;
         message.seal(self.sequence);
@@ -247,9 +247,9 @@ const INGRESS: u32 = 0xffff_fff2;
 
 /// A message, or attributes within one.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct NetlinkMessage(Vec<u8>);
 
-impl Message {
+impl NetlinkMessage {
     fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
+    dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     lab::{Access, Network, possible},
     tcp::TcpInfo,
     wire::Shape,
@@ -40,7 +40,7 @@ fn client_whose_path_drops_a_retransmission_is_not_given_up() {
     let _in_it = runtime.enter();
     let (watch, connection) = (DormancyWatch::new(1), WatchedConnection::new(()));
     let stream = tokio::net::TcpStream::from_std(stream).unwrap();
-    let watched = WatchedStream::new(stream, Some(watch.clone()), connection);
+    let watched = MonitoredStream::new(stream, Some(watch.clone()), connection);
     watched.wrote();
     loop {
         let info = TcpInfo::of(watched.stream()).unwrap();

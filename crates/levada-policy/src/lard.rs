@@ -20,7 +20,7 @@ use levada_types::{Request, Rng, Timestamp};
 use crate::choose::least_by;
 use crate::per_node::Roster;
 use crate::relative_load::{Ties, ascending, least_of_all};
-use crate::table::Table;
+use crate::table::ObjectTable;
 use crate::{
     Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Pick, PickContext,
     PickReason, Policy, PolicyEntry, Setting, Tracked,
@@ -38,7 +38,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
             Box::new(Lard {
                 thresholds: Thresholds::read(parameters),
                 roster: Roster::default(),
-                targets: Table::new(share_of_targets(parameters, deployment)),
+                targets: ObjectTable::new(share_of_targets(parameters, deployment)),
             })
         },
     },
@@ -54,7 +54,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
                 thresholds: Thresholds::read(parameters),
                 k: parameters.duration("k"),
                 roster: Roster::default(),
-                targets: Table::new(share_of_targets(parameters, deployment)),
+                targets: ObjectTable::new(share_of_targets(parameters, deployment)),
             })
         },
     },
@@ -155,7 +155,7 @@ fn preferring(assigned: Vec<NodeIndex>, cluster: &Cluster) -> Candidates {
 struct Lard {
     thresholds: Thresholds,
     roster: Roster,
-    targets: Table<NodeIndex>,
+    targets: ObjectTable<NodeIndex>,
 }
 
 impl Policy for Lard {
@@ -222,7 +222,7 @@ struct LardR {
     thresholds: Thresholds,
     k: Duration,
     roster: Roster,
-    targets: Table<ServerSet>,
+    targets: ObjectTable<ServerSet>,
 }
 
 impl Policy for LardR {

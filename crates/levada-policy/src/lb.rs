@@ -74,7 +74,7 @@ struct GlobalCache {
     targets: usize,
     /// The index of a target in `objects`. Never iterated over.
     slots: HashMap<Key, u32, BuildHasherDefault<Mix>>,
-    objects: Vec<Object>,
+    objects: Vec<ModelledObject>,
     /// Free indices of `objects`.
     free: Vec<u32>,
     /// Serves objects that cannot be cached: of unknown size, or larger than a cache.
@@ -95,7 +95,7 @@ impl NodeCache {
 }
 
 #[derive(Clone, Copy)]
-struct Object {
+struct ModelledObject {
     key: Key,
     node: NodeIndex,
     size: u64,
@@ -122,7 +122,7 @@ impl Policy for GlobalCache {
         };
         self.clock += 1;
         if let Some(&slot) = self.slots.get(&request.key) {
-            let Object { node, size: before, .. } = self.objects[slot as usize];
+            let ModelledObject { node, size: before, .. } = self.objects[slot as usize];
             if size == before && cluster.is_up(node) {
                 self.unlink(slot);
                 self.link(slot);
@@ -154,7 +154,7 @@ impl Policy for GlobalCache {
             objects: self.slots.len(),
             limit: self.targets,
             bytes: self.slots.capacity() * (size_of::<(Key, u32)>() + 1)
-                + self.objects.capacity() * size_of::<Object>()
+                + self.objects.capacity() * size_of::<ModelledObject>()
                 + self.free.capacity() * size_of::<u32>(),
         }
     }
@@ -193,7 +193,7 @@ impl GlobalCache {
             let oldest = self.nodes.iter().min_by_key(|node| node.oldest_use);
             self.remove(oldest.expect("objects are on nodes").oldest);
         }
-        let object = Object { key, node, size, last_use: 0, older: NONE, newer: NONE };
+        let object = ModelledObject { key, node, size, last_use: 0, older: NONE, newer: NONE };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.objects[slot as usize] = object;

@@ -27,16 +27,16 @@ use crate::order::scale;
 
 /// Described at the top of this file.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<V> {
+pub(crate) struct ObjectTable<V> {
     limit: usize,
     len: usize,
-    buckets: Vec<Bucket<V>>,
+    buckets: Vec<TableBucket<V>>,
     #[cfg(test)]
     probes: std::cell::Cell<usize>,
 }
 
 #[derive(Clone, Debug)]
-struct Bucket<V> {
+struct TableBucket<V> {
     keys: [Key; WAYS],
     values: [V; WAYS],
     used: u16,
@@ -47,7 +47,7 @@ struct Bucket<V> {
 /// The bits of `used` and `asked`.
 const WAYS: usize = 16;
 
-impl<V: Clone + Default> Table<V> {
+impl<V: Clone + Default> ObjectTable<V> {
     /// An empty table for at most `limit` objects, at least one.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl<V: Clone + Default> Table<V> {
 
     /// The bytes of memory it uses, without memory that the values point to.
     pub(crate) fn bytes(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket<V>>()
+        self.buckets.capacity() * size_of::<TableBucket<V>>()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
@@ -190,7 +190,7 @@ impl<V: Clone + Default> Table<V> {
         let count = (self.buckets.len() * 2).clamp(1, self.most_buckets());
         let mut bigger = Self::new(self.limit);
         bigger.buckets.reserve_exact(count);
-        bigger.buckets.resize_with(count, Bucket::empty);
+        bigger.buckets.resize_with(count, TableBucket::empty);
         for bucket in std::mem::take(&mut self.buckets) {
             for (way, (key, value)) in (0..).zip(bucket.keys.into_iter().zip(bucket.values)) {
                 if bucket.used & bit(way) == 0 {
@@ -215,7 +215,7 @@ impl<V: Clone + Default> Table<V> {
     fn count_probes(&self, _slots: usize) {}
 }
 
-impl<V: Default> Bucket<V> {
+impl<V: Default> TableBucket<V> {
     fn empty() -> Self {
         let values = std::array::from_fn(|_| V::default());
         Self { keys: [Key(0); WAYS], values, used: 0, asked: 0, hand: 0 }
@@ -261,7 +261,8 @@ mod tests {
 
     #[test]
     fn it_is_a_map() {
-        let (mut table, mut map, mut rng) = (Table::new(10_000), BTreeMap::new(), Rng::new(1));
+        let (mut table, mut map, mut rng) =
+            (ObjectTable::new(10_000), BTreeMap::new(), Rng::new(1));
         for step in 0..50_000u32 {
             let key = Key(rng.below(3_000) as u64);
             assert_eq!(table.insert(key, step), None);
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn another_limit_keeps_what_fits() {
-        let mut table = Table::new(1_000);
+        let mut table = ObjectTable::new(1_000);
         (0..500u64).for_each(|key| assert_eq!(table.insert(Key(key), key), None));
         let larger = table.limited_to(2_000);
         assert!((0..500).all(|key| larger.peek(Key(key)) == Some(&key)));
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_flood_leaves_the_working_set_alone() {
-        let mut table = Table::new(1_000);
+        let mut table = ObjectTable::new(1_000);
         let working = (0..400).chain(0..400);
         working.for_each(|key| {
             table.insert(Key(key), 1u32);
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn a_flood_costs_no_more_work_per_key_than_the_ways_of_a_bucket() {
         const LIMIT: u64 = 5_000;
-        let (mut table, mut rng) = (Table::new(LIMIT as usize), Rng::new(1));
+        let (mut table, mut rng) = (ObjectTable::new(LIMIT as usize), Rng::new(1));
         for key in 0..20 * LIMIT {
             // Some keys are requested again, so that hands skip them.
             table.ask(Key(rng.below(LIMIT as usize) as u64));
@@ -319,13 +320,14 @@ mod tests {
 
     #[test]
     fn keys_that_were_chosen_for_one_bucket_evict_only_each_other() {
-        let mut table = Table::new(1_600);
+        let mut table = ObjectTable::new(1_600);
         (0..20_000).for_each(|key| {
             table.insert(Key(key), key);
         });
         let others: Vec<_> =
             (0..20_000).filter(|key| table.home(Key(*key)) != 3).map(Key).collect();
-        let values = |table: &Table<u64>| others.iter().map(|k| table.peek(*k).copied()).collect();
+        let values =
+            |table: &ObjectTable<u64>| others.iter().map(|k| table.peek(*k).copied()).collect();
         let before: Vec<_> = values(&table);
         for key in (20_000..60_000).map(Key).filter(|key| table.home(*key) == 3).collect::<Vec<_>>()
         {
@@ -338,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_by_an_update_is_forgotten() {
-        let mut table = Table::new(1_000);
+        let mut table = ObjectTable::new(1_000);
         (0..100).for_each(|key| assert_eq!(table.insert(Key(key), key), None));
         table.update(|value| (value % 2 == 0).then_some(value + 1));
         assert_eq!(table.len(), 50);
@@ -347,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_smallest_table_holds_one() {
-        let mut table = Table::new(0);
+        let mut table = ObjectTable::new(0);
         assert_eq!(table.insert(Key(1), 'a'), None);
         assert_eq!(table.insert(Key(2), 'b'), Some('a'));
         assert_eq!((table.peek(Key(1)), table.peek(Key(2))), (None, Some(&'b')));

@@ -22,7 +22,7 @@ mod summary;
 mod trace;
 mod workload;
 
-pub use format::{FORMATS, LogFormat};
+pub use format::{FORMATS, LineFormat};
 pub use generate::{IBM, Model, Population, RICE};
 pub use lines::MAX_LINE;
 pub use reader::{LineError, OpenError, TraceReader, open};

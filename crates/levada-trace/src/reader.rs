@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    format::{self, FORMATS, LogFormat},
+    format::{self, FORMATS, LineFormat},
     lines::{Line, Lines},
     record::{LineProblem, LogRecord},
     source,
@@ -92,7 +92,7 @@ pub struct LineError {
 /// The records of a file, one line at a time.
 pub struct TraceReader {
     lines: Lines,
-    format: &'static LogFormat,
+    format: &'static LineFormat,
     broken: bool,
 }
 
@@ -128,7 +128,7 @@ impl TraceReader {
     }
 
     /// The recognised format.
-    pub fn format(&self) -> &'static LogFormat {
+    pub fn format(&self) -> &'static LineFormat {
         self.format
     }
 

@@ -37,7 +37,7 @@ impl Cost {
 
 /// One object.
 #[derive(Clone, Copy, Debug, Default)]
-struct Object {
+struct RankedObject {
     bytes: u64,
     worth: f64,
     value: f64,
@@ -48,7 +48,7 @@ struct Object {
     generation: u32,
 }
 
-impl Object {
+impl RankedObject {
     fn is_there(&self) -> bool {
         self.generation % 2 == 1
     }
@@ -62,7 +62,7 @@ impl Object {
 
 /// An entry of the heap. It is void if the handle belongs to another object now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+struct HeapEntry {
     order: u128,
     handle: u32,
     generation: u32,
@@ -72,8 +72,8 @@ pub(super) struct GreedyDual {
     capacity: u64,
     cost: Cost,
     counts_frequency: bool,
-    objects: Vec<Object>,
-    heap: BinaryHeap<Reverse<Candidate>>,
+    objects: Vec<RankedObject>,
+    heap: BinaryHeap<Reverse<HeapEntry>>,
     inflation: f64,
     requests: u64,
     used: u64,
@@ -126,12 +126,12 @@ impl Eviction for GreedyDual {
     }
 
     fn overhead(&self) -> u64 {
-        let objects = self.objects.capacity() * size_of::<Object>();
-        (objects + self.heap.capacity() * size_of::<Candidate>()) as u64
+        let objects = self.objects.capacity() * size_of::<RankedObject>();
+        (objects + self.heap.capacity() * size_of::<HeapEntry>()) as u64
     }
 
     fn contains(&self, handle: Handle) -> bool {
-        self.objects.get(handle.index()).is_some_and(Object::is_there)
+        self.objects.get(handle.index()).is_some_and(RankedObject::is_there)
     }
 
     fn touch(&mut self, handle: Handle) {
@@ -156,7 +156,7 @@ impl Eviction for GreedyDual {
         // void.
         object.generation = object.generation.wrapping_add(2);
         let (order, generation) = (object.order(), object.generation);
-        self.heap.push(Reverse(Candidate { order, handle: handle.0, generation }));
+        self.heap.push(Reverse(HeapEntry { order, handle: handle.0, generation }));
         self.tidy();
     }
 
@@ -189,16 +189,16 @@ impl Eviction for GreedyDual {
 
     fn add(&mut self, handle: Handle, _: Key, bytes: u64) {
         if self.objects.len() <= handle.index() {
-            self.objects.resize(handle.index() + 1, Object::default());
+            self.objects.resize(handle.index() + 1, RankedObject::default());
         }
         self.requests += 1;
         let worth = self.cost.per_byte(bytes);
         let object = &mut self.objects[handle.index()];
         let generation = object.generation.wrapping_add(1);
         let (value, asked) = (self.inflation + worth, self.requests);
-        *object = Object { bytes, worth, value, asked, frequency: 1, generation };
+        *object = RankedObject { bytes, worth, value, asked, frequency: 1, generation };
         let order = object.order();
-        self.heap.push(Reverse(Candidate { order, handle: handle.0, generation }));
+        self.heap.push(Reverse(HeapEntry { order, handle: handle.0, generation }));
         self.used += bytes;
         self.count += 1;
     }

@@ -7,7 +7,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// One object: its neighbours, its size and its queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct QueueNode {
     pub(super) bytes: u64,
     newer: u32,
     older: u32,
@@ -22,17 +22,17 @@ pub(super) const ABSENT: u8 = 0;
 
 /// All objects by handle.
 #[derive(Debug, Default)]
-pub(super) struct Nodes(Vec<Node>);
+pub(super) struct Nodes(Vec<QueueNode>);
 
 impl Nodes {
     /// The node of an object in the set.
-    pub(super) fn find(&mut self, handle: Handle) -> Option<&mut Node> {
+    pub(super) fn find(&mut self, handle: Handle) -> Option<&mut QueueNode> {
         self.0.get_mut(handle.index()).filter(|node| node.place != ABSENT)
     }
 
     /// The allocated bytes.
     pub(super) fn overhead(&self) -> u64 {
-        (self.0.capacity() * size_of::<Node>()) as u64
+        (self.0.capacity() * size_of::<QueueNode>()) as u64
     }
 
     pub(super) fn contains(&self, handle: Handle) -> bool {
@@ -40,17 +40,17 @@ impl Nodes {
     }
 
     /// The node of a handle that came from a queue.
-    pub(super) fn at(&mut self, handle: u32) -> &mut Node {
+    pub(super) fn at(&mut self, handle: u32) -> &mut QueueNode {
         &mut self.0[handle as usize]
     }
 
     /// Creates a node for a new object, in no queue yet.
     pub(super) fn make(&mut self, handle: Handle, bytes: u64) {
-        let empty = Node { bytes: 0, newer: NONE, older: NONE, place: ABSENT, hits: 0 };
+        let empty = QueueNode { bytes: 0, newer: NONE, older: NONE, place: ABSENT, hits: 0 };
         if self.0.len() <= handle.index() {
             self.0.resize(handle.index() + 1, empty);
         }
-        self.0[handle.index()] = Node { bytes, ..empty };
+        self.0[handle.index()] = QueueNode { bytes, ..empty };
     }
 }
 

@@ -15,7 +15,7 @@ use levada_fetch::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    ConnectionReport, EndReason, GetError, content_disposition,
+    ConnectionReport, DisconnectReason, GetError, content_disposition,
     head::{answer, fields},
     transfer::ActiveTransfer,
 };
@@ -79,7 +79,14 @@ impl<'a> Lane<'a> {
             Verdict::Read => {}
             verdict => {
                 let now = Instant::now();
-                self.record(&link, begun, now, status, EndReason::Refused, Progressed::default());
+                self.record(
+                    &link,
+                    begun,
+                    now,
+                    status,
+                    DisconnectReason::Refused,
+                    Progressed::default(),
+                );
                 return match verdict {
                     Verdict::Retire => Ok(After::Retire),
                     Verdict::Failed(trouble) => Err(trouble.into()),
@@ -96,15 +103,15 @@ impl<'a> Lane<'a> {
         }
         let mut progressed = Progressed::default();
         let read = self.read(response.into_body(), &mut progressed).await;
-        let ended = *read.as_ref().unwrap_or(&EndReason::Refused);
+        let ended = *read.as_ref().unwrap_or(&DisconnectReason::Refused);
         let last = progressed.last.unwrap_or(begun);
         self.record(&link, begun, last, status, ended, progressed);
         read?;
-        if ended == EndReason::Complete {
+        if ended == DisconnectReason::Complete {
             link.used = true;
             self.link = Some(link);
         }
-        Ok(self.work.state.lock().resume.on_end(self.id, ended == EndReason::Complete))
+        Ok(self.work.state.lock().resume.on_end(self.id, ended == DisconnectReason::Complete))
     }
 
     /// The response to `ask`, after redirects.
@@ -132,8 +139,10 @@ impl<'a> Lane<'a> {
                     fresh = true;
                     continue;
                 }
-                Ok(Err(error)) => return Ok(SendResult::Silence(link, EndReason::of(&error))),
-                Err(_) => return Ok(SendResult::Silence(link, EndReason::Stall)),
+                Ok(Err(error)) => {
+                    return Ok(SendResult::Silence(link, DisconnectReason::of(&error)));
+                }
+                Err(_) => return Ok(SendResult::Silence(link, DisconnectReason::Stall)),
             };
             match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => {
@@ -207,20 +216,20 @@ impl<'a> Lane<'a> {
         &mut self,
         mut body: Incoming,
         progressed: &mut Progressed,
-    ) -> Result<EndReason, GetError> {
+    ) -> Result<DisconnectReason, GetError> {
         loop {
             let asked = Instant::now();
             let limit = self.work.state.lock().stall.limit();
             let data = match timeout(limit, body.frame()).await {
-                Ok(None) => return Ok(EndReason::Complete),
+                Ok(None) => return Ok(DisconnectReason::Complete),
                 Ok(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(_trailers) => continue,
                 },
-                Ok(Some(Err(error))) => return Ok(EndReason::of(&error)),
+                Ok(Some(Err(error))) => return Ok(DisconnectReason::of(&error)),
                 Err(_) => {
                     self.work.state.lock().stall.failed();
-                    return Ok(EndReason::Stall);
+                    return Ok(DisconnectReason::Stall);
                 }
             };
             let now = Instant::now();
@@ -232,9 +241,9 @@ impl<'a> Lane<'a> {
             let wanted = self.take(data, now.duration_since(asked), progressed)?;
             if !wanted {
                 return Ok(if ends_here(&mut body).await {
-                    EndReason::Complete
+                    DisconnectReason::Complete
                 } else {
-                    EndReason::Cut
+                    DisconnectReason::Cut
                 });
             }
             self.work.client.pace.spent(length).await;
@@ -296,7 +305,7 @@ impl<'a> Lane<'a> {
         begun: Instant,
         last: Instant,
         status: u16,
-        ended: EndReason,
+        ended: DisconnectReason,
         progressed: Progressed,
     ) {
         let connection = ConnectionReport {
@@ -323,7 +332,7 @@ impl<'a> Lane<'a> {
 enum SendResult {
     Response(Response<Incoming>, HttpConnection),
     /// The connection ended before a response.
-    Silence(HttpConnection, EndReason),
+    Silence(HttpConnection, DisconnectReason),
     Outage(ConnectError),
 }
 

@@ -62,7 +62,7 @@ pub struct ConnectionReport {
     /// The number of new bytes.
     pub bytes: u64,
     /// The reason why it ended.
-    pub ended: EndReason,
+    pub ended: DisconnectReason,
     /// The seconds from its last byte, or its start, to the first byte of the next connection.
     pub lost: f64,
 }
@@ -70,7 +70,7 @@ pub struct ConnectionReport {
 /// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EndReason {
+pub enum DisconnectReason {
     /// The response was read to its end.
     Complete,
     /// The rest of the response was not needed.
@@ -87,7 +87,7 @@ pub enum EndReason {
     Broken,
 }
 
-impl EndReason {
+impl DisconnectReason {
     /// The text in reports.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    GetError, GetReport, GetRequest, Progress,
+    DownloadProgress, GetError, GetReport, GetRequest,
     lane::Lane,
     report::History,
     target::{Target, TargetError},
@@ -31,7 +31,7 @@ impl Client {
     pub async fn get(
         &self,
         request: &GetRequest,
-        progress: &Progress,
+        progress: &DownloadProgress,
     ) -> (GetReport, Result<(), GetError>) {
         let begun = Instant::now();
         let mut report = GetReport {
@@ -61,15 +61,15 @@ impl Client {
 pub(super) struct ActiveTransfer<'a> {
     pub(super) client: &'a Client,
     pub(super) request: &'a GetRequest,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a DownloadProgress,
     pub(super) begun: Instant,
     /// All lanes run in one task, so this is never contended.
-    pub(super) state: Mutex<TransferState>,
+    pub(super) state: Mutex<DownloadState>,
     /// Signals that more lanes are useful.
     pub(super) more: Notify,
 }
 
-pub(super) struct TransferState {
+pub(super) struct DownloadState {
     pub(super) resume: Resume,
     pub(super) target: Target,
     pub(super) hasher: Hasher,
@@ -84,7 +84,7 @@ impl<'a> ActiveTransfer<'a> {
     fn new(
         client: &'a Client,
         request: &'a GetRequest,
-        progress: &'a Progress,
+        progress: &'a DownloadProgress,
         target: Target,
         known: Known,
         begun: Instant,
@@ -111,7 +111,7 @@ impl<'a> ActiveTransfer<'a> {
             request,
             progress,
             begun,
-            state: Mutex::new(TransferState {
+            state: Mutex::new(DownloadState {
                 resume: Resume::new(settings, known),
                 target,
                 hasher: Hasher::new(&algorithms),
@@ -242,7 +242,7 @@ impl<'a> ActiveTransfer<'a> {
         result: Result<(), GetError>,
         report: &mut GetReport,
     ) -> Result<(), GetError> {
-        let TransferState { resume, mut target, history, location, name, .. } =
+        let DownloadState { resume, mut target, history, location, name, .. } =
             self.state.into_inner();
         let known = resume.known();
         report.length = known.total;

@@ -26,7 +26,7 @@ use super::{
     shown,
     tree::Destination,
 };
-use crate::{Client, GetError, GetRequest, Hasher, Progress, TargetError};
+use crate::{Client, DownloadProgress, GetError, GetRequest, Hasher, TargetError};
 
 /// The tree to pull, its destination, and how to pull it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct Pulling {
     pub total: AtomicU64,
     /// The bytes of installed files.
     done: AtomicU64,
-    under_way: Mutex<Vec<std::sync::Arc<Progress>>>,
+    under_way: Mutex<Vec<std::sync::Arc<DownloadProgress>>>,
     stopped: AtomicBool,
 }
 
@@ -74,8 +74,8 @@ impl Pulling {
         self.under_way.lock().iter().for_each(|progress| progress.stop());
     }
 
-    fn begin(&self) -> std::sync::Arc<Progress> {
-        let progress = std::sync::Arc::new(Progress::default());
+    fn begin(&self) -> std::sync::Arc<DownloadProgress> {
+        let progress = std::sync::Arc::new(DownloadProgress::default());
         self.under_way.lock().push(progress.clone());
         if self.is_stopped() {
             progress.stop();
@@ -83,7 +83,7 @@ impl Pulling {
         progress
     }
 
-    fn end(&self, progress: &std::sync::Arc<Progress>, bytes: u64) {
+    fn end(&self, progress: &std::sync::Arc<DownloadProgress>, bytes: u64) {
         self.under_way.lock().retain(|other| !std::sync::Arc::ptr_eq(other, progress));
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use levada_client::{Client, ClientSettings, EndReason, GetError, GetReport, GetRequest, Progress};
+use levada_client::{
+    Client, ClientSettings, DisconnectReason, DownloadProgress, GetError, GetReport, GetRequest,
+};
 use levada_fetch::{Digest, resume::Trouble};
 use server::{Asked, Reply, Server, Then, content, cut, file};
 
@@ -42,7 +44,7 @@ impl Case {
     }
 
     async fn get_with(&self, client: &Client) -> (GetReport, Result<(), GetError>) {
-        client.get(&self.request, &Progress::default()).await
+        client.get(&self.request, &DownloadProgress::default()).await
     }
 
     /// The file names in the directory.
@@ -81,8 +83,12 @@ async fn resets_and_early_closes_cost_only_what_was_under_way() {
         result.unwrap();
         case.assert_whole(&bytes);
         assert!(report.complete && report.discarded == 0);
-        let broken = report.connections.iter().filter(|c| c.ended != EndReason::Complete);
-        let expected = if then == Then::Reset { EndReason::Reset } else { EndReason::EarlyClose };
+        let broken = report.connections.iter().filter(|c| c.ended != DisconnectReason::Complete);
+        let expected = if then == Then::Reset {
+            DisconnectReason::Reset
+        } else {
+            DisconnectReason::EarlyClose
+        };
         assert!(broken.clone().all(|c| c.ended == expected), "{report:?}");
         assert!(broken.count() >= 4);
         // To the same address each time, with If-Range, and only for the rest.
@@ -106,7 +112,7 @@ async fn a_silent_connection_is_left_after_the_stall_timeout() {
     let (report, result) = case.get().await;
     result.unwrap();
     case.assert_whole(&bytes);
-    assert_eq!(report.connections[0].ended, EndReason::Stall);
+    assert_eq!(report.connections[0].ended, DisconnectReason::Stall);
     assert!(report.connections[0].lost >= 0.2 && report.lost_seconds >= 0.2);
 }
 
@@ -388,7 +394,7 @@ async fn one_process_at_a_time_fetches_a_file() {
         _ => Reply(file(asked, &whole, A).0, Then::Go),
     });
     let case = Case::new(&server);
-    let progress = std::sync::Arc::new(Progress::default());
+    let progress = std::sync::Arc::new(DownloadProgress::default());
     let first = {
         let (request, progress) = (case.request.clone(), progress.clone());
         tokio::spawn(async move {

@@ -17,7 +17,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use levada_client::{Client, ClientSettings, EndReason, GetError, Proxy, Roots};
+use levada_client::{Client, ClientSettings, DisconnectReason, GetError, Proxy, Roots};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -122,7 +122,7 @@ async fn broken_transfers_go_on_over_both_versions_of_http() {
         result.unwrap();
         case.assert_whole(&bytes);
         assert!(report.connections.iter().all(|c| c.protocol == name), "{report:?}");
-        let broken = report.connections.iter().filter(|c| c.ended != EndReason::Complete);
+        let broken = report.connections.iter().filter(|c| c.ended != DisconnectReason::Complete);
         assert_eq!(broken.count(), 2, "{report:#?}");
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use levada_client::{Client, ClientSettings, GetRequest, Progress};
+use levada_client::{Client, ClientSettings, DownloadProgress, GetRequest};
 use levada_net::{
     lab::{Access, Network},
     wire::Shape,
@@ -130,7 +130,7 @@ fn download(
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(sender.serve(listener));
             let client = Client::new(ClientSettings::default())?;
-            anyhow::Ok(client.get(&request, &Progress::default()).await)
+            anyhow::Ok(client.get(&request, &DownloadProgress::default()).await)
         })
     })??;
     if let Err(error) = result

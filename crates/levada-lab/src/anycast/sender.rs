@@ -13,7 +13,7 @@ use std::{
 };
 
 use levada_net::{
-    dormant::{DormancyWatch, WatchedConnection, WatchedStream},
+    dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     tcp::reset_on_close,
 };
 use tokio::{
@@ -59,14 +59,14 @@ impl Sender {
             };
             let Ok((stream, _)) = accepted else { continue };
             let seat = WatchedConnection::new(Task::new());
-            let stream = WatchedStream::new(stream, watch.clone(), seat.clone());
+            let stream = MonitoredStream::new(stream, watch.clone(), seat.clone());
             let sender = self.clone();
             let task = tokio::spawn(async move { sender.connection(stream).await });
             let _ = seat.about.set(task.abort_handle());
         }
     }
 
-    async fn connection(&self, mut stream: WatchedStream<Task>) {
+    async fn connection(&self, mut stream: MonitoredStream<Task>) {
         let age = self.reset_after.unwrap_or(NEVER);
         tokio::select! {
             _ = self.answers(&mut stream) => return,
@@ -75,7 +75,7 @@ impl Sender {
         let _ = reset_on_close(stream.stream());
     }
 
-    async fn answers(&self, stream: &mut WatchedStream<Task>) -> io::Result<()> {
+    async fn answers(&self, stream: &mut MonitoredStream<Task>) -> io::Result<()> {
         let mut head = Vec::new();
         loop {
             while !head.ends_with(b"\r\n\r\n") {

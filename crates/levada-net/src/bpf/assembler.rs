@@ -35,14 +35,14 @@ pub(super) enum Size {
 
 /// The target of jumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Label(pub(super) usize);
+pub(super) struct JumpLabel(pub(super) usize);
 
 /// A program under construction.
 #[derive(Default)]
 pub(super) struct Assembler {
     code: Vec<u64>,
-    places: Vec<(Label, usize)>,
-    jumps: Vec<(usize, Label)>,
+    places: Vec<(JumpLabel, usize)>,
+    jumps: Vec<(usize, JumpLabel)>,
 }
 
 impl Assembler {
@@ -106,36 +106,36 @@ impl Assembler {
     }
 
     /// Compares the whole register with the sign-extended `value`.
-    pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: Label) {
+    pub(super) fn jump_if_equal(&mut self, register: Register, value: i32, to: JumpLabel) {
         self.jump(0x15, register, value, to);
     }
 
-    pub(super) fn jump_unless_equal(&mut self, register: Register, value: i32, to: Label) {
+    pub(super) fn jump_unless_equal(&mut self, register: Register, value: i32, to: JumpLabel) {
         self.jump(0x55, register, value, to);
     }
 
     /// Compares the lower half only.
-    pub(super) fn jump_unless_word(&mut self, register: Register, value: u32, to: Label) {
+    pub(super) fn jump_unless_word(&mut self, register: Register, value: u32, to: JumpLabel) {
         self.jump(0x56, register, value as i32, to);
     }
 
     /// Compares two registers.
-    pub(super) fn jump_if_greater(&mut self, register: Register, than: Register, to: Label) {
+    pub(super) fn jump_if_greater(&mut self, register: Register, than: Register, to: JumpLabel) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x2d, register as u8, than as u8, 0, 0);
     }
 
     /// Compares two registers.
-    pub(super) fn jump_if_different(&mut self, register: Register, from: Register, to: Label) {
+    pub(super) fn jump_if_different(&mut self, register: Register, from: Register, to: JumpLabel) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x5d, register as u8, from as u8, 0, 0);
     }
 
-    pub(super) fn jump_always(&mut self, to: Label) {
+    pub(super) fn jump_always(&mut self, to: JumpLabel) {
         self.jump(0x05, Register::R0, 0, to);
     }
 
-    fn jump(&mut self, code: u8, register: Register, value: i32, to: Label) {
+    fn jump(&mut self, code: u8, register: Register, value: i32, to: JumpLabel) {
         self.jumps.push((self.code.len(), to));
         self.emit(code, register as u8, 0, 0, value);
     }
@@ -149,7 +149,7 @@ impl Assembler {
     }
 
     /// Makes the next instruction the target of jumps to `label`.
-    pub(super) fn place(&mut self, label: Label) {
+    pub(super) fn place(&mut self, label: JumpLabel) {
         self.places.push((label, self.code.len()));
     }
 

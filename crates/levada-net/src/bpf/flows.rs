@@ -28,7 +28,7 @@ use super::{
 /// The table.
 pub(super) struct Flows {
     shared: Shared,
-    hash: Hash,
+    hash: FlowHash,
     /// The slot of a bucket at which the next search begins. A slot that was just freed is reused
     /// last, because the program may still be reading it.
     turn: usize,
@@ -36,7 +36,7 @@ pub(super) struct Flows {
 
 /// The hash of a flow's bucket: multiplicative, with a secret factor.
 #[derive(Clone, Copy)]
-pub(super) struct Hash {
+pub(super) struct FlowHash {
     pub(super) factor: u64,
     pub(super) bits: u32,
 }
@@ -65,12 +65,12 @@ impl Flows {
         let bits = buckets.next_power_of_two().trailing_zeros().min(MOST_BITS);
         let mut factor = [0; 8];
         random(&mut factor)?;
-        let hash = Hash { factor: u64::from_ne_bytes(factor) | 1, bits };
+        let hash = FlowHash { factor: u64::from_ne_bytes(factor) | 1, bits };
         let shared = Shared::new("levada_flows", 1 << bits, BUCKET_WORDS)?;
         Ok(Self { shared, hash, turn: 0 })
     }
 
-    pub(super) fn hash(&self) -> Hash {
+    pub(super) fn hash(&self) -> FlowHash {
         self.hash
     }
 
@@ -136,7 +136,7 @@ impl AsFd for Flows {
     }
 }
 
-impl Hash {
+impl FlowHash {
     /// The bucket of a flow, computed as in the program.
     fn bucket(self, flow: &Flow) -> usize {
         let key = u64::from(flow.0[0]) | u64::from(flow.0[2]) << 32;
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn buckets_are_filled_evenly() {
-        let hash = Hash { factor: 0x9e37_79b9_7f4a_7c15, bits: 10 };
+        let hash = FlowHash { factor: 0x9e37_79b9_7f4a_7c15, bits: 10 };
         let mut filled = vec![0; 1 << 10];
         for port in 0..1024 {
             let client = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 2), 30_000 + port);

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::{
     BpfError,
-    assembler::{Assembler, Label, Register::*, Size::*},
+    assembler::{Assembler, JumpLabel, Register::*, Size::*},
     kernel::{Program, ProgramType},
     packet::{self, DROP, PASS, SYN},
 };
@@ -71,7 +71,7 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
     let mut asm = Assembler::default();
     packet::read_headers(&mut asm);
     for (index, service) in services.iter().enumerate() {
-        let other = Label(3 + index);
+        let other = JumpLabel(3 + index);
         asm.load(Word, R1, R10, packet::FLOW + 4);
         asm.jump_unless_word(R1, u32::from_ne_bytes(service.ip().octets()), other);
         asm.load(Half, R1, R10, packet::FLOW + 10);
@@ -90,7 +90,7 @@ fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
     let mut asm = Assembler::default();
     packet::read_headers6(&mut asm);
     for (index, service) in services.iter().enumerate() {
-        let other = Label(3 + index);
+        let other = JumpLabel(3 + index);
         for (at, word) in (16..).step_by(4).zip(service.ip().octets().as_chunks().0) {
             asm.load(Word, R1, R10, packet::FLOW6 + at);
             asm.jump_unless_word(R1, u32::from_ne_bytes(*word), other);
@@ -132,5 +132,5 @@ fn judge(asm: &mut Assembler) {
     packet::pass(asm);
 }
 
-const OURS: Label = Label(1);
-const AWAY: Label = Label(2);
+const OURS: JumpLabel = JumpLabel(1);
+const AWAY: JumpLabel = JumpLabel(2);

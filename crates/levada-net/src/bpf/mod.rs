@@ -65,7 +65,7 @@ pub enum BpfError {
     },
     /// There is no route.
     #[error("there is no route to {address}: {why}")]
-    Route {
+    KernelRoute {
         /// The address of the back-end.
         address: IpAddr,
         /// The error of the system.

@@ -1,13 +1,13 @@
 //! The common first part of both programs: reading the headers of a packet.
 
-use super::assembler::{Assembler, Label, Register::*, Size::*};
+use super::assembler::{Assembler, JumpLabel, Register::*, Size::*};
 
 /// The end of the program for a packet that is not processed further: the next filter sees it.
-pub(super) const PASS: Label = Label(0);
+pub(super) const PASS: JumpLabel = JumpLabel(0);
 /// The path for a packet whose headers are not at the usual offsets.
-const ELSEWHERE: Label = Label(1000);
+const ELSEWHERE: JumpLabel = JumpLabel(1000);
 /// The point at which the headers have been read.
-const READ: Label = Label(1001);
+const READ: JumpLabel = JumpLabel(1001);
 
 /// On the stack: the IPv4 header without options.
 const IP: i16 = -48;

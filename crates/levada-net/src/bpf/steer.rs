@@ -11,8 +11,8 @@ use std::{
 
 use super::{
     BpfError,
-    assembler::{Assembler, Label, Register::*, Size::*},
-    flows::{self, Flow, Flows, Hash, SLOT, SLOTS},
+    assembler::{Assembler, JumpLabel, Register::*, Size::*},
+    flows::{self, Flow, FlowHash, Flows, SLOT, SLOTS},
     kernel::{self, Program, ProgramType},
     packet::{self, ACK, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
@@ -105,7 +105,7 @@ impl Steering {
         let mut hop = Hop { four: None, six: None };
         for address in addresses {
             let route = Netlink::open().and_then(|mut netlink| netlink.route(address));
-            let route = route.map_err(|why| BpfError::Route { address, why })?;
+            let route = route.map_err(|why| BpfError::KernelRoute { address, why })?;
             let device = route.device;
             if let Some(gateway) = route.gateway {
                 return Err(BpfError::NoNeighbour { address, gateway });
@@ -296,9 +296,9 @@ const REDIRECT: i32 = 152;
 /// ```
 /// A packet's cost is mostly access to uncached memory. So all data of a flow is usually in one
 /// cache line.
-fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
-    const FOUND: Label = Label(1);
-    const FORGET: Label = Label(2);
+fn program(table: BorrowedFd<'_>, hash: FlowHash) -> Vec<u64> {
+    const FOUND: JumpLabel = JumpLabel(1);
+    const FORGET: JumpLabel = JumpLabel(2);
     const FIRST: usize = 3;
     /// On the stack: the number of the bucket.
     const NUMBER: i16 = -4;
@@ -323,7 +323,7 @@ fn program(table: BorrowedFd<'_>, hash: Hash) -> Vec<u64> {
     asm.call(LOOKUP);
     asm.jump_if_equal(R0, 0, PASS);
     for at in 0..SLOTS as usize {
-        let next = Label(FIRST + at);
+        let next = JumpLabel(FIRST + at);
         asm.load(Word, R1, R0, flows::USED);
         asm.jump_if_equal(R1, 0, next);
         // Ports differ most often.

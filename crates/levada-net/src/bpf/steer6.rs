@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     BpfError,
-    assembler::{Assembler, Label, Register::*, Size::*},
+    assembler::{Assembler, JumpLabel, Register::*, Size::*},
     kernel::{HashTable, Program, ProgramType},
     packet::{self, ACK, FLOW6_LENGTH, PASS, SYN},
 };
@@ -34,11 +34,11 @@ struct Flows6 {
 #[derive(Default)]
 struct Numbers {
     count: u64,
-    last: HashMap<Flow, u64>,
+    last: HashMap<Flow6, u64>,
 }
 
 /// A key of the table: source, destination and ports, as in the client's packets.
-type Flow = [u8; FLOW6_LENGTH];
+type Flow6 = [u8; FLOW6_LENGTH];
 
 /// The hop's address in the form of `struct bpf_redir_neigh`, its device, the number of the
 /// steering, the last forwarded acknowledgement in the packet's byte order, and whether there was
@@ -61,7 +61,7 @@ pub(super) struct Neighbour6 {
 /// A connection whose packets are steered until this is dropped.
 pub(super) struct Steered6 {
     flows: Arc<Flows6>,
-    flow: Flow,
+    flow: Flow6,
     number: u64,
 }
 
@@ -149,7 +149,7 @@ impl Neighbour6 {
     }
 }
 
-fn flow(service: SocketAddrV6, client: SocketAddrV6) -> Flow {
+fn flow(service: SocketAddrV6, client: SocketAddrV6) -> Flow6 {
     let mut flow = [0; FLOW6_LENGTH];
     flow[..16].copy_from_slice(&client.ip().octets());
     flow[16..32].copy_from_slice(&service.ip().octets());
@@ -172,7 +172,7 @@ const REDIRECT: i32 = 152;
 /// return bpf_redirect_neigh(entry->device, &entry->neighbour, sizeof(entry->neighbour), 0);
 /// ```
 fn program(table: BorrowedFd<'_>) -> Vec<u64> {
-    const FORGET: Label = Label(1);
+    const FORGET: JumpLabel = JumpLabel(1);
     let mut asm = Assembler::default();
     packet::read_headers6(&mut asm);
     asm.load_map(R1, table);

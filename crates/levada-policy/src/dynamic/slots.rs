@@ -24,7 +24,7 @@ pub(super) struct Slots {
 
 /// One slot and the length that it had.
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
+pub(super) struct SetSlot {
     index: usize,
     pub(super) length: usize,
 }
@@ -53,15 +53,15 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn of(&self, key: Key) -> Slot {
+    pub(super) fn of(&self, key: Key) -> SetSlot {
         let index = scale(weigh(key, SLOT), self.lengths.len());
-        Slot { index, length: usize::from(self.lengths[index]) }
+        SetSlot { index, length: usize::from(self.lengths[index]) }
     }
 
     /// Call this when the walk found a server within `length` steps. Takes one step off if the
     /// length has not changed for `shrink_after`, and returns the new length.
     #[inline]
-    pub(super) fn shrink(&mut self, slot: Slot, length: usize, now: Timestamp) -> usize {
+    pub(super) fn shrink(&mut self, slot: SetSlot, length: usize, now: Timestamp) -> usize {
         if length <= usize::from(self.shortest) {
             return length;
         }
@@ -74,13 +74,13 @@ impl Slots {
     }
 
     /// Call this when the walk took `length` steps to a server that is not busy, or to the end.
-    pub(super) fn grow(&mut self, slot: Slot, length: usize, now: Timestamp) {
+    pub(super) fn grow(&mut self, slot: SetSlot, length: usize, now: Timestamp) {
         if length > slot.length {
             self.set(slot, length, now);
         }
     }
 
-    fn set(&mut self, slot: Slot, length: usize, now: Timestamp) {
+    fn set(&mut self, slot: SetSlot, length: usize, now: Timestamp) {
         let before = std::mem::replace(
             &mut self.lengths[slot.index],
             u16::try_from(length).unwrap_or(u16::MAX).max(self.shortest),

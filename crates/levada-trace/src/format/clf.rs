@@ -7,13 +7,13 @@
 //! The parser ignores everything after the bytes, so additional fields (request_time, cache status)
 //! do no harm.
 
-use super::{Fields, LogFormat, bytes, request_line, status};
+use super::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "clf",
     summary: "common and combined log format: Apache, nginx, varnishncsa; fields may follow",
     sniff: |line| parse(line).is_ok(),

@@ -5,13 +5,13 @@
 //!     "forwarded-for" "agent" "request id" "authority" "upstream"
 //! ```
 
-use super::{Fields, LogFormat, bytes, request_line, status};
+use super::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "envoy",
     summary: "Envoy's default access log",
     sniff: |line| parse(line).is_ok(),

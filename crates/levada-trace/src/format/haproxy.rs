@@ -8,13 +8,13 @@
 //! Bytes include the response's headers. Captured headers have no names, so none of them is used as
 //! the host; HTTP/2 requests have the host in the URI.
 
-use super::{Fields, LogFormat, bytes, request_line, status};
+use super::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "haproxy",
     summary: "HAProxy's option httplog, also after a syslog prefix",
     sniff: |line| parse(line).is_ok(),

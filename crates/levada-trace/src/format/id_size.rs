@@ -3,13 +3,13 @@
 //! Columns after the third are ignored. The first column is a sequence number in some traces and
 //! seconds, milliseconds or request counts in others, so it is not used as a time.
 
-use super::{Fields, LogFormat, whole};
+use super::{Fields, LineFormat, whole};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "id-size",
     summary: "traces of `sequence id size`, one request a line (webcachesim)",
     sniff: |line| parse(line).is_ok(),

@@ -15,13 +15,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{LogFormat, bytes, request_line, set_target, status};
+use super::{LineFormat, bytes, request_line, set_target, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "json",
     summary: "JSON lines with nginx's variable names or Caddy's",
     sniff: |line| parse(line).is_ok(),

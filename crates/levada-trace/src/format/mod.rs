@@ -10,7 +10,7 @@ mod squid;
 use crate::record::{LineProblem, LogRecord};
 
 /// A format of lines.
-pub struct LogFormat {
+pub struct LineFormat {
     /// The name in reports and messages.
     pub name: &'static str,
     /// The programs that write it.
@@ -23,7 +23,7 @@ pub struct LogFormat {
 
 /// All formats. The order decides if several match, so formats that are easier to recognise come
 /// first.
-pub const FORMATS: &[&LogFormat] = &[
+pub const FORMATS: &[&LineFormat] = &[
     &json::FORMAT,
     &haproxy::FORMAT,
     &clf::FORMAT,
@@ -35,8 +35,8 @@ pub const FORMATS: &[&LogFormat] = &[
 /// The format that most of `lines` match, if at least half of them do.
 pub(crate) fn recognise<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
-) -> Option<&'static LogFormat> {
-    let matching = |format: &LogFormat| lines.clone().filter(|line| (format.sniff)(line)).count();
+) -> Option<&'static LineFormat> {
+    let matching = |format: &LineFormat| lines.clone().filter(|line| (format.sniff)(line)).count();
     // `max_by_key` returns the last of equal elements, so the list is reversed.
     let best = FORMATS.iter().rev().copied().max_by_key(|format| matching(format))?;
     let count = matching(best);

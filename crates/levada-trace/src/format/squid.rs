@@ -6,13 +6,13 @@
 //!
 //! Bytes include the response's headers.
 
-use super::{Fields, LogFormat, bytes, set_target, status};
+use super::{Fields, LineFormat, bytes, set_target, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
 };
 
-pub(super) const FORMAT: LogFormat = LogFormat {
+pub(super) const FORMAT: LineFormat = LineFormat {
     name: "squid",
     summary: "Squid's native access.log, also Traffic Server's squid format",
     sniff: |line| parse(line).is_ok(),

@@ -1,6 +1,6 @@
 //! Generated traces that resemble published ones which are not available.
 //!
-//! A model has four parts: the popularity of files ([`Popularity`]), their sizes ([`Sizes`]), the
+//! A model has four parts: the popularity of files ([`Popularity`]), their sizes ([`SizeLaw`]), the
 //! correlation between both (a Gaussian copula), and the temporal locality of requests
 //! ([`Locality`]). The result is then calibrated ([`Population`]) to the figures that the papers
 //! print: the bytes of the most requested files that together receive 97, 98 and 99 % of the
@@ -27,7 +27,7 @@ mod specweb99;
 pub use popularity::Popularity;
 pub use population::Population;
 pub use sequence::Locality;
-pub use sizes::Sizes;
+pub use sizes::SizeLaw;
 
 use crate::Trace;
 
@@ -49,7 +49,7 @@ pub struct Model {
     /// The popularity law.
     pub popularity: Popularity,
     /// The size law.
-    pub sizes: Sizes,
+    pub sizes: SizeLaw,
     /// The correlation of unpopularity with size: positive if popular files are small.
     pub correlation: f64,
     /// The temporal locality of requests.
@@ -76,7 +76,7 @@ pub const RICE: Model = Model {
     coverage: coverages([560, 705, 927]),
     mean_transfer: 17_600.0,
     popularity: Popularity { a: 1.107904, b: 1.080662, g: 2.975273, q: 2.0 },
-    sizes: Sizes {
+    sizes: SizeLaw {
         mu: 8.574,
         sigma: 1.96,
         tail_share: 0.0,
@@ -98,7 +98,7 @@ pub const IBM: Model = Model {
     coverage: coverages([51, 80, 182]),
     mean_transfer: 3_000.0,
     popularity: Popularity { a: 0.78988, b: 0.00012341, g: 0.19933, q: 5.0 },
-    sizes: Sizes {
+    sizes: SizeLaw {
         mu: 7.7,
         sigma: 1.30,
         tail_share: 0.07,

@@ -4,7 +4,7 @@ use super::normal;
 
 /// A mixture of two laws.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
+pub struct SizeLaw {
     /// The mean of the body's logarithm (the median is its exponential).
     pub mu: f64,
     /// The deviation of the body's logarithm.
@@ -19,7 +19,7 @@ pub struct Sizes {
     pub largest: f64,
 }
 
-impl Sizes {
+impl SizeLaw {
     /// The sizes of `count` files, smallest first, each from the middle of one of `count` equally
     /// likely classes. So the sizes follow the law exactly, for any seed.
     pub(super) fn strata(&self, count: usize) -> Vec<f64> {

@@ -3,17 +3,17 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use levada_client::Progress;
+use levada_client::DownloadProgress;
 
 /// A bar for each file that is being fetched.
 pub(crate) struct Bars {
     all: MultiProgress,
-    files: Vec<(String, Arc<Progress>, ProgressBar)>,
+    files: Vec<(String, Arc<DownloadProgress>, ProgressBar)>,
 }
 
 impl Bars {
     /// For these files, none being fetched yet.
-    pub(crate) fn new(quiet: bool, files: Vec<(String, Arc<Progress>)>) -> Self {
+    pub(crate) fn new(quiet: bool, files: Vec<(String, Arc<DownloadProgress>)>) -> Self {
         let all = MultiProgress::new();
         if quiet {
             all.set_draw_target(ProgressDrawTarget::hidden());

@@ -13,8 +13,8 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use futures_util::{StreamExt as _, stream};
 use levada_client::{
-    Client, ClientSettings, EndReason, GetReport, GetRequest, Progress, Proxy, Roots,
-    name_from_url, parse_url,
+    Client, ClientSettings, DisconnectReason, DownloadProgress, GetReport, GetRequest, Proxy,
+    Roots, name_from_url, parse_url,
 };
 
 use args::{GetArgs, NetworkArgs};
@@ -44,7 +44,7 @@ async fn fetch(
     client: Arc<Client>,
     requests: Vec<GetRequest>,
 ) -> anyhow::Result<Vec<GetReport>> {
-    let progress: Vec<_> = requests.iter().map(|_| Arc::new(Progress::default())).collect();
+    let progress: Vec<_> = requests.iter().map(|_| Arc::new(DownloadProgress::default())).collect();
     let transfers = progress.clone();
     on_signals(move || transfers.iter().for_each(|transfer| transfer.stop()))?;
     let names = requests.iter().map(|request| shown(&request.path));
@@ -96,7 +96,12 @@ fn line(report: &GetReport) -> String {
     }
     let moved = report.connections.iter();
     let moved = moved
-        .filter(|c| matches!(c.ended, EndReason::Reset | EndReason::EarlyClose | EndReason::Stall))
+        .filter(|c| {
+            matches!(
+                c.ended,
+                DisconnectReason::Reset | DisconnectReason::EarlyClose | DisconnectReason::Stall
+            )
+        })
         .count();
     let mut line = format!("{path}: {} bytes in {:.1} s", report.held, report.seconds);
     if moved > 0 {
