@@ -15,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use levada_http1::{ActiveRequest, ResponseBodyError};
 use tokio::time::Sleep;
 
 use crate::{
@@ -23,7 +24,6 @@ use crate::{
     drain::{Drain, Movable},
     failure::Failure,
     fill::{FillEnd, FillRead, FillReader},
-    guard::ActiveRequest,
     pace::Paced,
     partial::{Cursor, Script},
     upstream::Inbound,
@@ -54,6 +54,15 @@ pub(crate) enum BodyError {
     Moved,
     #[error("a part of this object could not be fetched: {}", .0.as_str())]
     Failed(Failure),
+}
+
+impl From<ResponseBodyError> for BodyError {
+    fn from(error: ResponseBodyError) -> Self {
+        match error {
+            ResponseBodyError::Broken(reason) => Self::Broken(reason),
+            ResponseBodyError::Request => Self::Request,
+        }
+    }
 }
 
 /// The body of a request on its way to a server.

@@ -15,6 +15,10 @@ use std::{
 use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use levada_http1::{
+    ConnectionEnd, ConnectionLimits, Guarded, HeadBounds, Interim, Interims, Ledger, Outlet,
+    ZeroCopyQueue,
+};
 use levada_types::Key;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
@@ -27,7 +31,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     dormant::ClientSocket,
     failure::Failure,
-    guard::{ConnectionEnd, Guarded, Interim, Interims, Ledger, Outlet, ZeroCopyQueue},
     handoff::{self, ArrivedConnection, SilencedSocket},
     node::Node,
     pipeline,
@@ -307,7 +310,8 @@ where
     let ledger = Arc::new(Ledger::default());
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
-    let guarded = guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, limits));
+    let guarded =
+        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, guarded_by(limits)));
     let (asked, first) = (AtomicBool::new(false), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
@@ -478,5 +482,16 @@ fn bounds(node: &Node, door: Door) -> Limits {
             header_count: limits.header_count + ADDED_FIELDS,
             ..limits
         },
+    }
+}
+
+/// The limits of a connection over HTTP/1.
+fn guarded_by(limits: &Limits) -> ConnectionLimits {
+    ConnectionLimits {
+        head: HeadBounds { head: limits.head_size, fields: limits.header_count },
+        idle_timeout: limits.idle_timeout,
+        head_timeout: limits.head_timeout,
+        body_timeout: limits.body_timeout,
+        send_timeout: limits.send_timeout,
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use levada_http1::ConnectionEnd;
 use levada_net::{
     dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     tcp::TcpInfo,
@@ -23,7 +24,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use crate::{connection::ClientConnection, guard::ConnectionEnd, node::Node};
+use crate::{connection::ClientConnection, node::Node};
 
 /// A client's socket.
 pub(crate) type ClientSocket = MonitoredStream<ConnectionOwner>;

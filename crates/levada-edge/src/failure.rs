@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use levada_http1::UpstreamError;
 
 /// Why a request could not be served as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -203,6 +204,17 @@ pub(crate) struct Failed {
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self { failure, next_hop: None }
+    }
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        match error {
+            UpstreamError::NoResponse => Self::NoResponse,
+            UpstreamError::BadResponse => Self::BadResponse,
+            UpstreamError::ResponseTimeout => Self::ResponseTimeout,
+            UpstreamError::RequestBody => Self::RequestBody,
+        }
     }
 }
 

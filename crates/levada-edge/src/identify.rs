@@ -2,12 +2,12 @@
 
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_fetch::Digest;
+use levada_http1::names_host;
 
 use crate::{
     connection::Door,
     failure::Failure,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
-    guard::names_host,
     node::Node,
     peers::pass,
     resource::{Piece, Resource},

@@ -19,7 +19,6 @@
 mod access_record;
 mod admin;
 mod admission;
-mod alarm;
 mod blocks;
 mod body;
 mod cache_result;
@@ -36,7 +35,6 @@ mod fetch;
 mod fields;
 mod fill;
 mod forward;
-mod guard;
 mod handoff;
 mod identify;
 mod large;
@@ -88,7 +86,5 @@ pub use tls::TlsError;
 /// What reads bytes from outside, for fuzzing and measuring only.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::guard::judgement::{Judgement, judge};
     pub use crate::handoff::frame::{BadFrame, Frame};
-    pub use crate::upstream::judgement::{AnswerEnd, ParsedAnswer, read_reply};
 }

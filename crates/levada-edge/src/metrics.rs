@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::StatusCode;
+use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
 use levada_store::disk::DiskMetrics;
 use prometheus_client::{
@@ -20,10 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{
-    cache_result::CacheResult, failure::Failure, guard::ConnectionEnd, large::LargeMetrics,
-    switch::Switch,
-};
+use crate::{cache_result::CacheResult, failure::Failure, large::LargeMetrics, switch::Switch};
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,13 +14,13 @@ use http::{
     request::Parts as RequestParts,
 };
 use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
+use levada_http1::{ZeroCopyChunk, ZeroCopyQueue};
 use levada_store::{Object, StoredHead, new_version};
 
 use crate::{
     blocks::BlockReader,
     body::BodyError,
     fill::{FillEnd, FillRead, FillReader},
-    guard::{ZeroCopyChunk, ZeroCopyQueue},
     large::PieceReader,
     zero_copy,
 };

@@ -13,6 +13,7 @@ use levada_cache::{
     CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
     ServeDecision, serve_instead_of_error, strip_request,
 };
+use levada_http1::ZeroCopyQueue;
 use levada_policy::{NodeIndex, Pick};
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
@@ -29,7 +30,6 @@ use crate::{
     fetch::Fetch,
     fill::{FetchOutcome, FillReader, FillWriter},
     forward,
-    guard::ZeroCopyQueue,
     identify::identify,
     large,
     leader::FetchLeader,

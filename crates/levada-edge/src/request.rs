@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::request::Parts;
 use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
+use levada_http1::ZeroCopyQueue;
 
-use crate::{connection::ClientConnection, guard::ZeroCopyQueue, resource::Resource};
+use crate::{connection::ClientConnection, resource::Resource};
 
 /// A request that has been admitted, on its way down `pipeline.rs`.
 pub(crate) struct RequestContext {

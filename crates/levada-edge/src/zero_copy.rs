@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use levada_http1::{FileRange, Hold, Segments, ZeroCopyChunk};
 use levada_store::{Loan, StoredBody};
-
-use crate::guard::{Segments, ZeroCopyChunk};
 
 /// A body that is in a file, or in several segments; one segment leaves as cheaply without this.
 pub(crate) fn chunk(body: &StoredBody) -> Option<ZeroCopyChunk> {
@@ -23,10 +22,14 @@ pub(crate) fn lent_chunk(body: &StoredBody, loan: Option<&Arc<Loan>>) -> Option<
 fn chunk_under(body: &StoredBody, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyChunk> {
     match body {
         StoredBody::Memory(segments) if segments.len() > 1 => {
-            let (segments, _loan) = (segments.clone(), loan.cloned());
-            Some(ZeroCopyChunk::Memory(Segments { segments, _loan }))
+            let hold = loan.cloned().map(|loan| -> Hold { loan });
+            Some(ZeroCopyChunk::Memory(Segments::new(segments.clone(), hold)))
         }
         StoredBody::Memory(_) => None,
-        StoredBody::File(file) => Some(ZeroCopyChunk::File(file.clone())),
+        StoredBody::File(body) => {
+            let (file, hold) = (body.file().clone(), body.clone());
+            let range = FileRange::new(file, body.start(), body.length(), Some(hold));
+            Some(ZeroCopyChunk::File(range))
+        }
     }
 }

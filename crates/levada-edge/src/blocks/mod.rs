@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
+use levada_http1::ZeroCopyQueue;
 use levada_store::{Block, Blocks, Object, StoredHead, block_key};
 use levada_types::Key;
 
@@ -36,7 +37,6 @@ use crate::{
     body::{BodyError, Relay},
     fill::{FetchOutcome, Fill, FillEnd, FillReader, FillWriter},
     forward,
-    guard::ZeroCopyQueue,
     node::Node,
     request::RequestContext,
     sites::Site,

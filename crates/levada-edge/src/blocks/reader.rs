@@ -9,12 +9,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use levada_http1::{ZeroCopyChunk, ZeroCopyQueue};
 
 use super::{BlockLocation, BlockedBody, running::ReaderPlace};
 use crate::{
     body::BodyError,
     fill::{FillEnd, FillRead, FillReader},
-    guard::{ZeroCopyChunk, ZeroCopyQueue},
     zero_copy,
 };
 

@@ -10,6 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use levada_http1::Outlet;
 use levada_net::handoff;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,7 +24,7 @@ use super::{
     channel::{FrameSender, LEASE},
     frame::Frame,
 };
-use crate::{dormant::ClientSocket, guard::Outlet};
+use crate::dormant::ClientSocket;
 
 /// What is served. When whoever serves it lets go of it, its stream can be had again.
 pub(crate) struct ArrivedConnection {
@@ -203,7 +204,13 @@ impl AsyncWrite for ArrivedConnection {
 }
 
 impl Outlet for ArrivedConnection {
-    fn socket(&mut self) -> io::Result<&ClientSocket> {
-        Ok(self.speaking()?.into_ref().get_ref())
+    fn socket(&mut self) -> io::Result<&TcpStream> {
+        Ok(self.speaking()?.into_ref().get_ref().stream())
+    }
+
+    fn wrote(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.wrote();
+        }
     }
 }

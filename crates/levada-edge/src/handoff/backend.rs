@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
 
+use levada_http1::{ConnectionEnd, after};
 use levada_net::{
     bpf::{BpfError, Guard, InputBlocker, unblock_input},
     handoff::{self, Connection},
@@ -22,10 +23,8 @@ use super::{
     head::{self, HeadRead},
 };
 use crate::{
-    alarm::after,
     connection::{self, ClientConnection},
     dormant::{self, ClientSocket},
-    guard::ConnectionEnd,
     node::Node,
     settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings, Limits},
     stop::Stop,

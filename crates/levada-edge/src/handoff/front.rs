@@ -13,6 +13,7 @@ use std::{
     sync::Arc,
 };
 
+use levada_http1::ConnectionEnd;
 use levada_net::{
     bpf::{BpfError, Hop, Steered, Steering, unblock_input},
     handoff::{self, Connection},
@@ -29,7 +30,6 @@ use super::{
 use crate::{
     connection::{self, ClientConnection, Door, OpenConnection},
     dormant::{self, ClientSocket},
-    guard::ConnectionEnd,
     identify::identify,
     node::Node,
     resource::Resource,

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_http1::ConnectionEnd;
 use levada_net::{bpf::Steered, handoff::Connection};
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
 use crate::{
     clock::Clock,
     connection::OpenConnection,
-    guard::ConnectionEnd,
     metrics::Metrics,
     node::Node,
     sites::Site,

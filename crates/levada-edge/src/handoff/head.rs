@@ -3,16 +3,11 @@
 use std::{io, os::fd::AsFd};
 
 use http::{HeaderName, HeaderValue, Method, Request, Version};
+use levada_http1::{ConnectionEnd, HeadBounds, RequestFraming, after};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{
-    alarm::after,
-    dormant::ClientSocket,
-    guard::{ConnectionEnd, HeadBounds, RequestFraming},
-    settings::Limits,
-    stop::Stop,
-};
+use crate::{dormant::ClientSocket, settings::Limits, stop::Stop};
 
 /// What came.
 pub(super) enum HeadRead {

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use levada_http1::ConnectionEnd;
 use levada_net::{
     bpf::{Hop, Steering},
     handoff::Connection,
@@ -26,7 +27,6 @@ use super::{
     handed_off::{EventAction, HandedOffConnection, attend},
 };
 use crate::{
-    guard::ConnectionEnd,
     node::Node,
     settings::{AfterHandoff, HandoffControl},
 };

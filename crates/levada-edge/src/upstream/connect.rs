@@ -9,14 +9,12 @@ use std::{
 };
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use levada_http1::{Io, UpstreamConnection};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use super::{
-    http1::{Http1Connection, Io},
-    pool::PooledSender,
-};
+use super::pool::PooledSender;
 use crate::{failure::Failure, settings::Origin, tls};
 
 /// Where a server is.
@@ -155,7 +153,7 @@ pub(super) async fn open(
 async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, Failure> {
     if !wire.h2 {
         let fields = if wire.peer { PEER_HEADERS } else { HEADERS };
-        return Ok(PooledSender::Http1(Box::new(Http1Connection::new(io, fields))));
+        return Ok(PooledSender::Http1(Box::new(UpstreamConnection::new(io, fields))));
     }
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -6,7 +6,6 @@
 mod budget;
 mod connect;
 mod health;
-mod http1;
 mod pool;
 mod queue;
 
@@ -22,13 +21,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http2};
+use levada_http1::{Interim, UpstreamConnection, UpstreamRequest, ZeroCopyQueue};
 use levada_policy::ClientShare;
 
 pub(crate) use budget::RetryBudget;
 pub(crate) use connect::{Address, Wire, way_to};
 pub(crate) use health::{Change, Health, WatchedServer, report, watch};
-use http1::Http1Connection;
-pub(crate) use http1::judgement;
 pub(crate) use pool::set_worker;
 use pool::{Pool, PooledSender};
 pub(crate) use queue::{AdmittedRequest, FairQueue, QueueCounts};
@@ -36,7 +34,6 @@ pub(crate) use queue::{AdmittedRequest, FairQueue, QueueCounts};
 use crate::{
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
-    guard::{Interim, ZeroCopyQueue},
     settings::Limits,
     switch::{ServerTurn, Subject},
 };
@@ -99,11 +96,18 @@ impl UpstreamHead {
         *request.version_mut() = self.version;
         if let Some(interim) = self.interim.clone() {
             hyper::ext::on_informational(&mut request, move |response| {
-                interim.pass(response.status(), response.headers());
+                pass_interim(&interim, response.status(), response.headers());
             });
         }
         request
     }
+}
+
+/// Passes an interim response on, without the fields of the connection that it came by.
+fn pass_interim(interim: &Interim, status: StatusCode, headers: &HeaderMap) {
+    let mut headers = headers.clone();
+    levada_cache::strip_response(&mut headers);
+    interim.pass(status, &headers);
 }
 
 /// A response whose body is still arriving.
@@ -123,7 +127,7 @@ pub(crate) struct Inbound {
 
 enum InboundSource {
     /// `None` when the body has ended.
-    Http1(Option<Box<Http1Connection>>),
+    Http1(Option<Box<UpstreamConnection<RequestBody>>>),
     Http2(Incoming, Option<http2::SendRequest<RequestBody>>),
 }
 
@@ -138,7 +142,9 @@ impl Inbound {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let item = match &mut self.source {
             InboundSource::Http1(None) => return Poll::Ready(None),
-            InboundSource::Http1(Some(link)) => ready!(link.poll_frame(cx)),
+            InboundSource::Http1(Some(link)) => {
+                ready!(link.poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
+            }
             InboundSource::Http2(body, _) => {
                 ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
             }
@@ -339,9 +345,22 @@ impl Server {
         let mut sender = match sender {
             PooledSender::Http2(sender) => sender,
             PooledSender::Http1(mut link) => {
-                return match link.ask(head, body, upload, patience).await {
+                let request = UpstreamRequest {
+                    method: &head.method,
+                    uri: &head.uri,
+                    headers: &head.headers,
+                };
+                // The server may wait for the end of the request: its time has not begun.
+                let extends = || upload.is_some_and(Progress::excuses);
+                let interim = |status, headers: &HeaderMap| {
+                    if let Some(interim) = &head.interim {
+                        pass_interim(interim, status, headers);
+                    }
+                };
+                return match link.ask(&request, body, patience, extends, interim).await {
                     Ok(response) => Ok(response.map(|()| InboundSource::Http1(Some(link)))),
-                    Err(failure) => {
+                    Err(error) => {
+                        let failure = Failure::from(error);
                         let closed = failure == Failure::NoResponse;
                         Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
                     }

@@ -6,9 +6,9 @@ use std::{
 };
 
 use hyper::client::conn::http2;
+use levada_http1::UpstreamConnection;
 use parking_lot::Mutex;
 
-use super::http1::Http1Connection;
 use crate::body::RequestBody;
 
 /// A connection is not used again after sweeps have found it idle for this long: servers close theirs
@@ -27,7 +27,7 @@ pub(crate) fn set_worker(index: usize) {
 
 /// A connection that takes requests.
 pub(super) enum PooledSender {
-    Http1(Box<Http1Connection>),
+    Http1(Box<UpstreamConnection<RequestBody>>),
     /// Many requests share it; it stays in the pool while it is in use.
     Http2(http2::SendRequest<RequestBody>),
 }

@@ -10,7 +10,10 @@
 use std::{
     fs::{File, Metadata},
     os::unix::fs::MetadataExt,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -28,10 +31,10 @@ pub(super) const SHORTEST: u64 = 64 << 10;
 /// The body of a record, in its file.
 #[derive(Debug)]
 pub struct FileBody {
-    file: File,
+    file: Arc<File>,
     start: u64,
     length: u64,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// A record whose body stays in its file.
@@ -41,17 +44,12 @@ pub(crate) struct InFile {
 }
 
 impl FileBody {
-    /// A part of a file that takes no room of a tier.
-    pub fn of(file: File, start: u64, length: u64) -> Self {
-        Self { file, start, length, _room: None }
-    }
-
     pub(super) fn taking(file: File, start: u64, length: u64, room: OwnedSemaphorePermit) -> Self {
-        Self { file, start, length, _room: Some(room) }
+        Self { file: Arc::new(file), start, length, _room: room }
     }
 
     /// The file that it is part of.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 

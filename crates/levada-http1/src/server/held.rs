@@ -1,4 +1,4 @@
-//! Bytes of a head or line that is not complete, kept from whoever reads until it is.
+//! Bytes of a head or line that is not complete. The reader gets them when it is.
 
 use tokio::io::ReadBuf;
 
@@ -6,7 +6,7 @@ use tokio::io::ReadBuf;
 #[derive(Debug, Default)]
 pub(super) struct HeldBytes {
     bytes: Vec<u8>,
-    /// How many of them may be read.
+    /// The number of bytes that may be read.
     ready: usize,
 }
 
@@ -28,16 +28,12 @@ impl HeldBytes {
         self.ready = count;
     }
 
-    pub(super) fn release_all(&mut self) {
-        self.ready = self.bytes.len();
-    }
-
-    /// Forgets what may not be read.
+    /// Drops the bytes that may not be read.
     pub(super) fn forget_rest(&mut self) {
         self.bytes.truncate(self.ready);
     }
 
-    /// Hands out what may be read, as much as fits; false when that is nothing.
+    /// Copies the bytes that may be read, as many as fit. Returns false when there are none.
     pub(super) fn read(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let count = self.ready.min(buf.remaining());
         if count == 0 {

@@ -21,8 +21,15 @@ use super::{fault::Fault, *};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const CHUNKED: &str = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-/// What no test takes, however busy the machine.
+/// Longer than any test takes, however busy the machine.
 const FOREVER: Duration = Duration::from_secs(60);
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    head: HeadBounds { head: 32 << 10, fields: 100 },
+    idle_timeout: Duration::from_secs(75),
+    head_timeout: Duration::from_secs(10),
+    body_timeout: Duration::from_secs(30),
+    send_timeout: Duration::from_secs(60),
+};
 
 /// A server with the guard, and the endings of its connections in the order of their ends.
 struct Server {
@@ -37,14 +44,14 @@ struct Answer(
 );
 
 impl Server {
-    async fn start(limits: Limits, half_close: bool) -> Self {
+    async fn start(limits: ConnectionLimits, half_close: bool) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, endings) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (limits, sender) = (limits.clone(), sender.clone());
-                tokio::spawn(async move { sender.send(serve(stream, &limits, half_close).await) });
+                let sender = sender.clone();
+                tokio::spawn(async move { sender.send(serve(stream, limits, half_close).await) });
             }
         });
         Self { address, endings }
@@ -68,7 +75,7 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, limits: &Limits, half_close: bool) -> ConnectionEnd {
+async fn serve(stream: TcpStream, limits: ConnectionLimits, half_close: bool) -> ConnectionEnd {
     let ledger = Arc::new(Ledger::default());
     let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), None, limits);
     let service = service_fn(|request: Request<Incoming>| {
@@ -150,14 +157,14 @@ fn statuses(text: &str) -> Vec<&str> {
 }
 
 /// Limits whose deadlines are `milliseconds`.
-fn within(milliseconds: u64) -> Limits {
+fn within(milliseconds: u64) -> ConnectionLimits {
     let timeout = Duration::from_millis(milliseconds);
-    Limits {
+    ConnectionLimits {
         head_timeout: timeout,
         idle_timeout: timeout,
         body_timeout: timeout,
         send_timeout: timeout,
-        ..Limits::default()
+        ..LIMITS
     }
 }
 
@@ -177,7 +184,7 @@ fn expect_refusal(text: &str, fault: Fault, request: &[u8]) {
 #[tokio::test]
 async fn every_fault_gets_its_status_and_ends_the_connection() {
     for half_close in [false, true] {
-        let mut server = Server::start(Limits::default(), half_close).await;
+        let mut server = Server::start(LIMITS, half_close).await;
         for (request, fault) in framing::tests::bad() {
             expect_refusal(&server.tell(&request).await, fault, &request);
             assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
@@ -187,7 +194,7 @@ async fn every_fault_gets_its_status_and_ends_the_connection() {
 
 #[tokio::test]
 async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
-    let mut server = Server::start(Limits::default(), true).await;
+    let mut server = Server::start(LIMITS, true).await;
     let small = |row: &(Vec<u8>, Fault)| row.0.len() < 150;
     for (request, fault) in framing::tests::bad().into_iter().filter(small) {
         let mut stream = server.connect().await;
@@ -206,7 +213,7 @@ async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
 
 #[tokio::test]
 async fn requests_in_pieces_are_answered() {
-    let mut server = Server::start(Limits::default(), true).await;
+    let mut server = Server::start(LIMITS, true).await;
     let mut stream = server.connect().await;
     let request = format!(
         "POST / HTTP/1.1\r\n{CHUNKED}5;a\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\n"
@@ -225,7 +232,7 @@ async fn requests_in_pieces_are_answered() {
 #[tokio::test]
 async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
     for half_close in [false, true] {
-        let mut server = Server::start(Limits::default(), half_close).await;
+        let mut server = Server::start(LIMITS, half_close).await;
         for good in
             [GET, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"]
         {
@@ -239,7 +246,7 @@ async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
 #[tokio::test]
 async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
     for half_close in [false, true] {
-        let server = Server::start(Limits::default(), half_close).await;
+        let server = Server::start(LIMITS, half_close).await;
         let mut stream = server.connect().await;
         stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         sleep(Duration::from_millis(100)).await;
@@ -251,7 +258,7 @@ async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
 
 #[tokio::test]
 async fn a_broken_body_never_looks_complete() {
-    let mut server = Server::start(Limits::default(), true).await;
+    let mut server = Server::start(LIMITS, true).await;
     let mut stream = server.connect().await;
     stream
         .write_all(format!("POST /echo HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n").as_bytes())
@@ -270,7 +277,7 @@ async fn a_broken_body_never_looks_complete() {
 
 #[tokio::test]
 async fn a_bad_body_is_refused_after_it_was_asked_for() {
-    let server = Server::start(Limits::default(), true).await;
+    let server = Server::start(LIMITS, true).await;
     let mut stream = server.connect().await;
     let request = format!("POST / HTTP/1.1\r\nExpect: 100-continue\r\n{CHUNKED}");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -282,7 +289,7 @@ async fn a_bad_body_is_refused_after_it_was_asked_for() {
 #[tokio::test]
 async fn a_slow_head_gets_408_however_steadily_it_drips() {
     let mut server = Server::start(
-        Limits { head_timeout: Duration::from_millis(300), ..Limits::default() },
+        ConnectionLimits { head_timeout: Duration::from_millis(300), ..LIMITS },
         true,
     )
     .await;
@@ -397,7 +404,7 @@ async fn a_reader_that_goes_on_slowly_is_served() {
 
 #[tokio::test]
 async fn an_early_response_reaches_a_client_that_is_still_sending() {
-    let server = Server::start(Limits::default(), true).await;
+    let server = Server::start(LIMITS, true).await;
     let mut stream = server.connect().await;
     let head = b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n";
     stream.write_all(head).await.unwrap();
@@ -410,7 +417,7 @@ async fn an_early_response_reaches_a_client_that_is_still_sending() {
 
 #[tokio::test]
 async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
-    let mut server = Server::start(Limits::default(), false).await;
+    let mut server = Server::start(LIMITS, false).await;
     let partial = format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe");
     for (request, ending) in [
         ("", ConnectionEnd::Closed),
@@ -429,7 +436,7 @@ async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
 fn piped() -> (Guarded<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Ledger>) {
     let (near, far) = tokio::io::duplex(1 << 16);
     let ledger = Arc::new(Ledger::default());
-    (Guarded::new(near, ledger.clone(), Arc::default(), None, &Limits::default()), far, ledger)
+    (Guarded::new(near, ledger.clone(), Arc::default(), None, LIMITS), far, ledger)
 }
 
 #[tokio::test]
@@ -484,17 +491,4 @@ async fn a_lent_stream_is_given_back_when_everything_is_answered() {
     guarded.inner.write_all(b"more").await.unwrap();
     client.read_exact(&mut buf[..4]).await.unwrap();
     assert_eq!(&buf[..4], b"more");
-}
-
-#[tokio::test]
-async fn a_tunnel_lets_everything_pass() {
-    let (mut guarded, mut client, ledger) = piped();
-    let mut buf = vec![0; 100];
-    let connect = b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
-    client.write_all(connect).await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), connect.len());
-    ledger.open_tunnel();
-    client.write_all(b"\x16\x03\n\n\0").await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), 5);
-    assert_eq!(&buf[..5], b"\x16\x03\n\n\0");
 }

@@ -1,68 +1,109 @@
-//! Large parts of bodies on their way to a client, each by as few calls of the system as there can be.
+//! Large parts of bodies on their way to a client, each by as few system calls as possible.
 //!
 //! ```text
-//!   body ──── parcel ────────────> Parcels ──┐
-//!     └──── stand-in ──> hyper ──> Guarded ──┴─ sendfile, writev, splice ──> socket
+//!   body ──── chunk ─────────────> ZeroCopyQueue ──┐
+//!     └──── stand-in ──> hyper ──> Guarded ────────┴─ sendfile, writev, splice ──> socket
 //! ```
 //!
-//! hyper writes bytes that it is given, a few pieces at a time. So a body that is in a file, in memory in
-//! many segments, or in a pipe that a server's answer goes through, hands in a parcel, and gives hyper as
-//! many bytes of a region that nobody else uses: they are known by where they lie, and never read. For them
-//! the guard sends the parcel: the system takes it from the file or the pipe by itself, or all segments at
-//! once. Parcels leave in the order in which they came. What does not fit together ends the connection: the
-//! stand-in's own bytes must never reach a client.
+//! hyper writes the bytes that it is given, a few pieces at a time. A body may be in a file, in many
+//! segments of memory, or in a pipe from a server's socket. Such a body queues a chunk, and gives hyper a
+//! stand-in: as many bytes of a region that has no other use. The guard knows a stand-in by its address
+//! and never reads it. In its place it sends the chunk: the system takes it from the file or the pipe by
+//! itself, or takes all segments at once. Chunks leave in the order in which they were queued. A stand-in
+//! that does not match the first chunk ends the connection: its own bytes must never reach a client.
 
 use std::{
+    any::Any,
     collections::VecDeque,
+    fs::File,
     io,
     sync::{Arc, LazyLock},
 };
 
 use bytes::Bytes;
 use levada_net::pipe::Pipe;
-use levada_store::{Loan, disk::FileBody};
 use parking_lot::Mutex;
 
-/// The longest parcel.
+/// The longest chunk.
 pub(crate) const LONGEST: usize = 1 << 20;
 
-/// What stands-in are cut from. The system gives it no memory as long as nobody reads it.
+/// All stand-ins are parts of it. The system gives it no memory as long as it is not read.
 static REGION: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; LONGEST].into_boxed_slice());
 
-/// The parcels of one connection.
+/// The chunks that one connection is about to send.
 #[derive(Debug, Default)]
-pub(crate) struct ZeroCopyQueue(Mutex<VecDeque<QueuedChunk>>);
+pub struct ZeroCopyQueue(Mutex<VecDeque<QueuedChunk>>);
 
-/// What parcels are parts of.
+/// A source of bytes that the system can send by itself.
 #[derive(Clone, Debug)]
-pub(crate) enum ZeroCopyChunk {
-    File(Arc<FileBody>),
+pub enum ZeroCopyChunk {
+    /// A part of a file.
+    File(FileRange),
+    /// Segments of memory.
     Memory(Segments),
-    /// What is in it leaves in the order in which it came.
+    /// A pipe. Its bytes leave in the order in which they came.
     Pipe(Arc<Pipe>),
+}
+
+/// A guard that is dropped when the bytes it accounts for are no longer needed.
+pub type Hold = Arc<dyn Any + Send + Sync>;
+
+/// A part of a file.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    file: Arc<File>,
+    start: u64,
+    length: u64,
+    _hold: Option<Hold>,
 }
 
 /// The segments of a body in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Segments {
+pub struct Segments {
     pub(crate) segments: Arc<[Bytes]>,
-    /// Held as long as they are, where they need one.
-    pub(crate) _loan: Option<Arc<Loan>>,
+    _hold: Option<Hold>,
 }
 
 #[derive(Debug)]
 struct QueuedChunk {
     chunk: ZeroCopyChunk,
-    /// The first byte of them that is still to be sent.
+    /// The position in the chunk of the first byte that is still to be sent.
     at: u64,
     length: usize,
     sent: usize,
 }
 
+impl FileRange {
+    /// `length` bytes of a file from `start` on.
+    pub fn new(file: Arc<File>, start: u64, length: u64, hold: Option<Hold>) -> Self {
+        Self { file, start, length, _hold: hold }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The position in the file where the part begins.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Segments {
+    /// A body in memory.
+    pub fn new(segments: Arc<[Bytes]>, hold: Option<Hold>) -> Self {
+        Self { segments, _hold: hold }
+    }
+}
+
 impl ZeroCopyChunk {
     fn length(&self) -> u64 {
         match self {
-            Self::File(stretch) => stretch.length(),
+            Self::File(range) => range.length(),
             Self::Memory(body) => body.segments.iter().map(|segment| segment.len() as u64).sum(),
             Self::Pipe(pipe) => pipe.held() as u64,
         }
@@ -70,9 +111,9 @@ impl ZeroCopyChunk {
 }
 
 impl ZeroCopyQueue {
-    /// Hands in what there is from `at` on, at most so much of it, and gives what stands in for it.
-    /// `None` at the end of the goods.
-    pub(crate) fn hand_in(&self, chunk: &ZeroCopyChunk, at: u64, most: u64) -> Option<Bytes> {
+    /// Queues the chunk's bytes from `at` on, `most` of them at most, and returns their stand-in. `None`
+    /// at the end of the chunk.
+    pub fn hand_in(&self, chunk: &ZeroCopyChunk, at: u64, most: u64) -> Option<Bytes> {
         let left = chunk.length().saturating_sub(at).min(most);
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(LONGEST);
         if length == 0 {
@@ -84,10 +125,10 @@ impl ZeroCopyQueue {
         Some(Bytes::from_static(&region[..length]))
     }
 
-    /// What `stand_in` stands for, from where on.
-    pub(super) fn due(&self, stand_in: &[u8]) -> io::Result<(ZeroCopyChunk, u64)> {
-        let zero_copy = self.0.lock();
-        let first = zero_copy.front().filter(|chunk| {
+    /// The chunk that `stand_in` stands for, and the position in it.
+    pub(crate) fn due(&self, stand_in: &[u8]) -> io::Result<(ZeroCopyChunk, u64)> {
+        let queued = self.0.lock();
+        let first = queued.front().filter(|chunk| {
             offset(stand_in) == Some(chunk.sent) && stand_in.len() <= chunk.length - chunk.sent
         });
         let first =
@@ -95,21 +136,21 @@ impl ZeroCopyQueue {
         Ok((first.chunk.clone(), first.at))
     }
 
-    /// So many bytes of the first parcel were sent.
-    pub(super) fn sent(&self, count: usize) {
-        let mut zero_copy = self.0.lock();
-        if let Some(first) = zero_copy.front_mut() {
+    /// Notes that `count` bytes of the first chunk were sent.
+    pub(crate) fn sent(&self, count: usize) {
+        let mut queued = self.0.lock();
+        if let Some(first) = queued.front_mut() {
             first.sent += count;
             first.at += count as u64;
             if first.sent >= first.length {
-                zero_copy.pop_front();
+                queued.pop_front();
             }
         }
     }
 }
 
-/// The bytes of segments from `at` on, so many of them.
-pub(super) fn parts(segments: &[Bytes], at: u64, length: usize) -> impl Iterator<Item = &[u8]> {
+/// `length` bytes of segments from `at` on.
+pub(crate) fn parts(segments: &[Bytes], at: u64, length: usize) -> impl Iterator<Item = &[u8]> {
     let (mut skipped, mut left) = (usize::try_from(at).unwrap_or(usize::MAX), length);
     segments.iter().filter_map(move |segment| {
         let from = skipped.min(segment.len());
@@ -119,12 +160,12 @@ pub(super) fn parts(segments: &[Bytes], at: u64, length: usize) -> impl Iterator
     })
 }
 
-/// Whether these bytes stand in for others.
-pub(super) fn stands_in(bytes: &[u8]) -> bool {
+/// Whether these bytes are a stand-in.
+pub(crate) fn stands_in(bytes: &[u8]) -> bool {
     !bytes.is_empty() && offset(bytes).is_some()
 }
 
-/// Where in the region bytes lie, if they do.
+/// The position of bytes in the region, if they lie there.
 fn offset(bytes: &[u8]) -> Option<usize> {
     let offset = bytes.as_ptr().addr().wrapping_sub(REGION.as_ptr().addr());
     (offset < LONGEST).then_some(offset)
@@ -135,7 +176,8 @@ mod tests {
     use super::*;
 
     fn chunk(length: u64) -> ZeroCopyChunk {
-        ZeroCopyChunk::File(Arc::new(FileBody::of(tempfile::tempfile().unwrap(), 0, length)))
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        ZeroCopyChunk::File(FileRange::new(file, 0, length, None))
     }
 
     #[test]

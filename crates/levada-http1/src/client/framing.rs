@@ -1,14 +1,14 @@
-//! Where the body of a response ends, and its pieces (RFC 9112 Sec. 6 and 7).
+//! The end of a response's body, and its pieces (RFC 9112 Sec. 6 and 7).
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 use memchr::memchr;
 
-use super::answer::split_head;
-use crate::body::BodyError;
+use super::{ResponseBodyError, answer::split_head};
+use crate::syntax::{self, CHUNK_LINE, TRAILERS};
 
-/// What is still to come of a body.
+/// The framing of the rest of a body.
 #[derive(Debug)]
 pub(super) enum BodyFraming {
     /// Nothing.
@@ -19,11 +19,11 @@ pub(super) enum BodyFraming {
     Chunked { place: ChunkState, extra: usize },
     /// Everything until the server closes.
     UntilClose,
-    /// Nothing that can be told: it was malformed.
+    /// The body was malformed.
     Broken,
 }
 
-/// Where in a chunked body.
+/// The next part of a chunked body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChunkState {
     Size,
@@ -32,20 +32,20 @@ pub(super) enum ChunkState {
     Trailers,
 }
 
-/// Bytes of a line that says a chunk's size, its end included.
-const SIZE_LINE: usize = 1 << 10;
 /// Bytes of all chunk extensions, or of the trailers.
 const EXTRA: usize = 16 << 10;
-/// Fields of a trailer section.
-const TRAILERS: usize = 64;
 
 impl BodyFraming {
     pub(super) fn chunked() -> Self {
         Self::Chunked { place: ChunkState::Size, extra: 0 }
     }
 
-    /// Takes the next piece out of what has come; `None` when more must come first, or nothing will.
-    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, BodyError> {
+    /// Takes the next piece out of the bytes that have come; `None` when more must come first, or at the
+    /// end.
+    pub(super) fn take(
+        &mut self,
+        read: &mut BytesMut,
+    ) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
         let taken = self.take_any(read);
         if taken.is_err() {
             *self = Self::Broken;
@@ -53,7 +53,7 @@ impl BodyFraming {
         taken
     }
 
-    fn take_any(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, BodyError> {
+    fn take_any(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
         match self {
             Self::Done => Ok(None),
             Self::Broken => Err(BROKEN),
@@ -70,14 +70,17 @@ impl BodyFraming {
         }
     }
 
-    fn take_chunk(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, BodyError> {
+    fn take_chunk(
+        &mut self,
+        read: &mut BytesMut,
+    ) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
         while let Self::Chunked { place, extra } = self {
             match place {
                 ChunkState::Size => {
                     let Some(end) = memchr(b'\n', read) else {
-                        return more(read.len() < SIZE_LINE);
+                        return more(read.len() < CHUNK_LINE);
                     };
-                    if end >= SIZE_LINE {
+                    if end >= CHUNK_LINE {
                         return Err(BROKEN);
                     }
                     let line = read.split_to(end + 1);
@@ -125,32 +128,25 @@ impl BodyFraming {
     }
 }
 
-const BROKEN: BodyError = BodyError::Broken("its chunks are malformed");
+const BROKEN: ResponseBodyError = ResponseBodyError::Broken("its chunks are malformed");
 
 /// Waits for more, as long as that is within bounds.
-fn more(within: bool) -> Result<Option<Frame<Bytes>>, BodyError> {
+fn more(within: bool) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
     if within { Ok(None) } else { Err(BROKEN) }
 }
 
-/// As much of what is left as has come.
+/// As much of the rest as has come.
 fn split(read: &mut BytesMut, left: &mut u64) -> Bytes {
     let count = usize::try_from(*left).map_or(read.len(), |left| left.min(read.len()));
     *left -= count as u64;
     read.split_to(count).freeze()
 }
 
-/// The size that a line with its end states, and how long its extensions are.
+/// The size that a line with its end states, and the length of its extensions.
 fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
-    let line = line.strip_suffix(b"\r\n")?;
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let (size, rest) = line.split_at(digits);
-    let extension = rest.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
-    let controls = rest.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
-    if !(1..=16).contains(&digits) || extension.is_some_and(|first| *first != b';') || controls {
-        return None;
-    }
-    let size = u64::from_str_radix(std::str::from_utf8(size).ok()?, 16).ok()?;
-    Some((size, rest.len()))
+    let (size, rest) = syntax::split_chunk_size(line.strip_suffix(b"\r\n")?);
+    let is_extension = syntax::begins_extension(rest) && syntax::is_clean(rest);
+    is_extension.then_some((size?, rest.len()))
 }
 
 fn trailers(section: &[u8]) -> Option<Frame<Bytes>> {
@@ -177,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The body that comes out, however the bytes are cut.
-    fn body(bytes: &[u8], step: usize) -> Result<(Vec<u8>, HeaderMap, usize), BodyError> {
+    fn body(bytes: &[u8], step: usize) -> Result<(Vec<u8>, HeaderMap, usize), ResponseBodyError> {
         let mut framing = BodyFraming::chunked();
         let (mut read, mut body, mut last) = (BytesMut::new(), Vec::new(), HeaderMap::new());
         for piece in bytes.chunks(step) {
@@ -252,8 +248,8 @@ mod tests {
         }
         let many = |line: &str, count: usize| line.repeat(count).into_bytes();
         for bytes in [
-            many("1", SIZE_LINE),
-            [b"1;".to_vec(), many("x", SIZE_LINE), b"\r\nx\r\n0\r\n\r\n".to_vec()].concat(),
+            many("1", CHUNK_LINE),
+            [b"1;".to_vec(), many("x", CHUNK_LINE), b"\r\nx\r\n0\r\n\r\n".to_vec()].concat(),
             [many(&format!("1;{}\r\nx\r\n", "x".repeat(900)), 20), b"0\r\n\r\n".to_vec()].concat(),
             [b"0\r\n".to_vec(), many("a: b\r\n", EXTRA / 6), b"\r\n".to_vec()].concat(),
             [b"0\r\n".to_vec(), many("a: b\r\n", TRAILERS + 1), b"\r\n".to_vec()].concat(),

@@ -1,14 +1,14 @@
-//! A whole answer read from a stream, as tests and fuzzing want it.
+//! A whole response read from a stream, for tests and fuzzing.
 
 use bytes::BytesMut;
 use http::Method;
 
-use super::{answer::Heads, framing::BodyFraming};
+use super::{answer::ResponseHeads, framing::BodyFraming};
 
-/// What was read of an answer.
+/// The parts read of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedAnswer {
-    /// The statuses of its heads; the last one counts, when there was one that does.
+    /// The statuses of its heads. The last one is final, if the final head has come.
     pub statuses: Vec<u16>,
     /// The bytes of its body that came.
     pub body: Vec<u8>,
@@ -24,11 +24,11 @@ pub enum AnswerEnd {
     /// More was to come.
     #[default]
     Cut,
-    /// What came is no answer.
+    /// The bytes are no response.
     Refused,
     /// All of it has come.
     Whole {
-        /// How many bytes of the stream are the answer.
+        /// How many bytes of the stream are the response.
         used: usize,
         /// Whether the server takes another request after it.
         reusable: bool,
@@ -43,7 +43,7 @@ pub fn read_reply(
     pieces: impl IntoIterator<Item = usize>,
 ) -> ParsedAnswer {
     let method = if head { Method::HEAD } else { Method::GET };
-    let (mut heads, mut framing, mut stays) = (Heads::new(), None::<BodyFraming>, false);
+    let (mut heads, mut framing, mut stays) = (ResponseHeads::new(), None::<BodyFraming>, false);
     let (mut reply, mut read, mut arrived) = (ParsedAnswer::default(), BytesMut::new(), 0);
     let mut pieces = pieces.into_iter();
     loop {

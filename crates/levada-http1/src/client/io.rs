@@ -13,9 +13,12 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 /// TCP, TLS over it, or a Unix socket.
-pub(in crate::upstream) enum Io {
+pub enum Io {
+    /// TCP.
     Plain(TcpStream),
+    /// A Unix socket.
     Unix(UnixStream),
+    /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -79,6 +82,9 @@ impl AsyncWrite for Io {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use bytes::Bytes;
+    use http::{HeaderMap, Method, Uri};
+    use http_body_util::Empty;
     use rcgen::{CertificateParams, KeyPair};
     use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types::ServerName};
     use tokio::{
@@ -88,10 +94,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::{
-        body::RequestBody,
-        upstream::{UpstreamHead, http1::Http1Connection},
-    };
+    use crate::client::{UpstreamConnection, UpstreamRequest};
 
     /// A client and a server that trust each other.
     fn parties() -> (TlsConnector, TlsAcceptor) {
@@ -134,9 +137,12 @@ mod tests {
                 let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 let name = ServerName::try_from("a.test").unwrap();
                 let stream = connector.connect(name, stream).await.unwrap();
-                let mut link = Http1Connection::new(Io::Tls(Box::new(stream)), 100);
-                let (head, patience) = (UpstreamHead::get("/"), Duration::from_secs(10));
-                link.ask(&head, RequestBody::None, None, patience).await.unwrap();
+                let mut link = UpstreamConnection::new(Io::Tls(Box::new(stream)), 100);
+                let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+                let request =
+                    UpstreamRequest { method: &Method::GET, uri: &uri, headers: &headers };
+                let (body, timeout) = (Empty::<Bytes>::new(), Duration::from_secs(10));
+                link.ask(&request, body, timeout, || false, |_, _| {}).await.unwrap();
                 let mut body = Vec::new();
                 loop {
                     match std::future::poll_fn(|cx| link.poll_frame(cx)).await {
@@ -147,7 +153,7 @@ mod tests {
                 }
             };
             let ((), (body, whole)) = tokio::join!(server, client);
-            // Whoever is in between can end the connection, but not say so.
+            // A third party on the path can end the connection, but cannot send TLS's close.
             assert_eq!((body.as_slice(), whole), (&b"hello"[..], said));
         }
     }

@@ -1,4 +1,4 @@
-//! How bytes leave, beside being written: those that the system moves by itself, from files and from other
+//! Bytes that leave without being written: the system moves them by itself, from files and from other
 //! sockets.
 
 use std::{
@@ -7,42 +7,50 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use levada_net::pipe::Pipe;
+use levada_net::{dormant::MonitoredStream, pipe::Pipe};
 use rustix::{
     io::Errno,
     net::{SendFlags, send},
 };
-use tokio::{io::AsyncWrite, net::TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest},
+    net::TcpStream,
+};
 use tokio_rustls::server::TlsStream;
 
-use crate::dormant::ClientSocket;
-
 /// A connection to a client.
-pub(crate) trait Outlet: AsyncWrite {
+pub trait Outlet: AsyncWrite {
     /// The socket, for bytes that the system moves by itself.
     ///
     /// # Errors
-    /// Where there is none, or what leaves has to be encrypted first.
-    fn socket(&mut self) -> io::Result<&ClientSocket> {
+    /// Where there is none, or where bytes have to be encrypted before they leave.
+    fn socket(&mut self) -> io::Result<&TcpStream> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Called after bytes have left by [`Self::socket`].
+    fn wrote(&mut self) {}
 }
 
-impl Outlet for ClientSocket {
-    fn socket(&mut self) -> io::Result<&ClientSocket> {
-        Ok(self)
+impl<T> Outlet for MonitoredStream<T> {
+    fn socket(&mut self) -> io::Result<&TcpStream> {
+        Ok(self.stream())
+    }
+
+    fn wrote(&mut self) {
+        Self::wrote(self);
     }
 }
 
-impl Outlet for TlsStream<ClientSocket> {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Outlet for TlsStream<S> {}
 #[cfg(test)]
 impl Outlet for TcpStream {}
 #[cfg(test)]
 impl Outlet for tokio::io::DuplexStream {}
 
-/// Writes what more follows on at once: it need not leave by itself.
+/// Writes bytes that more will follow at once: they need not leave by themselves.
 pub(super) fn poll_write_ahead(
-    to: &ClientSocket,
+    to: &mut impl Outlet,
     cx: &mut Context<'_>,
     bytes: &[u8],
 ) -> Poll<io::Result<usize>> {
@@ -51,7 +59,7 @@ pub(super) fn poll_write_ahead(
 
 /// Sends at most `count` bytes of a file from `at` on; 0 when it ends there.
 pub(super) fn poll_send_file(
-    to: &ClientSocket,
+    to: &mut impl Outlet,
     cx: &mut Context<'_>,
     file: &File,
     at: u64,
@@ -66,9 +74,9 @@ pub(super) fn poll_send_file(
     })
 }
 
-/// Sends at most `count` bytes of what is in a pipe.
+/// Sends at most `count` bytes of those in a pipe.
 pub(super) fn poll_drain(
-    to: &ClientSocket,
+    to: &mut impl Outlet,
     cx: &mut Context<'_>,
     pipe: &Pipe,
     count: usize,
@@ -76,25 +84,26 @@ pub(super) fn poll_drain(
     poll_out(to, cx, |stream| pipe.drain(stream, count))
 }
 
-/// Does what the stream has room for, when it has any, and lets those know who look after it.
+/// Calls `out` when the socket has room, until it has sent something.
 fn poll_out(
-    watched: &ClientSocket,
+    to: &mut impl Outlet,
     cx: &mut Context<'_>,
     mut out: impl FnMut(&TcpStream) -> io::Result<usize>,
 ) -> Poll<io::Result<usize>> {
-    let stream = watched.stream();
-    loop {
+    let stream = to.socket()?;
+    let sent = loop {
         ready!(stream.poll_write_ready(cx))?;
-        let sent = stream.try_io(tokio::io::Interest::WRITABLE, || out(stream));
-        match sent {
-            Err(e)
-                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            sent => {
-                watched.wrote();
-                return Poll::Ready(sent);
-            }
+        match stream.try_io(Interest::WRITABLE, || out(stream)) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            sent => break sent,
         }
-    }
+    };
+    to.wrote();
+    Poll::Ready(sent)
 }
 
 /// Sends a piece of a file by way of this process.

@@ -1,4 +1,4 @@
-//! The head of a response (RFC 9112 Sec. 4 and 5), and what it says about the bytes after it.
+//! The head of a response (RFC 9112 Sec. 4 and 5), and the framing of the body after it.
 
 use std::mem::MaybeUninit;
 
@@ -11,50 +11,50 @@ use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr_iter;
 
-use super::framing::BodyFraming;
-use crate::failure::Failure;
+use super::{BadResponse, framing::BodyFraming};
+use crate::syntax::decimal;
 
 /// Bytes of all the heads that answer one request.
 const HEADS: usize = 256 << 10;
-/// Fields that a response may have at most, whoever sends it.
+/// Fields that any response may have at most.
 const FIELDS: usize = 128;
-/// Fields that a node adds to what it passes on.
+/// Fields that a node adds to a response that it passes on.
 const ADDED: usize = 3;
 
-/// The heads that answer one request: interim ones, then the one that counts.
+/// The heads that answer one request: interim ones, then the final one.
 ///
-/// There may be any number of interim ones (RFC 9110 Sec. 15.2), so what is bounded is their bytes.
-pub(super) struct Heads {
-    /// How many bytes of the next one were looked at.
+/// There may be any number of interim ones (RFC 9110 Sec. 15.2), so the bound is in bytes.
+pub(super) struct ResponseHeads {
+    /// How many bytes of the next one were searched for its end.
     searched: usize,
     /// How many bytes may still come.
     left: usize,
 }
 
 /// A head.
-enum Message {
+enum ParsedHead {
     Interim(StatusCode, HeaderMap),
-    Final(Answer),
+    Final(FinalHead),
 }
 
 /// The head of a response that is not an interim one.
-pub(super) struct Answer {
+pub(super) struct FinalHead {
     pub(super) head: Response<()>,
     pub(super) framing: BodyFraming,
     /// Whether the connection stays open after it.
     pub(super) stays: bool,
 }
 
-/// Takes a section of fields, its empty line included, out of what has come.
+/// Takes a section of fields, its empty line included, out of the bytes that have come.
 pub(super) fn split_head(read: &mut BytesMut, searched: usize) -> Option<Bytes> {
     let end = head_length(read, searched)?;
     Some(read.split_to(end).freeze())
 }
 
-/// How long the head is that what has come begins with; the part before `searched` was looked at
-/// before. Lines may end without CR (RFC 9112 Sec. 2.2).
+/// The length of the head at the beginning of these bytes, if its end has come. The part before
+/// `searched` was searched before. Lines may end without CR (RFC 9112 Sec. 2.2).
 fn head_length(read: &[u8], searched: usize) -> Option<usize> {
-    // An end that has come in two parts is found by its beginning.
+    // An end may have come in two parts.
     let from = searched.saturating_sub(2);
     memchr_iter(b'\n', &read[from..]).find_map(|at| match read[from + at + 1..] {
         [b'\n', ..] => Some(from + at + 2),
@@ -63,54 +63,57 @@ fn head_length(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-impl Heads {
+impl ResponseHeads {
     pub(super) fn new() -> Self {
         Self { searched: 0, left: HEADS }
     }
 
-    /// Takes heads out of what has come, up to the one that counts; `None` when more must come first.
+    /// Takes heads out of the bytes that have come, up to the final one; `None` when more must come first.
     pub(super) fn take(
         &mut self,
         read: &mut BytesMut,
         method: &Method,
         fields: usize,
         mut interim: impl FnMut(StatusCode, &HeaderMap),
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<FinalHead>, BadResponse> {
         loop {
-            // httparse skips empty lines before a status line: here they would be the rest of
-            // something else.
+            // httparse skips empty lines before a status line. Here they would belong to another message.
             if read.first().is_some_and(|first| *first != b'H') {
-                return Err(Failure::BadResponse);
+                return Err(BadResponse);
             }
             let before = read.len();
-            // Most heads come whole: their ends are found by reading them. One that is known to come in
-            // parts is not read before its end has come.
+            // Most heads come whole, and parsing finds their end. A head that comes in parts is not parsed
+            // before its end has come.
             let came = self.searched == 0 || head_length(read, self.searched).is_some();
-            let message = if came { Message::take(read, method, fields)? } else { None };
+            let message = if came { ParsedHead::take(read, method, fields)? } else { None };
             let Some(message) = message else {
                 self.searched = before;
-                return if before > self.left { Err(Failure::BadResponse) } else { Ok(None) };
+                return if before > self.left { Err(BadResponse) } else { Ok(None) };
             };
             self.searched = 0;
             let length = before - read.len();
-            self.left = self.left.checked_sub(length).ok_or(Failure::BadResponse)?;
+            self.left = self.left.checked_sub(length).ok_or(BadResponse)?;
             match message {
-                Message::Interim(status, headers) => interim(status, &headers),
-                Message::Final(answer) => return Ok(Some(answer)),
+                ParsedHead::Interim(status, headers) => interim(status, &headers),
+                ParsedHead::Final(answer) => return Ok(Some(answer)),
             }
         }
     }
 }
 
-/// Where a field's name and value are in a head.
-struct Field {
+/// The positions of a field's name and value in a head.
+struct FieldPosition {
     name: (u32, u32),
     value: (u32, u32),
 }
 
-impl Message {
-    /// Takes a head out of what has come; `None` when more of it is to come.
-    fn take(read: &mut BytesMut, method: &Method, most: usize) -> Result<Option<Self>, Failure> {
+impl ParsedHead {
+    /// Takes a head out of the bytes that have come; `None` when more of it is to come.
+    fn take(
+        read: &mut BytesMut,
+        method: &Method,
+        most: usize,
+    ) -> Result<Option<Self>, BadResponse> {
         let mut table = [const { MaybeUninit::uninit() }; FIELDS];
         let table = &mut table[..most.min(FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
@@ -119,28 +122,28 @@ impl Message {
         let length = match config.parse_response_with_uninit_headers(&mut parsed, bytes, table) {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
-            // The same is said of a head that comes in parts.
+            // A head that comes in parts gets the same result.
             Err(_) if head_length(read, 0).is_none() => return Ok(None),
-            Err(_) => return Err(Failure::BadResponse),
+            Err(_) => return Err(BadResponse),
         };
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
-        let status = status.ok_or(Failure::BadResponse)?;
-        // Nothing here asks for another protocol.
+        let status = status.ok_or(BadResponse)?;
+        // This node never asks for another protocol.
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::BadResponse);
+            return Err(BadResponse);
         }
         let old = parsed.version == Some(0);
         let reason = parsed.reason.filter(|reason| !reason.is_empty());
         let reason = reason.filter(|reason| Some(*reason) != status.canonical_reason());
         let reason = reason.map(|reason| ReasonPhrase::try_from(reason.as_bytes()));
-        // The fields are to share what was read, which can only be taken when nobody looks at it.
+        // The fields share the bytes read. These cannot be split off while `parsed` borrows them.
         let start = bytes.as_ptr().addr();
         let place = |part: &[u8]| ((part.as_ptr().addr() - start) as u32, part.len() as u32);
-        let field = |found: &httparse::Header<'_>| Field {
+        let field = |found: &httparse::Header<'_>| FieldPosition {
             name: place(found.name.as_bytes()),
             value: place(found.value),
         };
-        let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
+        let fields: Vec<FieldPosition> = parsed.headers.iter().map(field).collect();
         let head = read.split_to(length).freeze();
 
         let mut headers = HeaderMap::with_capacity(fields.len() + ADDED);
@@ -148,13 +151,13 @@ impl Message {
         let within = |(start, length): (u32, u32)| start as usize..(start + length) as usize;
         for field in &fields {
             let name = HeaderName::from_bytes(&head[within(field.name)]);
-            let name = name.map_err(|_| Failure::BadResponse)?;
+            let name = name.map_err(|_| BadResponse)?;
             let value = head.slice(within(field.value));
             if name == CONNECTION && persistence.is_all_of(&value) {
                 continue;
             }
             let value = HeaderValue::from_maybe_shared(value);
-            headers.append(name, value.map_err(|_| Failure::BadResponse)?);
+            headers.append(name, value.map_err(|_| BadResponse)?);
         }
         if status.is_informational() {
             return Ok(Some(Self::Interim(status, headers)));
@@ -168,11 +171,11 @@ impl Message {
         if let Some(Ok(reason)) = reason {
             head.extensions_mut().insert(reason);
         }
-        Ok(Some(Self::Final(Answer { head, framing, stays })))
+        Ok(Some(Self::Final(FinalHead { head, framing, stays })))
     }
 }
 
-/// What `Connection` says about the connection itself (RFC 9112 Sec. 9.3).
+/// The options in `Connection` about the connection itself (RFC 9112 Sec. 9.3).
 #[derive(Default)]
 struct Persistence {
     closes: bool,
@@ -180,7 +183,7 @@ struct Persistence {
 }
 
 impl Persistence {
-    /// Notes what a line says; whether it says no more than that, and is of no use to anybody else.
+    /// Notes the options of a line. Returns whether it has no others, and may be dropped.
     fn is_all_of(&mut self, line: &[u8]) -> bool {
         let mut all = true;
         for option in line.split(|&byte| byte == b',') {
@@ -199,24 +202,24 @@ impl Persistence {
     }
 }
 
-/// How the body is framed (RFC 9112 Sec. 6.3). What could be understood in two ways is refused: the next
-/// recipient may choose the other one.
+/// The framing of the body (RFC 9112 Sec. 6.3). An ambiguous one is refused: the next recipient may read
+/// it in another way.
 fn framing(
     headers: &mut HeaderMap,
     status: StatusCode,
     method: &Method,
     old: bool,
-) -> Result<BodyFraming, Failure> {
+) -> Result<BodyFraming, BadResponse> {
     let chunked = match headers.get(TRANSFER_ENCODING) {
         None => false,
         Some(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
             let one = headers.get_all(TRANSFER_ENCODING).iter().count() == 1;
             if old || !one || headers.contains_key(CONTENT_LENGTH) {
-                return Err(Failure::BadResponse);
+                return Err(BadResponse);
             }
             true
         }
-        Some(_) => return Err(Failure::BadResponse),
+        Some(_) => return Err(BadResponse),
     };
     let length = length(headers)?;
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -229,33 +232,25 @@ fn framing(
     })
 }
 
-/// The one length that is stated. Several that agree, in one field or more, become one (RFC 9110
-/// Sec. 8.6).
-fn length(headers: &mut HeaderMap) -> Result<Option<u64>, Failure> {
+/// The stated length. Several that agree, in one field or more, become one (RFC 9110 Sec. 8.6).
+fn length(headers: &mut HeaderMap) -> Result<Option<u64>, BadResponse> {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = lines.next() else { return Ok(None) };
     let repeated = lines.next().is_some();
-    if let (Some(length), false) = (digits(first.as_bytes()), repeated) {
+    if let (Some(length), false) = (decimal(first.as_bytes()), repeated) {
         return Ok(Some(length));
     }
     let mut all = headers
         .get_all(CONTENT_LENGTH)
         .iter()
         .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
-        .map(|member| digits(member.trim_ascii()));
-    let length = all.next().flatten().ok_or(Failure::BadResponse)?;
+        .map(|member| decimal(member.trim_ascii()));
+    let length = all.next().flatten().ok_or(BadResponse)?;
     if all.any(|other| other != Some(length)) {
-        return Err(Failure::BadResponse);
+        return Err(BadResponse);
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     Ok(Some(length))
-}
-
-/// Digits only: no sign, nothing empty.
-fn digits(text: &[u8]) -> Option<u64> {
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
-    let first = digit(*text.first()?)?;
-    text[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
 #[cfg(test)]
@@ -263,14 +258,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read_as(method: &Method, head: &str) -> Result<Option<Answer>, Failure> {
-        match Message::take(&mut BytesMut::from(head.as_bytes()), method, 100)? {
-            Some(Message::Final(answer)) => Ok(Some(answer)),
+    fn read_as(method: &Method, head: &str) -> Result<Option<FinalHead>, BadResponse> {
+        match ParsedHead::take(&mut BytesMut::from(head.as_bytes()), method, 100)? {
+            Some(ParsedHead::Final(answer)) => Ok(Some(answer)),
             _ => Ok(None),
         }
     }
 
-    fn read(head: &str) -> Result<Option<Answer>, Failure> {
+    fn read(head: &str) -> Result<Option<FinalHead>, BadResponse> {
         read_as(&Method::GET, head)
     }
 
@@ -301,9 +296,10 @@ mod tests {
         }
     }
 
-    /// What becomes of heads that come in pieces of this size: the interim ones and the one that counts.
-    fn heads(bytes: &[u8], piece: usize) -> Result<(Vec<u16>, u16), Failure> {
-        let (mut heads, mut read, mut interims) = (Heads::new(), BytesMut::new(), Vec::new());
+    /// Reads heads that come in pieces of this size: the interim ones and the final one.
+    fn heads(bytes: &[u8], piece: usize) -> Result<(Vec<u16>, u16), BadResponse> {
+        let (mut heads, mut read, mut interims) =
+            (ResponseHeads::new(), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(piece) {
             read.extend_from_slice(piece);
             let interim = |status: StatusCode, _: &HeaderMap| interims.push(status.as_u16());
@@ -311,7 +307,7 @@ mod tests {
                 return Ok((interims, answer.head.status().as_u16()));
             }
         }
-        Err(Failure::NoResponse)
+        panic!("no final head has come")
     }
 
     #[test]
@@ -329,7 +325,7 @@ mod tests {
         let endless = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEADS));
         for text in [&interim, &endless, &format!("{endless}\r\n\r\n")] {
             for piece in [1000, usize::MAX] {
-                assert_eq!(heads(text.as_bytes(), piece), Err(Failure::BadResponse));
+                assert_eq!(heads(text.as_bytes(), piece), Err(BadResponse));
             }
         }
     }
@@ -337,7 +333,7 @@ mod tests {
     #[test]
     fn nothing_comes_before_a_head() {
         for text in ["\r\nHTTP/1.1 200 OK\r\n\r\n", "\n", "hello", " HTTP/1.1 200 OK\r\n\r\n"] {
-            assert_eq!(heads(text.as_bytes(), 1), Err(Failure::BadResponse), "{text:?}");
+            assert_eq!(heads(text.as_bytes(), 1), Err(BadResponse), "{text:?}");
         }
     }
 
@@ -362,7 +358,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(rest in "[ -~\\r\\n\u{80}-\u{ff}]{0,80}") {
             let mut bytes = BytesMut::from(format!("HTTP/1.1 200 OK\r\n{rest}").as_bytes());
-            while let Ok(Some(_)) = Message::take(&mut bytes, &Method::GET, 2) {}
+            while let Ok(Some(_)) = ParsedHead::take(&mut bytes, &Method::GET, 2) {}
         }
     }
 

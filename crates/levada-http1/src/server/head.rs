@@ -3,6 +3,7 @@
 use memchr::{memchr, memchr2};
 
 use super::fault::Fault;
+use crate::syntax::is_clean;
 
 const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
@@ -44,8 +45,8 @@ const fn alphabets(byte: u8) -> u8 {
     ) {
         found |= TOKEN;
     }
-    // Browsers leave some bytes raw that RFC 3986 does not know, such as `|`; none leaves these, and a
-    // fragment is never sent (RFC 9112 section 3.2).
+    // Browsers leave some bytes raw that RFC 3986 does not know, such as `|`. No browser leaves these
+    // raw, and a fragment is never sent (RFC 9112 section 3.2).
     if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>') {
         found |= TARGET;
     }
@@ -65,7 +66,7 @@ fn all(bytes: &[u8], alphabet: u8) -> bool {
     bytes.iter().fold(alphabet, |common, &byte| common & ALPHABETS[usize::from(byte)]) != 0
 }
 
-/// What a request line says about framing.
+/// The version of HTTP that a request line states, as far as framing depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// HTTP/1.0: no chunked bodies, and `Host` is optional.
@@ -129,9 +130,9 @@ fn is_absolute(target: &[u8]) -> bool {
     names_host(&rest[..memchr2(b'/', b'?', rest).unwrap_or(rest.len())])
 }
 
-/// Whether this is a host with an optional port. An empty one is a fault: no URI of the web has an
-/// empty host (RFC 9110 section 4.2.1).
-pub(crate) fn names_host(authority: &[u8]) -> bool {
+/// Whether this is a host with an optional port. An empty host is a fault: no URI of the web has one
+/// (RFC 9110 section 4.2.1).
+pub fn names_host(authority: &[u8]) -> bool {
     let (host_is_good, port) = match authority.strip_prefix(b"[") {
         Some(rest) => {
             let end = memchr(b']', rest).unwrap_or(rest.len());
@@ -173,20 +174,6 @@ pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
         [b'\r', ..] => Err(Fault::BareCr),
         _ => Err(Fault::FieldName),
     }
-}
-
-/// Whether there is no control character but HTAB. Written without a branch for each byte, so that the
-/// compiler makes it a loop over vectors.
-pub(super) fn is_clean(bytes: &[u8]) -> bool {
-    !bytes.iter().fold(false, |bad, &byte| bad | ((byte < b' ') & (byte != b'\t')) | (byte == 0x7f))
-}
-
-/// Cuts optional white space: SP and HTAB only (RFC 9110 section 5.6.3).
-pub(super) fn trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
 }
 
 /// A CR within a line deserves its own name: it is the usual sign of an attempt to smuggle.

@@ -1,13 +1,13 @@
-//! What can be wrong with the framing of a request: one row for each fault, with the answer it gets.
+//! The faults of a request's framing: one row for each, with the response it gets.
 //!
-//! A fault is never repaired. Two parsers that repair differently are how one client's bytes become
-//! another client's request (request smuggling); a refusal is understood by everybody.
+//! A fault is never repaired. Where two parsers repair differently, one client's bytes become another
+//! client's request (request smuggling). A refusal has one meaning for every parser.
 
 use http::StatusCode;
 
 /// A departure from HTTP/1.1's request syntax that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// A line ended by LF alone.
     BareLf,
     /// A CR that no LF follows.
@@ -73,7 +73,7 @@ pub(crate) enum Fault {
 impl Fault {
     /// Every fault.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::BareLf,
         Self::BareCr,
         Self::EmptyLine,
@@ -107,17 +107,17 @@ impl Fault {
     ];
 
     /// The name used in logs and metrics.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         self.row().1
     }
 
     /// The status of the answer; `None` where an answer in HTTP would not be understood.
-    pub(crate) fn status(self) -> Option<StatusCode> {
+    pub(super) fn status(self) -> Option<StatusCode> {
         StatusCode::from_u16(self.row().0).ok()
     }
 
     /// One sentence for the client, with the section that it can read.
-    pub(crate) fn sentence(self) -> &'static str {
+    pub(super) fn sentence(self) -> &'static str {
         self.row().2
     }
 

@@ -1,9 +1,9 @@
 //! Interim responses (1xx) on their way to an HTTP/1.1 client.
 //!
-//! A proxy passes them on (RFC 9110 Sec. 15.2), but the HTTP implementation sends final responses only.
-//! So they go past it: whoever asks a server leaves them here, and the guard writes them where they
-//! belong, after everything of the response before and before anything of the one that they announce.
-//! They are hints: one that cannot be written there is let go.
+//! A proxy passes them on (RFC 9110 Sec. 15.2), but hyper sends final responses only. So they go past
+//! hyper: the request to a server queues them here, and the guard writes them behind the previous
+//! response and before the response that they announce. They are hints: one that cannot be written there
+//! is dropped.
 
 use std::{
     sync::{
@@ -21,8 +21,8 @@ const MOST: usize = 16 << 10;
 
 /// The interim responses of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Interims {
-    /// Whether there is something to be written.
+pub struct Interims {
+    /// Whether bytes wait to be written.
     waiting: AtomicBool,
     state: Mutex<InterimState>,
 }
@@ -31,22 +31,22 @@ pub(crate) struct Interims {
 struct InterimState {
     /// The number of the request that is being answered.
     turn: u64,
-    /// Whether its final response is still to come.
+    /// Whether the final response to it is still to come.
     open: bool,
     bytes: Vec<u8>,
     guard: Option<Waker>,
 }
 
-/// Where the interim responses to one request go.
+/// The way of interim responses to the client of one request.
 #[derive(Clone, Debug)]
-pub(crate) struct Interim {
+pub struct Interim {
     all: Arc<Interims>,
     turn: u64,
 }
 
 impl Interims {
-    /// A request is being answered whose client understands interim responses.
-    pub(crate) fn begin(&self) {
+    /// Begins a request whose client understands interim responses.
+    pub fn begin(&self) {
         let mut state = self.state.lock();
         state.turn += 1;
         state.open = true;
@@ -54,13 +54,13 @@ impl Interims {
         self.waiting.store(false, Ordering::Release);
     }
 
-    /// Its final response is there.
-    pub(crate) fn end(&self) {
+    /// Notes that the final response has come.
+    pub fn end(&self) {
         self.state.lock().open = false;
     }
 
-    /// For those who ask servers on behalf of the request that is being answered.
-    pub(crate) fn of_this_request(self: &Arc<Self>) -> Option<Interim> {
+    /// The way for interim responses to the request that is being answered; `None` when none may be sent.
+    pub fn of_this_request(self: &Arc<Self>) -> Option<Interim> {
         let state = self.state.lock();
         state.open.then(|| Interim { all: self.clone(), turn: state.turn })
     }
@@ -69,14 +69,14 @@ impl Interims {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// What is to be written.
+    /// Takes the bytes that are to be written.
     pub(super) fn take(&self) -> Vec<u8> {
         let mut state = self.state.lock();
         self.waiting.store(false, Ordering::Release);
         std::mem::take(&mut state.bytes)
     }
 
-    /// Whom to wake when there is something, as long as there may be.
+    /// Registers the task to wake when an interim response is queued.
     pub(super) fn notify(&self, guard: &Waker) {
         let mut state = self.state.lock();
         if state.open {
@@ -86,17 +86,16 @@ impl Interims {
 }
 
 impl Interim {
-    /// Passes a server's interim response on, without what ends at this node.
-    pub(crate) fn pass(&self, status: StatusCode, headers: &HeaderMap) {
-        // This node answers expectations itself, and asks nobody for another protocol.
+    /// Passes a server's interim response on. `headers` are those that concern the client: fields of the
+    /// connection to the server are removed.
+    pub fn pass(&self, status: StatusCode, headers: &HeaderMap) {
+        // This node answers expectations itself, and never asks for another protocol.
         if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             return;
         }
-        let mut headers = headers.clone();
-        levada_cache::strip_response(&mut headers);
         let reason = status.canonical_reason().unwrap_or_default();
         let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
-        for (name, value) in &headers {
+        for (name, value) in headers {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 head.extend_from_slice(part);
             }

@@ -1,7 +1,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::guard::judgement::{Judgement, judge};
+use crate::server::judgement::{Judgement, judge};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -35,9 +35,9 @@ fn good() -> Vec<(String, u64)> {
     ]
 }
 
-/// Requests that are not, each with its fault. The bad part is the last one of each.
+/// Requests with a fault, each with its name. The bad part is the last one of each.
 #[rustfmt::skip]
-pub(in crate::guard) fn bad() -> Vec<(Vec<u8>, Fault)> {
+pub(in crate::server) fn bad() -> Vec<(Vec<u8>, Fault)> {
     use Fault::*;
     let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").into_bytes();
     let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n").into_bytes();
@@ -343,7 +343,7 @@ fn the_parser_behind_sees_the_same_requests_in_every_row() {
     }
 }
 
-/// Streams made of what requests are made of, in any order, and of what they are not.
+/// Streams made of parts of requests in any order, and of other bytes.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     #[rustfmt::skip]
     let words = vec![

@@ -11,19 +11,17 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
-use super::{Io, UpstreamHead};
-use crate::body::RequestBody;
+use super::{Io, UpstreamRequest};
 
-/// What is still to be sent.
-#[derive(Default)]
-pub(super) struct OutgoingBody {
+/// The part of a request that is still to be sent.
+pub(super) struct OutgoingRequest<B> {
     /// The head, or a chunk.
     lines: Vec<u8>,
     /// How many of those bytes were sent.
     sent: usize,
     /// A piece of a body that is not chunked, after them.
     piece: Bytes,
-    body: Option<(RequestBody, Length)>,
+    body: Option<(B, Length)>,
     /// Whether a byte was sent, or the body asked for one.
     begun: bool,
 }
@@ -34,17 +32,23 @@ enum Length {
     Chunked,
 }
 
-/// Why a request cannot be sent to its end.
+/// The reason why a request cannot be sent to its end.
 pub(super) enum Halt {
-    /// Its body broke off, or is not as long as was said.
+    /// Its body broke off, or differs from the stated length.
     Body,
     /// The server does not take it.
     Wire,
 }
 
-impl OutgoingBody {
-    /// Writes the head. How the body is framed is this connection's own business.
-    pub(super) fn begin(&mut self, head: &UpstreamHead, body: RequestBody) {
+impl<B> Default for OutgoingRequest<B> {
+    fn default() -> Self {
+        Self { lines: Vec::new(), sent: 0, piece: Bytes::new(), body: None, begun: false }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> OutgoingRequest<B> {
+    /// Writes the head. This connection frames the body by itself.
+    pub(super) fn begin(&mut self, head: &UpstreamRequest<'_>, body: B) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -53,12 +57,12 @@ impl OutgoingBody {
             lines.extend_from_slice(part.as_bytes());
         }
         let mut has_length = false;
-        for (name, value) in &head.headers {
+        for (name, value) in head.headers {
             if *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING {
                 has_length = true;
                 continue;
             }
-            // One by one: what has a known length is written without a call.
+            // One by one: parts of a known length are copied without a call.
             lines.extend_from_slice(name.as_str().as_bytes());
             lines.extend_from_slice(b": ");
             lines.extend_from_slice(value.as_bytes());
@@ -72,8 +76,7 @@ impl OutgoingBody {
             Length::Chunked => lines.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         }
         lines.extend_from_slice(b"\r\n");
-        let body = (!body.is_none()).then_some((body, length));
-        *self = Self { lines, body, ..Self::default() };
+        *self = Self { lines, body: Some((body, length)), ..Self::default() };
     }
 
     /// Ready when all of it was sent.
@@ -152,13 +155,14 @@ impl OutgoingBody {
         self.body.is_none() && self.is_flushed()
     }
 
-    /// Whether not a byte was sent.
+    /// Whether no byte was sent.
     pub(super) fn is_untouched(&self) -> bool {
         !self.begun
     }
 
     /// The body, if nothing was sent.
-    pub(super) fn take_back(&mut self) -> Option<RequestBody> {
-        self.is_untouched().then(|| self.body.take().map_or(RequestBody::None, |(body, _)| body))
+    pub(super) fn take_back(&mut self) -> Option<B> {
+        let body = self.body.take_if(|_| !self.begun);
+        body.map(|(body, _)| body)
     }
 }

@@ -1,5 +1,5 @@
-//! What the three parties of a connection tell each other: the service, the guard under the HTTP
-//! implementation, and the task that logs the connection's end.
+//! The state of a connection that three parties share: the service, the guard under hyper, and the task
+//! that logs the connection's end.
 
 use std::sync::{
     Arc, OnceLock,
@@ -12,9 +12,8 @@ use super::fault::Fault;
 
 /// One connection's shared state. A request costs one addition.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     finished: AtomicU64,
-    tunnel: AtomicBool,
     leaves: AtomicBool,
     ending: OnceLock<ConnectionEnd>,
 }
@@ -24,11 +23,11 @@ pub(crate) struct Ledger {
 /// It must live as long as the response's body: the guard takes its end as the moment from which
 /// the next words on the connection may be its own.
 #[derive(Debug)]
-pub(crate) struct ActiveRequest(Arc<Ledger>);
+pub struct ActiveRequest(Arc<Ledger>);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ConnectionEnd {
+pub enum ConnectionEnd {
     /// This side closed it: after `Connection: close`, at the end of a drain.
     Finished,
     /// It did not end: everything is answered, and the stream given back.
@@ -45,32 +44,25 @@ pub(crate) enum ConnectionEnd {
     HeadTimeout,
     /// The next piece of a body did not come in time.
     BodyTimeout,
-    /// The client did not take what was sent in time.
+    /// The client did not take a response in time.
     SendTimeout,
-    /// What was sent was not acknowledged, nor what was sent again.
+    /// Neither data nor its retransmissions were acknowledged.
     Dormant,
-    /// This side closed it in the middle of a body: the client is to go on elsewhere.
+    /// This side closed it in the middle of a body, so that the client continues at another node.
     Moved,
     /// The client broke the protocol.
     Violation(Fault),
 }
 
 impl Ledger {
-    /// A request is being answered until what is returned is dropped. To be called as soon as the
-    /// service is, since a future that is never polled must count as answered, too.
-    pub(crate) fn begin(self: &Arc<Self>) -> ActiveRequest {
+    /// Begins a request. It ends when the returned value is dropped. Call this as soon as the service is
+    /// called: a future that is never polled must count as answered, too.
+    pub fn begin(self: &Arc<Self>) -> ActiveRequest {
         ActiveRequest(Arc::clone(self))
     }
 
-    /// Makes the guard let everything pass, from the next read on: the connection speaks another
-    /// protocol now. To be called before the response that says so (101, or 2xx to CONNECT).
-    #[cfg_attr(not(test), expect(dead_code, reason = "no service here changes protocols yet"))]
-    pub(crate) fn open_tunnel(&self) {
-        self.tunnel.store(true, Ordering::Release);
-    }
-
     /// Why the connection ended, as far as the guard knows.
-    pub(crate) fn ending(&self) -> ConnectionEnd {
+    pub fn ending(&self) -> ConnectionEnd {
         self.ending.get().copied().unwrap_or(ConnectionEnd::Finished)
     }
 
@@ -78,25 +70,21 @@ impl Ledger {
         self.finished.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_tunnel(&self) -> bool {
-        self.tunnel.load(Ordering::Acquire)
-    }
-
-    /// Whether the connection is to be closed as soon as everything that was written is out.
+    /// Whether the connection closes as soon as all that was written has left.
     pub(super) fn leaves(&self) -> bool {
         self.leaves.load(Ordering::Acquire)
     }
 
-    /// Notes why the connection ends; the first reason stays, those that follow from it do not count.
+    /// Notes why the connection ends. The first reason stays: later ones follow from it.
     pub(super) fn end(&self, ending: ConnectionEnd) {
         let _ = self.ending.set(ending);
     }
 }
 
 impl ActiveRequest {
-    /// Ends the connection in the middle of this response, by an orderly close. Whoever calls it has no
-    /// more to send, and does not say so to the HTTP implementation, which would cut the connection.
-    pub(crate) fn leave(&self) {
+    /// Ends the connection in the middle of this response, by an orderly close. The caller sends no more,
+    /// and does not tell hyper so, which would cut the connection.
+    pub fn leave(&self) {
         self.0.leaves.store(true, Ordering::Release);
     }
 }
@@ -109,7 +97,7 @@ impl Drop for ActiveRequest {
 
 impl ConnectionEnd {
     /// The name used in logs and metrics.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Resting => "resting",

@@ -1,27 +1,26 @@
-//! What stands between a client's socket and the HTTP/1.1 implementation.
+//! The guard between a client's socket and hyper.
 //!
 //! ```text
-//!   socket or TLS stream  <--->  Guarded  <--->  HTTP implementation  <--->  service
-//!                                   |                                           |
-//!                                   +----------------- Ledger ------------------+
+//!   socket or TLS stream  <--->  Guarded  <--->  hyper  <--->  service
+//!                                   |                             |
+//!                                   +---------- Ledger -----------+
 //! ```
 //!
-//! hyper parses leniently and leaves deadlines to its user. The guard adds both without a second
-//! parser's opinion ever being acted upon: it reads along ([`framing`]), lets pass what is right, and
-//! ends the connection at the first byte that is not. It answers such a request itself, since the
-//! implementation behind never learns of it. It also ends connections on which nothing moves.
+//! hyper parses leniently and leaves deadlines to its user. The guard adds strictness and deadlines. It
+//! scans the requests that pass ([`framing`]), and ends the connection at the first byte with a fault.
+//! hyper never sees that request, so the guard answers it. Nothing else is decided by the scanner. The
+//! guard also ends connections on which nothing moves.
 //!
 //! No deadline runs while the service works: a slow origin is not the client's fault.
 
 mod fault;
 mod framing;
+mod head;
 mod held;
 mod interim;
 pub(crate) mod judgement;
 mod ledger;
 mod outlet;
-mod syntax;
-mod zero_copy;
 
 use std::{
     io::{self, IoSlice},
@@ -36,97 +35,101 @@ use tokio::{
     time::Instant,
 };
 
-use self::{framing::AwaitedPart, held::HeldBytes};
-pub(crate) use self::{
-    framing::{HeadBounds, RequestFraming},
+pub use self::{
+    fault::Fault,
+    framing::{HeadBounds, RequestFraming, ScannedBytes},
+    head::names_host,
     interim::{Interim, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
-    syntax::names_host,
-    zero_copy::{LONGEST, Segments, ZeroCopyChunk, ZeroCopyQueue},
 };
+use self::{framing::AwaitedPart, held::HeldBytes};
 use crate::{
-    alarm::{Alarm, after},
-    settings::Limits,
+    deadline::{DeadlineTimer, after},
+    zero_copy::{self, ZeroCopyChunk, ZeroCopyQueue},
 };
 
 /// A client's connection whose requests are well-formed and come in time.
 ///
-/// To be given to a server connection that speaks HTTP/1.1 only, keeps to the order of requests, does
-/// not wait with flushing for more requests, and runs no deadline of its own. `S` is Unpin, as sockets
-/// and TLS streams are.
+/// Give it to a server connection that speaks HTTP/1.1 only, answers in the order of requests, flushes
+/// each response at once, and runs no deadline of its own. `S` is Unpin, as sockets and TLS streams are.
 #[derive(Debug)]
-pub(crate) struct Guarded<S> {
+pub struct Guarded<S> {
     inner: S,
     framing: RequestFraming,
     held: HeldBytes,
     ledger: Arc<Ledger>,
     interims: Arc<Interims>,
-    /// What is sent from files.
+    /// The chunks that the system sends by itself.
     zero_copy: Option<Arc<ZeroCopyQueue>>,
-    /// Of an interim response, what is still to be written.
+    /// The part of an interim response that is still to be written.
     interim: Vec<u8>,
-    /// Where short pieces are put together.
+    /// Short pieces are copied together here.
     short: Vec<u8>,
     /// Whether nothing was written since everything was last flushed.
     clean: bool,
-    timeouts: Timeouts,
-    course: ReadState,
-    alarm: Alarm,
-    /// What the client owes, and until when.
+    limits: ConnectionLimits,
+    reading: ReadState,
+    timer: DeadlineTimer,
+    /// The part of a request that the client owes, and its deadline.
     awaited: Option<(AwaitedPart, Instant)>,
-    /// Until when the client has to take something; `None` while writes succeed.
+    /// The deadline for the client to take something; `None` while writes succeed.
     stalled: Option<Instant>,
-    /// How many exchanges had finished when everything written was last flushed.
+    /// How many requests had finished when everything written was last flushed.
     settled: u64,
     /// Whether a part of a response has been written since.
     responding: bool,
     /// Whether a refusal waits for an earlier response to be complete.
     parked: bool,
-    /// Whether the connection is only lent: it ends for whoever reads when what was asked is answered.
+    /// Whether the connection is lent: the reader sees its end when every request is answered.
     lent: bool,
 }
 
+/// The limits of one client's connection.
 #[derive(Clone, Copy, Debug)]
-struct Timeouts {
-    idle: Duration,
-    head: Duration,
-    body: Duration,
-    send: Duration,
+pub struct ConnectionLimits {
+    /// The bounds of a request head.
+    pub head: HeadBounds,
+    /// The longest time without a request.
+    pub idle_timeout: Duration,
+    /// The longest time from the first byte of a head to its last.
+    pub head_timeout: Duration,
+    /// The longest time between two pieces of a request body.
+    pub body_timeout: Duration,
+    /// The longest time in which the client takes no byte of a response.
+    pub send_timeout: Duration,
 }
 
-/// How a connection's reading side goes on.
+/// The state of a connection's reading side.
 #[derive(Debug)]
 enum ReadState {
     /// Requests are read.
     Open,
-    /// A request is refused, and its refusal waits for the responses before it.
+    /// A request is refused. The refusal waits for the responses before it.
     Refused { ending: ConnectionEnd, part: AwaitedPart },
     /// The refusal is written.
     Answering { response: Vec<u8>, written: usize },
-    /// Nothing more will be written; the client is told so.
+    /// Nothing more will be written. This side of the connection is shut down.
     Closing,
-    /// What the client still sends is thrown away, so that it can read what it was told: a close with
-    /// unread bytes becomes a reset, which may overtake the response (RFC 9112 section 9.6).
+    /// The client's further bytes are dropped, so that it can read the response: a close with unread bytes
+    /// becomes a reset, which may overtake the response (RFC 9112 section 9.6).
     Lingering { until: Instant, left: usize },
-    /// Whoever reads gets this error, or the end of the stream.
+    /// The reader gets this error, or the end of the stream.
     Ended(Option<io::ErrorKind>),
 }
 
 impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
-    pub(crate) fn new(
+    /// Guards a connection.
+    pub fn new(
         inner: S,
         ledger: Arc<Ledger>,
         interims: Arc<Interims>,
         zero_copy: Option<Arc<ZeroCopyQueue>>,
-        limits: &Limits,
+        limits: ConnectionLimits,
     ) -> Self {
         Self {
             inner,
-            framing: RequestFraming::new(HeadBounds {
-                head: limits.head_size,
-                fields: limits.header_count,
-            }),
+            framing: RequestFraming::new(limits.head),
             held: HeldBytes::default(),
             ledger,
             interims,
@@ -134,14 +137,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             interim: Vec::new(),
             short: Vec::new(),
             clean: true,
-            timeouts: Timeouts {
-                idle: limits.idle_timeout,
-                head: limits.head_timeout,
-                body: limits.body_timeout,
-                send: limits.send_timeout,
-            },
-            course: ReadState::Open,
-            alarm: Alarm::default(),
+            limits,
+            reading: ReadState::Open,
+            timer: DeadlineTimer::default(),
             awaited: None,
             stalled: None,
             settled: 0,
@@ -151,13 +149,13 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         }
     }
 
-    /// Lets whoever reads see an end as soon as every request that has come is answered, and nothing of
-    /// another is there. The stream is left open then, and the ending is [`ConnectionEnd::Resting`].
-    pub(crate) fn lent(self) -> Self {
+    /// Ends the stream for its reader as soon as every request that has come is answered, and no byte of
+    /// another is there. The connection stays open, and its end is [`ConnectionEnd::Resting`].
+    pub fn lent(self) -> Self {
         Self { lent: true, ..self }
     }
 
-    /// Whether all that was asked is answered, of a connection that is lent.
+    /// Whether the connection is lent and all its requests are answered.
     fn rests(&self) -> bool {
         self.lent
             && self.framing.heads() > 0
@@ -165,7 +163,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             && self.is_quiet()
     }
 
-    /// Reads from the client until something may pass, or the course changes.
+    /// Reads from the client until bytes may pass, or the state changes.
     fn poll_open(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let start = buf.filled().len();
         loop {
@@ -186,66 +184,63 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                             ConnectionEnd::Cut
                         },
                     );
-                    self.course = ReadState::Ended(None);
+                    self.reading = ReadState::Ended(None);
                     return Poll::Ready(Ok(()));
                 }
-                Poll::Ready(Ok(())) => self.judge(buf, start),
+                Poll::Ready(Ok(())) => self.scan(buf, start),
             }
             let may_pass = buf.filled().len() > start || self.held.read(buf);
-            if may_pass || !matches!(self.course, ReadState::Open) {
+            if may_pass || !matches!(self.reading, ReadState::Open) {
                 return Poll::Ready(Ok(()));
             }
         }
     }
 
-    /// Cuts what was read from `start` on back to what may pass, and holds what has to wait.
-    fn judge(&mut self, buf: &mut ReadBuf<'_>, start: usize) {
-        if self.ledger.is_tunnel() {
-            return;
-        }
-        let fed = if self.held.is_empty() {
+    /// Cuts the bytes read from `start` on back to those that may pass, and holds those that must wait.
+    fn scan(&mut self, buf: &mut ReadBuf<'_>, start: usize) {
+        let scanned = if self.held.is_empty() {
             let read = &buf.filled()[start..];
-            let fed = self.framing.feed(read);
-            if fed.fault.is_none() {
-                self.held.push(&read[fed.accepted..]);
+            let scanned = self.framing.feed(read);
+            if scanned.fault.is_none() {
+                self.held.push(&read[scanned.accepted..]);
             }
-            buf.set_filled(start + fed.accepted);
-            fed
+            buf.set_filled(start + scanned.accepted);
+            scanned
         } else {
             self.held.push(&buf.filled()[start..]);
             buf.set_filled(start);
-            let fed = self.framing.feed(self.held.bytes());
-            self.held.release(fed.accepted);
-            if fed.fault.is_some() {
+            let scanned = self.framing.feed(self.held.bytes());
+            self.held.release(scanned.accepted);
+            if scanned.fault.is_some() {
                 self.held.forget_rest();
             }
-            fed
+            scanned
         };
-        if fed.accepted > 0 {
+        if scanned.accepted > 0 {
             self.awaited = None;
         }
-        if let Some(fault) = fed.fault {
+        if let Some(fault) = scanned.fault {
             self.refuse(ConnectionEnd::Violation(fault));
         }
     }
 
-    /// Ready when the client has let a deadline pass; the course has changed then.
+    /// Ready when a deadline has passed. The state has changed then.
     fn poll_awaited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.framing.part();
-        if self.ledger.is_tunnel() || (part != AwaitedPart::Body && !self.is_quiet()) {
+        if part != AwaitedPart::Body && !self.is_quiet() {
             self.awaited = None;
             return Poll::Pending;
         }
         let deadline = match self.awaited {
             Some((awaited, deadline)) if awaited == part => deadline,
-            _ => after(self.timeouts.of(part)),
+            _ => after(self.limits.timeout(part)),
         };
         self.awaited = Some((part, deadline));
-        ready!(self.alarm.poll(cx, deadline));
+        ready!(self.timer.poll(cx, deadline));
         match part {
             AwaitedPart::Between => {
                 self.ledger.end(ConnectionEnd::IdleTimeout);
-                self.course = ReadState::Ended(None);
+                self.reading = ReadState::Ended(None);
             }
             AwaitedPart::Head => self.refuse(ConnectionEnd::HeadTimeout),
             AwaitedPart::Body => self.refuse(ConnectionEnd::BodyTimeout),
@@ -255,10 +250,10 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
 
     fn refuse(&mut self, ending: ConnectionEnd) {
         self.ledger.end(ending);
-        self.course = ReadState::Refused { ending, part: self.framing.part() };
+        self.reading = ReadState::Refused { ending, part: self.framing.part() };
     }
 
-    /// Whether every request that passed was answered, and every answer written.
+    /// Whether every request that passed was answered, and every response written.
     fn is_quiet(&self) -> bool {
         self.ledger.finished() >= self.framing.heads() && self.is_settled()
     }
@@ -269,7 +264,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
 
     /// Whether responses to requests before the refused one are still to be written.
     fn waits_for_earlier(&self, part: AwaitedPart) -> bool {
-        // A refused body belongs to the last head that passed, a refused head comes after it.
+        // A refused body belongs to the last head that passed. A refused head comes after it.
         let earlier = self.framing.heads() - u64::from(part == AwaitedPart::Body);
         self.ledger.finished() < earlier
             || (self.ledger.finished() == earlier && !self.is_settled())
@@ -278,7 +273,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     /// Brings a connection that takes no more requests to its end.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match &mut self.course {
+            match &mut self.reading {
                 ReadState::Open | ReadState::Ended(None) => return Poll::Ready(Ok(())),
                 ReadState::Ended(Some(kind)) => return Poll::Ready(Err((*kind).into())),
                 ReadState::Refused { ending, part } => {
@@ -287,19 +282,20 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                         self.parked = true;
                         return Poll::Pending;
                     }
-                    self.course = self.answer(ending, part);
+                    self.reading = self.answer(ending, part);
                 }
                 ReadState::Answering { .. } => ready!(self.poll_answer(cx)),
                 ReadState::Closing => ready!(self.poll_close(cx)),
                 ReadState::Lingering { .. } => {
                     ready!(self.poll_linger(cx));
-                    self.course = ReadState::Ended(Some(io::ErrorKind::InvalidData));
+                    self.reading = ReadState::Ended(Some(io::ErrorKind::InvalidData));
                 }
             }
         }
     }
 
-    /// A response that has begun, or is over, cannot be replaced by another; the connection just ends.
+    /// Answers with the refusal. A response that has begun or ended cannot be replaced: then the
+    /// connection just ends.
     fn answer(&self, ending: ConnectionEnd, part: AwaitedPart) -> ReadState {
         let is_unanswered = part != AwaitedPart::Body
             || (self.ledger.finished() < self.framing.heads() && !self.responding);
@@ -310,7 +306,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ReadState::Answering { response, written } = &mut self.course else {
+        let ReadState::Answering { response, written } = &mut self.reading else {
             return Poll::Ready(());
         };
         let progress = if *written < response.len() {
@@ -319,9 +315,11 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             Pin::new(&mut self.inner).poll_flush(cx).map_ok(|()| 0)
         };
         match progress {
-            Poll::Ready(Ok(0)) => self.course = ReadState::Closing,
+            Poll::Ready(Ok(0)) => self.reading = ReadState::Closing,
             Poll::Ready(Ok(count)) => *written += count,
-            Poll::Ready(Err(_)) => self.course = ReadState::Ended(Some(io::ErrorKind::InvalidData)),
+            Poll::Ready(Err(_)) => {
+                self.reading = ReadState::Ended(Some(io::ErrorKind::InvalidData))
+            }
             Poll::Pending => return self.poll_stalled(cx),
         }
         self.stalled = None;
@@ -330,7 +328,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
 
     /// Ends this side, then lingers.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.course = match Pin::new(&mut self.inner).poll_shutdown(cx) {
+        self.reading = match Pin::new(&mut self.inner).poll_shutdown(cx) {
             Poll::Ready(Ok(())) => {
                 ReadState::Lingering { until: after(LINGER), left: LINGER_BYTES }
             }
@@ -342,10 +340,10 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
 
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; 4096];
-        while let ReadState::Lingering { until, left } = &mut self.course {
+        while let ReadState::Lingering { until, left } = &mut self.reading {
             let mut buf = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.inner).poll_read(cx, &mut buf) {
-                Poll::Pending => return self.alarm.poll(cx, *until),
+                Poll::Pending => return self.timer.poll(cx, *until),
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() && *left > 0 => {
                     *left = left.saturating_sub(buf.filled().len());
                 }
@@ -355,19 +353,19 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Ready when the client has not taken anything in time; the course has changed then.
+    /// Ready when the client has taken nothing in time. The state has changed then.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let send = self.timeouts.send;
+        let send = self.limits.send_timeout;
         let deadline = *self.stalled.get_or_insert_with(|| after(send));
-        ready!(self.alarm.poll(cx, deadline));
+        ready!(self.timer.poll(cx, deadline));
         self.ledger.end(ConnectionEnd::SendTimeout);
-        self.course = ReadState::Ended(Some(io::ErrorKind::TimedOut));
+        self.reading = ReadState::Ended(Some(io::ErrorKind::TimedOut));
         Poll::Ready(())
     }
 
-    /// Whether responses may be written; not once the guard has had the last word.
+    /// Whether responses may be written: not after the guard has begun to answer.
     fn check_writable(&self) -> io::Result<()> {
-        match self.course {
+        match self.reading {
             ReadState::Open | ReadState::Refused { .. } | ReadState::Ended(None) => Ok(()),
             ReadState::Ended(Some(kind)) => Err(kind.into()),
             ReadState::Answering { .. } | ReadState::Closing | ReadState::Lingering { .. } => {
@@ -376,7 +374,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         }
     }
 
-    /// Keeps account of an attempt to write; `is_interim` tells whether it was a 1xx response.
+    /// Accounts for an attempt to write. `is_interim` tells whether it was a 1xx response.
     fn after_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -396,7 +394,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         progress
     }
 
-    /// Sends of the parcel that comes next what `stand_in` stands for, after what goes before it.
+    /// Sends `before`, and then the part of the next chunk that `stand_in` stands for.
     fn poll_zero_copy(
         &mut self,
         cx: &mut Context<'_>,
@@ -420,12 +418,11 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 Pin::new(&mut self.inner).poll_write_vectored(cx, &slices[..count])
             }
             ZeroCopyChunk::File(_) | ZeroCopyChunk::Pipe(_) if !before.is_empty() => {
-                outlet::poll_write_ahead(self.inner.socket()?, cx, before)
+                outlet::poll_write_ahead(&mut self.inner, cx, before)
             }
-            ZeroCopyChunk::File(stretch) => {
-                let (file, at) = (stretch.file(), stretch.start() + at);
-                let socket = self.inner.socket()?;
-                let sent = ready!(outlet::poll_send_file(socket, cx, file, at, stand_in.len()))?;
+            ZeroCopyChunk::File(range) => {
+                let (file, at, length) = (range.file(), range.start() + at, stand_in.len());
+                let sent = ready!(outlet::poll_send_file(&mut self.inner, cx, file, at, length))?;
                 if sent == 0 {
                     tracing::warn!("a record of the disk cache became shorter while it was sent");
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -433,10 +430,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 Poll::Ready(Ok(sent))
             }
             ZeroCopyChunk::Pipe(pipe) => {
-                let socket = self.inner.socket()?;
-                let sent = ready!(outlet::poll_drain(socket, cx, pipe, stand_in.len()))?;
+                let sent = ready!(outlet::poll_drain(&mut self.inner, cx, pipe, stand_in.len()))?;
                 if pipe.held() == 0 {
-                    // The body waits for that, in this very task.
+                    // The body waits for an empty pipe, in this very task.
                     cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(sent))
@@ -447,8 +443,8 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(Ok(written))
     }
 
-    /// Writes the interim responses that wait, if this is the place for them: nothing of an earlier
-    /// response may still be on its way.
+    /// Writes the interim responses that wait, unless an earlier response is still on its way. Then they
+    /// are dropped.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.interims.is_waiting() {
             let bytes = self.interims.take();
@@ -466,23 +462,23 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the connection, if the service wants to leave in the middle of a response, now that everything
-    /// before it is out.
+    /// Ends the connection when the service leaves in the middle of a response. Everything before has
+    /// been flushed.
     fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.ledger.leaves() {
             return Poll::Ready(Ok(()));
         }
-        if matches!(self.course, ReadState::Open) {
+        if matches!(self.reading, ReadState::Open) {
             self.ledger.end(ConnectionEnd::Moved);
-            self.course = ReadState::Closing;
+            self.reading = ReadState::Closing;
         }
         self.poll_end(cx)
     }
 
-    /// Everything written has been taken: what was finished before is settled now.
+    /// Notes that everything written was flushed: the requests that have finished are settled.
     ///
-    /// hyper does not come back to read by itself when its last read had to wait, so what depends on
-    /// the end of a response is set going here.
+    /// hyper does not read again by itself when its last read was pending. So this wakes its task where
+    /// the next step depends on the end of a response.
     fn settle(&mut self, cx: &mut Context<'_>) {
         self.stalled = None;
         let finished = self.ledger.finished();
@@ -491,7 +487,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         }
         self.settled = finished;
         self.responding = false;
-        let goes_on = match self.course {
+        let goes_on = match self.reading {
             ReadState::Open if self.rests() => true,
             ReadState::Open => {
                 self.framing.part() != AwaitedPart::Body && self.poll_awaited(cx).is_ready()
@@ -514,33 +510,30 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.ledger.is_tunnel() {
-            this.held.release_all();
-        }
         if buf.remaining() == 0 || this.held.read(buf) {
             return Poll::Ready(Ok(()));
         }
         let start = buf.filled().len();
-        if matches!(this.course, ReadState::Open) && this.rests() {
+        if matches!(this.reading, ReadState::Open) && this.rests() {
             this.ledger.end(ConnectionEnd::Resting);
-            this.course = ReadState::Ended(None);
+            this.reading = ReadState::Ended(None);
         }
-        if matches!(this.course, ReadState::Open) {
+        if matches!(this.reading, ReadState::Open) {
             ready!(this.poll_open(cx, buf))?;
         }
-        // Good bytes pass before it is told what came after them.
+        // Good bytes pass before the reader learns of the fault behind them.
         if buf.filled().len() > start { Poll::Ready(Ok(())) } else { this.poll_end(cx) }
     }
 }
 
-/// Pieces of memory that are written at once: a parcel's segments, and what goes before them.
+/// Pieces of memory that are written at once: a chunk's segments, and the bytes before them.
 const AT_ONCE: usize = 20;
 
-/// What is written in pieces is copied together up to this length: the system call for one piece costs
-/// less than the copy saves.
+/// Pieces are copied together up to this length in all: writing one piece costs so much less than writing
+/// several that the copy pays.
 const SHORT: usize = 4 << 10;
 
-/// Whether pieces are few bytes together.
+/// Whether these are several pieces, and short in all.
 fn is_short(slices: &[IoSlice<'_>]) -> bool {
     slices.len() > 1 && slices.iter().map(|slice| slice.len()).sum::<usize>() <= SHORT
 }
@@ -616,10 +609,10 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
     /// Also lingers when a request's body is left unread, as after an early refusal by the service.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if matches!(this.course, ReadState::Open) && this.framing.part() == AwaitedPart::Body {
-            this.course = ReadState::Closing;
+        if matches!(this.reading, ReadState::Open) && this.framing.part() == AwaitedPart::Body {
+            this.reading = ReadState::Closing;
         }
-        match this.course {
+        match this.reading {
             ReadState::Closing | ReadState::Lingering { .. } => {
                 let _ = ready!(this.poll_end(cx));
                 Poll::Ready(Ok(()))
@@ -635,21 +628,21 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
     }
 }
 
-impl Timeouts {
-    fn of(&self, part: AwaitedPart) -> Duration {
+impl ConnectionLimits {
+    fn timeout(&self, part: AwaitedPart) -> Duration {
         match part {
-            AwaitedPart::Between => self.idle,
-            AwaitedPart::Head => self.head,
-            AwaitedPart::Body => self.body,
+            AwaitedPart::Between => self.idle_timeout,
+            AwaitedPart::Head => self.head_timeout,
+            AwaitedPart::Body => self.body_timeout,
         }
     }
 }
 
-/// What hyper writes to ask for a body (RFC 9110 section 15.2.1): a response that is not the last one.
+/// The interim response by which hyper asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How long a client may take to notice that it was refused.
 const LINGER: Duration = Duration::from_secs(2);
-/// How much it may send meanwhile.
+/// How many bytes it may send meanwhile.
 const LINGER_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Long bodies that go from a server's socket to a client's by way of the kernel alone.
+//! Long bodies that go from a server's socket to a client's through the kernel alone.
 //!
-//! What has come is moved into a pipe, and the client's connection is handed a parcel of it
-//! ([`crate::guard::ZeroCopyQueue`]). More is taken only when that is on its way: what a client leaves lying,
-//! the server is not asked for either.
+//! The conveyor moves the bytes that have come into a pipe, and queues the pipe as a chunk at the client's
+//! connection ([`ZeroCopyQueue`]). It takes more only when that has been sent: while the client reads
+//! nothing, nothing is read from the server.
 
 use std::{
     io,
@@ -14,30 +14,30 @@ use bytes::Bytes;
 use levada_net::pipe::Pipe;
 use tokio::{io::Interest, net::TcpStream};
 
-use crate::guard::{LONGEST, ZeroCopyChunk, ZeroCopyQueue};
+use crate::zero_copy::{LONGEST, ZeroCopyChunk, ZeroCopyQueue};
 
-/// The way of one body.
+/// The way of one body from server to client.
 pub(super) struct Conveyor {
     zero_copy: Arc<ZeroCopyQueue>,
     pipe: Arc<Pipe>,
 }
 
-/// What must be left of a body for it to pay.
+/// The number of bytes that must be left of a body for a conveyor to pay.
 pub(super) const FROM: u64 = 64 << 10;
 
 impl Conveyor {
-    /// A way to the client that parcels are for; none when too many files are open.
+    /// A way to the client that has this queue; `None` when too many files are open.
     pub(super) fn new(zero_copy: &Arc<ZeroCopyQueue>) -> Option<Self> {
         Some(Self { zero_copy: zero_copy.clone(), pipe: Arc::new(Pipe::new().ok()?) })
     }
 
-    /// Whether what the client was handed is still to be sent: nobody waits for the server.
+    /// Whether the last chunk is still to be sent to the client. The server is not waited for then.
     pub(super) fn is_full(&self) -> bool {
         self.pipe.held() > 0
     }
 
-    /// What stands in for what has come, at most so much of it; nothing when the server has ended. The
-    /// task is woken by the client's connection when that has sent the last of it.
+    /// The stand-in for at most `most` bytes that have come; `None` when the server has ended. The client's
+    /// connection wakes the task when it has sent the last of a chunk.
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,

@@ -1,17 +1,17 @@
-//! A whole stream of requests through the scanner, as tests and fuzzing want it.
+//! A whole stream of requests through the scanner, for tests and fuzzing.
 
 use super::framing::{HeadBounds, RequestFraming};
 
-/// What became of a stream.
+/// The result of scanning a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// How many of its bytes may pass.
     pub accepted: usize,
     /// How many heads are among them.
     pub heads: u64,
-    /// What is wrong with the byte, line or head after them.
+    /// The fault of the byte, line or head after them.
     pub fault: Option<&'static str>,
-    /// The status that the fault is answered with.
+    /// The status of the response to the fault.
     pub status: Option<u16>,
 }
 

@@ -16,24 +16,24 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// A timer that is made when first needed.
+/// A timer that is made at its first use.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm {
+pub struct DeadlineTimer {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whom the timer wakes: it need not be told again.
+    /// The task that the timer wakes. It need not be registered again.
     wakes: Option<Waker>,
 }
 
-impl Alarm {
+impl DeadlineTimer {
     /// Ready when `deadline` has passed; wakes the task then, or earlier.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
             self.wakes = None;
         }
-        let is_told = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if is_told && !sleep.is_elapsed() {
+        let is_registered = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_registered && !sleep.is_elapsed() {
             return Poll::Pending;
         }
         while sleep.as_mut().poll(cx).is_ready() {
@@ -49,7 +49,7 @@ impl Alarm {
 }
 
 /// The instant after `timeout`; what is longer than a year is a year.
-pub(crate) fn after(timeout: Duration) -> Instant {
+pub fn after(timeout: Duration) -> Instant {
     Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
 }
 
@@ -61,14 +61,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_whose_turn_is_used_up_is_woken_all_the_same() {
-        let (mut alarm, deadline) = (Alarm::default(), after(Duration::from_millis(50)));
+        let (mut timer, deadline) = (DeadlineTimer::default(), after(Duration::from_millis(50)));
         let mut used_up = false;
         let rings = poll_fn(|cx| {
             while !used_up && has_budget_remaining() {
                 let _ = std::pin::pin!(consume_budget()).poll(cx);
             }
             used_up = true;
-            alarm.poll(cx, deadline)
+            timer.poll(cx, deadline)
         });
         assert!(tokio::time::timeout(Duration::from_secs(2), rings).await.is_ok());
         assert!(Instant::now() >= deadline);
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn rings_at_the_deadline_that_was_named_last() {
-        let mut alarm = Alarm::default();
+        let mut timer = DeadlineTimer::default();
         let start = Instant::now();
         let mut polls = 0;
         for (first, then) in [(20, 60), (60, 20)] {
@@ -84,8 +84,8 @@ mod tests {
             let (first, then) = (at(first), at(then));
             let rung = poll_fn(|cx| {
                 polls += 1;
-                let _ = alarm.poll(cx, first);
-                alarm.poll(cx, then)
+                let _ = timer.poll(cx, first);
+                timer.poll(cx, then)
             });
             rung.await;
             assert!(Instant::now() >= then);

@@ -13,37 +13,38 @@
 //! ```
 //!
 //! The scanner runs in front of a lenient parser. It changes no byte; it only says how many of them
-//! may pass. A head passes as a whole or not at all, and so does a line of chunk framing: what a
-//! fault is found in has not been seen by anybody behind.
+//! may pass. A head passes as a whole or not at all, and so does a line of chunk framing: the parser
+//! behind never sees a part of one that has a fault.
 //!
-//! Deliberately absent: what a request means. Methods, hosts and fields are judged by their syntax
+//! Deliberately absent: the meaning of a request. Methods, hosts and fields are judged by their syntax
 //! and their effect on framing only.
 
 use memchr::memchr;
 
 use super::{
     fault::Fault,
-    syntax::{self, Version},
+    head::{self, Version},
 };
+use crate::syntax::{self, CHUNK_LINE, TRAILERS};
 
-/// What a head may cost.
+/// The bounds of a head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadBounds {
+pub struct HeadBounds {
     /// Bytes of a head, its request line included.
-    pub(crate) head: usize,
+    pub head: usize,
     /// Fields of a head.
-    pub(crate) fields: usize,
+    pub fields: usize,
 }
 
 /// The state of one connection's request stream.
 #[derive(Debug)]
-pub(crate) struct RequestFraming {
+pub struct RequestFraming {
     bounds: HeadBounds,
     place: FramingState,
     head: HeadProgress,
-    /// In what was not accepted yet: where the first line that has not been judged begins.
+    /// The position of the first line that was not checked, in the bytes that were not accepted yet.
     judged: usize,
-    /// In what was not accepted yet: where the search for the end of that line goes on.
+    /// The position where the search for the end of that line continues.
     searched: usize,
     /// Bytes of chunk extensions and trailers that this body has cost.
     overhead: usize,
@@ -52,18 +53,18 @@ pub(crate) struct RequestFraming {
     heads: u64,
 }
 
-/// What a call of [`RequestFraming::feed`] found.
+/// The result of [`RequestFraming::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fed {
+pub struct ScannedBytes {
     /// How many bytes may pass.
-    pub(crate) accepted: usize,
-    /// What is wrong with the byte after them, or with the head or line that begins there.
-    pub(crate) fault: Option<Fault>,
+    pub accepted: usize,
+    /// The fault of the byte after them, or of the head or line that begins there.
+    pub fault: Option<Fault>,
 }
 
-/// Which part of a request is awaited, as far as deadlines are concerned.
+/// The part of a request that is awaited, as far as deadlines depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AwaitedPart {
+pub(super) enum AwaitedPart {
     /// No byte of a request has come.
     Between,
     /// A head has begun.
@@ -82,7 +83,7 @@ enum FramingState {
     Trailers,
 }
 
-/// What has been learnt of the head that is being read.
+/// The facts known of the head that is being read.
 #[derive(Debug, Default)]
 struct HeadProgress {
     /// One empty line was skipped.
@@ -95,7 +96,8 @@ struct HeadProgress {
 }
 
 impl RequestFraming {
-    pub(crate) fn new(bounds: HeadBounds) -> Self {
+    /// The state before the first request.
+    pub fn new(bounds: HeadBounds) -> Self {
         Self {
             bounds,
             place: FramingState::Head,
@@ -108,26 +110,26 @@ impl RequestFraming {
         }
     }
 
-    /// Judges bytes in the order of their arrival.
+    /// Scans bytes in the order of their arrival.
     ///
-    /// `pending` begins with the first byte that no earlier call accepted; the caller keeps what was
-    /// not accepted and presents it again with more behind it. Bytes that were judged before are not
-    /// looked at twice. After a fault there is nothing more to feed.
-    pub(crate) fn feed(&mut self, pending: &[u8]) -> Fed {
+    /// `pending` begins with the first byte that no earlier call accepted. The caller keeps the rest and
+    /// presents it again with more behind it. No byte is scanned twice. A fault is final: do not call this
+    /// again.
+    pub fn feed(&mut self, pending: &[u8]) -> ScannedBytes {
         let mut accepted = 0;
         loop {
             match self.step(&pending[accepted..]) {
-                Ok(0) => return Fed { accepted, fault: None },
+                Ok(0) => return ScannedBytes { accepted, fault: None },
                 Ok(taken) => accepted += taken,
-                Err(fault) => return Fed { accepted, fault: Some(fault) },
+                Err(fault) => return ScannedBytes { accepted, fault: Some(fault) },
             }
         }
     }
 
     /// Which part of a request the next byte belongs to.
-    pub(crate) fn part(&self) -> AwaitedPart {
+    pub(super) fn part(&self) -> AwaitedPart {
         match self.place {
-            // The tolerated empty line is the end of the request before rather than a beginning.
+            // The tolerated empty line ends the request before, and begins none.
             FramingState::Head if self.searched == 2 * usize::from(self.head.skipped) => {
                 AwaitedPart::Between
             }
@@ -137,7 +139,7 @@ impl RequestFraming {
     }
 
     /// How many heads were accepted.
-    pub(crate) fn heads(&self) -> u64 {
+    pub fn heads(&self) -> u64 {
         self.heads
     }
 
@@ -174,7 +176,7 @@ impl RequestFraming {
             };
             match (self.head.version, line) {
                 (None, []) => self.head.skip()?,
-                (None, line) => self.head.version = Some(syntax::request_line(line)?),
+                (None, line) => self.head.version = Some(head::request_line(line)?),
                 (Some(version), []) => return self.head_end(version),
                 (Some(_), line) => self.head.field(line, self.bounds.fields)?,
             }
@@ -211,18 +213,17 @@ impl RequestFraming {
         let Some(line) = self.line(bytes, CHUNK_LINE, Fault::ChunkExtensionsTooLong)? else {
             return Ok(0);
         };
-        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        let (size, extension) = line.split_at(digits);
+        let (size, extension) = syntax::split_chunk_size(line);
         // Recipients ought to bound what the extensions of a whole body cost (section 7.1.1).
         self.overhead += extension.len();
         if self.overhead > OVERHEAD {
             return Err(Fault::ChunkExtensionsTooLong);
         }
-        self.place =
-            match chunk_length(size).ok_or_else(|| syntax::or_bare_cr(line, Fault::ChunkSize))? {
-                0 => FramingState::Trailers,
-                length => FramingState::ChunkData(length),
-            };
+        let size = size.filter(|&size| size <= LONGEST);
+        self.place = match size.ok_or_else(|| head::or_bare_cr(line, Fault::ChunkSize))? {
+            0 => FramingState::Trailers,
+            length => FramingState::ChunkData(length),
+        };
         check_extension(extension)?;
         Ok(self.take_line())
     }
@@ -240,8 +241,8 @@ impl RequestFraming {
         }
     }
 
-    /// RFC 9112 section 7.1.2. The empty line at the end is what makes a body complete, so nobody
-    /// behind sees it when a trailer before it is at fault.
+    /// RFC 9112 section 7.1.2. The empty line at the end makes a body complete, so it does not pass when a
+    /// trailer before it has a fault.
     fn trailer(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let left = OVERHEAD.saturating_sub(self.overhead);
         let Some(line) = self.line(bytes, left, Fault::TrailersTooLarge)? else {
@@ -250,7 +251,7 @@ impl RequestFraming {
         if line.is_empty() {
             self.place = FramingState::Head;
         } else {
-            let (name, _) = syntax::field(line)?;
+            let (name, _) = head::field(line)?;
             self.trailers += 1;
             if self.trailers > TRAILERS {
                 return Err(Fault::TrailersTooLarge);
@@ -264,8 +265,8 @@ impl RequestFraming {
         Ok(taken)
     }
 
-    /// The next line without its CRLF, or `None` when it has not come as a whole; `over` when `limit`
-    /// bytes from the start have come without its end.
+    /// The next line without its CRLF, or `None` when its end has not come. The fault is `over` when
+    /// `limit` bytes from the start have come without it.
     fn line<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -287,7 +288,7 @@ impl RequestFraming {
         line.strip_suffix(b"\r").map(Some).ok_or(Fault::BareLf)
     }
 
-    /// Accepts the lines judged so far.
+    /// Accepts the lines checked so far.
     fn take_line(&mut self) -> usize {
         self.searched = 0;
         std::mem::take(&mut self.judged)
@@ -301,12 +302,12 @@ impl HeadProgress {
     }
 
     fn field(&mut self, line: &[u8], limit: usize) -> Result<(), Fault> {
-        let (name, value) = syntax::field(line)?;
+        let (name, value) = head::field(line)?;
         self.fields += 1;
         if self.fields > limit {
             return Err(Fault::TooManyFields);
         }
-        // The length first: most fields are told apart without looking at a byte.
+        // The length first: it tells most fields apart without reading a byte.
         match name.len() {
             4 if name.eq_ignore_ascii_case(HOST) => self.host(syntax::trimmed(value)),
             14 if name.eq_ignore_ascii_case(LENGTH) => self.length(syntax::trimmed(value)),
@@ -319,7 +320,7 @@ impl HeadProgress {
         if std::mem::replace(&mut self.host, true) {
             return Err(Fault::HostRepeated);
         }
-        if syntax::names_host(value) { Ok(()) } else { Err(Fault::HostInvalid) }
+        if head::names_host(value) { Ok(()) } else { Err(Fault::HostInvalid) }
     }
 
     /// RFC 9112 section 6.3 lets a recipient accept repeated equal lengths; it need not.
@@ -327,7 +328,8 @@ impl HeadProgress {
         if self.length.is_some() {
             return Err(Fault::LengthRepeated);
         }
-        self.length = Some(body_length(value).ok_or(Fault::LengthInvalid)?);
+        let length = syntax::decimal(value).filter(|&length| length <= LONGEST);
+        self.length = Some(length.ok_or(Fault::LengthInvalid)?);
         Ok(())
     }
 
@@ -355,34 +357,13 @@ impl HeadProgress {
     }
 }
 
-/// Digits only: no sign, no list, nothing empty (RFC 9110 section 8.6).
-fn body_length(value: &[u8]) -> Option<u64> {
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
-    let first = digit(*value.first()?)?;
-    let number = value[1..]
-        .iter()
-        .try_fold(first, |sum, &byte| sum.checked_mul(10)?.checked_add(digit(byte)?))?;
-    (number <= LONGEST).then_some(number)
-}
-
-fn chunk_length(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    let digits = std::str::from_utf8(digits).ok()?;
-    u64::from_str_radix(digits, 16).ok().filter(|&length| length <= LONGEST)
-}
-
 /// RFC 9112 section 7.1.1: nothing, or `;` after optional white space.
 fn check_extension(extension: &[u8]) -> Result<(), Fault> {
-    let begins_well = match syntax::trimmed(extension) {
-        [] => extension.is_empty(),
-        [first, ..] => *first == b';',
-    };
-    match (begins_well, syntax::is_clean(extension)) {
+    let is_blank = !extension.is_empty() && syntax::trimmed(extension).is_empty();
+    match (syntax::begins_extension(extension) && !is_blank, syntax::is_clean(extension)) {
         (true, true) => Ok(()),
         (false, true) => Err(Fault::ChunkSize),
-        (_, false) => Err(syntax::or_bare_cr(extension, Fault::ChunkExtension)),
+        (_, false) => Err(head::or_bare_cr(extension, Fault::ChunkExtension)),
     }
 }
 
@@ -390,14 +371,10 @@ fn check_extension(extension: &[u8]) -> Result<(), Fault> {
 const HANDSHAKE: u8 = 0x16;
 /// Bytes of a request line. RFC 9112 section 3 wants at least 8000.
 const REQUEST_LINE: usize = 16 << 10;
-/// Bytes of a chunk's size and extensions.
-const CHUNK_LINE: usize = 1 << 10;
-/// Bytes of all chunk extensions and trailers of one body. This and the next are less than what the
-/// parser behind allows, so that it is the guard who answers.
+/// Bytes of all chunk extensions and trailers of one body. This and [`TRAILERS`] are less than hyper
+/// allows, so that the guard answers.
 const OVERHEAD: usize = 8 << 10;
-/// Fields of a trailer section.
-const TRAILERS: usize = 64;
-/// The longest body or chunk: what a file offset can hold.
+/// The longest body or chunk: the largest file offset.
 const LONGEST: u64 = i64::MAX as u64;
 
 const HOST: &[u8] = b"host";

@@ -1,0 +1,36 @@
+//! HTTP/1.1 on both sides of a node.
+//!
+//! ```text
+//!   client ── server::Guarded ── hyper ── service ── client::UpstreamConnection ── server
+//!                 │                                              │
+//!                 └───────────────── ZeroCopyQueue ──────────────┘
+//! ```
+//!
+//! Towards clients, hyper parses and the guard before it refuses everything that two parsers could read
+//! in two ways ([`Guarded`]). Towards servers this crate has a client of its own
+//! ([`UpstreamConnection`]). Bodies that the system moves by itself pass both by ([`ZeroCopyQueue`]).
+//!
+//! The crate decides nothing about caching or routing. It is handed limits, deadlines and files.
+
+mod client;
+mod deadline;
+mod server;
+mod syntax;
+mod zero_copy;
+
+pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
+pub use deadline::{DeadlineTimer, after};
+pub use server::{
+    ActiveRequest, ConnectionEnd, ConnectionLimits, Fault, Guarded, HeadBounds, Interim, Interims,
+    Ledger, Outlet, RequestFraming, ScannedBytes, names_host,
+};
+pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
+
+/// The parsers of bytes from outside, for fuzzing and tests only.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::{
+        client::judgement::{AnswerEnd, ParsedAnswer, read_reply},
+        server::judgement::{Judgement, judge},
+    };
+}
