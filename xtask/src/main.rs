@@ -11,9 +11,10 @@ mod workspace;
 use std::{env, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci | docs | tidy [--figures] | dist>
+usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist>
 
-  ci    all checks that a change must pass: format, lints, tidy, documentation, tests
+  ci    all checks that a change must pass: format, tidy, dependencies, lints, the oldest Rust, fuzz
+        targets, documentation, tests; with --quick, those of what differs from the main branch
   docs  writes the generated parts of docs/ anew
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::run(),
+        ["ci", "--quick"] => ci::quick(),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),
         ["tidy", "--figures"] => tidy::figures(),

@@ -1,0 +1,14 @@
+//! The fuzz targets compile. They run with cargo-fuzz and a nightly compiler only, but their code is
+//! stable Rust; `fuzzing` is the condition that cargo-fuzz sets.
+
+use crate::workspace::{cargo, succeed};
+
+/// Checks the workspace of the fuzz targets, in a target directory beside that of the main one.
+///
+/// # Errors
+/// When a target does not compile, or fuzz/Cargo.lock is out of date.
+pub(super) fn check() -> anyhow::Result<()> {
+    let manifest = ["--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"];
+    let mut check = cargo(&[&["check", "--locked"][..], &manifest].concat());
+    succeed(check.env("RUSTFLAGS", "--cfg fuzzing"))
+}

@@ -1,0 +1,58 @@
+//! The workspace compiles with the oldest version of Rust that Cargo.toml promises, where that
+//! version is installed or rustup can install it. Elsewhere clippy's `incompatible_msrv`, which runs
+//! with the lints, is the only check.
+
+use std::{fs, process::Command};
+
+use anyhow::Context as _;
+
+use crate::workspace::{root, succeed};
+
+/// Checks all targets with the oldest version, in a target directory of its own.
+///
+/// # Errors
+/// When something does not compile.
+pub(super) fn check() -> anyhow::Result<()> {
+    let version = promised(&fs::read_to_string(root().join("Cargo.toml"))?)?;
+    if !is_installed(&version) && !install(&version) {
+        eprintln!("xtask: Rust {version} skipped: it cannot be installed; clippy checked");
+        return Ok(());
+    }
+    eprintln!("xtask: with Rust {version}");
+    let mut check = Command::new("rustup");
+    let arguments = ["cargo", "check", "--locked", "--workspace", "--all-targets"];
+    check.args(["run", &version]).args(arguments).args(["--target-dir", "target/oldest"]);
+    // Cargo sets these for us; they name the current version.
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        check.env_remove(name);
+    }
+    succeed(check.current_dir(root()))
+}
+
+/// The version that `rust-version` of the workspace names.
+fn promised(manifest: &str) -> anyhow::Result<String> {
+    let line = manifest.lines().find(|line| line.starts_with("rust-version"));
+    let version = line.and_then(|line| line.split('"').nth(1));
+    version.map(str::to_owned).context("Cargo.toml has no rust-version")
+}
+
+fn is_installed(version: &str) -> bool {
+    let run = Command::new("rustup").args(["run", version, "cargo", "--version"]).output();
+    run.is_ok_and(|output| output.status.success())
+}
+
+fn install(version: &str) -> bool {
+    let arguments = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
+    Command::new("rustup").args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_manifest() {
+        assert_eq!(promised("edition = \"2024\"\nrust-version = \"1.89\"\n").unwrap(), "1.89");
+        assert!(promised("edition = \"2024\"\n").is_err());
+    }
+}
