@@ -19,6 +19,7 @@ use server::Server;
 
 mod case;
 mod client;
+mod counts;
 mod origin;
 mod pattern;
 mod peer;

@@ -63,10 +63,15 @@ impl Server {
         Ok(server)
     }
 
+    /// Its processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        tree(self.child.id())
+    }
+
     /// Seconds of CPU, user and system, that all its processes have used.
     pub(crate) fn cpu(&self) -> Result<f64> {
         let mut ticks = 0;
-        for pid in tree(self.child.id()) {
+        for pid in self.processes() {
             // Helpers, such as nginx's loader of its cache, may have ended.
             let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
             // The name, in brackets, may hold spaces. utime and stime are fields 14 and 15.
@@ -80,7 +85,7 @@ impl Server {
 
     pub(crate) fn memory(&self) -> Result<Memory> {
         let mut sum = Memory { now: 0.0, peak: 0.0 };
-        for pid in tree(self.child.id()) {
+        for pid in self.processes() {
             let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
             let mib = |name: &str| -> Result<f64> {
                 let line = status.lines().find(|line| line.starts_with(name)).ok_or(name)?;
@@ -110,7 +115,7 @@ impl Drop for Server {
     }
 }
 
-fn signal(name: &str, pids: &[u32]) {
+pub(crate) fn signal(name: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let pids = pids.iter().map(u32::to_string);
         let _ = Command::new("kill").arg("-s").arg(name).args(pids).stderr(Stdio::null()).status();

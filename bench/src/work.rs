@@ -12,6 +12,7 @@ use crate::{
     Bench, Result,
     case::{Case, Work},
     client::{self, Client},
+    counts::{Counter, Counts},
     origin::ROUND_TRIP,
     peer::PEERS,
     report::{Report, Row, Verdict},
@@ -62,7 +63,19 @@ impl Bench {
                 }
             }
         }
-        summary(case, &samples)
+        let counts: PerPeer<Counts> =
+            servers.iter().map(|server| self.count(case, server.as_ref()?)).collect();
+        summary(case, &samples, &counts)
+    }
+
+    /// One more round, in which perf counts. A machine that cannot count misses no measurement.
+    fn count(&self, case: &Case, server: &Server) -> Option<Counts> {
+        let count = || {
+            let counter = Counter::attach(&server.processes())?;
+            let round = self.round_of_any_kind(case, server, self.options.seconds);
+            counter.read(round?.1)
+        };
+        count().inspect_err(|why| eprintln!("{}: no counts: {why}", case.name)).ok()
     }
 
     /// Has every object stored, then loads for a second, so that what a server does at first is done.
@@ -265,7 +278,7 @@ fn mixed_sizes(total: u64) -> Vec<String> {
         .collect()
 }
 
-fn summary(case: &Case, samples: &[Vec<Sample>]) -> Report {
+fn summary(case: &Case, samples: &[Vec<Sample>], counts: &PerPeer<Counts>) -> Report {
     let values = |of: fn(&Sample) -> f64| -> Vec<Vec<f64>> {
         samples.iter().map(|rounds| rounds.iter().map(of).collect()).collect()
     };
@@ -276,6 +289,12 @@ fn summary(case: &Case, samples: &[Vec<Sample>]) -> Report {
         label: "part of its core in use, median".into(),
         values: values(|s| s.busy).iter().map(|rounds| rank(rounds, Rank::Median)).collect(),
     });
+    let counted = |label: &str, of: fn(&Counts) -> Option<f64>| Row {
+        label: label.to_owned(),
+        values: counts.iter().map(|counts| of(counts.as_ref()?)).collect(),
+    };
+    rows.push(counted("instructions per request", |counts| counts.instructions));
+    rows.push(counted("system calls per request", |counts| counts.calls));
     let compared = if let Work::Rate(_) = case.work {
         rows.extend(self::rows("p99 ms", &p99));
         &p99
