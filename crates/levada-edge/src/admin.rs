@@ -11,9 +11,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+use levada_net::stop::Stop;
+
 use crate::{
-    cache_result::CacheResult, explain, node::Node, purge, reload, servers, stop::Stop,
-    upstream::Server,
+    cache_result::CacheResult, explain, node::Node, purge, reload, servers, upstream::Server,
 };
 
 /// Serves operators until the node stops.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::connection::{ClientConnection, Door};
+use crate::client_connection::{ClientConnection, Door};
 
 /// The network of the client behind a request. A peer says on whose behalf it asks.
 pub(crate) fn of(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {

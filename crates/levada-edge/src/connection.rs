@@ -2,12 +2,10 @@
 
 use std::{
     convert::Infallible,
-    future::Future,
     io,
-    net::IpAddr,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -15,109 +13,31 @@ use std::{
 use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use levada_http1::{
-    ConnectionEnd, ConnectionLimits, Guarded, HeadBounds, Interim, Interims, Ledger, Outlet,
-    ZeroCopyQueue,
+use levada_handoff::ArrivedConnection;
+use levada_http1::{ConnectionEnd, ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet};
+use levada_net::{
+    client::{ClientSocket, OpenConnection},
+    stop::Stop,
 };
-use levada_types::Key;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
-    task::JoinHandle,
+    sync::{Notify, Semaphore},
 };
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    dormant::ClientSocket,
+    client_connection::{ClientConnection, Door},
     failure::Failure,
-    handoff::{self, ArrivedConnection, SilencedSocket},
     node::Node,
     pipeline,
     settings::Limits,
-    stop::Stop,
     watchdog::{EndReason, Watchdog},
 };
 
 /// What a connection gathers before it writes, and reads at once at most. With a quarter of it a hit of
 /// 1 MB costs 1.4 times as much CPU.
 const BUFFER: usize = 256 << 10;
-
-/// Which door a request came in by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// A listener for clients.
-    Client {
-        /// Whether over TLS.
-        tls: bool,
-    },
-    /// The listener for peers.
-    Peer,
-}
-
-/// Who asks, and by which door.
-#[derive(Debug)]
-pub(crate) struct ClientConnection {
-    pub(crate) door: Door,
-    pub(crate) client: IpAddr,
-    address: OnceLock<HeaderValue>,
-    /// What was asked for last, for whoever must know what a connection was about when it is lost.
-    last_key: AtomicU64,
-    /// Where interim responses go, over HTTP/1.1.
-    interims: Arc<Interims>,
-    /// Where goes what the system is to send by itself, over HTTP/1 without TLS.
-    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
-    /// Of a connection that a front-end has handed here.
-    pub(crate) voice: Option<Arc<SilencedSocket>>,
-}
-
-impl ClientConnection {
-    fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
-        Arc::new(Self {
-            door,
-            client,
-            address: OnceLock::new(),
-            last_key: AtomicU64::new(0),
-            interims: Arc::default(),
-            zero_copy: plain.then(Arc::default),
-            voice: None,
-        })
-    }
-
-    /// On a connection that a front-end has handed here.
-    pub(crate) fn of_taken(client: IpAddr, voice: Arc<SilencedSocket>) -> Arc<Self> {
-        Arc::new(Self {
-            door: Door::Client { tls: false },
-            client,
-            address: OnceLock::new(),
-            last_key: AtomicU64::new(0),
-            interims: Arc::default(),
-            zero_copy: Some(Arc::default()),
-            voice: Some(voice),
-        })
-    }
-
-    pub(crate) fn set_last_key(&self, key: Key) {
-        self.last_key.store(key.0, Relaxed);
-    }
-
-    pub(crate) fn last_key(&self) -> Key {
-        Key(self.last_key.load(Relaxed))
-    }
-
-    /// The client's address as a field value, written once for all requests of the connection.
-    pub(crate) fn address(&self) -> &HeaderValue {
-        self.address.get_or_init(|| {
-            let address = HeaderValue::try_from(self.client.to_string());
-            address.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
-        })
-    }
-
-    /// Where the interim responses to the request that is being answered go, if its client takes any.
-    pub(crate) fn interim(&self) -> Option<Interim> {
-        self.interims.of_this_request()
-    }
-}
 
 /// What a listener is for and what it speaks.
 pub(crate) struct ListenerRole {
@@ -153,27 +73,6 @@ const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whoever has a connection, and what it takes of the node for as long as it is open.
-pub(crate) struct OpenConnection {
-    pub(crate) client: IpAddr,
-    pub(crate) place: OwnedSemaphorePermit,
-    pub(crate) stop: Stop,
-}
-
-/// Spawns what is cut when there is no time left.
-pub(crate) fn spawn(
-    stop: Stop,
-    serving: impl Future<Output = ()> + Send + 'static,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        tokio::select! {
-            biased;
-            () = serving => {}
-            () = stop.cut() => {}
-        }
-    })
-}
-
 /// Serves a connection to its end, or until it is somebody else's. `read` has come already.
 ///
 /// What it may become is boxed: a task is moved whole several times until it runs and when it ends,
@@ -193,9 +92,10 @@ pub(crate) async fn serve(
         && read.is_empty()
         && Box::pin(speaks_h2(&node, &stream, &guest.stop)).await;
     let client_connection = ClientConnection::new(entrance.door, guest.client, !encrypts && !h2c);
-    stream.connection().about.is_visited_by(&client_connection);
+    stream.connection().about.keeps_key_in(&client_connection.last_key);
     if node.front.is_some() && entrance.may_hand_over() && !h2c {
-        let ending = Box::pin(handoff::serve(&node, &client_connection, stream, read, guest)).await;
+        let ending =
+            Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, guest)).await;
         ending.into_iter().for_each(|ending| ended(&node, &client_connection, ending));
         return;
     }
@@ -208,19 +108,7 @@ pub(crate) async fn serve(
     ended(&node, &client_connection, ending);
 }
 
-/// Serves one that was elsewhere.
-pub(crate) async fn resume(
-    node: &Node,
-    client: IpAddr,
-    serve: impl AsyncFnOnce(&Arc<ClientConnection>) -> Option<ConnectionEnd>,
-) {
-    let _counted = CountedConnection::new(&node.metrics.connections);
-    let client_connection = ClientConnection::new(Door::Client { tls: false }, client, true);
-    let ending = serve(&client_connection).await;
-    ending.into_iter().for_each(|ending| ended(node, &client_connection, ending));
-}
-
-fn ended(node: &Node, client_connection: &ClientConnection, ending: ConnectionEnd) {
+pub(crate) fn ended(node: &Node, client_connection: &ClientConnection, ending: ConnectionEnd) {
     node.metrics.ended(ending);
     match ending {
         ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
@@ -311,7 +199,7 @@ where
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
     let guarded =
-        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, guarded_by(limits)));
+        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, self::limits(limits)));
     let (asked, first) = (AtomicBool::new(false), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
@@ -326,13 +214,13 @@ where
         let response = pipeline::serve(node, client_connection, request);
         async move {
             let mut response = response.await;
-            if let Some(voice) = &client_connection.voice
+            if let Some(silenced) = &client_connection.silenced
                 && response
                     .extensions()
                     .get()
                     .is_some_and(|failure: &Failure| failure.worth_retrying())
             {
-                if voice.refuse() {
+                if silenced.refuse() {
                     // The front-end goes on with the request, and this connection is dropped.
                     std::future::pending::<()>().await;
                 }
@@ -486,7 +374,7 @@ fn bounds(node: &Node, door: Door) -> Limits {
 }
 
 /// The limits of a connection over HTTP/1.
-fn guarded_by(limits: &Limits) -> ConnectionLimits {
+pub(crate) fn limits(limits: &Limits) -> ConnectionLimits {
     ConnectionLimits {
         head: HeadBounds { head: limits.head_size, fields: limits.header_count },
         idle_timeout: limits.idle_timeout,

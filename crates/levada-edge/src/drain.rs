@@ -17,11 +17,10 @@ use std::{
     time::Duration,
 };
 
+use levada_net::stop::once_changed;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::{sync::watch, time::Instant};
-
-use crate::stop;
 
 /// What is shorter than this is faster sent than asked for again.
 const LEAST_LEFT: u64 = 256 << 10;
@@ -139,7 +138,7 @@ impl Drain {
         let mut receiver = self.begun.subscribe();
         let news = receiver.clone();
         let begun = async { drop(receiver.wait_for(|begun| *begun).await) };
-        stop::once_changed(&news, begun).await;
+        once_changed(&news, begun).await;
     }
 
     /// Whether a download may be ended now. Who is told so is counted.

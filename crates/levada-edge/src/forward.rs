@@ -13,8 +13,8 @@ use levada_types::Request as PolicyRequest;
 use crate::{
     access_record::AccessRecord,
     body::RequestBody,
+    client_connection::{ClientConnection, Door},
     client_network,
-    connection::{ClientConnection, Door},
     failure::{Failed, Failure},
     fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PIECE, REFUSED},
     large,

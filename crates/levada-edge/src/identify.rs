@@ -5,7 +5,7 @@ use levada_fetch::Digest;
 use levada_http1::names_host;
 
 use crate::{
-    connection::Door,
+    client_connection::Door,
     failure::Failure,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
     node::Node,

@@ -23,6 +23,7 @@ mod blocks;
 mod body;
 mod cache_result;
 mod classes;
+mod client_connection;
 mod client_network;
 mod clock;
 mod connection;
@@ -35,6 +36,7 @@ mod fetch;
 mod fields;
 mod fill;
 mod forward;
+mod given_up;
 mod handoff;
 mod identify;
 mod large;
@@ -63,8 +65,8 @@ pub mod settings;
 mod site_builder;
 mod sites;
 mod sizes;
+mod spawn;
 mod start_error;
-mod stop;
 mod stored;
 mod switch;
 mod tend;
@@ -82,9 +84,3 @@ pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
 pub use start_error::StartError;
 pub use tls::TlsError;
-
-/// What reads bytes from outside, for fuzzing and measuring only.
-#[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::handoff::frame::{BadFrame, Frame};
-}

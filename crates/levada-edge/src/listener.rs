@@ -2,17 +2,22 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_net::{handoff, incoming::Incoming};
+use levada_handoff::BackendLink;
+use levada_net::{
+    client::{OpenConnection, watched},
+    handoff,
+    incoming::Incoming,
+    stop::Stop,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::{
-    connection::{self, ListenerRole, OpenConnection},
+    connection::{self, ListenerRole},
     dormant,
-    handoff::BackendLink,
     node::Node,
+    spawn::spawn_until_cut,
     start_error::StartError,
-    stop::Stop,
 };
 
 /// Connections that the kernel completes before they are accepted.
@@ -81,12 +86,12 @@ pub(crate) async fn accept(
                 }
                 match TcpStream::from_std(socket) {
                     Ok(stream) => {
-                        let (stream, seat) = dormant::seat(stream, client.ip(), watch.as_ref());
+                        let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
                         let (node, entrance) = (node.clone(), entrance.clone());
-                        let task = connection::spawn(stop.clone(), async move {
+                        let task = spawn_until_cut(stop.clone(), async move {
                             connection::serve(node, &entrance, stream, read, guest).await;
                         });
-                        seat.about.is_served_by(&task);
+                        entry.about.is_served_by(&task);
                     }
                     Err(error) => tracing::warn!(%error, "cannot wait for a connection"),
                 }
@@ -104,12 +109,12 @@ pub(crate) async fn accept(
 /// Back-ends to which connections were handed since the last one left.
 #[derive(Default)]
 struct HandedConnections {
-    links: Vec<Arc<BackendLink>>,
+    links: Vec<Arc<BackendLink<Node>>>,
     connections: usize,
 }
 
 impl HandedConnections {
-    fn add(&mut self, link: Arc<BackendLink>) {
+    fn add(&mut self, link: Arc<BackendLink<Node>>) {
         if !self.links.iter().any(|other| Arc::ptr_eq(other, &link)) {
             self.links.push(link);
         }

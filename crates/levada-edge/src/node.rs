@@ -8,6 +8,7 @@ use std::{
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_cache::CacheName;
+use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_store::{Loans, Object, Store};
 use levada_types::Key;
@@ -16,10 +17,9 @@ use crate::{
     access_record::Telemetry,
     admission::Capacity,
     clock::{self, Clock},
-    dormant::GivenUpClients,
     drain::Drain,
     fill::Fills,
-    handoff::{Front, HandoffBackend},
+    given_up::GivenUpClients,
     large::Agency,
     log::Log,
     metrics::Metrics,
@@ -54,7 +54,7 @@ pub(crate) struct Node {
     pub(crate) workers: usize,
     pub(crate) peers: Option<Arc<Peers>>,
     /// Hands connections to back-ends.
-    pub(crate) front: Option<Front>,
+    pub(crate) front: Option<Front<Node>>,
     /// Takes connections from front-ends.
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     pub(crate) store: Arc<Store>,
@@ -70,7 +70,7 @@ pub(crate) struct Node {
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
     /// Clients whose connections were given up as dormant.
-    pub(crate) lost: GivenUpClients,
+    pub(crate) given_up: GivenUpClients,
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) capacity: Arc<Capacity>,
@@ -94,7 +94,7 @@ pub(crate) fn hands_over(settings: &Settings) -> bool {
 
 /// What hands connections over, where the settings want it and the system lets us; elsewhere they are
 /// proxied.
-fn front(settings: &Settings) -> Option<Front> {
+fn front(settings: &Settings) -> Option<Front<Node>> {
     let handoff = settings.handoff.as_ref().filter(|_| hands_over(settings))?;
     match Front::start(handoff, settings.limits.connections) {
         Ok(front) => Some(front),
@@ -161,7 +161,7 @@ impl Node {
             sizes: Sizes::default(),
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
-            lost: GivenUpClients::default(),
+            given_up: GivenUpClients::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
             route: settings.route.clone().map(|route| Arc::new(Route::new(route))),
             capacity: Capacity::new(settings.limits.capacity),

@@ -23,8 +23,8 @@ use crate::{
     blocks::BlockedBody,
     body::{BodyError, Relay, RequestBody, ResponseBody, Source},
     cache_result::CacheResult,
+    client_connection::{ClientConnection, Door},
     clock,
-    connection::{ClientConnection, Door},
     effects::Effects,
     failure::{Failed, Failure},
     fetch::Fetch,
@@ -139,7 +139,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     // Before anything is selected by them: what the origin does not see must not choose a variant.
     strip_request(&mut parts.headers);
     let wants = RequestCacheFields::of(&parts.headers);
-    if wants.range && node.lost.returns(connection.client, resource.key) {
+    if wants.range && node.given_up.returns(connection.client, resource.key) {
         node.metrics.dormant_returned.inc();
     }
     let head_is_enough = large::asks_for_head(connection.door, &parts.headers);

@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
+use levada_net::stop::Stop;
+
 use crate::{
     node::Node,
     settings::{Settings, SettingsReader, SiteSettings},
     site_builder::{SiteBuilder, make_sites},
     sites::WatchedOrigin,
+    spawn::spawn_until,
     start_error::StartError,
-    stop::{Stop, spawn_until},
     tend::tend_sites,
 };
 

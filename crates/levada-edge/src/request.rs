@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
 use levada_http1::ZeroCopyQueue;
 
-use crate::{connection::ClientConnection, resource::Resource};
+use crate::{client_connection::ClientConnection, resource::Resource};
 
 /// A request that has been admitted, on its way down `pipeline.rs`.
 pub(crate) struct RequestContext {

@@ -6,15 +6,17 @@ use levada_net::incoming::Incoming;
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
+use levada_net::stop::{self, Stop, Stopper};
+
 use crate::{
     admin,
-    connection::{Door, ListenerRole},
-    handoff, listener,
+    client_connection::Door,
+    connection::ListenerRole,
+    listener,
     node::{Node, hands_over},
     reload, route,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
-    stop::{self, Stop, Stopper},
     tend::tend,
     tls, upstream,
 };
@@ -251,7 +253,7 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
+        tokio::spawn(levada_handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
     }
     tend(&node, stop);
     Ok(())

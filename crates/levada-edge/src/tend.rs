@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_net::stop::Stop;
+
 use crate::{
     node::Node,
     peers::WatchedPeer,
     purge, route,
-    stop::{Spawn, Stop, spawn_until},
+    spawn::{Spawn, spawn_until},
     upstream,
 };
 

@@ -9,6 +9,7 @@ use rustls::{
     server::WebPkiClientVerifier,
     sign::CertifiedKey,
 };
+use subtle::ConstantTimeEq as _;
 
 use crate::settings::Certificate;
 
@@ -103,8 +104,7 @@ pub(crate) fn origin_client() -> Arc<ClientConfig> {
 
 /// Compares secrets in a time that depends on their lengths only.
 pub(crate) fn equal(shown: &[u8], secret: &[u8]) -> bool {
-    shown.len() == secret.len()
-        && shown.iter().zip(secret).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    shown.ct_eq(secret).into()
 }
 
 /// HMAC-SHA-256.

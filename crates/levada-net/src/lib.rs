@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! bpf        kernel programs that steer packets of connections that were handed off
+//! client     a client's connection that was accepted
 //! cached     whether a file is in the page cache
 //! dormant    finds connections whose client has disappeared
 //! handoff    moves a connection from its socket to another one, on another host
 //! incoming   accepted connections that the runtime does not know yet
 //! pipe       moves bytes between sockets within the kernel (splice)
+//! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
 //! lab        emulated hosts (network namespaces) and wires, which end with the process
 //! wire       one emulated wire: rate, delay, loss and a bounded queue in each direction
@@ -19,6 +21,7 @@
 #[cfg(target_os = "linux")]
 pub mod bpf;
 pub mod cached;
+pub mod client;
 pub mod dormant;
 #[cfg(target_os = "linux")]
 pub mod handoff;
@@ -30,5 +33,6 @@ pub mod lab;
 mod netlink;
 #[cfg(target_os = "linux")]
 pub mod pipe;
+pub mod stop;
 pub mod tcp;
 pub mod wire;

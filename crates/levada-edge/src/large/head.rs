@@ -10,8 +10,8 @@ use parking_lot::RwLock;
 
 use crate::{
     body::{ResponseBody, Source},
+    client_connection::Door,
     clock,
-    connection::Door,
     fields::LARGE,
     node::Node,
     request::RequestContext,

@@ -39,7 +39,7 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     cache_result::CacheResult,
-    connection::Door,
+    client_connection::Door,
     failure::{Failed, Failure},
     fields::{DIGEST, LARGE},
     node::Node,

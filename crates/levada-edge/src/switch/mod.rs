@@ -179,7 +179,7 @@ impl Switch {
     }
 
     /// Watches those servers that nobody watches yet, until `spawn`'s tasks end.
-    pub(crate) fn tend(self: &Arc<Self>, spawn: &crate::stop::Spawn<'_>) {
+    pub(crate) fn tend(self: &Arc<Self>, spawn: &crate::spawn::Spawn<'_>) {
         let view = self.view.load_full();
         for member in &view.members {
             let mut watching = member.watch.lock();

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_edge::{fuzzing::Frame, settings::AfterHandoff};
+use levada_handoff::{AfterHandoff, fuzzing::Frame};
 use levada_net::{
     handoff::{Connection, Window},
     lab::{self, Child, Host},

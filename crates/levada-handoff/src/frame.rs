@@ -3,7 +3,7 @@
 //! ```text
 //! frame = length:32 mark:16 bytes, then so many bytes: kind:8 id:32, what belongs to it
 //! ```
-//! The mark proves that the frame is of this channel and in its place ([`super::channel`]). Numbers in
+//! The mark proves that the frame is of this channel and in its place (`channel`). Numbers in
 //! network order. An id names a connection on this channel, from its `Take` to its end.
 
 use levada_net::handoff::{Connection, MalformedState};
@@ -71,7 +71,7 @@ pub enum BadFrame {
 }
 
 /// Appends what [`Frame::Take`] is, without a copy of what it consists of.
-pub(super) fn write_take(
+pub(crate) fn write_take(
     out: &mut Vec<u8>,
     id: u32,
     after: AfterHandoff,

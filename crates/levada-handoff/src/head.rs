@@ -3,14 +3,13 @@
 use std::{io, os::fd::AsFd};
 
 use http::{HeaderName, HeaderValue, Method, Request, Version};
-use levada_http1::{ConnectionEnd, HeadBounds, RequestFraming, after};
+use levada_http1::{ConnectionEnd, ConnectionLimits, RequestFraming, after};
+use levada_net::{client::ClientSocket, stop::Stop};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{dormant::ClientSocket, settings::Limits, stop::Stop};
-
 /// What came.
-pub(super) enum HeadRead {
+pub(crate) enum HeadRead {
     /// A whole head at least, that breaks no rule.
     Head,
     /// Something else, or not all of it in time: whoever serves the connection here deals with it.
@@ -20,10 +19,10 @@ pub(super) enum HeadRead {
 }
 
 /// Reads until a whole head is there, behind what `bytes` has already.
-pub(super) async fn read(
+pub(crate) async fn read(
     stream: &ClientSocket,
     bytes: &mut Vec<u8>,
-    limits: &Limits,
+    limits: &ConnectionLimits,
     stop: &Stop,
 ) -> HeadRead {
     let mut deadline: Option<Instant> = None;
@@ -64,7 +63,7 @@ pub(super) async fn read(
 
 /// Whether a whole head has come with a connection, which is read into `bytes`; the runtime need not know
 /// the socket.
-pub(super) fn has_come(socket: &impl AsFd, bytes: &mut Vec<u8>, limits: &Limits) -> bool {
+pub(crate) fn has_come(socket: &impl AsFd, bytes: &mut Vec<u8>, limits: &ConnectionLimits) -> bool {
     bytes.reserve(READ);
     recv_now(socket, bytes).is_ok() && is_whole(bytes, limits) == Some(true)
 }
@@ -75,9 +74,8 @@ fn recv_now(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// Whether a whole head is there; nothing when what is there is none.
-pub(super) fn is_whole(bytes: &[u8], limits: &Limits) -> Option<bool> {
-    let mut framing =
-        RequestFraming::new(HeadBounds { head: limits.head_size, fields: limits.header_count });
+pub(crate) fn is_whole(bytes: &[u8], limits: &ConnectionLimits) -> Option<bool> {
+    let mut framing = RequestFraming::new(limits.head);
     let fault = framing.feed(bytes).fault;
     match (framing.heads() > 0, fault) {
         (true, _) => Some(true),
@@ -87,8 +85,8 @@ pub(super) fn is_whole(bytes: &[u8], limits: &Limits) -> Option<bool> {
 }
 
 /// A head that is whole, as far as a decision needs it.
-pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Option<Request<()>> {
-    let mut fields = vec![httparse::EMPTY_HEADER; limits.header_count];
+pub(crate) fn parse(bytes: &[u8], limits: &ConnectionLimits) -> Option<Request<()>> {
+    let mut fields = vec![httparse::EMPTY_HEADER; limits.head.fields];
     let mut head = httparse::Request::new(&mut fields);
     if !head.parse(bytes).ok()?.is_complete() {
         return None;

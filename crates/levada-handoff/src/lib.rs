@@ -1,39 +1,50 @@
-//! Connections that are handed from a front-end to back-ends, which answer their clients directly (the
-//! TCP handoff of ASPLOS'98, Sec. 5). docs/operate/handoff.md says what operators set up,
+//! TCP handoff (ASPLOS'98, Sec. 5): a front-end hands connections to back-ends, which answer the
+//! clients directly. docs/operate/handoff.md says what operators set up,
 //! docs/decisions/0009 why it is done so.
 //!
 //! ```text
-//! front      reads a head, chooses, hands over; serves by itself whatever cannot be handed over
-//! charge     what a front-end keeps of a connection that is elsewhere, and what it does about news of it
-//! link       what was handed to one back-end, and what that says of it
-//! taker      the back-end's side
-//! channel    how the two talk: authenticated, in order
-//! frame      what they say
-//! head       a request's head, read before it is decided who answers it
-//! arrived    a connection with what was read from it already, silent until it is answered
+//! serve       the node behind it: chooses back-ends, serves the requests that stay
+//! front       the front-end: reads a head, chooses, hands over, serves the rest by itself
+//! handed_off  a connection that a back-end has, as the front-end keeps it
+//! link        the front-end's side of the channel to one back-end
+//! backend     the back-end's side
+//! channel     authenticated frames in order
+//! frame       the messages
+//! head        a request's head, read before its server is chosen
+//! arrived     a connection with bytes that were read already, silent until it is answered
 //! ```
 
 mod arrived;
 mod backend;
 mod channel;
-pub(crate) mod frame;
+mod frame;
 mod front;
 mod handed_off;
 mod head;
 mod link;
+mod serve;
+mod settings;
 
 use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
-pub(crate) use arrived::{ArrivedConnection, SilencedSocket};
-pub(crate) use backend::{HandoffBackend, accept};
-pub(crate) use front::{Front, serve};
+pub use arrived::{ArrivedConnection, SilencedSocket};
+pub use backend::{HandoffBackend, accept};
+pub use front::{Front, serve};
 use levada_net::handoff::{self, Connection, NotMovable};
-pub(crate) use link::BackendLink;
+pub use link::BackendLink;
 use rustix::{
     buffer::spare_capacity,
     io::Errno,
     net::{RecvFlags, recv},
 };
+pub use serve::{Choice, Observe, Serve, Turn};
+pub use settings::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
+
+/// The parser of frames, for fuzzing and tests only.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::frame::{BadFrame, Frame};
+}
 
 /// Between two attempts to reach somebody.
 const RETRY: Duration = Duration::from_secs(1);

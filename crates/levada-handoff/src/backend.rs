@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
 
-use levada_http1::{ConnectionEnd, after};
+use levada_http1::{ConnectionEnd, ConnectionLimits, after};
 use levada_net::{
     bpf::{BpfError, Guard, InputBlocker, unblock_input},
+    client::{ClientSocket, watched},
     handoff::{self, Connection},
+    stop::Stop,
     tcp::TcpInfo,
 };
 use parking_lot::Mutex;
@@ -15,23 +17,18 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
+use crate::{
     RETRY,
     arrived::{ArrivedConnection, SilencedSocket},
     channel::{self, FrameReceiver, FrameSender, Side},
     frame::Frame,
     head::{self, HeadRead},
-};
-use crate::{
-    connection::{self, ClientConnection},
-    dormant::{self, ClientSocket},
-    node::Node,
-    settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings, Limits},
-    stop::Stop,
+    serve::Serve,
+    settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings},
 };
 
 /// What a back-end needs to take connections over.
-pub(crate) struct HandoffBackend {
+pub struct HandoffBackend {
     input_blocker: InputBlocker,
     _guards: Vec<Guard>,
     taking: HandoffBackendSettings,
@@ -48,7 +45,7 @@ impl HandoffBackend {
     ///
     /// # Errors
     /// When this process may not, or the kernel cannot.
-    pub(crate) fn start(
+    pub fn start(
         settings: &HandoffSettings,
         taking: &HandoffBackendSettings,
         connections: usize,
@@ -79,8 +76,8 @@ fn warn_of_time_wait() {
 }
 
 /// Takes channels of front-ends until the node stops.
-pub(crate) async fn accept(
-    node: Arc<Node>,
+pub async fn accept<S: Serve>(
+    node: Arc<S>,
     backend: Arc<HandoffBackend>,
     listener: TcpListener,
     stop: Stop,
@@ -115,8 +112,8 @@ pub(crate) async fn accept(
 
 /// Hears what a front-end says until the channel is over. Connections that have spoken go on then; the
 /// others are the front-end's.
-async fn hear(
-    node: &Arc<Node>,
+async fn hear<S: Serve>(
+    node: &Arc<S>,
     backend: &Arc<HandoffBackend>,
     sender: Arc<FrameSender>,
     mut receiver: FrameReceiver,
@@ -157,21 +154,22 @@ impl AskingConnections {
 }
 
 /// A frame's surroundings.
-struct FrameContext<'a> {
-    node: &'a Arc<Node>,
+struct FrameContext<'a, S: Serve> {
+    node: &'a Arc<S>,
     backend: &'a Arc<HandoffBackend>,
     sender: &'a Arc<FrameSender>,
     asking: &'a Arc<AskingConnections>,
     stop: &'a Stop,
 }
 
-impl FrameContext<'_> {
+impl<S: Serve> FrameContext<'_, S> {
     /// Makes a connection this machine's, or says that it is not.
     fn take(&self, id: u32, after: AfterHandoff, connection: &Connection, bytes: Vec<u8>) {
         match self.restore(connection) {
             Ok((place, stream)) => {
                 let client = connection.client.ip();
-                let (stream, seat) = dormant::seat(stream, client, None);
+                let (stream, entry) = watched(stream, client, None);
+                let silenced = SilencedSocket::new(id, self.sender.clone());
                 let taken = TakenConnection {
                     id,
                     after,
@@ -179,10 +177,8 @@ impl FrameContext<'_> {
                     backend: self.backend.clone(),
                     sender: self.sender.clone(),
                     asking: self.asking.clone(),
-                    client_connection: ClientConnection::of_taken(
-                        client,
-                        SilencedSocket::new(id, self.sender.clone()),
-                    ),
+                    connection: self.node.connection(client, Some(silenced.clone())),
+                    silenced,
                 };
                 let (stop, cut) = (self.stop.clone(), self.stop.clone());
                 let task = tokio::spawn(async move {
@@ -193,7 +189,7 @@ impl FrameContext<'_> {
                     }
                     drop(place);
                 });
-                seat.about.is_served_by(&task);
+                entry.about.is_served_by(&task);
             }
             Err(error) => {
                 tracing::info!(client = %connection.client, %error, "a connection was not taken");
@@ -218,14 +214,15 @@ impl FrameContext<'_> {
 }
 
 /// A connection that was taken over.
-struct TakenConnection {
+struct TakenConnection<S: Serve> {
     id: u32,
     after: AfterHandoff,
-    node: Arc<Node>,
+    node: Arc<S>,
     backend: Arc<HandoffBackend>,
     sender: Arc<FrameSender>,
     asking: Arc<AskingConnections>,
-    client_connection: Arc<ClientConnection>,
+    connection: Arc<S::Connection>,
+    silenced: Arc<SilencedSocket>,
 }
 
 /// Where a request is to be answered.
@@ -235,32 +232,32 @@ enum AnswerAt {
     Given,
 }
 
-impl TakenConnection {
+impl<S: Serve> TakenConnection<S> {
     async fn serve(self, stream: ClientSocket, bytes: Vec<u8>, stop: Stop) {
-        let (mut arrived, mut nest) =
-            ArrivedConnection::new(stream, bytes, self.client_connection.voice.clone());
+        let (mut arrived, mut back) =
+            ArrivedConnection::new(stream, bytes, Some(self.silenced.clone()));
         loop {
             let ending = tokio::select! {
                 biased;
-                ending = connection::http1_once(&self.node, &self.client_connection, arrived, &stop) => ending,
+                ending = S::serve(&self.node, &self.connection, arrived, &stop) => ending,
                 () = self.is_lost() => ConnectionEnd::Broken,
             };
             if !self.spoke() {
                 // Dropped silently: the front-end goes on with it.
-                drop(nest.take());
+                drop(back.take());
                 self.sender.say(&Frame::Refused(self.id));
                 return;
             }
-            let Some(stream) = nest.take() else { break };
+            let Some(stream) = back.take() else { break };
             if ending != ConnectionEnd::Resting {
-                part(&stream, &self.node.settings.limits).await;
+                part(&stream, &self.node.limits()).await;
                 break;
             }
             self.sender.say_soon(&Frame::Rests(self.id));
             let mut bytes = Vec::new();
-            let came = head::read(&stream, &mut bytes, &self.node.settings.limits, &stop).await;
+            let came = head::read(&stream, &mut bytes, &self.node.limits(), &stop).await;
             if matches!(came, HeadRead::Over(_)) || bytes.is_empty() {
-                part(&stream, &self.node.settings.limits).await;
+                part(&stream, &self.node.limits()).await;
                 break;
             }
             let next = match came {
@@ -273,7 +270,7 @@ impl TakenConnection {
             match next {
                 AnswerAt::Given => return,
                 AnswerAt::Here(stream) => {
-                    (arrived, nest) = ArrivedConnection::new(stream, bytes, None)
+                    (arrived, back) = ArrivedConnection::new(stream, bytes, None)
                 }
             }
         }
@@ -327,7 +324,7 @@ impl TakenConnection {
     ) -> Result<Connection, (ClientSocket, io::Error)> {
         let socket = stream.stream();
         let left = self.backend.input_blocker.block_input(socket).and_then(|()| {
-            let left = super::take_out(socket, handoff::ends(socket)?, bytes, false);
+            let left = crate::take_out(socket, handoff::ends(socket)?, bytes, false);
             if left.is_err() {
                 unblock_input(socket)?;
             }
@@ -337,21 +334,18 @@ impl TakenConnection {
     }
 
     fn spoke(&self) -> bool {
-        self.client_connection.voice.as_ref().is_some_and(|voice| voice.spoke())
+        self.silenced.spoke()
     }
 
     async fn is_lost(&self) {
-        match &self.client_connection.voice {
-            Some(voice) => voice.is_lost().await,
-            None => std::future::pending().await,
-        }
+        self.silenced.is_lost().await;
     }
 }
 
 /// Ends this side and returns when the client has all of it and has ended its own. As long as it has not,
 /// its acknowledgements must find their way here: the front-end steers them until it is told of the end,
 /// and would answer them by a reset from then on.
-async fn part(stream: &ClientSocket, limits: &Limits) {
+async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
     let socket = stream.stream();
     let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
     let latest = after(limits.send_timeout);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use levada_http1::Outlet;
-use levada_net::handoff;
+use levada_net::{client::ClientSocket, handoff};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -20,20 +20,19 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
+use crate::{
     channel::{FrameSender, LEASE},
     frame::Frame,
 };
-use crate::dormant::ClientSocket;
 
 /// What is served. When whoever serves it lets go of it, its stream can be had again.
-pub(crate) struct ArrivedConnection {
+pub struct ArrivedConnection {
     /// Always there; an option for the way back only.
     stream: Option<ClientSocket>,
     bytes: Vec<u8>,
     read: usize,
-    voice: Option<Arc<SilencedSocket>>,
-    nest: StreamReturn,
+    silenced: Option<Arc<SilencedSocket>>,
+    back: StreamReturn,
 }
 
 /// Where the stream is put when it was served.
@@ -50,10 +49,10 @@ impl ArrivedConnection {
     pub(crate) fn new(
         stream: ClientSocket,
         bytes: Vec<u8>,
-        voice: Option<Arc<SilencedSocket>>,
+        silenced: Option<Arc<SilencedSocket>>,
     ) -> (Self, StreamReturn) {
-        let nest = StreamReturn::default();
-        (Self { stream: Some(stream), bytes, read: 0, voice, nest: nest.clone() }, nest)
+        let back = StreamReturn::default();
+        (Self { stream: Some(stream), bytes, read: 0, silenced, back: back.clone() }, back)
     }
 
     fn stream(&mut self) -> io::Result<&mut ClientSocket> {
@@ -62,8 +61,8 @@ impl ArrivedConnection {
 
     /// The stream, as one that takes part in the network.
     fn speaking(&mut self) -> io::Result<Pin<&mut ClientSocket>> {
-        if let (Some(voice), Some(stream)) = (&self.voice, &self.stream) {
-            voice.speak(stream.stream())?;
+        if let (Some(silenced), Some(stream)) = (&self.silenced, &self.stream) {
+            silenced.speak(stream.stream())?;
         }
         self.stream().map(Pin::new)
     }
@@ -71,14 +70,14 @@ impl ArrivedConnection {
 
 impl Drop for ArrivedConnection {
     fn drop(&mut self) {
-        *self.nest.0.lock() = self.stream.take();
+        *self.back.0.lock() = self.stream.take();
     }
 }
 
 /// A connection that was taken from a front-end, and does not take part in the network before there is
 /// something to say: until then the front-end can have it back, and if this process dies, the client
 /// learns nothing of it.
-pub(crate) struct SilencedSocket {
+pub struct SilencedSocket {
     id: u32,
     /// When the connection came.
     since: Instant,
@@ -95,7 +94,7 @@ impl std::fmt::Debug for SilencedSocket {
 }
 
 impl SilencedSocket {
-    pub(super) fn new(id: u32, sender: Arc<FrameSender>) -> Arc<Self> {
+    pub(crate) fn new(id: u32, sender: Arc<FrameSender>) -> Arc<Self> {
         let (spoke, refused) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
             id,
@@ -125,12 +124,12 @@ impl SilencedSocket {
         Ok(())
     }
 
-    pub(super) fn spoke(&self) -> bool {
+    pub(crate) fn spoke(&self) -> bool {
         self.spoke.load(Relaxed)
     }
 
     /// Leaves the request to the front-end, which knows other servers; false when it is too late.
-    pub(crate) fn refuse(&self) -> bool {
+    pub fn refuse(&self) -> bool {
         if self.spoke() {
             return false;
         }
@@ -141,7 +140,7 @@ impl SilencedSocket {
 
     /// Returns when the connection is to go back, or when the front-end has gone and may have taken it
     /// back.
-    pub(super) async fn is_lost(&self) {
+    pub(crate) async fn is_lost(&self) {
         tokio::select! {
             () = self.refusing.notified() => {}
             () = self.sender.over() => {}

@@ -20,22 +20,20 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
+use crate::{
     RETRY,
     channel::{self, FrameReceiver, FrameSender, Side},
     frame::{self, Frame},
     handed_off::{EventAction, HandedOffConnection, attend},
-};
-use crate::{
-    node::Node,
+    serve::Serve,
     settings::{AfterHandoff, HandoffControl},
 };
 
 /// A back-end that connections can be handed to while there is a channel to it.
-pub(crate) struct BackendLink {
+pub struct BackendLink<S: Serve> {
     to: HandoffControl,
     after: AfterHandoff,
-    node: Weak<Node>,
+    node: Weak<S>,
     state: Mutex<LinkState>,
     /// Somebody wants it; until then nobody tries again and again to reach it.
     wanted: Notify,
@@ -71,8 +69,8 @@ enum EventHandler {
 }
 
 /// A connection that a task deals with.
-pub(super) struct Lease {
-    link: Arc<BackendLink>,
+pub(crate) struct Lease<S: Serve> {
+    link: Arc<BackendLink<S>>,
     sender: Arc<FrameSender>,
     id: u32,
     events: Arc<PendingEvents>,
@@ -85,7 +83,7 @@ struct PendingEvents {
 }
 
 /// What a back-end says of a connection.
-pub(super) enum Event {
+pub(crate) enum Event {
     /// It was not taken, or nothing was said and the back-end is gone: it is still ours.
     Refused,
     /// Nothing was heard of it, and the back-end cannot be heard any more; what it does is not known.
@@ -104,18 +102,18 @@ pub(super) enum Event {
     Ended,
 }
 
-impl BackendLink {
-    pub(super) fn new(to: HandoffControl, after: AfterHandoff, node: Weak<Node>) -> Arc<Self> {
+impl<S: Serve> BackendLink<S> {
+    pub(crate) fn new(to: HandoffControl, after: AfterHandoff, node: Weak<S>) -> Arc<Self> {
         Arc::new(Self { to, after, node, state: Mutex::default(), wanted: Notify::new() })
     }
 
-    pub(super) fn is_to(&self, control: HandoffControl) -> bool {
+    pub(crate) fn is_to(&self, control: HandoffControl) -> bool {
         self.to == control
     }
 
     /// Where packets go that are for what this back-end has; `None` while there is no channel to it, or
     /// clients do not get what it answers.
-    pub(super) fn hop(&self) -> Option<Hop> {
+    pub(crate) fn hop(&self) -> Option<Hop> {
         let state = self.state.lock();
         if state.rests_until.is_some_and(|until| Instant::now() < until) {
             return None;
@@ -131,7 +129,7 @@ impl BackendLink {
     ///
     /// # Errors
     /// When there is no channel any more.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         handed_off: Box<HandedOffConnection>,
     ) -> Result<(), Box<HandedOffConnection>> {
@@ -157,7 +155,7 @@ impl BackendLink {
     }
 
     /// Has what was handed over leave.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         let sender = self.state.lock().open.as_ref().map(|(sender, _)| sender.clone());
         if let Some(sender) = sender {
             sender.flush();
@@ -165,7 +163,7 @@ impl BackendLink {
     }
 
     /// Lets go of connections that rest, and from now on of each that comes to rest.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let resting = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.rests());
         let over: Vec<RemoteConnection> = {
             let mut state = self.state.lock();
@@ -175,7 +173,7 @@ impl BackendLink {
     }
 
     /// Keeps a channel to the back-end for as long as somebody wants it.
-    pub(super) async fn tend(self: Arc<Self>, secret: String) {
+    pub(crate) async fn tend(self: Arc<Self>, secret: String) {
         let (to, mut said) = (self.to.to, LogHistory::default());
         loop {
             self.wanted.notified().await;
@@ -333,7 +331,7 @@ impl BackendLink {
         Ok(())
     }
 
-    fn attend(&self, lease: Lease, handed_off: Box<HandedOffConnection>, event: Event) {
+    fn attend(&self, lease: Lease<S>, handed_off: Box<HandedOffConnection>, event: Event) {
         let Some(node) = self.node.upgrade() else { return };
         let cut = handed_off.stop().clone();
         tokio::spawn(async move {
@@ -443,9 +441,9 @@ impl PendingEvents {
     }
 }
 
-impl Lease {
+impl<S: Serve> Lease<S> {
     /// Leaves the connection to the link; returns it when something was said of it meanwhile.
-    pub(super) fn leave(
+    pub(crate) fn leave(
         &self,
         handed_off: Box<HandedOffConnection>,
     ) -> Option<(Box<HandedOffConnection>, Event)> {
@@ -463,7 +461,7 @@ impl Lease {
     }
 
     /// Has nothing more to do with the connection.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut state = self.link.state.lock();
         if self.remote(&mut state).is_some() {
             state.remote.remove(&self.id);
@@ -477,16 +475,16 @@ impl Lease {
     }
 
     /// Has the back-end answer the request that it asked about.
-    pub(super) fn keep(&self) {
+    pub(crate) fn keep(&self) {
         self.sender.say(&Frame::Keep(self.id));
     }
 
     /// Wants the connection back.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.sender.say(&Frame::GiveUp(self.id));
     }
 
-    pub(super) fn is_at(&self, link: &Arc<BackendLink>) -> bool {
+    pub(crate) fn is_at(&self, link: &Arc<BackendLink<S>>) -> bool {
         Arc::ptr_eq(&self.link, link)
     }
 }
@@ -513,9 +511,56 @@ const UNREACHED: &str = "proxying: connections cannot be handed to this back-end
 
 #[cfg(test)]
 mod tests {
-    use levada_net::handoff::Window;
+    use std::net::IpAddr;
+
+    use http::Request;
+    use levada_http1::ConnectionLimits;
+    use levada_net::{handoff::Window, stop::Stop};
 
     use super::*;
+    use crate::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
+
+    /// A node that is gone: the link is told by frames alone.
+    struct NoNode;
+
+    impl Serve for NoNode {
+        type Connection = ();
+
+        fn front(&self) -> Option<&Front<Self>> {
+            None
+        }
+
+        fn limits(&self) -> ConnectionLimits {
+            unreachable!("the node is gone")
+        }
+
+        fn observer(&self) -> Arc<dyn Observe> {
+            unreachable!("the node is gone")
+        }
+
+        fn connection(&self, _: IpAddr, _: Option<Arc<SilencedSocket>>) -> Arc<()> {
+            Arc::new(())
+        }
+
+        async fn serve(
+            _: &Arc<Self>,
+            _: &Arc<()>,
+            _: ArrivedConnection,
+            _: &Stop,
+        ) -> ConnectionEnd {
+            ConnectionEnd::Broken
+        }
+
+        fn ended(&self, (): &(), _: ConnectionEnd) {}
+
+        async fn choose(&self, _: Request<()>) -> Option<Choice> {
+            None
+        }
+
+        fn choose_now(&self, _: Request<()>) -> Option<Choice> {
+            None
+        }
+    }
 
     fn connection(port: u16) -> Connection {
         Connection {
@@ -532,7 +577,7 @@ mod tests {
     }
 
     /// A link with one connection at its back-end, by the name 7, that a task deals with.
-    fn link() -> (Arc<BackendLink>, Arc<PendingEvents>) {
+    fn link() -> (Arc<BackendLink<NoNode>>, Arc<PendingEvents>) {
         let to = HandoffControl { to: "127.0.0.1:1".parse().unwrap(), also: None };
         let link = BackendLink::new(to, AfterHandoff::On, Weak::new());
         let events = Arc::<PendingEvents>::default();

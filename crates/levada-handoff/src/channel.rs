@@ -29,6 +29,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, recv},
 };
+use subtle::ConstantTimeEq as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -39,17 +40,17 @@ use tokio::{
     time::Instant,
 };
 
-use super::frame::Frame;
+use crate::frame::Frame;
 
 /// Which side this is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Front,
     Back,
 }
 
 /// Says frames. From any thread, without waiting: what the network does not take at once goes later.
-pub(super) struct FrameSender {
+pub(crate) struct FrameSender {
     stream: OwnedWriteHalf,
     outgoing: Mutex<FrameQueue>,
     /// Whether nothing can be said any more.
@@ -67,7 +68,7 @@ struct FrameQueue {
 }
 
 /// Hears frames.
-pub(super) struct FrameReceiver {
+pub(crate) struct FrameReceiver {
     stream: OwnedReadHalf,
     marks: FrameSigner,
     buffer: Vec<u8>,
@@ -95,7 +96,7 @@ struct FrameSigner {
 ///
 /// # Errors
 /// When it does not know the secret, speaks something else, or takes too long.
-pub(super) async fn open(
+pub(crate) async fn open(
     stream: TcpStream,
     side: Side,
     secret: &str,
@@ -192,24 +193,24 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Resu
 
 impl FrameSender {
     /// Says a frame, and all that waits before it; false when the channel is over.
-    pub(super) fn say(&self, frame: &Frame) -> bool {
+    pub(crate) fn say(&self, frame: &Frame) -> bool {
         let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
         self.write(&mut outgoing);
         !self.is_closed()
     }
 
     /// Says what `write` writes down when it is [flushed](Self::flush); false when the channel is over.
-    pub(super) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(crate) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.add(write).is_some()
     }
 
     /// Has all leave that waits.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.write(&mut self.outgoing.lock());
     }
 
     /// Says a frame that nobody waits for: with the next one, or soon.
-    pub(super) fn say_soon(&self, frame: &Frame) {
+    pub(crate) fn say_soon(&self, frame: &Frame) {
         if self.add(|out| frame.write(out)).is_some() {
             self.more.notify_one();
         }
@@ -247,7 +248,7 @@ impl FrameSender {
     }
 
     /// Writes what had to wait, until the channel is over.
-    pub(super) async fn pump(&self) {
+    pub(crate) async fn pump(&self) {
         while !self.is_closed() {
             tokio::select! {
                 () = self.more.notified() => {}
@@ -264,23 +265,23 @@ impl FrameSender {
 
     /// Whether the other side's kernel has acknowledged something within so long: when nothing else is to
     /// be said, it is asked once a second.
-    pub(super) fn was_heard(&self, within: Duration) -> bool {
+    pub(crate) fn was_heard(&self, within: Duration) -> bool {
         let stream: &TcpStream = self.stream.as_ref();
         TcpInfo::of(stream).is_ok_and(|info| info.last_ack < within)
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
     /// Ends the channel for both.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
         self.ended.notify_waiters();
     }
 
     /// Returns when the channel is over.
-    pub(super) async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let ended = self.ended.notified();
         if !self.is_closed() {
             ended.await;
@@ -300,7 +301,7 @@ impl Drop for FrameSender {
 impl FrameReceiver {
     /// For one to whom nothing is urgent: when much is said, it is heard every so often, all together.
     /// To be woken for each frame costs more than to act upon it.
-    pub(super) fn gather(&mut self) {
+    pub(crate) fn gather(&mut self) {
         self.gathers = true;
     }
 
@@ -349,7 +350,7 @@ impl FrameReceiver {
     ///
     /// # Errors
     /// When there is none any more, or one that is wrong: the channel is over then.
-    pub(super) async fn hear(&mut self) -> io::Result<Frame> {
+    pub(crate) async fn hear(&mut self) -> io::Result<Frame> {
         loop {
             if let Some(frame) = self.take()? {
                 return Ok(frame);
@@ -368,7 +369,7 @@ impl FrameReceiver {
         }
         let Some((mark, rest)) = rest.split_at_checked(MARK) else { return Ok(None) };
         let Some(frame) = rest.get(..length) else { return Ok(None) };
-        if !crate::tls::equal(mark, &self.marks.next(frame)) {
+        if !bool::from(mark.ct_eq(&self.marks.next(frame))) {
             return Err(bad("a frame that the other side did not make"));
         }
         let frame = Frame::read(frame).map_err(|error| bad(&error.to_string()))?;
@@ -404,7 +405,7 @@ const NONCE: usize = 32;
 /// Half an HMAC-SHA-256 (RFC 2104 Sec. 5).
 const MARK: usize = 16;
 /// A head with what came along with it, and room to spare.
-pub(super) const MOST_FRAME: usize = 1 << 20;
+pub(crate) const MOST_FRAME: usize = 1 << 20;
 /// What may wait for a network that takes nothing.
 const MOST_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
@@ -420,7 +421,7 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(1);
 /// For how long a back-end that hears nothing of the front-end may begin answers: longer than [`SILENCE`].
 /// A front-end that hears nothing of the back-end waits for longer than that.
-pub(super) const LEASE: Duration = Duration::from_millis(1500);
+pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod tests {

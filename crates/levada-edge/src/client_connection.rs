@@ -1,0 +1,86 @@
+//! A client's connection, as requests see it.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use http::HeaderValue;
+use levada_handoff::SilencedSocket;
+use levada_http1::{Interim, Interims, ZeroCopyQueue};
+use levada_types::Key;
+
+/// The kind of listener that a request arrived at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// A listener for clients.
+    Client {
+        /// Whether over TLS.
+        tls: bool,
+    },
+    /// The listener for peers.
+    Peer,
+}
+
+/// A client's connection, as the requests on it see it.
+#[derive(Debug)]
+pub(crate) struct ClientConnection {
+    pub(crate) door: Door,
+    pub(crate) client: IpAddr,
+    address: OnceLock<HeaderValue>,
+    /// The key of the last request: the sweep of dormant connections notes it.
+    pub(crate) last_key: Arc<AtomicU64>,
+    /// The interim responses, over HTTP/1.1.
+    pub(crate) interims: Arc<Interims>,
+    /// The chunks that the system sends by itself, over HTTP/1 without TLS.
+    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
+    /// Set on a connection that a front-end has handed over.
+    pub(crate) silenced: Option<Arc<SilencedSocket>>,
+}
+
+impl ClientConnection {
+    pub(crate) fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
+        Arc::new(Self {
+            door,
+            client,
+            address: OnceLock::new(),
+            last_key: Arc::default(),
+            interims: Arc::default(),
+            zero_copy: plain.then(Arc::default),
+            silenced: None,
+        })
+    }
+
+    /// A connection that a front-end has handed over, or that has come back from a back-end.
+    pub(crate) fn handed_over(client: IpAddr, silenced: Option<Arc<SilencedSocket>>) -> Arc<Self> {
+        Arc::new(Self {
+            door: Door::Client { tls: false },
+            client,
+            address: OnceLock::new(),
+            last_key: Arc::default(),
+            interims: Arc::default(),
+            zero_copy: Some(Arc::default()),
+            silenced,
+        })
+    }
+
+    pub(crate) fn set_last_key(&self, key: Key) {
+        self.last_key.store(key.0, Relaxed);
+    }
+
+    /// The client's address as a field value, written once for all requests of the connection.
+    pub(crate) fn address(&self) -> &HeaderValue {
+        self.address.get_or_init(|| {
+            let address = HeaderValue::try_from(self.client.to_string());
+            address.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        })
+    }
+
+    /// Where the interim responses to the request that is being answered go, if its client takes any.
+    pub(crate) fn interim(&self) -> Option<Interim> {
+        self.interims.of_this_request()
+    }
+}

@@ -1,0 +1,160 @@
+//! The node as TCP handoff sees it: it chooses servers of a switch, and serves the requests that stay here.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{Request, header::UPGRADE};
+use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
+use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_net::stop::Stop;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::{
+    client_connection::{ClientConnection, Door},
+    clock::Clock,
+    connection,
+    identify::identify,
+    metrics::Metrics,
+    node::Node,
+    purge::door::METHOD,
+    sites::Site,
+    switch::{Claim, Member, ServerTurn, Subject, Switch, claim, claim_now},
+};
+
+impl Serve for Node {
+    type Connection = ClientConnection;
+
+    fn front(&self) -> Option<&Front<Self>> {
+        self.front.as_ref()
+    }
+
+    fn limits(&self) -> ConnectionLimits {
+        connection::limits(&self.settings.limits)
+    }
+
+    fn observer(&self) -> Arc<dyn Observe> {
+        self.metrics.clone()
+    }
+
+    fn connection(
+        &self,
+        client: IpAddr,
+        silenced: Option<Arc<SilencedSocket>>,
+    ) -> Arc<ClientConnection> {
+        ClientConnection::handed_over(client, silenced)
+    }
+
+    async fn serve(
+        node: &Arc<Self>,
+        connection: &Arc<ClientConnection>,
+        arrived: ArrivedConnection,
+        stop: &Stop,
+    ) -> ConnectionEnd {
+        connection::http1_once(node, connection, arrived, stop).await
+    }
+
+    fn ended(&self, connection: &ClientConnection, ending: ConnectionEnd) {
+        connection::ended(self, connection, ending);
+    }
+
+    async fn choose(&self, head: Request<()>) -> Option<Choice> {
+        let (site, switch, subject) = switched(self, head)?;
+        let claimed = claim(self, &site, &switch, subject).await?;
+        Some(choice(self.clock, site, switch, claimed))
+    }
+
+    fn choose_now(&self, head: Request<()>) -> Option<Choice> {
+        let (site, switch, subject) = switched(self, head)?;
+        let claimed = claim_now(self, &site, &switch, subject)?;
+        Some(choice(self.clock, site, switch, claimed))
+    }
+}
+
+/// The switch that a request goes to, if the request can be handed over.
+fn switched(node: &Node, head: Request<()>) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
+    let resource = identify(node, Door::Client { tls: false }, &head).ok()?;
+    let switch = resource.site.switch.as_ref().filter(|_| !resource.site.settings.cache)?;
+    if !switch.hands_over() {
+        return None;
+    }
+    let (parts, ()) = head.into_parts();
+    // Requests about the front-end itself, and those that change the protocol, stay here.
+    if parts.method.as_str() == METHOD
+        || parts.uri.path() == "*"
+        || parts.headers.contains_key(UPGRADE)
+    {
+        return None;
+    }
+    let subject = Subject::of(&resource, &parts, &parts.headers);
+    Some((resource.site.clone(), switch.clone(), subject))
+}
+
+fn choice(
+    clock: Clock,
+    site: Arc<Site>,
+    switch: Arc<Switch>,
+    (member, control, turn): Claim,
+) -> Choice {
+    let turn = Some(turn);
+    Choice { control, turn: Box::new(SwitchTurn { clock, site, switch, member, turn }) }
+}
+
+/// The requests of one connection at a server of a switch.
+struct SwitchTurn {
+    clock: Clock,
+    site: Arc<Site>,
+    switch: Arc<Switch>,
+    member: Arc<Member>,
+    /// `None` while no request is under way.
+    turn: Option<ServerTurn>,
+}
+
+impl Turn for SwitchTurn {
+    fn handed_over(&self) {
+        self.site.count();
+    }
+
+    fn end(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            turn.end_elsewhere();
+            self.switch.served(&self.member);
+        }
+    }
+
+    fn again(&mut self) {
+        self.turn = ServerTurn::again(self.clock, &self.site, &self.member);
+    }
+
+    fn lose(&mut self) {
+        self.turn = None;
+    }
+
+    fn rests(&self) -> bool {
+        self.turn.is_none()
+    }
+}
+
+impl Observe for Metrics {
+    fn handoff(&self, result: &'static str) {
+        Metrics::handoff(self, result);
+    }
+
+    fn ended(&self, ending: ConnectionEnd) {
+        Metrics::ended(self, ending);
+    }
+
+    fn open(&self, is_open: bool) {
+        count(&self.connections, is_open);
+    }
+
+    fn remote(&self, is_remote: bool) {
+        count(&self.handed_over, is_remote);
+    }
+}
+
+fn count(gauge: &Gauge, up: bool) {
+    if up {
+        gauge.inc()
+    } else {
+        gauge.dec()
+    };
+}

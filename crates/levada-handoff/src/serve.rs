@@ -1,0 +1,84 @@
+//! The node behind a handoff: it chooses back-ends, and serves the requests that stay with it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::Request;
+use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_net::stop::Stop;
+
+use crate::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};
+
+/// The node that hands connections over, or takes them.
+pub trait Serve: Send + Sync + Sized + 'static {
+    /// The node's own record of a client's connection.
+    type Connection: Send + Sync + 'static;
+
+    /// The node's front-end, if it hands connections over.
+    fn front(&self) -> Option<&Front<Self>>;
+
+    /// The limits of a client's connection.
+    fn limits(&self) -> ConnectionLimits;
+
+    /// The counters of the node.
+    fn observer(&self) -> Arc<dyn Observe>;
+
+    /// A record of a client's connection; with `silenced` of one that a front-end has handed over.
+    fn connection(
+        &self,
+        client: IpAddr,
+        silenced: Option<Arc<SilencedSocket>>,
+    ) -> Arc<Self::Connection>;
+
+    /// Serves the requests that have arrived on a connection. The socket can be had again when they
+    /// are answered; if it can go on then, the result is [`ConnectionEnd::Resting`].
+    fn serve(
+        node: &Arc<Self>,
+        connection: &Arc<Self::Connection>,
+        arrived: ArrivedConnection,
+        stop: &Stop,
+    ) -> impl Future<Output = ConnectionEnd> + Send;
+
+    /// A connection that was served here has ended.
+    fn ended(&self, connection: &Self::Connection, ending: ConnectionEnd);
+
+    /// Chooses the back-end for a request when it is the request's turn. `None` if it must be proxied.
+    fn choose(&self, head: Request<()>) -> impl Future<Output = Option<Choice>> + Send;
+
+    /// Chooses the back-end only if it is the request's turn at once.
+    fn choose_now(&self, head: Request<()>) -> Option<Choice>;
+}
+
+/// A chosen back-end.
+pub struct Choice {
+    /// Where connections are handed to it. `None` if none can be.
+    pub control: Option<HandoffControl>,
+    /// The request's turn at it.
+    pub turn: Box<dyn Turn>,
+}
+
+/// A connection's requests at a back-end, as the node's policy counts them. Dropped, a request that
+/// is under way counts as broken off.
+pub trait Turn: Send {
+    /// The request is handed over.
+    fn handed_over(&self);
+    /// The back-end has answered the request.
+    fn end(&mut self);
+    /// The back-end answers another request.
+    fn again(&mut self);
+    /// The outcome of the request will not be known.
+    fn lose(&mut self);
+    /// Whether no request is under way.
+    fn rests(&self) -> bool;
+}
+
+/// The counters that a handoff changes.
+pub trait Observe: Send + Sync {
+    /// The result of one handoff.
+    fn handoff(&self, result: &'static str);
+    /// A connection has ended.
+    fn ended(&self, ending: ConnectionEnd);
+    /// A connection that was elsewhere is open here from now on, or no longer.
+    fn open(&self, is_open: bool);
+    /// A back-end has a connection from now on, or no longer.
+    fn remote(&self, is_remote: bool);
+}

@@ -1,0 +1,72 @@
+//! The stop of a program: connections finish their requests, and those that do not in time are cut.
+
+use std::{future::Future, task::Poll};
+
+use tokio::sync::watch;
+
+/// Tells a connection that it must stop. A connection keeps it until it has stopped.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<StopPhase>);
+
+/// Begins the stop. When it is dropped, the connections that are left are cut.
+#[derive(Debug)]
+pub struct Stopper(watch::Sender<StopPhase>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopPhase {
+    Open,
+    Draining,
+}
+
+/// The two ends of one stop.
+pub fn channel() -> (Stopper, Stop) {
+    let (sender, receiver) = watch::channel(StopPhase::Open);
+    (Stopper(sender), Stop(receiver))
+}
+
+impl Stop {
+    /// Whether the stop has begun.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow() == StopPhase::Draining
+    }
+
+    /// Returns when the stop has begun.
+    pub async fn begun(&self) {
+        let mut receiver = self.0.clone();
+        // An error means that the stopper is gone: a stop of the hardest kind.
+        let begun = async { drop(receiver.wait_for(|phase| *phase == StopPhase::Draining).await) };
+        once_changed(&self.0, begun).await;
+    }
+
+    /// Returns when there is no time left.
+    pub async fn cut(&self) {
+        let mut receiver = self.0.clone();
+        once_changed(&self.0, async { while receiver.changed().await.is_ok() {} }).await;
+    }
+}
+
+/// Polls `changed` once, to register the waker, and again only when the receiver has a new value: a
+/// connection polls at each of its turns, from one and the same task.
+pub async fn once_changed<T>(receiver: &watch::Receiver<T>, changed: impl Future<Output = ()>) {
+    let mut changed = std::pin::pin!(changed);
+    let (receiver, mut polled) = (receiver.clone(), false);
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut polled, true) && matches!(receiver.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        changed.as_mut().poll(cx)
+    })
+    .await;
+}
+
+impl Stopper {
+    /// Begins the stop.
+    pub fn begin(&self) {
+        self.0.send_replace(StopPhase::Draining);
+    }
+
+    /// Returns when every [`Stop`] has been dropped.
+    pub async fn done(&self) {
+        self.0.closed().await;
+    }
+}
