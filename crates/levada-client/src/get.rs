@@ -22,7 +22,6 @@ pub use name::{content_disposition, name_from_url};
 pub use report::{ConnectionReport, DisconnectReason, GetReport};
 pub use target::TargetError;
 
-pub(crate) use name::percent_decode;
 pub(crate) use pace::RateLimiter;
 
 use crate::connect::ConnectError;

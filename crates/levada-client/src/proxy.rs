@@ -3,6 +3,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
 
 /// An HTTP proxy.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl Proxy {
 /// The user information of the URI, as a field value (RFC 7617).
 pub(crate) fn basic(uri: &Uri) -> Option<HeaderValue> {
     let (user, _) = uri.authority()?.as_str().rsplit_once('@')?;
-    let user = crate::get::percent_decode(user);
+    let user: Vec<u8> = percent_decode_str(user).collect();
     let mut value =
         HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
     value.set_sensitive(true);

@@ -1,6 +1,7 @@
 //! The target of a redirect, and whether to follow it.
 
 use http::{HeaderMap, Uri, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The reason why a redirect is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,15 +35,9 @@ pub(crate) fn target(
 /// Percent-encodes spaces and non-ASCII characters, which servers send although they must not;
 /// browsers do the same.
 fn encoded(location: &str) -> String {
-    let mut text = String::with_capacity(location.len());
-    for byte in location.bytes() {
-        if byte.is_ascii_graphic() {
-            text.push(char::from(byte));
-        } else {
-            text += &format!("%{byte:02X}");
-        }
-    }
-    text
+    // Controls are encoded too, and so is everything that is not ASCII.
+    const SPACES: &AsciiSet = &CONTROLS.add(b' ');
+    utf8_percent_encode(location, SPACES).to_string()
 }
 
 /// Whether two URLs have the same origin; then they may share connections and credentials.

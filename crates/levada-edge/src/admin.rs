@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
@@ -170,7 +171,9 @@ fn draining(node: &Node) -> Draining {
 /// A query argument.
 fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
     let mut pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| *key == name).map(|(_, value)| decode(value))
+    pairs
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
 /// Ready to serve: it does not drain, and some origin or server of every site is up.
@@ -313,17 +316,4 @@ fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-/// Undoes percent-encoding.
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = (first == b'%').then(|| after.get(..2)).flatten();
-        let byte = hex.and_then(|h| u8::from_str_radix(std::str::from_utf8(h).ok()?, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

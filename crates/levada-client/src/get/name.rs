@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use percent_encoding::percent_decode_str;
+
 /// The last segment of a URL's path, percent-decoded; `index.html` if it is empty.
 ///
 /// The name never refers to another directory.
@@ -13,7 +15,7 @@ pub fn name_from_url(url: &http::Uri) -> Result<String, String> {
     if segment.is_empty() {
         return Ok("index.html".to_owned());
     }
-    let name = String::from_utf8(percent_decode(segment));
+    let name = String::from_utf8(percent_decode_str(segment).collect());
     let name = name.unwrap_or_else(|_| segment.to_owned());
     safe(&name).ok_or_else(|| format!("{url} has no usable file name: use -o"))
 }
@@ -28,7 +30,8 @@ pub fn content_disposition(value: &str) -> Option<String> {
             // The extended form has precedence (RFC 6266, Sec. 4.3).
             "filename*" => {
                 if let Some(encoded) = value.get(..7).filter(|c| c.eq_ignore_ascii_case("utf-8''"))
-                    && let Ok(name) = String::from_utf8(percent_decode(&value[encoded.len()..]))
+                    && let Ok(name) =
+                        String::from_utf8(percent_decode_str(&value[encoded.len()..]).collect())
                 {
                     return visible(&name);
                 }
@@ -78,27 +81,6 @@ fn safe(name: &str) -> Option<String> {
     let is_name = !name.is_empty() && name != "." && name != "..";
     // The suffixes of the temporary files must fit as well.
     (is_name && OsStr::new(&name).len() <= 255 - super::target::LONGEST_SUFFIX).then_some(name)
-}
-
-/// Decodes percent-encoding; invalid sequences are kept.
-pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|&b| char::from(b).to_digit(16));
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match (byte, hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(byte));
-                at += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    decoded
 }
 
 #[cfg(test)]
