@@ -11,6 +11,10 @@
 //! and never reads it. In its place it sends the chunk: the system takes it from the file or the pipe by
 //! itself, or takes all segments at once. Chunks leave in the order in which they were queued. A stand-in
 //! that does not match the first chunk ends the connection: its own bytes must never reach a client.
+//!
+//! hyper passes its pieces on uncopied only where it writes vectors. So the guard insists on a socket
+//! that writes vectors, and refuses a plain write while a chunk is queued: a wrapper between hyper and the
+//! guard has then made hyper copy the stand-in.
 
 use std::{
     any::Any,
@@ -134,6 +138,11 @@ impl ZeroCopyQueue {
         let first =
             first.ok_or_else(|| io::Error::other("a zero-copy chunk is not where it should be"))?;
         Ok((first.chunk.clone(), first.at))
+    }
+
+    /// Whether every chunk was sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     /// Notes that `count` bytes of the first chunk were sent.

@@ -120,6 +120,10 @@ enum ReadState {
 
 impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     /// Guards a connection.
+    ///
+    /// # Panics
+    /// When chunks are to be sent over a connection that does not write vectors. hyper would then copy
+    /// their stand-ins.
     pub fn new(
         inner: S,
         ledger: Arc<Ledger>,
@@ -127,6 +131,8 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         zero_copy: Option<Arc<ZeroCopyQueue>>,
         limits: ConnectionLimits,
     ) -> Self {
+        let keeps_addresses = zero_copy.is_none() || inner.is_write_vectored();
+        assert!(keeps_addresses, "zero copy over a connection that does not write vectors");
         Self {
             inner,
             framing: RequestFraming::new(limits.head),
@@ -443,6 +449,18 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(Ok(written))
     }
 
+    /// An error if plain bytes may be the copy of a stand-in. hyper writes vectors to this connection, so a
+    /// plain write while a chunk is queued comes from a wrapper that made hyper copy it.
+    fn check_not_copied(&self) -> io::Result<()> {
+        match &self.zero_copy {
+            Some(zero_copy) if !zero_copy.is_empty() => {
+                tracing::error!("a zero-copy chunk's stand-in was copied on its way to the socket");
+                Err(io::Error::other("the stand-in of a zero-copy chunk was copied"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the interim responses that wait, unless an earlier response is still on its way. Then they
     /// are dropped.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -551,7 +569,10 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         let progress = if zero_copy::stands_in(bytes) {
             this.poll_zero_copy(cx, &[], bytes)
         } else {
-            Pin::new(&mut this.inner).poll_write(cx, bytes)
+            match this.check_not_copied() {
+                Ok(()) => Pin::new(&mut this.inner).poll_write(cx, bytes),
+                Err(error) => Poll::Ready(Err(error)),
+            }
         };
         this.after_write(cx, progress, bytes == CONTINUE)
     }
