@@ -35,11 +35,11 @@ use crate::{
     watchdog::{EndReason, Watchdog},
 };
 
-/// What a connection gathers before it writes, and reads at once at most. With a quarter of it a hit of
-/// 1 MB costs 1.4 times as much CPU.
+/// Bytes that a connection gathers before it writes, and reads at once at most. With a quarter of it a
+/// hit of 1 MB costs 1.4 times as much CPU.
 const BUFFER: usize = 256 << 10;
 
-/// What a listener is for and what it speaks.
+/// The purpose of a listener, and the protocols that it speaks.
 pub(crate) struct ListenerRole {
     pub(crate) door: Door,
     pub(crate) tls: Option<TlsAcceptor>,
@@ -47,12 +47,12 @@ pub(crate) struct ListenerRole {
     pub(crate) h2c: bool,
     /// How many connections may be open.
     pub(crate) places: Arc<Semaphore>,
-    /// After how many unanswered retransmissions a connection is given up; never without.
+    /// The number of unanswered retransmissions after which a connection is given up; `None`: never.
     pub(crate) dormant_retries: Option<u8>,
 }
 
 impl ListenerRole {
-    /// Whether connections that come in here can be somebody else's.
+    /// Whether connections that come in here may be handed to a back-end.
     pub(crate) fn may_hand_over(&self) -> bool {
         self.tls.is_none() && self.door != Door::Peer
     }
@@ -62,21 +62,21 @@ impl ListenerRole {
 const STREAMS: u32 = 128;
 /// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
 const RESET_STREAMS: usize = 64;
-/// Header fields that hyper takes unless told otherwise.
+/// Header fields that hyper accepts by default.
 const HEADERS: usize = 100;
 /// How long a connection may still bring its first request when the node stops.
 const LAST_CALL: Duration = Duration::from_secs(1);
-/// What a node adds to a head on its way to a peer, at most.
+/// Bytes that a node adds to a head on its way to a peer, at most.
 const ADDED_BYTES: usize = 4 << 10;
 /// The fields among it.
 const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection to its end, or until it is somebody else's. `read` has come already.
+/// Serves a connection to its end, or until it is handed to a back-end. `read` has come already.
 ///
-/// What it may become is boxed: a task is moved whole several times until it runs and when it ends,
-/// and would be as large as the largest of them.
+/// The futures of the protocols are boxed. A task is moved as a whole several times until it runs and
+/// when it ends, and would be as large as the largest of them.
 pub(crate) async fn serve(
     node: Arc<Node>,
     entrance: &ListenerRole,
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
     read: Vec<u8>,
     guest: OpenConnection,
 ) {
-    // Whoever gives a dormant connection up drops this future where it stands.
+    // The watch for dormant connections drops this future at any await.
     let _counted = CountedConnection::new(&node.metrics.connections);
     let encrypts = entrance.tls.is_some();
     let h2c = !encrypts
@@ -173,8 +173,8 @@ where
     requests(node, client_connection, stream, stop, |guarded| guarded).await
 }
 
-/// The same for no more than the requests that have come. The stream is let go of when they are answered;
-/// if it can go on then, the ending is [`ConnectionEnd::Resting`].
+/// Serves only the requests that have come, and gives the stream back when they are answered. If it can
+/// continue then, the end is [`ConnectionEnd::Resting`].
 pub(crate) async fn http1_once(
     node: &Arc<Node>,
     client_connection: &Arc<ClientConnection>,
@@ -224,8 +224,9 @@ where
                     // The front-end goes on with the request, and this connection is dropped.
                     std::future::pending::<()>().await;
                 }
-                // Of a connection that was answered before. Its client asks again where it ends without
-                // an answer (RFC 9112 Sec. 9.3.1), and the front-end then asks another.
+                // The connection has carried responses before. A client retries a request whose connection
+                // ends without a response (RFC 9112 Sec. 9.3.1), and the front-end then asks another
+                // back-end.
                 if is_safe {
                     return Err(io::Error::other("left to another back-end"));
                 }
@@ -238,7 +239,7 @@ where
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.max_buf_size((limits.head_size * 2).max(BUFFER)).half_close(true);
-    // Up to hyper's own bound its table of fields costs no allocation.
+    // Up to hyper's default its table of fields costs no allocation.
     if limits.header_count > HEADERS {
         builder.max_headers(limits.header_count);
     }
@@ -329,8 +330,8 @@ where
     }
 }
 
-/// Returns when the node drains and the connection has brought a request. A client that comes while the
-/// node drains gets its answer before it is told to go: it would only come again.
+/// Returns when the node drains and the connection has brought a request. A client that connects during a
+/// drain gets its response first: it would only connect again.
 async fn drained(node: &Node, asked: &Notify) {
     node.drain.begun().await;
     asked.notified().await;
@@ -359,8 +360,8 @@ async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> bool {
     }
 }
 
-/// What a door lets in. A head that a client was allowed must not be too large for the next node when
-/// this one has added its own fields to it.
+/// The limits of a kind of listener. A head that a client may send must not be too large for the next
+/// node when this one has added its own fields.
 fn bounds(node: &Node, door: Door) -> Limits {
     let limits = node.settings.limits.clone();
     match door {

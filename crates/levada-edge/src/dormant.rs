@@ -1,5 +1,5 @@
-//! Connections whose client is gone, because a route has moved or because it has: they are given up
-//! with a reset (WWW'09 Sec. 3.1.2; `levada_net::dormant` tells how they are found).
+//! Dormant connections, whose client has gone or whose route has moved: they are given up with a reset
+//! (WWW'09 Sec. 3.1.2; `levada_net::dormant` tells how they are found).
 
 use std::{
     sync::{Arc, Weak},
@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::node::Node;
 
-/// Begins to look after the connections of a listener, if it is to be done.
+/// Begins to watch the connections of a listener, if it is configured.
 pub(crate) fn watch(
     node: &Arc<Node>,
     retries: Option<u8>,
@@ -34,7 +34,7 @@ async fn sweep(node: Arc<Node>, watch: Weak<DormancyWatch<ConnectionOwner>>) {
     }
 }
 
-/// Drops everything that the connection holds; its socket is closed with it, by a reset.
+/// Aborts the connection's task. Its socket is closed with it, by a reset.
 fn give_up(node: &Node, owner: &ConnectionOwner, info: &TcpInfo) {
     let Some(task) = owner.task() else { return };
     task.abort();
@@ -49,5 +49,5 @@ fn give_up(node: &Node, owner: &ConnectionOwner, info: &TcpInfo) {
     );
 }
 
-/// Half of the shortest timeout there is on Linux.
+/// Half of Linux' shortest retransmission timeout.
 const SWEEP: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
-//! Deadlines of an HTTP/2 connection that the implementation leaves to its user: for one on which
-//! nothing is asked, and for streams whose client takes nothing of what it asked for.
+//! The deadlines of an HTTP/2 connection that hyper leaves to its user: for a connection without
+//! requests, and for streams whose client does not take its response.
 //!
-//! Over HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection is
-//! well and answers pings, while a body waits for a window that never opens.
+//! Over HTTP/1.1 the guard sees both in the bytes. Here flow control hides them: the connection
+//! answers pings, while a body waits for a window that never opens.
 
 use std::{
     collections::HashMap,
@@ -30,10 +30,10 @@ pub(crate) struct Watchdog {
 }
 
 struct WatchdogState {
-    /// Since when there has been no stream.
+    /// The start of the time without a stream.
     quiet: Instant,
     next: u64,
-    /// Since when each stream has had something that its client has not taken.
+    /// For each stream, the start of the time in which its client has not taken a piece.
     streams: HashMap<u64, Option<Instant>>,
 }
 
@@ -88,7 +88,7 @@ impl Watchdog {
         }
     }
 
-    /// Why it has to end, or when to look again.
+    /// The reason why the connection has to end, or the time of the next check.
     fn judge(&self, now: Instant) -> Result<EndReason, Instant> {
         let state = self.state.lock();
         let (deadline, over) = match state.streams.is_empty() {
@@ -99,7 +99,7 @@ impl Watchdog {
         };
         match deadline {
             Some(deadline) if deadline <= now => Ok(over),
-            // What begins in the meantime cannot be due before this.
+            // A stream that begins in the meantime cannot be due before this.
             deadline => {
                 let next = now + self.idle.min(self.send);
                 Err(deadline.map_or(next, |deadline| deadline.min(next)))
@@ -135,8 +135,8 @@ impl Body for WatchedBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    /// The implementation asks for a piece when there is a window for it: from one piece to the next
-    /// question it is the client that is waited for.
+    /// hyper polls for a piece when there is a window for it. Between a piece and the next poll, the client
+    /// is waited for.
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

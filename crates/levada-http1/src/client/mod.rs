@@ -52,7 +52,7 @@ pub struct UpstreamRequest<'a> {
     pub method: &'a Method,
     /// The URI. Its path and query become the request target.
     pub uri: &'a Uri,
-    /// The header fields. Those that frame the body are replaced.
+    /// The header fields. The ones that frame the body are replaced.
     pub headers: &'a HeaderMap,
 }
 
