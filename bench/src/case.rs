@@ -1,6 +1,6 @@
-//! What is measured: every case as data.
+//! The cases that are measured, as data.
 
-/// One line of questions, the same for every server.
+/// One measurement, the same for every server.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) setting: Setting,
@@ -9,14 +9,14 @@ pub(crate) struct Case {
     /// How many objects are asked for in turn.
     pub(crate) objects: u64,
     pub(crate) work: Work,
-    /// What Levada is to stay below, relative to nginx. [`Work::Fill`] and [`Work::Crowd`] have limits
-    /// of their own.
+    /// The highest ratio of Levada to nginx. [`Work::Fill`] and [`Work::Crowd`] have limits of their
+    /// own.
     pub(crate) target: f64,
     /// Servers that cannot do it, and why.
     pub(crate) absent: &'static [(&'static str, &'static str)],
 }
 
-/// How a server is to be configured.
+/// The configuration of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
     /// Through the cache, or past it.
@@ -28,7 +28,7 @@ pub(crate) struct Setting {
     pub(crate) disk_mib: Option<u64>,
 }
 
-/// What is done to a server.
+/// The load on a server.
 pub(crate) enum Work {
     /// As many requests as it answers, on connections that stay open or on one for each.
     Load { close: bool },

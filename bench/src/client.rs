@@ -1,5 +1,5 @@
-//! What wrk cannot do: check every byte, keep a rate, and be a crowd. Plain HTTP/1.1, a thread for
-//! each connection.
+//! A client that checks every byte, keeps a rate and acts as a crowd, which wrk cannot. It speaks plain
+//! HTTP/1.1, with a thread for each connection.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -43,9 +43,9 @@ struct Asked {
     range: Option<Range<u64>>,
 }
 
-/// What a slow answer takes to begin.
+/// The time until a slow response begins.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Bytes per second of a slow answer.
+/// Bytes per second of a slow response.
 const SLOW: f64 = 50e6;
 
 impl Origin {

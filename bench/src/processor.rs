@@ -1,4 +1,4 @@
-//! What a program has used of its machine so far.
+//! The CPU time of a program so far.
 
 use std::{fs, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What a case came to, as a table with a column for each server, or as JSON.
+//! The result of a case, as a table with a column for each server, or as JSON.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) struct Row {
     pub(crate) values: Vec<Option<f64>>,
 }
 
-/// What Levada has to show.
+/// A figure of Levada and its target.
 pub(crate) struct Verdict {
     pub(crate) label: &'static str,
     pub(crate) value: f64,

@@ -11,7 +11,7 @@ use std::{
 
 use crate::Result;
 
-/// Servers have this core for themselves, and whatever asks or answers them has the other.
+/// Servers have this core for themselves; clients and origin have the other.
 const SERVER_CORE: &str = "0";
 const LOAD_CORE: &str = "1";
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    /// What it writes; goes away with it.
+    /// The directory of its files, removed when it is dropped.
     dir: PathBuf,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
 }
 
 impl Server {
-    /// Starts a server and waits until it listens. What it prints goes to a file in its directory.
+    /// Starts a server and waits until it listens. Its output goes to a file in its directory.
     pub(crate) fn start(command: &Command, port: u16, dir: PathBuf) -> Result<Self> {
         let printed = dir.join("printed");
         let file = File::create(&printed)?;
@@ -139,7 +139,7 @@ fn tree(root: u32) -> Vec<u32> {
     all
 }
 
-/// Puts this program, and what it starts to ask servers, on the core that is not theirs.
+/// Moves this program and its clients to the core that the servers do not use.
 pub(crate) fn leave_their_core() -> Result<()> {
     if thread::available_parallelism()?.get() < 2 {
         return Err("one core for the servers and one for the load are needed".into());
@@ -162,7 +162,7 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Where a program is; system administrators' directories count, whoever asks.
+/// Finds a program, also in the directories of system administrators.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

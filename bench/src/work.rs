@@ -1,4 +1,4 @@
-//! How each kind of work is done and what is read from it.
+//! Each kind of load, and the figures that it yields.
 //!
 //! Loads run in rounds, and in each round every server has its turn, so that a machine whose speed
 //! drifts treats all alike. Filling the memory and the crowd are done once, one server after another.
@@ -20,7 +20,7 @@ use crate::{
     wrk,
 };
 
-/// What one round tells of one server.
+/// The figures of one server in one round.
 struct Sample {
     cpu_us: f64,
     /// The part of its core that the server used.
@@ -28,7 +28,7 @@ struct Sample {
     p99_ms: f64,
 }
 
-/// What is known of every server, in the order of [`PEERS`]. A server that fails has nothing.
+/// A value for every server, in the order of [`PEERS`]. A server that fails has none.
 type PerPeer<T> = Vec<Option<T>>;
 
 impl Bench {
@@ -179,7 +179,7 @@ impl Bench {
         }
     }
 
-    /// Many clients at once for one long object that nobody has.
+    /// Many clients at once for one long object that is not stored.
     fn crowd(&mut self, case: &Case, clients: usize) -> Report {
         let path = format!("/{}/slow", case.size);
         let outcomes = self.one_by_one(case, |bench, server| {
@@ -362,7 +362,7 @@ fn row<T>(label: &str, outcomes: &PerPeer<T>, of: impl Fn(&T) -> f64) -> Row {
     }
 }
 
-/// What Levada, the first of the servers, has to show.
+/// The figure of Levada, the first of the servers, with its target.
 fn verdict<T>(
     label: &'static str,
     outcomes: &PerPeer<T>,

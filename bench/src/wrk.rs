@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 use crate::{Result, case::Case};
 
-/// What a load of any kind tells.
+/// The result of a load.
 pub(crate) struct Load {
     pub(crate) requests: u64,
     pub(crate) p99_ms: f64,
@@ -46,7 +46,7 @@ pub(crate) fn run(
     Ok(Load { requests, p99_ms: p99_us as f64 / 1e3 })
 }
 
-/// The script that asks for the objects in turn, and says at the end what happened.
+/// The script that requests the objects in turn and prints the counts at the end.
 fn lua(case: &Case) -> String {
     let mut script = String::new();
     if case.objects > 1 {

@@ -4,9 +4,9 @@
 //!   instrumented build ──> its load, measured ──> merged profile ──> target/dist/levada
 //! ```
 //!
-//! Which branches are taken and which functions are hot is counted, not guessed. What the load never
-//! runs is taken for cold, so it has a part for everything that is to be quick: requests by `edge` of
-//! bench/, a simulation by the program itself.
+//! The compiler optimises by counts of branches and functions. It treats code that the load never runs
+//! as cold, so the load covers everything that must be fast: requests by `edge` of bench/, and a
+//! simulation by the program itself.
 
 use std::{
     env, fs,
@@ -60,7 +60,7 @@ fn levada(host: &str, flags: &str) -> anyhow::Result<PathBuf> {
     Ok(target_directory().join(host).join("dist/levada"))
 }
 
-/// What is to be quick, run once.
+/// Runs the load once.
 fn load(target: &Path, counting: &Path, profiles: &Path) -> anyhow::Result<()> {
     let raw = profiles.join("%p-%m.profraw");
     let mut requests = Command::new(target.join("dist/edge"));

@@ -1,4 +1,4 @@
-//! Writes the generated parts of the documents, and says which are stale.
+//! Writes the generated parts of the documents, and lists the stale ones.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{pages, workspace::root};
 
-/// Writes every generated page that is not what it should be.
+/// Writes every stale page.
 ///
 /// # Errors
 /// When a page cannot be made or written.
@@ -22,7 +22,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages that are not what they should be.
+/// The pages whose text on disk differs from the generated text.
 ///
 /// # Errors
 /// When a page cannot be made.

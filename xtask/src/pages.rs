@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use crate::workspace::root;
 
-/// A page and what it should say.
+/// A page and its expected text.
 pub(crate) struct Page {
     /// From the root of the source.
     pub(crate) path: &'static str,
@@ -47,7 +47,7 @@ fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
 const BEGIN: &str = "<!-- generated: keys of ";
 const END: &str = "<!-- end -->";
 
-/// `page` with a table of keys between each pair of marks. What is outside is written by hand.
+/// `page` with a table of keys between each pair of marks. The text outside the marks is written by hand.
 fn with_keys(page: &str, schema: &Json) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut rest = page;
@@ -170,7 +170,7 @@ fn runs_in(entry: &PolicyEntry) -> &'static str {
     if entry.runs_on_an_edge() { "edge, simulator" } else { "simulator" }
 }
 
-/// What renderers of Markdown make of a heading.
+/// The anchor that renderers of Markdown give a heading.
 fn anchor(heading: &str) -> String {
     heading.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
 }

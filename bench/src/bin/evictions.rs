@@ -1,5 +1,5 @@
-//! What each eviction algorithm makes of a trace: hit ratios of requests and of bytes, and how many
-//! requests per second it follows.
+//! Eviction algorithms on a trace: hit ratios of requests and of bytes, and requests per second of the
+//! algorithm itself.
 //!
 //! `cargo run --release -p levada-bench --bin evictions [FILE | rice | ibm] ...` prints a table for each
 //! trace, with caches of 1, 5 and 20 % of its distinct bytes. Ratios are of the whole trace, the cold

@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     outcome
 }
 
-/// What all clients have seen.
+/// Results of all clients.
 #[derive(Default)]
 struct Seen {
     whole: AtomicU64,
@@ -93,7 +93,7 @@ fn run(dir: &Path, kills: u64, seed: u64) -> Result<()> {
                 )
             })
             .collect();
-        // What there was before the load adds to it: the first page that says that the scan is over.
+        // Read the first page after the scan, before the load adds entries.
         let found = scanned(admin)?;
         slowest = slowest.max(begun.elapsed());
         recovered += found.entries;
@@ -177,7 +177,7 @@ fn content(number: usize, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// What must be known of the head of a response.
+/// The fields of a response that matter here.
 #[derive(Debug, Default)]
 struct Head {
     status: u16,
@@ -334,7 +334,7 @@ fn binary() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What the metrics say of the disk.
+/// The metrics of the disk tier.
 struct Page {
     scanned: bool,
     entries: u64,

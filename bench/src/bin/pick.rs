@@ -1,12 +1,12 @@
-//! What one decision costs, for every registered policy.
+//! The cost of one decision, for every registered policy.
 //!
 //! `cargo run --release -p levada-bench --bin pick [policy ...]` prints nanoseconds per pick with 8, 64
-//! and 1024 nodes, and what a flood of ten million distinct objects leaves in memory.
+//! and 1024 nodes, and the memory in use after a flood of ten million distinct objects.
 //!
 //! Requests follow a Zipf law of exponent 1 over a million objects. Loads move as they do in service:
 //! every pick is counted as outstanding and released some hundred picks later; nodes are busy at twice
-//! the mean, so that the hottest objects, of 7 % of all requests, need sets of nodes. What the
-//! counting itself costs is measured as well and taken off.
+//! the mean, so that the hottest objects, of 7 % of all requests, need sets of nodes. The cost of
+//! counting is measured and subtracted.
 
 use std::{
     collections::BTreeMap,

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What this process has used of the processor so far.
+/// CPU time of this process so far.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds: f64 = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(f64::NAN);

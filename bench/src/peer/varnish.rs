@@ -1,4 +1,4 @@
-//! Varnish: its own threads and defaults. What others may put on disk, it has in memory.
+//! Varnish: its own threads and defaults. It has in memory the bytes that others may put on disk.
 
 use std::{fs, path::Path, process::Command};
 

@@ -15,18 +15,18 @@ use crate::{LOAD, Result};
 pub(crate) struct Client {
     pub(crate) name: &'static str,
     pub(crate) is_there: fn() -> bool,
-    /// To be called on the clients' host.
+    /// Runs on the clients' host.
     pub(crate) load: fn(&Path) -> Result<Seen>,
 }
 
-/// What a client asked for, and did not get.
+/// The requests of a client, and how many of them failed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) asked: u64,
     pub(crate) failed: u64,
-    /// As the client says it, how often each.
+    /// The reasons that the client states, with their counts.
     pub(crate) why: Vec<(String, u64)>,
-    /// The longest that an answer took.
+    /// The longest time until a response.
     pub(crate) longest: Duration,
 }
 
@@ -37,10 +37,10 @@ pub(crate) const CLIENTS: [Client; 4] = [
     Client { name: "Chromium", is_there: || has("chromium"), load: chromium },
 ];
 
-/// What files are named by and how long they are.
+/// The length of every file, which is also its name.
 pub(crate) const SIZE: usize = 1000;
 
-/// A page that asks for files, one after the other, and then says how it went.
+/// A page that requests files one after the other and then reports the result.
 pub(crate) fn page() -> String {
     format!(
         "<!doctype html><title>faults</title><p id=said></p><script>\n\

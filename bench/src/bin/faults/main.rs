@@ -1,9 +1,9 @@
-//! What unmodified clients see when something fails under a front-end that hands connections over.
+//! Errors of unmodified clients when something fails under a front-end that hands connections over.
 //! `bench/README.md` says how to run and read it.
 //!
 //! ```text
 //!   curl, wrk, Chromium ── router ──┬── front-end
-//!                                   ├── back-end 0: nginx, handoff-backend   <- what fails is here
+//!                                   ├── back-end 0: nginx, handoff-backend   <- the faults are here
 //!                                   └── back-end 1: nginx, handoff-backend
 //! ```
 

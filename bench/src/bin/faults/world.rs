@@ -83,7 +83,7 @@ impl World {
         Ok(self.hosts.client.namespace().run(work)?)
     }
 
-    /// What a client sees while something happens.
+    /// Runs a client while something happens.
     pub(crate) fn under(
         &mut self,
         client: &Client,
@@ -188,7 +188,7 @@ impl World {
             .ip(&[&up, &format!("route add default via {}", LabCluster::ROUTER)])?)
     }
 
-    /// What the back-end says to the front-end is lost; what it says to clients is not.
+    /// Drops packets from the back-end to the front-end, but none from the back-end to clients.
     pub(crate) fn cut_channel(&mut self) -> Result<()> {
         Ok(self.hosts.backs[0].ip(&[&format!("route add blackhole {}/32", LabCluster::FRONT)])?)
     }

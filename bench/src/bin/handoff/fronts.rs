@@ -29,7 +29,7 @@ pub(crate) const FRONTS: [Front; 5] = [
     Front { name: "nginx", port: 84, start: proxying_nginx },
 ];
 
-/// What is behind them: a server, and what takes connections over beside it.
+/// Starts a server, and beside it the back-end that takes connections over.
 pub(crate) fn servers(back: &Host, directory: &Path) -> Result<Vec<Child>> {
     Ok(vec![nginx(back, directory)?, taker(back, directory)?])
 }

@@ -1,6 +1,6 @@
-//! What a connection that is handed to a back-end costs its front-end, beside front-ends that pass its
-//! bytes on: ours, by the system and by copying, HAProxy splicing, and nginx. `bench/README.md` says how to
-//! run and read it.
+//! The cost of a connection that is handed to a back-end for its front-end, beside front-ends that
+//! forward its bytes: ours by splice and by copying, HAProxy with splice, and nginx. `bench/README.md`
+//! says how to run and read it.
 //!
 //! ```text
 //!   wrk (core 1) ── router ──┬── front-ends (core 0), a port each, one with load at a time
@@ -25,7 +25,7 @@ struct Case {
     bytes: usize,
     /// Whether each request has a connection of its own.
     close: bool,
-    /// What is divided by the splicing proxy's, and what it should come to at most.
+    /// The highest ratio of the cost to that of the splicing proxy.
     target: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ const CASES: [Case; 7] = [
     Case { name: "50 MB, kept alive", bytes: 50_000_000, close: false, target: None },
 ];
 
-/// What a connection that is handed off may cost in all, in microseconds.
+/// The highest total cost of a connection that is handed off, in microseconds.
 const CONNECTION: f64 = 60.0;
 
 const HELP: &str = "\
@@ -96,7 +96,7 @@ fn run(options: &Options, directory: &Path) -> Result<bool> {
     Ok(missed)
 }
 
-/// What is wanted; nothing when that is help.
+/// Reads the command line; `None` when it asks for help.
 fn options() -> Result<Option<Options>> {
     let mut options = Options { rounds: 3, seconds: 2, only: Vec::new(), fronts: Vec::new() };
     let mut words = env::args().skip(1);
@@ -141,7 +141,7 @@ struct Cost {
     per_second: f64,
     /// How often the process fell asleep, per request.
     sleeps: f64,
-    /// What part of the other core was in use, by clients and what is behind the front-end.
+    /// The part of the other core that clients and back-ends used.
     others: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a front-end has used.
+//! CPU time of a front-end.
 
 use std::{fs, process::Command};
 
@@ -74,7 +74,7 @@ impl Drop for BpfStats {
     }
 }
 
-/// What of the other core's time was used, and how much there was, in the kernel's ticks.
+/// Used time and total time of the other core, in the kernel's ticks.
 pub(crate) fn other_core() -> Result<[u64; 2]> {
     let stat = fs::read_to_string("/proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu1 ")).ok_or("no second core")?;

@@ -24,7 +24,7 @@ const AT_ONCE: f64 = 8.0;
 
 /// Everything that runs.
 pub(crate) struct World {
-    /// Those that are wanted.
+    /// The front-ends that the command line selects.
     fronts: Vec<Option<Child>>,
     _others: Vec<Child>,
     hosts: LabCluster,

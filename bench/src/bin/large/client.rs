@@ -16,7 +16,7 @@ use levada_net::lab::Host;
 
 use crate::{Result, pattern::Pattern};
 
-/// What is asked for, and from where.
+/// An object and the server that it is requested from.
 #[derive(Clone)]
 pub(crate) struct Url {
     pub(crate) server: SocketAddr,

@@ -20,7 +20,7 @@ const VICTIM: usize = 5;
 const ASKED: usize = 0;
 const MODES: [&str; 3] = ["timeout", "hedge", "deadline"];
 
-/// What happens to the victim.
+/// The fault of the affected node.
 #[derive(Clone, Copy)]
 enum Fault {
     Slow,

@@ -34,7 +34,7 @@ mod world;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What every case needs.
+/// The settings that all cases share.
 struct Bench {
     quick: bool,
     rounds: usize,

@@ -1,4 +1,4 @@
-//! What a case came to: a table of figures, and what Levada has to show.
+//! The result of a case: a table of figures, and the targets for Levada.
 
 use serde_json::{Value, json};
 

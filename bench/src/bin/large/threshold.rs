@@ -8,7 +8,7 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// What a page's largest images have, and beyond what two windows hold.
+/// From the size of a page's largest images to more than two windows hold.
 const SIZES: &[u64] = &[MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB];
 /// Files for each round: every one is at other nodes.
 const FILES: usize = 4;

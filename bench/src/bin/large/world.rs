@@ -74,7 +74,7 @@ pub(crate) struct World {
     logs: Vec<PathBuf>,
 }
 
-/// What a fetch, or many at once, came to.
+/// The result of one fetch, or of many at once.
 pub(crate) struct Outcome {
     /// Mbit/s of each client.
     pub(crate) rates: Vec<f64>,
@@ -88,7 +88,7 @@ pub(crate) struct Outcome {
     pub(crate) counts: Counts,
 }
 
-/// What the nodes' metrics say, summed.
+/// Sums of the nodes' metrics.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) late: f64,
@@ -236,7 +236,7 @@ impl World {
         fetched.map_err(|why| format!("{why}\n{}", self.logs()).into())
     }
 
-    /// What nodes have said last.
+    /// The last lines of the nodes' logs.
     fn logs(&self) -> String {
         let last = |log: &PathBuf| {
             let text = fs::read_to_string(log).unwrap_or_default();
@@ -276,7 +276,7 @@ impl World {
         })
     }
 
-    /// What all nodes that live have counted.
+    /// Sums over all nodes that run.
     fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for page in (0..NODES).filter_map(|node| self.admin(node, "/metrics").ok()) {
@@ -318,7 +318,7 @@ enum Memory {
 impl std::ops::Sub for Counts {
     type Output = Self;
 
-    /// What was added; a node that is gone took its own with it.
+    /// The increase. A node that has stopped takes its counts with it, so no difference is negative.
     fn sub(self, before: Self) -> Self {
         Self {
             late: (self.late - before.late).max(0.0),
