@@ -15,7 +15,7 @@ use levada_topology::TOPOLOGIES;
 use regex::Regex;
 
 use self::{
-    papers::{PAPERS, Paper, SUBJECTS},
+    papers::{describing, home, is_paper},
     text::Text,
 };
 use crate::workspace::root;
@@ -106,8 +106,8 @@ fn subjects() -> Vec<String> {
 }
 
 fn subject(name: &str, cited: &str) -> Option<String> {
-    let (_, paper, section) = SUBJECTS.iter().find(|(subject, _, _)| *subject == name)?;
-    let expected = format!("{paper} Sec. {section}");
+    let section = describing(name)?;
+    let expected = format!("{} Sec. {}", section.paper, section.number);
     let is_cited = cited.strip_suffix(&expected).is_some();
     (!is_cited).then(|| format!("`{name}` is described in {expected}, and cites {cited}"))
 }
@@ -125,12 +125,11 @@ fn entries(path: &str, text: &str) -> Vec<String> {
         let Some(captures) = CITATION.captures(cited) else { continue };
         let numbers: Vec<_> = captures[2].split(", ").collect();
         for name in names.split(", ") {
-            let subject = SUBJECTS.iter().find(|(subject, _, _)| *subject == name);
-            if let Some((_, paper, section)) = subject.filter(|(_, _, s)| !numbers.contains(s)) {
-                let line = at + 1;
-                wrong.push(format!(
-                    "{path}:{line}: `{name}` is described in {paper} Sec. {section}"
-                ));
+            if let Some(section) = describing(name).filter(|found| !numbers.contains(&found.number))
+            {
+                let (line, paper, number) = (at + 1, section.paper, section.number);
+                wrong
+                    .push(format!("{path}:{line}: `{name}` is described in {paper} Sec. {number}"));
             }
         }
     }
@@ -148,33 +147,25 @@ fn of_file(path: &str, text: &str) -> Vec<String> {
             wrong.push(format!("{path}:{line}: a citation of nothing"));
             continue;
         };
-        let Some(paper) = PAPERS.iter().find(|paper| paper.name == work) else { continue };
+        if !is_paper(work) {
+            continue;
+        }
         let mut numbers = list
             .iter()
             .flat_map(|citation| citation.numbers.iter().map(|number| (citation.kind, *number)));
-        let missing = numbers.find(|(kind, number)| home(paper, kind, number).is_none());
+        let missing = numbers.find(|(kind, number)| home(work, kind, number).is_none());
         let error = match missing {
             Some((kind, number)) => Some(format!("there is no {kind} {number}")),
-            None => misplaced(paper, list),
+            None => misplaced(work, list),
         };
         wrong.extend(error.map(|error| format!("{path}:{line}: {work}: {error}")));
     }
     wrong
 }
 
-/// The section in which the cited thing is: of a section, itself.
-fn home<'n>(paper: &Paper, kind: &str, number: &'n str) -> Option<&'n str> {
-    let places = match kind {
-        "Sec" => return paper.has_section(number).then_some(number),
-        "Fig" => paper.figures,
-        _ => paper.tables,
-    };
-    Paper::home(places, number.parse().ok()?)
-}
-
 /// The error of a figure or table that is cited together with one section, and is elsewhere. `list` is
 /// a citation with those that continue it.
-fn misplaced(paper: &Paper, list: &[Citation<'_>]) -> Option<String> {
+fn misplaced(paper: &str, list: &[Citation<'_>]) -> Option<String> {
     let sections: Vec<_> = list.iter().filter(|citation| citation.kind == "Sec").collect();
     let [section] = sections[..] else { return None };
     let [within] = section.numbers[..] else { return None };

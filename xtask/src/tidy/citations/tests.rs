@@ -74,17 +74,12 @@ fn an_entry_of_a_page_cites_the_section_that_describes_it() {
 }
 
 #[test]
-fn every_subject_exists() {
-    for (name, paper, section) in SUBJECTS {
-        let paper = PAPERS.iter().find(|known| known.name == *paper).unwrap();
-        assert!(paper.has_section(section), "{name}");
-        let policies = POLICIES.iter().flat_map(|file| file.iter()).map(|entry| entry.name);
-        let topologies = TOPOLOGIES.iter().map(|entry| entry.name);
-        assert!(policies.chain(topologies).any(|known| known == *name), "{name}");
-    }
-    for paper in PAPERS {
-        for (_, _, section) in paper.figures.iter().chain(paper.tables) {
-            assert!(paper.has_section(section), "{} {section}", paper.name);
-        }
+fn every_policy_and_topology_of_our_papers_has_its_section() {
+    let policies =
+        POLICIES.iter().flat_map(|file| file.iter()).map(|entry| (entry.name, entry.paper));
+    let topologies = TOPOLOGIES.iter().map(|entry| (entry.name, entry.source));
+    for (name, cited) in policies.chain(topologies) {
+        let ours = cited.starts_with("OSDI'02") || cited.starts_with("ASPLOS'98");
+        assert!(!ours || name == "lan_cluster" || describing(name).is_some(), "{name}");
     }
 }
