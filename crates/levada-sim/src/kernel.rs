@@ -1,9 +1,9 @@
-//! The event queue: what happens next, in the order of time and then of scheduling.
+//! The event queue, ordered by time and then by the order of scheduling.
 //!
 //! A wheel of slots of a millisecond each, as in Brown's calendar queue (CACM 1988): an event is
-//! appended to the slot of its time, unsorted, and only the slot whose time has come is put into a
-//! heap. So the heap is small and stays in the processor's cache, however many events are pending.
-//! What lies beyond the wheel waits in a heap of its own.
+//! appended to the slot of its time, unsorted, and only the entries of the current slot are moved
+//! into a heap. The heap stays small and remains in the processor's cache, however many events are
+//! pending. Events beyond the wheel wait in a second heap.
 //!
 //! ```text
 //! far (heap)  ...... | slot  slot  slot  ...  slot | near (heap) -> next
@@ -12,12 +12,12 @@
 
 use levada_types::Timestamp;
 
-/// Events yet to come. `E` should be small: entries are moved about.
+/// Pending events. `E` should be small, because entries are moved often.
 #[derive(Debug)]
 pub(crate) struct Agenda<E> {
     near: Heap<E>,
     slots: Vec<Vec<Entry<E>>>,
-    /// A bit for each slot that is not empty.
+    /// One bit per slot: set when the slot is not empty.
     occupied: [u64; SLOTS / 64],
     far: Heap<E>,
     /// The number of the slot that `near` holds, counted from the beginning of time.
@@ -30,7 +30,7 @@ const SLOT_BITS: u32 = 20;
 const SLOTS: usize = 4096;
 
 impl<E: Copy> Agenda<E> {
-    /// What a pending event takes, in bytes.
+    /// Size of a pending event, in bytes.
     pub(crate) const BYTES_PER_EVENT: usize = size_of::<Entry<E>>();
 
     pub(crate) fn new() -> Self {
@@ -50,12 +50,12 @@ impl<E: Copy> Agenda<E> {
         self.near.first().map(|entry| entry.time)
     }
 
-    /// `event` will happen at `time`, after whatever was scheduled for that time before.
+    /// Schedules `event` for `time`, after the events that were scheduled for that time before.
     #[inline]
     pub(crate) fn schedule(&mut self, time: Timestamp, event: E) {
         let entry = Entry { time, sequence: self.sequence, event };
-        // Four thousand million later the count begins again: two events of the same nanosecond on
-        // either side of that change places, in every run alike.
+        // The count wraps after 2^32 events. Two events of the same nanosecond on either side of
+        // the wrap change places, in the same way in every run.
         self.sequence = self.sequence.wrapping_add(1);
         self.put(entry);
         if self.near.is_empty() {
@@ -87,7 +87,7 @@ impl<E: Copy> Agenda<E> {
         }
     }
 
-    /// Turns the wheel to the next slot that is not empty, if there is any event at all.
+    /// Turns the wheel to the next slot that is not empty. Does nothing if no event is pending.
     fn turn(&mut self) {
         let Some(slot) = self.next_occupied().or_else(|| Some(self.far.first()?.slot())) else {
             return;
@@ -98,7 +98,7 @@ impl<E: Copy> Agenda<E> {
         self.occupied[place / 64] &= !(1 << (place % 64));
         entries.drain(..).for_each(|entry| self.near.push(entry));
         self.slots[place] = entries;
-        // The wheel reaches further now.
+        // The wheel covers later times now: move events from the far heap into it.
         while self.far.first().is_some_and(|entry| entry.slot() - slot < SLOTS as u64) {
             if let Some(entry) = self.far.pop() {
                 self.put(entry);
@@ -110,7 +110,8 @@ impl<E: Copy> Agenda<E> {
     fn next_occupied(&self) -> Option<u64> {
         let here = self.current as usize % SLOTS;
         let words = SLOTS / 64;
-        // The word of the current slot comes twice: first what is after it, last what is before.
+        // The word of the current slot is read twice: first for the slots after it, last for the
+        // slots before it.
         for turn in 0..=words {
             let word = (here / 64 + turn) % words;
             let after = !0u64 << (here % 64) << 1;
@@ -146,8 +147,8 @@ impl<E> Entry<E> {
     }
 }
 
-/// A heap with four children per entry: half as deep as a binary one, and the four keys that a step
-/// down compares lie side by side.
+/// A heap with four children per entry. It is half as deep as a binary heap, and the four keys that
+/// a step down compares are adjacent in memory.
 #[derive(Debug)]
 struct Heap<E>(Vec<Entry<E>>);
 
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn events_come_by_time_then_by_scheduling() {
-        // Times within a slot, within the wheel, and far beyond it.
+        // The spreads lie within a slot, within the wheel, and far beyond it.
         for spread in [1_000, 100_000_000, 1_000_000_000_000] {
             let mut agenda = Agenda::new();
             let mut rng = Rng::new(1);
@@ -232,7 +233,7 @@ mod tests {
         let mut pending = std::collections::BTreeSet::new();
         let mut now = 0;
         for number in 0..200_000u32 {
-            // Mostly soon, at times far ahead, and now and then nothing is pending at all.
+            // Most events are near, some are far ahead, and now and then the queue runs empty.
             let ahead = [900, 3_000_000, 40_000_000, 5_000_000_000, 60_000_000_000][rng.below(5)];
             let time = Timestamp(now + rng.below(ahead) as u64);
             agenda.schedule(time, number);

@@ -1,9 +1,9 @@
 //! The papers' systems in virtual time: which policy, how many nodes, what latency.
 //!
 //! The simulator drives the code of levada-policy and of levada-cache's eviction unchanged, over
-//! simulated servers and a simulated network. A [`Scenario`] says what is to be simulated, its
-//! [`Scenario::prepare`] finds everything that is wrong with it and gathers what it needs, [`run`]
-//! plays it and gives an [`Outcome`].
+//! simulated servers and a simulated network. A [`Scenario`] describes a simulation.
+//! [`Scenario::prepare`] reports every mistake in it and loads its traces and topologies. [`run`]
+//! plays it and returns an [`Outcome`].
 //!
 //! ```text
 //! Scenario --prepare(Library)--> Prepared --run--> Outcome: readings, series, servers, links

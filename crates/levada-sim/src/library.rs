@@ -1,15 +1,15 @@
-//! What scenarios are made of besides numbers: traces, read or generated, each once.
+//! The inputs of scenarios besides numbers: traces, read or generated, each loaded once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use levada_trace::{Trace, generate::GENERATORS};
 
-/// Reads files for this crate, which reads none.
+/// Reads files on behalf of this crate, which opens none itself.
 pub trait Source {
     /// The requests in the access log or trace `path`.
     ///
     /// # Errors
-    /// With what is wrong and what to do, as a user should read it.
+    /// The problem and its remedy, as a user should read them.
     fn trace(&mut self, path: &str) -> Result<Trace, String>;
 
     /// The text of the file `path`, such as a topology.
@@ -19,19 +19,19 @@ pub trait Source {
     fn text(&mut self, path: &str) -> Result<String, String>;
 }
 
-/// Traces by name, kept for the next scenario that wants the same: generating one takes seconds.
+/// Traces by name. They are kept because generating one takes seconds and scenarios share them.
 pub struct Library {
     source: Box<dyn Source + Send>,
     traces: BTreeMap<(String, u64), Arc<Trace>>,
 }
 
 impl Library {
-    /// An empty one that reads files from `source`.
+    /// An empty library that reads files from `source`.
     pub fn new(source: Box<dyn Source + Send>) -> Self {
         Self { source, traces: BTreeMap::new() }
     }
 
-    /// One without files: scenarios can name generated traces and listed topologies only.
+    /// A library without files: scenarios can name only generated traces and listed topologies.
     pub fn without_files() -> Self {
         Self::new(Box::new(NoFiles))
     }
@@ -39,7 +39,7 @@ impl Library {
     /// The trace `name`: one that levada-trace generates from `seed`, or a file.
     ///
     /// # Errors
-    /// What the source says of a file.
+    /// The source's error for a file.
     pub fn trace(&mut self, name: &str, seed: u64) -> Result<Arc<Trace>, String> {
         let generator = GENERATORS.iter().find(|generator| generator.name == name);
         let key = (name.to_owned(), if generator.is_some() { seed } else { 0 });
@@ -57,12 +57,12 @@ impl Library {
     /// The text of a file.
     ///
     /// # Errors
-    /// What the source says of it.
+    /// The source's error.
     pub fn text(&mut self, path: &str) -> Result<String, String> {
         self.source.text(path)
     }
 
-    /// Puts `trace` where [`Library::trace`] finds it under `name`: for tests and benchmarks.
+    /// Stores `trace` under `name`, for tests and benchmarks.
     pub fn keep(&mut self, name: &str, trace: Trace) {
         self.traces.insert((name.to_owned(), 0), Arc::new(trace));
     }

@@ -1,16 +1,17 @@
-//! What one run gives: plain data that tables, CSV and plots are made of.
+//! The result of one run: plain data for tables, CSV and plots.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A quantity that runs are measured by.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
     /// The offered rate in force exactly 30 s before the first server failed (OSDI'02 Sec. 4.3).
     Capacity,
     /// The highest rate at which requests finished, over half a minute, before the first server
-    /// failed: what the system really carried, since the queues that fill up inflate the capacity.
+    /// failed. The system really carried this rate; the capacity is inflated by queues that fill
+    /// up.
     Sustained,
     /// Requests finished per second over the measured time.
     Throughput,
@@ -26,32 +27,33 @@ pub enum Metric {
     LatencyP99,
     /// Its standard deviation.
     LatencySd,
-    /// Requests found in memory, of all.
+    /// Share of requests found in memory.
     HitRatio,
-    /// Requests that waited for a disk, whether they began the read or joined one, of all.
+    /// Share of requests that waited for a disk, whether they began the read or joined one.
     MissRatio,
-    /// Mean over the servers of the part of the time in which the CPU worked, before the failure.
+    /// Part of the time in which the CPU worked before the failure, mean over the servers.
     CpuUtilisation,
-    /// Standard deviation of that over the servers.
+    /// Standard deviation of the CPU utilisation over the servers.
     CpuUtilisationSd,
-    /// The same for the disk.
+    /// Part of the time in which the disk worked before the failure, mean over the servers.
     DiskUtilisation,
-    /// Standard deviation of that over the servers.
+    /// Standard deviation of the disk utilisation over the servers.
     DiskUtilisationSd,
     /// The part of the time in which a server has fewer outstanding requests than 40 % of T_low,
     /// mean over the servers (ASPLOS'98 Sec. 3.3).
     Idle,
-    /// Requests served by the busiest server over the mean of all.
+    /// Requests served by the busiest server, divided by the mean over all servers.
     Imbalance,
-    /// The use of the busiest link between routers, of its capacity.
+    /// Utilisation of the busiest link between routers.
     LinkPeak,
-    /// Servers that hold an object in memory, mean over the objects held at all.
+    /// Number of servers that hold an object in memory, mean over the objects that any server
+    /// holds.
     Replicas,
-    /// Of the picks, those that go elsewhere than the pick for the same object before.
+    /// Share of picks that chose another server than the previous pick for the same object.
     Moved,
-    /// Pages of which the latency is measured (WWW10 Sec. 4.3).
+    /// Pages whose latency is measured (WWW10 Sec. 4.3).
     Pages,
-    /// Of these, those that were not finished when the run ended; they count with the time until
+    /// Share of pages that were not finished when the run ended. They count with the time until
     /// then.
     Unfinished,
     /// Pages that take 1 s at most.
@@ -62,13 +64,13 @@ pub enum Metric {
     Within5s,
     /// The part of the time in which the back-end database's disk worked, mean over the servers.
     DatabaseUtilisation,
-    /// The same for the network card.
+    /// The part of the time in which the network card worked, mean over the servers.
     NicUtilisation,
     /// Simulated time.
     Duration,
     /// Events of the kernel, and of the network where it has its own.
     Events,
-    /// Packets that found a full queue, where packets are simulated.
+    /// Packets dropped at full queues, where packets are simulated.
     Dropped,
 }
 
@@ -106,14 +108,14 @@ pub const METRICS: &[Metric] = &[
     Metric::Dropped,
 ];
 
-/// What a metric counts in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Requests per second.
     PerSecond,
     /// Seconds.
     Seconds,
-    /// A part of one; people read it in percent.
+    /// A part of one, printed in percent.
     Part,
     /// A number.
     Count,
@@ -168,7 +170,7 @@ impl Metric {
         }
     }
 
-    /// As a column is headed.
+    /// The heading of a column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
@@ -204,7 +206,7 @@ impl Metric {
         }
     }
 
-    /// What it counts in.
+    /// The unit in which the metric counts.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Capacity | Self::Sustained | Self::Throughput => Unit::PerSecond,
@@ -242,9 +244,9 @@ impl Metric {
 /// A metric, of the whole run or of the time around an offered rate: `latency_p50@9300`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reading {
-    /// What is measured.
+    /// The measured quantity.
     pub metric: Metric,
-    /// At which offered rate, in requests per second; `None` over the whole measured time.
+    /// The offered rate, in requests per second; `None` for the whole measured time.
     pub rate: Option<u32>,
 }
 
@@ -268,7 +270,7 @@ impl fmt::Display for Reading {
     }
 }
 
-/// A text names no reading.
+/// The text names no reading.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no reading: write a metric, as in \"capacity\", or one at a rate, as in \"latency_p50@9300\""
@@ -305,16 +307,16 @@ impl<'de> Deserialize<'de> for Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// A server failed: its queue was longer than it may be.
+    /// A server failed: its queue exceeded the limit.
     Overload,
     /// The time or the number of requests to simulate was reached.
     #[default]
     Done,
-    /// Whoever watched stopped it: the numbers are those of an unfinished run.
+    /// The caller stopped the run: the numbers are incomplete.
     Stopped,
 }
 
-/// What one run gives.
+/// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
@@ -324,9 +326,9 @@ pub struct Outcome {
     pub readings: BTreeMap<Reading, f64>,
     /// Curves over time, and the distribution of latencies.
     pub series: Vec<Series>,
-    /// Each server's part.
+    /// Use of each server.
     pub servers: Vec<ServerUse>,
-    /// What each link between routers carried.
+    /// Use of each link between routers.
     pub links: Vec<LinkUse>,
 }
 
@@ -340,24 +342,24 @@ impl Outcome {
 /// Points of a curve.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Such as `latency_cdf@9300` or `finished_per_second`.
+    /// A name such as `latency_cdf@9300` or `finished_per_second`.
     pub name: String,
-    /// What x is, with its unit.
+    /// Meaning and unit of x.
     pub x: String,
-    /// What y is, with its unit.
+    /// Meaning and unit of y.
     pub y: String,
-    /// Ascending in x.
+    /// The points, ascending in x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One server's part in a run.
+/// The use of one server in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUse {
     /// Its name.
     pub name: String,
-    /// Requests that it finished.
+    /// Requests that the server finished.
     pub requests: u64,
-    /// Of these, found in memory.
+    /// Finished requests that were found in memory.
     pub hits: u64,
     /// The part of the time in which its CPU worked.
     pub cpu: f64,
@@ -365,16 +367,16 @@ pub struct ServerUse {
     pub disk: f64,
 }
 
-/// What a link carried in one direction.
+/// The use of a link in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkUse {
-    /// Where from.
+    /// The place that sends.
     pub from: String,
-    /// Where to.
+    /// The place that receives.
     pub to: String,
     /// Bytes of responses, with headers.
     pub bytes: f64,
-    /// That over what it could have carried in the time.
+    /// These bytes, as a part of the link's capacity over the time.
     pub utilisation: f64,
 }
 

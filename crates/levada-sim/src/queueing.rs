@@ -1,18 +1,18 @@
-//! Queues whose behaviour is known in closed form, on the simulator's own kernel: what the kernel is
-//! held against, and how fast it is.
+//! Queues whose behaviour is known in closed form, on the simulator's own kernel. Tests compare the
+//! kernel with the formulas; a benchmark measures its speed.
 
 use levada_types::{Rng, Timestamp};
 
 use crate::{kernel::Agenda, server::Station};
 
-/// A queue before one worker, by Kendall's letters; jobs come by chance (Poisson).
+/// A queue before one server in Kendall's notation; arrivals are a Poisson process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Lengths by chance (exponential), first come, first served.
+    /// Exponential service times, first come, first served.
     Mm1,
-    /// Equal lengths, first come, first served.
+    /// Equal service times, first come, first served.
     Md1,
-    /// Lengths by chance, all served at once with equal shares: processor sharing.
+    /// Exponential service times, all jobs served at once with equal shares: processor sharing.
     Mm1Ps,
 }
 
@@ -29,7 +29,7 @@ impl Queue {
         }
     }
 
-    /// The mean time in the system, in mean lengths of a job, when the worker is busy for `load` of
+    /// The mean time in the system, in mean lengths of a job, when the server is busy for `load` of
     /// the time (Kleinrock, Queueing Systems I, 3.2 and 5.6; II, 4.4).
     pub fn mean_sojourn(self, load: f64) -> f64 {
         match self {
@@ -58,7 +58,7 @@ impl Queue {
 /// The mean length of a job, in ns.
 const LENGTH: f64 = 1e6;
 
-/// When jobs come, and how long they are.
+/// Draws when jobs arrive and how long they are.
 struct Arrivals {
     rng: Rng,
     mean: f64,
@@ -80,12 +80,12 @@ fn exponential(rng: &mut Rng) -> f64 {
     -libm::log(1.0 - rng.unit())
 }
 
-/// What happens in these queues.
+/// An event of these queues.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrival,
-    /// The job that came at this time is done, if nothing has changed since the change of this
-    /// number.
+    /// The job that arrived at this time is done, unless the queue has changed since the change of
+    /// this number.
     Departure(Timestamp, u64),
 }
 
@@ -110,12 +110,12 @@ fn in_turn(mut arrivals: Arrivals, jobs: u64) -> f64 {
     sum
 }
 
-/// Equal shares: the sum of all times in the system, in ns. What one job has been served since the
-/// beginning, had it been there, is the same for all (`served`); so jobs leave in the order of what
-/// it will be when they are done, and only the next departure is in the agenda.
+/// Equal shares: the sum of all times in the system, in ns. `served` is the service that a job
+/// present from the beginning would have received. It is the same for all jobs, so each job leaves
+/// when `served` reaches a value known at its arrival. Only the next departure is in the agenda.
 fn shared(mut arrivals: Arrivals, jobs: u64) -> f64 {
     let mut agenda = Agenda::new();
-    // By what will have been served when the job is done, largest first.
+    // The value of `served` at which each job is done, largest first.
     let mut present: Vec<(f64, Timestamp)> = Vec::new();
     let (mut served, mut changed, mut change) = (0.0, Timestamp::ZERO, 0);
     let (mut sum, mut come) = (0.0, 0);

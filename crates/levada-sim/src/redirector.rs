@@ -1,9 +1,9 @@
-//! Who decides: redirectors with a policy and loads of their own each.
+//! The redirectors, each with its own policy and its own loads.
 //!
-//! OSDI'02 puts one on every regional router with clients behind it; they never talk to each other.
-//! A switch before a cluster (ASPLOS'98, WWW10) is a single one. A policy that needs the global view
-//! is given the loads over all redirectors; one that foretells all caches is a single instance that
-//! all redirectors ask, since there is one set of caches to foretell.
+//! OSDI'02 puts one on every regional router with clients behind it; they exchange nothing. A switch
+//! before a cluster (ASPLOS'98, WWW10) is a single redirector. A policy that needs the global view
+//! receives the loads over all redirectors. A policy that models all caches (LB/GC) is one instance
+//! that all redirectors share, because there is one set of caches to model.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::Scenario;
 pub(crate) struct Redirectors {
     redirectors: Vec<Redirector>,
     policies: Vec<Box<dyn Policy>>,
-    /// By client.
+    /// Index by client.
     of_client: Vec<u16>,
     global: Option<Arc<LoadTable>>,
     observes: bool,
@@ -31,7 +31,7 @@ struct Redirector {
     cluster: Cluster,
 }
 
-/// A request counts until this drops: at its redirector, and in the global view where there is one.
+/// Counts a request at its redirector, and in the global view where there is one, until it drops.
 #[derive(Debug)]
 pub(crate) struct Counted {
     _here: Outstanding,
@@ -39,7 +39,7 @@ pub(crate) struct Counted {
 }
 
 impl Redirectors {
-    /// The scenario has been checked: its policy can be built.
+    /// The scenario was checked, so its policy can be built.
     pub(crate) fn new(
         scenario: &Scenario,
         topology: &Topology,
@@ -82,8 +82,8 @@ impl Redirectors {
         }
     }
 
-    /// The server for a request of `client`, and the request counted there; `None` when no server is
-    /// up.
+    /// Picks the server for a request of `client` and counts the request there; `None` when no
+    /// server is up.
     pub(crate) fn pick(
         &mut self,
         request: &Request,
@@ -101,7 +101,7 @@ impl Redirectors {
         Some((node, counted))
     }
 
-    /// Whether [`Redirectors::observe`] is of use.
+    /// Whether the policy uses [`Redirectors::observe`].
     pub(crate) fn observes(&self) -> bool {
         self.observes
     }
@@ -113,7 +113,7 @@ impl Redirectors {
         self.policies[redirector.policy].observe(outcome, &mut context);
     }
 
-    /// Requests that count at the redirectors.
+    /// Requests counted at the redirectors now.
     #[cfg(test)]
     pub(crate) fn outstanding(&self) -> u64 {
         self.redirectors.iter().map(|redirector| redirector.cluster.loads().total()).sum()
@@ -139,5 +139,5 @@ fn cluster(
     Cluster::new(nodes, loads)
 }
 
-/// Parts the policies' chance from others'.
+/// Seeds the policies' random numbers apart from others.
 const CHANCE: u64 = 0x7069_636b;

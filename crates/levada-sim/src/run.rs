@@ -6,7 +6,7 @@ use levada_types::Timestamp;
 
 use crate::{Outcome, Prepared, cap, world::World};
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Simulated time.
@@ -21,8 +21,8 @@ pub struct Progress {
     pub events: u64,
 }
 
-/// Runs `scenario`. `watch` is called every so many events (several times per second of real
-/// time); with [`ControlFlow::Break`] it stops the run, whose outcome is then that of what was done.
+/// Runs `scenario`. `watch` is called several times per second of real time. If it returns
+/// [`ControlFlow::Break`], the run stops and its outcome covers the time until then.
 pub fn run(scenario: &Prepared, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
     if let Some(settings) = &scenario.scenario.cap {
         return cap::run(&scenario.scenario, settings, watch);

@@ -1,5 +1,5 @@
-//! Numbered places for things that come and go: a number is used again once its thing is gone, so
-//! nothing is allocated after the first peak.
+//! A slab: entries with numbers. The number of a removed entry is used again, so nothing is
+//! allocated after the first peak.
 
 use std::ops::{Index, IndexMut};
 
@@ -17,7 +17,7 @@ impl<T> Slab<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// How many things there are.
+    /// Number of entries in use.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -35,7 +35,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The number is free from now on. The thing itself stays until the number is used again.
+    /// Frees the number. The entry itself stays until the number is used again.
     pub(crate) fn remove(&mut self, number: u32) {
         self.free.push(number);
     }

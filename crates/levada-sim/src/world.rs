@@ -33,8 +33,8 @@ pub(crate) struct World<'a> {
     now: Timestamp,
     agenda: Agenda<Event>,
     demand: Demand,
-    /// When the next request is sent. It is not in the agenda, where it would be one event more per
-    /// request.
+    /// The time of the next request. It is kept outside the agenda, where it would cost one more
+    /// event per request.
     next_send: Option<Timestamp>,
     documents: Vec<Document>,
     redirectors: Redirectors,
@@ -43,8 +43,8 @@ pub(crate) struct World<'a> {
     cost: Cost,
     active_limit: u32,
     queue_limit: u32,
-    /// With so many requests on their way, more than the servers can hold will arrive: a run at an
-    /// absurd rate ends before it fills the memory.
+    /// More requests in flight than this exceed the capacity of the servers' queues. The limit ends
+    /// a run at an absurd rate before it fills the memory.
     most_in_flight: usize,
     requests: Slab<Request>,
     reads: Slab<Read>,
@@ -58,17 +58,17 @@ pub(crate) struct World<'a> {
     sample: u64,
 }
 
-/// What happens next.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The CPU has done what the stage of this request says.
+    /// The CPU has finished the work of this request's stage.
     Cpu(u32),
     /// A disk, or the CPU of another server, has a block for this read.
     Block(u32),
     Network(NetworkEvent),
-    /// Time for a checkpoint.
+    /// Takes a checkpoint.
     Tick,
-    /// Time to count replicas.
+    /// Counts replicas.
     Sample,
 }
 
@@ -88,9 +88,9 @@ struct Request {
     stage: Stage,
     /// The next block to transmit.
     block: u32,
-    /// The read that it waits for or follows; [`NONE`] when everything is in memory.
+    /// The read that it follows; [`NONE`] when the whole file is in memory.
     read: u32,
-    /// The next in its line: of a server's queue, or of a read's followers.
+    /// The next request in the same list: a server's queue, or a read's followers.
     next: u32,
     counted: Option<Counted>,
 }
@@ -111,20 +111,20 @@ enum Stage {
     Closing,
 }
 
-/// What a request in flight takes on the network in bulk, in bytes: its own state, that of its
-/// transfer over a way of twelve links, and an event.
+/// Bytes of memory per request in flight on the network in bulk: its own state, the state of its
+/// transfer over a path of twelve links, and an event.
 pub const BYTES_PER_REQUEST: usize =
     size_of::<Request>() + BYTES_PER_TRANSFER + 12 * 4 + Agenda::<Event>::BYTES_PER_EVENT;
 
-/// A file on its way from the disk, or from another server's memory. Whoever asks for it meanwhile
-/// follows.
+/// A file on its way from the disk, or from another server's memory. Requests for the same file
+/// meanwhile become followers.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     server: u32,
     document: u32,
     /// The server whose memory it comes from; [`NONE`] for the disk.
     holder: u32,
-    /// Blocks that are there.
+    /// Blocks read so far.
     done: u32,
     followers: Line,
 }
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Plays until something ends it.
+    /// Plays the run to its end.
     pub(crate) fn run(mut self, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
         self.begin();
         let limits = &self.prepared.scenario.measure;
@@ -188,7 +188,7 @@ impl<'a> World<'a> {
             if self.events & WATCH == WATCH && watch(self.progress()).is_break() {
                 break End::Stopped;
             }
-            // Nothing more is sent: the last ones are waited for.
+            // All requests were sent: wait for the last ones to finish.
             if self.demand.played() >= most {
                 self.next_send = None;
                 if self.requests.len() == 0 {
@@ -204,7 +204,7 @@ impl<'a> World<'a> {
         self.conclude(end)
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     fn next_time(&self) -> Timestamp {
         let event = self.agenda.next_time().unwrap_or(Timestamp(u64::MAX));
         self.next_send.map_or(event, |send| send.min(event))
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The next thing that happens.
+    /// Handles the next event.
     fn next(&mut self) {
         self.events += 1;
         self.now = self.next_time();
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         self.failed |= self.requests.len() > self.most_in_flight;
     }
 
-    /// The network has something to tell, or not yet.
+    /// Handles an event of the network, which may report arrivals.
     fn arrived(&mut self, event: NetworkEvent) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let until = self.next_send.unwrap_or(Timestamp(u64::MAX));
@@ -307,7 +307,7 @@ impl<'a> World<'a> {
         self.cpu(request, self.cost.connection);
     }
 
-    /// The CPU of the request's server has something to do for it.
+    /// Gives the CPU of the request's server work for it.
     fn cpu(&mut self, request: u32, nanoseconds: u64) {
         let server = &mut self.servers[self.requests[request].server as usize];
         let done = server.cpu.take(self.now, nanoseconds);
@@ -349,7 +349,7 @@ impl<'a> World<'a> {
     }
 
     /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
-    /// ASPLOS'98). There it counts as used.
+    /// ASPLOS'98). The lookup counts as a use at the holder.
     fn holder(&mut self, document: u32, asking: u32) -> u32 {
         if !self.global_memory {
             return NONE;
@@ -362,9 +362,9 @@ impl<'a> World<'a> {
             .map_or(NONE, |(server, _)| server)
     }
 
-    /// The disk reads the next block; or the server that has it in memory sends it, at the cost of
-    /// sending it to a client. Receiving costs nothing: the generous side of what LARD's paper leaves
-    /// open.
+    /// The disk reads the next block, or the server that has it in memory sends it, at the cost of
+    /// sending it to a client. Receiving costs nothing: LARD's paper leaves this open, and zero
+    /// favours WRR/GMS.
     fn read_block(&mut self, read: u32) {
         let Read { server, document, holder, done, .. } = self.reads[read];
         let bytes = block_bytes(self.documents[document as usize].size, done);
@@ -388,7 +388,7 @@ impl<'a> World<'a> {
             if holder == NONE {
                 memory.end_read(document, key, size);
             } else {
-                // One copy in all memories together is what makes one large memory of them.
+                // WRR/GMS keeps one copy in all memories together, as one large memory would.
                 memory.forget(document);
             }
             self.reads.remove(read);
@@ -408,7 +408,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The CPU transmits the next block if it is there; else the request waits for it.
+    /// The CPU transmits the next block if it has been read; otherwise the request waits for it.
     fn go_on(&mut self, request: u32) {
         let Request { read, block, .. } = self.requests[request];
         if read == NONE || block < self.reads[read].done {
@@ -425,7 +425,7 @@ impl<'a> World<'a> {
         self.cpu(request, self.cost.transmit(bytes));
     }
 
-    /// The network has a further block.
+    /// The CPU has handed a block to the network.
     fn transmitted(&mut self, request: u32) {
         let Request { document, block, .. } = self.requests[request];
         let size = self.documents[document as usize].size;
@@ -507,7 +507,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Four times what all servers together can hold.
+/// Four times the capacity of all servers together.
 fn most_in_flight(servers: &Servers) -> usize {
     let held = u64::from(servers.active) + u64::from(servers.queue);
     usize::try_from(4 * held * servers.count as u64).unwrap_or(usize::MAX)
@@ -538,7 +538,7 @@ impl Line {
     }
 }
 
-/// Progress is told every so many events.
+/// Progress is reported each time this many events have passed.
 const WATCH: u64 = (1 << 18) - 1;
 
 #[cfg(test)]

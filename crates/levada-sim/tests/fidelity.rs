@@ -1,5 +1,5 @@
-//! The two networks against each other: in bulk, a transfer is a few events; packet by packet, it is
-//! hundreds. Where no link is saturated they must tell the same.
+//! The two networks against each other: in bulk, a transfer takes a few events; packet by packet, it
+//! takes hundreds. Where no link is saturated, both must give the same readings.
 
 use std::ops::ControlFlow;
 
@@ -29,7 +29,7 @@ fn play(fidelity: &str, changes: &[(&str, &str)]) -> Outcome {
     run(&scenario, &mut |_| ControlFlow::Continue(()))
 }
 
-/// What the first network reads, over what the second does.
+/// The reading of the first network divided by that of the second.
 fn ratio(bulk: &Outcome, packets: &Outcome, metric: Metric) -> f64 {
     bulk.reading(metric).unwrap() / packets.reading(metric).unwrap()
 }

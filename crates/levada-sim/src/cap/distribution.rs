@@ -1,11 +1,11 @@
-//! The laws that the sessions of WWW10 are drawn from (Table 1): inverse Gaussian, Pareto and
-//! lognormal, all computed with `libm` so that every machine draws the same numbers.
+//! The distributions of the sessions of WWW10 (Table 1): inverse Gaussian, Pareto and lognormal,
+//! all computed with `libm` so that every machine draws the same numbers.
 
 use levada_types::Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The inverse Gaussian (Wald) law: pages per session.
+/// The inverse Gaussian (Wald) distribution: pages per session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InverseGaussian {
@@ -16,8 +16,8 @@ pub struct InverseGaussian {
 }
 
 impl InverseGaussian {
-    /// One number, by the transformation of Michael, Schucany and Haas (The American Statistician
-    /// 1976): of the two roots that a squared normal number stands for, the smaller is right with
+    /// Draws a number by the transformation of Michael, Schucany and Haas (The American
+    /// Statistician 1976): a squared normal number has two roots, and the smaller is right with
     /// probability mu / (mu + root).
     pub(super) fn draw(self, rng: &mut Rng) -> f64 {
         let (mu, lambda) = (self.mu, self.lambda);
@@ -28,7 +28,7 @@ impl InverseGaussian {
     }
 }
 
-/// The Pareto law: think times, objects per page, the largest files.
+/// The Pareto distribution: think times, objects per page, the largest files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pareto {
@@ -39,13 +39,13 @@ pub struct Pareto {
 }
 
 impl Pareto {
-    /// One number.
+    /// Draws a number.
     pub(crate) fn draw(self, rng: &mut Rng) -> f64 {
         self.k * libm::pow(1.0 - rng.unit(), -1.0 / self.alpha)
     }
 }
 
-/// The lognormal law: the body of the file sizes.
+/// The lognormal distribution: the body of the file sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lognormal {
@@ -56,18 +56,18 @@ pub struct Lognormal {
 }
 
 impl Lognormal {
-    /// One number.
+    /// Draws a number.
     pub(super) fn draw(self, rng: &mut Rng) -> f64 {
         libm::exp(self.mu + self.sigma * standard_normal(rng))
     }
 }
 
-/// The exponential law: the times between the sessions that begin.
+/// The exponential distribution: the times between starts of sessions.
 pub(super) fn exponential(mean: f64, rng: &mut Rng) -> f64 {
     -mean * libm::log(1.0 - rng.unit())
 }
 
-/// Box and Muller, Annals of Mathematical Statistics 1958; the second number is not kept.
+/// Box and Muller, Annals of Mathematical Statistics 1958; the second number is discarded.
 fn standard_normal(rng: &mut Rng) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - rng.unit()));
     radius * libm::cos(std::f64::consts::TAU * rng.unit())

@@ -1,4 +1,4 @@
-//! What the site serves: the sizes of its documents and how popular each is (WWW10 Sec. 4.2).
+//! The site's documents: their sizes and their popularity (WWW10 Sec. 4.2).
 
 use levada_types::{Key, Rng, weigh};
 
@@ -13,11 +13,11 @@ pub(super) struct Tree {
     cacheable: f64,
 }
 
-/// The number of a document: 0 is the most popular.
+/// The number of a document; 0 is the most popular.
 pub(super) type Document = u32;
 
 impl Tree {
-    /// Draws the sizes; how large a document is says nothing about how popular it is.
+    /// Draws the sizes. Size and popularity are independent.
     pub(super) fn new(settings: &Documents, rng: &mut Rng) -> Self {
         let bytes = (0..settings.count).map(|_| {
             let bytes = if rng.unit() < settings.tail_share.0 {
@@ -44,7 +44,7 @@ impl Tree {
         u64::from(self.bytes[document as usize])
     }
 
-    /// The size of all.
+    /// The size of all documents together.
     pub(super) fn total_bytes(&self) -> u64 {
         self.bytes.iter().map(|bytes| u64::from(*bytes)).sum()
     }

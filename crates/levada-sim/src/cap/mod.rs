@@ -1,12 +1,12 @@
 //! WWW10's system (Casalicchio and Colajanni): a Web switch before a cluster of servers that offer
 //! static, dynamic and secure pages, and clients in sessions.
 //!
-//! A scenario with a `[cap]` table is run here instead of in OSDI'02's world: what counts is a
-//! server's parts (CPU, memory, disk, database, network card) and the latency of whole pages, not the
-//! network between.
+//! A scenario with a `[cap]` table is run here instead of in OSDI'02's world. The model has a
+//! server's parts (CPU, memory, disk, database, network card) and the latency of whole pages, but no
+//! network in between.
 //!
-//! [`Settings`] holds everything that a run can be told, with the paper's values as defaults;
-//! `world` is the life of a request; the rest are its stations.
+//! [`Settings`] has all parameters of a run, with the paper's values as defaults; `world` is the life
+//! of a request; the other modules are its stations.
 
 mod distribution;
 mod documents;
@@ -30,7 +30,7 @@ pub use settings::{
 use crate::scenario::Problems;
 use crate::{Outcome, Progress, Scenario};
 
-/// Plays `scenario`, which has been prepared, in the world of `settings`.
+/// Plays a prepared `scenario` with `settings`.
 pub(crate) fn run(
     scenario: &Scenario,
     settings: &Settings,
@@ -42,14 +42,14 @@ pub(crate) fn run(
     world::World::new(settings, servers, policy, eviction, scenario.seed).run(watch)
 }
 
-/// A policy for one switch over servers that never refuse.
+/// Builds the policy of one switch over servers that never refuse.
 fn policy(scenario: &Scenario) -> Result<Box<dyn Policy>, BuildError> {
     let given = scenario.policy.parameters.iter();
     let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
     build(&scenario.policy.name, &given, &Deployment::default())
 }
 
-/// Adds what is wrong with the `[cap]` table to `problems`.
+/// Adds the problems of the `[cap]` table to `problems`.
 pub(crate) fn check(settings: &Settings, problems: &mut Problems) {
     let positive = |x: f64| x.is_finite() && x > 0.0;
     let Settings { sessions, documents, hardware, ssl, switch, window, mix, .. } = settings;
@@ -107,8 +107,8 @@ pub(crate) fn check(settings: &Settings, problems: &mut Problems) {
     );
 }
 
-/// So that an overloaded run, in which no client leaves, ends by its window and not for want of
-/// memory.
+/// Limits an overloaded run, in which no client leaves, so that it ends by its window and not for
+/// lack of memory.
 const MOST_SESSIONS: f64 = 5e7;
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::{Library, Metric};
 
-    /// A fourth of the paper's cluster and clients, for a minute.
+    /// A quarter of the paper's cluster and clients, for a minute.
     const SMALL: &[(&str, &str)] = &[
         ("servers.count", "8"),
         ("cache.eviction", "lru"),
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(pages("cap"), pages("random"));
     }
 
-    /// An idle server gives a page of one object of known cost in exactly that time.
+    /// An idle server delivers a page of one object in exactly the known cost of that object.
     #[test]
     fn an_idle_server_takes_the_sum_of_its_parts() {
         let alone = outcome(&[
@@ -180,7 +180,7 @@ mod tests {
                 ("policy.name", "cap"),
                 ("cap.clients_per_second", "1.0"),
                 ("cap.sessions.most_objects", "1"),
-                // Of one page each: every page agrees upon keys.
+                // Sessions of one page each: every page negotiates keys.
                 ("cap.sessions.pages", "{ mu = 0.5, lambda = 100.0 }"),
                 ("cap.mix.static", "0.0"),
                 (ssl, "1.0"),

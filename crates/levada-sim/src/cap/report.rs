@@ -1,4 +1,4 @@
-//! What is measured of a run: page latencies above all (WWW10 Sec. 4.3), from a page's first request
+//! The measurements of a run: above all page latencies (WWW10 Sec. 4.3), from a page's first request
 //! to its last object.
 
 use levada_policy::NodeIndex;
@@ -15,22 +15,22 @@ pub(super) struct Report {
     end: Timestamp,
     /// Pages that are being loaded.
     open: u64,
-    /// Of these, those that are measured.
+    /// Pages in progress that are measured.
     measured_open: u64,
-    /// Of the pages measured, in seconds.
+    /// Latencies of the measured pages, in seconds.
     latencies: Vec<f32>,
     unfinished: usize,
     objects: u64,
     /// Objects per server in the window.
     served: Vec<u64>,
-    /// What every server had done when the window began and ended.
+    /// The servers' totals when the window began and when it ended.
     at_begin: Option<(Timestamp, Vec<Done>)>,
     at_until: Option<(Timestamp, Vec<Done>)>,
     stopped: bool,
     now: Timestamp,
 }
 
-/// What a server has done so far.
+/// The totals of a server so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     busy: [u64; Part::COUNT],
@@ -66,12 +66,12 @@ impl Report {
         }
     }
 
-    /// When the run ends, whatever is unfinished.
+    /// The end of the run, even with unfinished pages.
     pub(super) fn end(&self) -> Timestamp {
         self.end
     }
 
-    /// Whether all that is measured has happened by `now`.
+    /// Whether all measured pages are finished by `now`.
     pub(super) fn is_complete(&self, now: Timestamp) -> bool {
         now >= self.until && self.measured_open == 0
     }
@@ -84,7 +84,8 @@ impl Report {
         self.open
     }
 
-    /// Notes, when the window begins and ends, what the servers have done. Called before every event.
+    /// Records the servers' totals when the window begins and ends. The world calls it before every
+    /// event.
     #[inline]
     pub(super) fn watch_servers(&mut self, now: Timestamp, servers: &[Server]) {
         let done = |at: Timestamp| Some((at, servers.iter().map(|s| Done::of(s, at)).collect()));
@@ -118,8 +119,8 @@ impl Report {
         self.stopped = true;
     }
 
-    /// The run is over. Pages that are not finished count with the time that they have taken so far:
-    /// leaving them out would flatter the policy that delays them most.
+    /// Ends the measurement. Unfinished pages count with the time that they have taken so far;
+    /// leaving them out would favour the policy that delays them most.
     pub(super) fn finish(
         &mut self,
         now: Timestamp,
@@ -185,7 +186,7 @@ impl Report {
         outcome
     }
 
-    /// The latency that a part of the pages stays below.
+    /// The latency that this part of the pages does not exceed.
     fn quantile(&self, part: f64) -> f64 {
         let last = self.latencies.len().saturating_sub(1);
         let at = (part * self.latencies.len() as f64) as usize;
@@ -206,8 +207,8 @@ impl Report {
         (mean, libm::sqrt((squares / n - mean * mean).max(0.0)))
     }
 
-    /// The cumulative frequency of Figures 4 to 6, at steps that people read: ten a decade, 1, 2, 2.5
-    /// and 5 among them.
+    /// The cumulative frequency of Figures 4 to 6, at ten round steps per decade, 1, 2, 2.5 and 5
+    /// among them.
     fn distribution(&self) -> Series {
         const STEPS: [f64; 10] = [1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0];
         let decades = [0.01, 0.1, 1.0, 10.0, 100.0];
@@ -234,7 +235,7 @@ impl Report {
             .collect()
     }
 
-    /// The part of the window in which each server's `part` worked.
+    /// The part of the window in which `part` of each server worked.
     fn utilisations(&self, part: Part) -> Vec<f64> {
         let nanos = match (&self.at_begin, &self.at_until) {
             (Some((from, _)), Some((to, _))) => to.since(*from).as_nanos().max(1) as f64,
@@ -248,7 +249,7 @@ impl Report {
         (sum(|done| done.looked_up), sum(|done| done.found))
     }
 
-    /// What each server did in the window.
+    /// The use of each server in the window.
     fn between(&self, of: impl Fn(&Done) -> u64) -> Vec<u64> {
         let (Some((_, from)), Some((_, to))) = (&self.at_begin, &self.at_until) else {
             return vec![0; self.served.len()];

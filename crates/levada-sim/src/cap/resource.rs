@@ -1,33 +1,33 @@
 //! One station of a server: a CPU, a disk, a memory bus or a network card, with its queue.
 //!
 //! WWW10 Sec. 4.1: each component has "its own queuing system that allows requests to wait". Work is
-//! done first come, first served; where a station is shared in slices, as a CPU and a network card
-//! are, whoever has used up a slice joins the end of the queue.
+//! done first come, first served. A CPU and a network card are shared in slices: a job that has used
+//! up its slice joins the end of the queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use levada_types::Timestamp;
 
-/// A station and who waits for it. `J` names a job.
+/// A station and its queue. `J` names a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource<J> {
-    /// The longest that one job is served before the others get their turn.
+    /// The longest time that one job is served before others get their turn.
     slice: u64,
-    /// The job in service, what it has left after this slice.
+    /// The job in service, and its remaining work after this slice.
     serving: Option<(J, u64)>,
     waiting: VecDeque<(J, u64)>,
     busy: u64,
-    /// Since when the job in service is.
+    /// The time at which the job in service began its slice.
     since: Timestamp,
 }
 
-/// What a station did when a slice ended.
+/// The result of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SliceEnd<J> {
-    /// The job that is done, if this was its last slice.
+    /// The finished job, if this was its last slice.
     pub(crate) done: Option<J>,
-    /// When the next slice ends, if there is more to do.
+    /// The end of the next slice, if there is more work.
     pub(crate) next: Option<Timestamp>,
 }
 
@@ -43,8 +43,8 @@ impl<J: Copy> Resource<J> {
         Self { slice, serving: None, waiting: VecDeque::new(), busy: 0, since: Timestamp::ZERO }
     }
 
-    /// Takes a job of `work` nanoseconds. When the station was idle, says when the slice that begins
-    /// now ends: the caller then calls [`Self::slice_ended`] at that time.
+    /// Takes a job of `work` nanoseconds. If the station was idle, returns the end of the slice that
+    /// begins now; the caller calls [`Self::slice_ended`] at that time.
     pub(crate) fn take(&mut self, job: J, work: u64, now: Timestamp) -> Option<Timestamp> {
         if self.serving.is_some() {
             self.waiting.push_back((job, work));
@@ -69,7 +69,7 @@ impl<J: Copy> Resource<J> {
         SliceEnd { done, next }
     }
 
-    /// Nanoseconds in service up to `now`.
+    /// Nanoseconds of service up to `now`.
     pub(crate) fn busy(&self, now: Timestamp) -> u64 {
         let current = if self.serving.is_some() { now.since(self.since) } else { Duration::ZERO };
         self.busy + current.as_nanos() as u64
@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(cpu.slice_ended(at(30)), SliceEnd { done: Some('a'), next: None });
     }
 
-    /// M/M/1 in order and in slices: the mean time in the system is 1 / (mu - lambda) for both.
+    /// M/M/1, first come, first served and in slices: the mean time in the system is 1 / (mu -
+    /// lambda) for both.
     #[test]
     fn waiting_agrees_with_the_closed_form() {
         for station in [Resource::in_order(), Resource::in_slices(Duration::from_micros(1_000))] {

@@ -1,5 +1,5 @@
 //! A Web server of WWW10 Sec. 4.1: CPU, memory, disk and network card with a queue each, the
-//! database behind it, and its cache.
+//! database behind it, and a cache.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use super::resource::{Resource, SliceEnd};
 use super::session::{Object, Source};
 use super::settings::Hardware;
 
-/// One server with the replica of the database that is attached to it.
+/// One server with its replica of the database.
 pub(super) struct Server {
     parts: [Resource<u32>; Part::COUNT],
     cache: Keyed,
-    /// Requests for what could be in the cache, and how many of them found it there.
+    /// Requests for cacheable objects, and the hits among them.
     pub(super) looked_up: u64,
     pub(super) found: u64,
 }
 
-/// A part of a server that jobs queue for.
+/// A part of a server, with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Parses, builds responses, encrypts.
     Cpu,
-    /// Gives what is in the cache.
+    /// Reads objects in the cache.
     Memory,
-    /// Gives files that are not.
+    /// Reads files that are not in the cache.
     Disk,
-    /// The disk of the back-end server that answers queries.
+    /// The disk of the database server, which answers queries.
     Database,
-    /// Sends.
+    /// Sends responses.
     Nic,
 }
 
 impl Part {
-    /// How many there are.
+    /// Number of parts.
     pub(super) const COUNT: usize = 5;
 
     /// All of them.
@@ -55,7 +55,7 @@ impl Server {
         Self { parts, cache, looked_up: 0, found: 0 }
     }
 
-    /// Queues `work` for a part; when the part was idle, says when its slice ends.
+    /// Queues `work` for a part. If the part was idle, returns the end of its slice.
     pub(super) fn take(
         &mut self,
         part: Part,
@@ -67,17 +67,17 @@ impl Server {
         self.parts[part as usize].take(session, work, now)
     }
 
-    /// Ends the slice that a part is at.
+    /// Ends the current slice of a part.
     pub(super) fn slice_ended(&mut self, part: Part, now: Timestamp) -> SliceEnd<u32> {
         self.parts[part as usize].slice_ended(now)
     }
 
-    /// Nanoseconds that a part has worked.
+    /// Working time of a part, in nanoseconds.
     pub(super) fn busy(&self, part: Part, now: Timestamp) -> u64 {
         self.parts[part as usize].busy(now)
     }
 
-    /// Which part gives the content of `object` and how long that takes there.
+    /// The part that provides the content of `object`, and the time that it takes.
     pub(super) fn read(
         &mut self,
         object: &Object,
@@ -106,13 +106,13 @@ impl Server {
         }
     }
 
-    /// Keeps what has been read.
+    /// Stores an object that was read.
     pub(super) fn store(&mut self, object: &Object) {
         self.cache.request(object.key(), object.bytes);
     }
 }
 
-/// How long `bytes` take at `rate` bytes per second.
+/// The time that `bytes` take at `rate` bytes per second.
 pub(super) fn transfer(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64)
 }

@@ -1,8 +1,8 @@
 //! A client's session: pages with think times between them, each page a document with embedded
-//! objects that are asked for one after the other on one connection (WWW10 Sec. 4.1, 4.2).
+//! objects, requested one after the other on one connection (WWW10 Sec. 4.1, 4.2).
 //!
-//! A session draws from a generator of its own, so that every policy meets the same clients asking
-//! for the same things.
+//! A session has its own random generator, so that every policy gets the same clients with the same
+//! requests.
 
 use std::time::Duration;
 
@@ -17,44 +17,44 @@ use super::settings::{Kind, Settings};
 pub(super) struct Session {
     rng: Rng,
     pages_left: u32,
-    /// What the page is.
+    /// The kind of the page.
     kind: Kind,
-    /// Objects of the page that are still to be asked for.
+    /// Objects of the page that are still to be requested.
     objects_left: u32,
     /// Whether a page is being loaded.
     pub(super) page_open: bool,
-    /// When the page's first request left.
+    /// Start of the page's first request.
     pub(super) page_began: Timestamp,
-    /// When the object's request left.
+    /// Start of the object's request.
     pub(super) object_began: Timestamp,
-    /// The object that is asked for.
+    /// The requested object.
     pub(super) object: Object,
-    /// Whether keys have been agreed upon in this session.
+    /// Whether this session has negotiated keys.
     pub(super) keyed: bool,
-    /// Where the request, or the page's connection, was sent.
+    /// The server of the request, or of the page's connection.
     pub(super) server: u32,
-    /// What is being done for the object.
+    /// The stage of the object.
     pub(super) stage: Stage,
-    /// Counts at the switch for as long as the request, or the page, lasts.
+    /// Counts the request, or the page, at the switch until it ends.
     pub(super) outstanding: Option<Outstanding>,
 }
 
-/// What is asked for.
+/// A requested object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
     pub(super) source: Source,
     pub(super) document: Document,
     pub(super) bytes: u64,
-    /// Whether it is sent encrypted.
+    /// Whether the object is sent encrypted.
     pub(super) secure: bool,
-    /// Whether it is the first of its page, with which a connection begins.
+    /// Whether it is the first object of its page, which opens the connection.
     pub(super) first: bool,
 }
 
-/// Where the content comes from.
+/// The source of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A file of the server's disk.
+    /// A file on the server's disk.
     File,
     /// A simple search in the database, whose result may be cacheable.
     LightQuery,
@@ -62,12 +62,12 @@ pub(super) enum Source {
     HeavyQuery,
 }
 
-/// What a server is doing for an object.
+/// The stage of an object at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The CPU reads the request and builds the head of the response.
     Parse,
-    /// Memory, disk or database gives the content, which is then kept or not.
+    /// Memory, disk or database provides the content, which may be cached.
     Read { store: bool },
     /// The CPU encrypts it.
     Encrypt,
@@ -93,7 +93,7 @@ impl Object {
 }
 
 impl Session {
-    /// A session whose course follows from `seed`.
+    /// A session that `seed` determines.
     pub(super) fn new(seed: u64, settings: &Settings) -> Self {
         let mut rng = Rng::new(seed);
         let pages = settings.sessions.pages.draw(&mut rng).round().max(1.0) as u32;
@@ -119,7 +119,7 @@ impl Session {
         }
     }
 
-    /// Begins the next page and asks for its document.
+    /// Begins the next page and requests its document.
     pub(super) fn begin_page(&mut self, settings: &Settings, tree: &Tree, now: Timestamp) {
         self.pages_left -= 1;
         self.page_open = true;
@@ -130,7 +130,7 @@ impl Session {
         self.ask(tree, true, settings);
     }
 
-    /// Asks for the next embedded object, if there is one.
+    /// Requests the next embedded object, if there is one.
     pub(super) fn next_object(&mut self, settings: &Settings, tree: &Tree) -> bool {
         let more = self.objects_left > 0;
         if more {
@@ -139,20 +139,20 @@ impl Session {
         more
     }
 
-    /// How long the client reads before its next page, if there is one.
+    /// Time that the client reads before its next page, if there is one.
     pub(super) fn think(&mut self, settings: &Settings) -> Option<Duration> {
         if self.pages_left == 0 {
             return None;
         }
         let seconds = settings.sessions.think.draw(&mut self.rng);
-        // Half a year: longer than any run, and a number that can be added to a time.
+        // Half a year is longer than any run and can be added to a time without overflow.
         Some(Duration::from_secs_f64(seconds.min(1.5e7)))
     }
 
     fn ask(&mut self, tree: &Tree, first: bool, settings: &Settings) {
         self.objects_left -= 1;
         let document = tree.draw(&mut self.rng);
-        // What is embedded in a page is a file, such as an image, unless told otherwise.
+        // Objects embedded in a page are files, such as images, unless the settings say otherwise.
         let source = match self.kind {
             Kind::LightlyDynamic if first || settings.sessions.embedded_dynamic => {
                 Source::LightQuery

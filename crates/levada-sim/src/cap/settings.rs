@@ -1,6 +1,5 @@
-//! Everything that a run of WWW10's cluster can be told. The defaults are the paper's where it
-//! says; where it does not, the comment says what was assumed and `levada sim paper cap` prints a row
-//! with another value.
+//! All parameters of WWW10's cluster. The defaults are the paper's where it gives them. Otherwise the
+//! comment names the assumption, and `levada sim paper cap` prints a row with another value.
 
 use std::time::Duration;
 
@@ -13,25 +12,25 @@ use crate::{Share, Time};
 
 /// A site, its clients and its cluster.
 ///
-/// How many servers there are, the policy, the eviction and the seed are the scenario's own.
+/// The number of servers, the policy, the eviction and the seed are keys of the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Sessions that begin per second (Table 1: 100 to 300; which figure has which is lost).
+    /// Sessions that begin per second (Table 1: 100 to 300; the rate of each figure is lost).
     pub clients_per_second: f64,
-    /// What sessions are like.
+    /// The sessions.
     pub sessions: Sessions,
-    /// What pages are like.
+    /// The pages.
     pub mix: Mix,
-    /// What the site has.
+    /// The site's documents.
     pub documents: Documents,
-    /// What servers are made of.
+    /// The servers.
     pub hardware: Hardware,
-    /// What secure pages cost.
+    /// The costs of secure pages.
     pub ssl: Ssl,
-    /// How the switch works.
+    /// The switch.
     pub switch: Switch,
-    /// What is measured.
+    /// The measurement.
     pub window: Window,
 }
 
@@ -50,7 +49,8 @@ impl Default for Settings {
     }
 }
 
-/// Sessions (Table 1, whose symbols are lost: values of the same group's other papers).
+/// Sessions. The symbols of Table 1 are lost, so the values are those of the same group's other
+/// papers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sessions {
@@ -60,11 +60,12 @@ pub struct Sessions {
     pub think: Pareto,
     /// Objects per page, its document included.
     pub objects: Pareto,
-    /// No page has more objects than this. The law has no such limit; without any, a page in a
-    /// million would be a minute of a server's time.
+    /// Most objects of a page. The distribution has no limit; without one, a page in a million
+    /// would take a minute of a server's time.
     pub most_objects: u32,
-    /// Whether what is embedded in a lightly dynamic page is lightly dynamic as well. Open in the
-    /// paper; its requests are for "a single HTML page", so the default is that images are files.
+    /// Whether objects embedded in a lightly dynamic page are lightly dynamic as well. The paper
+    /// leaves this open; its requests are for "a single HTML page", so by default embedded objects
+    /// are files.
     pub embedded_dynamic: bool,
 }
 
@@ -80,8 +81,8 @@ impl Default for Sessions {
     }
 }
 
-/// The kinds of pages, by the share of the requests for pages that is for each (Sec. 4.2). Only
-/// proportions count.
+/// The shares of the kinds of pages in the requests for pages (Sec. 4.2). Only their proportions
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {
@@ -109,7 +110,7 @@ impl Default for Mix {
     }
 }
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Static,
@@ -140,7 +141,7 @@ impl Mix {
             }
             place -= share;
         }
-        // Rounding alone leads here: the last kind that there is any of.
+        // Only rounding leads here: return the last kind with a share.
         let there = shares.into_iter().rev().find(|(_, share)| *share > 0.0);
         there.map_or(Kind::Static, |(kind, _)| kind)
     }
@@ -150,22 +151,22 @@ impl Mix {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Documents {
-    /// How many. Not in the paper.
+    /// Number of documents. Not in the paper.
     pub count: u32,
-    /// How popularity falls with rank: rank to the power of minus this. Not in the paper; 1 is what
-    /// the workload studies that it cites found.
+    /// Exponent of popularity: rank to the power of minus this. Not in the paper; the workload
+    /// studies that it cites found 1.
     pub zipf: f64,
     /// The sizes of most documents (Table 1, symbols lost).
     pub body: Lognormal,
     /// The sizes of the others (Table 1, symbols lost).
     pub tail: Pareto,
-    /// How many are others. Not in the paper; 7 % in SURGE, whose laws these are.
+    /// The share of the others. Not in the paper; 7 % in SURGE, the source of these distributions.
     pub tail_share: Share,
-    /// No document is larger, in bytes. Not in the paper.
+    /// The largest size of a document, in bytes. Not in the paper.
     pub largest: u32,
     /// The share of the lightly dynamic documents that may be cached (Sec. 4.2).
     pub cacheable: Share,
-    /// What a server's cache holds, as a share of the bytes of all documents (Sec. 4.2).
+    /// The capacity of a server's cache, as a share of the bytes of all documents (Sec. 4.2).
     pub cached: Share,
 }
 
@@ -188,11 +189,13 @@ impl Default for Documents {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hardware {
-    /// CPU time of every request. Not in the paper: what LARD's server takes (ASPLOS'98 Sec. 3.1).
+    /// CPU time of every request. Not in the paper; the value is that of LARD's server (ASPLOS'98
+    /// Sec. 3.1).
     pub cpu_per_request: Time,
-    /// CPU time of every 512 bytes that are sent. Not in the paper: what LARD's server takes.
+    /// CPU time of every 512 bytes that are sent. Not in the paper; the value is that of LARD's
+    /// server.
     pub cpu_per_512_bytes: Time,
-    /// The longest that one process has the CPU while others wait.
+    /// The longest time that one process has the CPU while others wait.
     pub cpu_slice: Time,
     /// Bytes per second from memory.
     pub memory_rate: u64,
@@ -206,25 +209,25 @@ pub struct Hardware {
     pub disk_rotation: Time,
     /// Bytes per second to the network: 100 Mbit/s.
     pub nic_rate: u64,
-    /// The longest that one response has the network card while others wait.
+    /// The longest time that one response has the network card while others wait.
     pub nic_slice: Time,
-    /// How often a simple search positions the disk of the database. Not in the paper.
+    /// Seeks of the database's disk per simple search. Not in the paper.
     pub light_query_reads: u32,
-    /// How often a complex search does. Not in the paper.
+    /// Seeks of the database's disk per complex search. Not in the paper.
     pub heavy_query_reads: u32,
-    /// Where the database is.
+    /// The placement of the database.
     pub database: Database,
 }
 
-/// Where queries are answered.
+/// The placement of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Database {
-    /// A replica behind each Web server. The paper's Figure 1 is lost; only so can the choice of the
-    /// Web server balance disk-bound requests.
+    /// A replica behind each Web server. The paper's Figure 1 is lost; only with this placement can
+    /// the choice of the Web server balance disk-bound requests.
     #[default]
     Attached,
-    /// As many replicas as Web servers, asked in turn by all.
+    /// As many replicas as Web servers; all Web servers use them round robin.
     Shared,
     /// The Web server's own disk.
     OwnDisk,
@@ -250,12 +253,12 @@ impl Default for Hardware {
     }
 }
 
-/// What a secure channel costs (Table 2, Sec. 4.2).
+/// The costs of a secure channel (Table 2, Sec. 4.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ssl {
-    /// Bits that RSA works on once per session. Table 2 says "RSA(256 bit)" and leaves open of what;
-    /// read as 256 bits of key material.
+    /// Bits that RSA works on once per session. Table 2 says "RSA(256 bit)" without an object; we
+    /// read it as 256 bits of key material.
     pub rsa_bits: u32,
     /// Bits per second of RSA.
     pub rsa_rate: u64,
@@ -269,7 +272,7 @@ pub struct Ssl {
     pub hello_and_close: u64,
     /// Bytes of a record's header.
     pub record_header: u64,
-    /// The most bytes in a record: SSL's own limit.
+    /// The largest record, in bytes: SSL's own limit.
     pub record: u64,
 }
 
@@ -289,7 +292,7 @@ impl Default for Ssl {
 }
 
 impl Ssl {
-    /// CPU time to agree upon keys.
+    /// CPU time to negotiate keys.
     pub(super) fn handshake(&self) -> Duration {
         seconds(f64::from(self.rsa_bits) / self.rsa_rate as f64)
     }
@@ -300,7 +303,7 @@ impl Ssl {
         seconds(bits / self.cipher_rate as f64 + bits / self.hash_rate as f64)
     }
 
-    /// What `bytes` grow to in records.
+    /// The size of `bytes` in records.
     pub(super) fn framed(&self, bytes: u64) -> u64 {
         bytes + bytes.div_ceil(self.record) * self.record_header
     }
@@ -314,15 +317,15 @@ fn seconds(seconds: f64) -> Duration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Switch {
-    /// What is sent to one server.
+    /// The unit of distribution.
     pub dispatch: Dispatch,
-    /// What the policy takes for a server's load.
+    /// The measure of a server's load for the policy.
     pub load: Load,
-    /// How often servers report their utilisation. Not in the paper's simulation; 10 s in its
+    /// The interval of the servers' utilisation reports. Not in the paper's simulation; 10 s in its
     /// prototype (Sec. 5.1).
     pub gather: Time,
-    /// What a switch that reads URLs adds to every request (Sec. 4.1 refers to a study of hand-offs;
-    /// 194 us is LARD's). One that looks at connections only adds nothing.
+    /// The delay that a switch of layer 7 adds to every request (Sec. 4.1 refers to a study of
+    /// hand-offs; 194 us is LARD's). A switch of layer 4 adds nothing.
     pub delay: Time,
 }
 
@@ -337,16 +340,16 @@ pub enum Dispatch {
     Object,
 }
 
-/// What the policy sees as load.
+/// The measure of a server's load for the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// What is outstanding, as the switch counts it.
+    /// Outstanding requests or pages, as the switch counts them.
     #[default]
     Outstanding,
-    /// The percentage of the last gathering period in which the server's busiest part worked.
+    /// The percentage of the last reporting interval in which the server's busiest part worked.
     BusiestPart,
-    /// The same, but the mean over its CPU, disk, database and network card.
+    /// The mean of that percentage over the server's CPU, disk, database and network card.
     MeanOfParts,
 }
 
@@ -361,16 +364,16 @@ impl Default for Switch {
     }
 }
 
-/// Which pages are measured.
+/// The choice of the measured pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Window {
-    /// Until then caches fill and sessions spread.
+    /// Time before the measurement, in which caches fill and sessions spread.
     pub warm_up: Time,
-    /// Pages that begin in this time afterwards are measured.
+    /// Length of the measurement: pages that begin in it are measured.
     pub measure: Time,
-    /// How long the run goes on for those that are not finished. What is still not is counted with
-    /// the time that it has taken so far.
+    /// Time that the run waits for unfinished pages after the measurement. Pages that are still
+    /// unfinished count with the time that they have taken so far.
     pub drain: Time,
 }
 

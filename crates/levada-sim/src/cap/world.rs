@@ -22,16 +22,16 @@ use super::settings::{Database, Dispatch, Load, Settings};
 use crate::kernel::Agenda;
 use crate::{Outcome, Progress};
 
-/// What happens.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A client comes to the site.
+    /// A client arrives at the site.
     Enter,
-    /// A client has read its page and asks for the next.
+    /// A client has read its page and requests the next one.
     Page { session: u32 },
     /// A request reaches the server that the switch chose.
     Arrive { session: u32 },
-    /// A part of a server has worked as long as it does at a time.
+    /// A part of a server has finished a slice of work.
     SliceEnd { server: u32, part: Part },
     /// The servers report their utilisation to the switch.
     Gather,
@@ -45,23 +45,23 @@ pub(super) struct World<'a> {
     servers: Vec<Server>,
     policy: Box<dyn Policy>,
     cluster: Cluster,
-    /// The policy's own source of chance.
+    /// The policy's own random numbers.
     chance: Rng,
-    /// When clients come, and what they are like.
+    /// The arrivals and the behaviour of clients.
     arrivals: Rng,
     sessions: Vec<Session>,
-    /// Places in `sessions` that are free.
+    /// Free places in `sessions`.
     free: Vec<u32>,
-    /// Whose turn it is in a shared database.
+    /// The next replica of a shared database.
     next_database: usize,
-    /// What each part had worked when the servers last reported.
+    /// Working times of each part at the servers' last report.
     reported: Vec<[u64; Part::COUNT]>,
     report: Report,
     events: u64,
 }
 
 impl<'a> World<'a> {
-    /// A cluster of `servers` that is idle and has empty caches.
+    /// An idle cluster of `servers` with empty caches.
     pub(super) fn new(
         settings: &'a Settings,
         servers: usize,
@@ -92,7 +92,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until all measured pages are finished, or have had time enough.
+    /// Runs until all measured pages are finished or their time is over.
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
         let end = self.report.end();
         self.agenda.schedule(Timestamp::ZERO, Event::Enter);
@@ -148,7 +148,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A client comes: a session in a place of its own.
+    /// A client arrives and gets a place for its session.
     fn enter(&mut self) -> u32 {
         let session = Session::new(self.arrivals.bits(), self.settings);
         match self.free.pop() {
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
         self.dispatch(session, true, now);
     }
 
-    /// The switch chooses the server: of a page for all its objects, or of each.
+    /// The switch chooses the server, once per page or once per object.
     fn dispatch(&mut self, session: u32, first: bool, now: Timestamp) {
         let client = &mut self.sessions[session as usize];
         client.object_began = now;
@@ -191,8 +191,8 @@ impl<'a> World<'a> {
         self.agenda.schedule(now + delay, Event::Arrive { session });
     }
 
-    /// The CPU reads the request and builds the response; with the first secure page of a session
-    /// come its keys.
+    /// The CPU reads the request and builds the response; the first secure page of a session
+    /// negotiates keys as well.
     fn parse(&mut self, session: u32, now: Timestamp) {
         let hardware = &self.settings.hardware;
         let client = &mut self.sessions[session as usize];
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
         self.work(session, server, Part::Cpu, work, now);
     }
 
-    /// Memory, disk or database gives the content.
+    /// Memory, disk or database provides the content.
     fn read(&mut self, session: u32, now: Timestamp) {
         let client = &mut self.sessions[session as usize];
         let cacheable = match client.object.source {
@@ -261,7 +261,7 @@ impl<'a> World<'a> {
         self.work(session, server, Part::Nic, work, now);
     }
 
-    /// The client has the object: it asks for the next, or reads, or leaves.
+    /// The client has the object: it requests the next one, reads the page, or leaves.
     fn sent(&mut self, session: u32, now: Timestamp) {
         let client = &mut self.sessions[session as usize];
         let node = NodeIndex(client.server);
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tells the policy how busy each server was since the last time, in percent.
+    /// Reports to the policy how busy each server was since the last report, in percent.
     fn gather(&mut self, now: Timestamp) {
         let period = self.settings.switch.gather.0.as_nanos() as f64;
         let loads: Arc<LoadTable> = self.cluster.loads().clone();
@@ -333,5 +333,5 @@ impl<'a> World<'a> {
     }
 }
 
-/// Events between two looks at progress: some tenths of a second.
+/// Events between two reports of progress: some tenths of a second.
 const WATCHED_EVERY: u64 = 1 << 20;

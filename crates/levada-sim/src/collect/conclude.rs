@@ -1,4 +1,4 @@
-//! From what was counted to what is reported.
+//! Computes the reported numbers from the counts.
 
 use levada_topology::{Hop, Role};
 use levada_types::Timestamp;
@@ -7,7 +7,7 @@ use super::{Collector, Ending, LOOK_BACK, TICK, histogram::Histogram};
 use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse};
 
 impl Collector {
-    /// The outcome of a run that ended so.
+    /// The outcome of a run with this end.
     pub(crate) fn conclude(mut self, ending: &Ending<'_>) -> Outcome {
         let mut outcome = Outcome { end: ending.end, ..Outcome::default() };
         let seconds = ending.now.as_secs_f64();
@@ -44,16 +44,16 @@ impl Collector {
         outcome
     }
 
-    /// The most requests that were finished in half a minute, per second.
+    /// The highest rate of finished requests over half a minute, per second.
     fn sustained(&self) -> f64 {
-        // The last tick is not over.
+        // The last tick is incomplete.
         let whole = &self.ticks[..self.ticks.len().saturating_sub(1)];
         let windows = whole.windows(LOOK_BACK);
         let most = windows.map(|window| window.iter().map(|tick| tick.finished).sum::<u64>()).max();
         most.unwrap_or(0) as f64 / (LOOK_BACK as f64 * TICK as f64 / 1e9)
     }
 
-    /// The time that a server was idle, mean over the servers.
+    /// The part of the time that a server was idle, mean over the servers.
     fn idle(&self, now: Timestamp) -> f64 {
         let low = self.loads.iter().map(|load| {
             let still = load.outstanding < self.low;
@@ -72,8 +72,8 @@ impl Collector {
     }
 
     fn add_servers(&self, outcome: &mut Outcome, ending: &Ending<'_>) {
-        // At overload a ramp is judged by its last half minute, anything else by all after the
-        // warm-up.
+        // A ramp that ended in overload is measured over its last half minute, every other run over
+        // the time after the warm-up.
         let overloaded = ending.end == End::Overload;
         let back = if overloaded { self.checkpoints.len().saturating_sub(LOOK_BACK) } else { 0 };
         let since = self.checkpoints.get(back);

@@ -1,7 +1,7 @@
-//! Latencies counted: mean and deviation exactly, percentiles to within a percent.
+//! Latency statistics: mean and deviation exact, percentiles within a percent.
 
-/// A histogram whose classes grow with the value: 64 to every doubling, so that a value is known to
-/// 1.6 % at worst and 0.8 % on average.
+/// A histogram with 64 classes per doubling of the value, so that a value is known to 1.6 % at
+/// worst and 0.8 % on average.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
@@ -33,7 +33,7 @@ impl Histogram {
         self.count
     }
 
-    /// In seconds, as everything below.
+    /// The mean in seconds; all values below are in seconds too.
     pub(crate) fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }
@@ -43,7 +43,7 @@ impl Histogram {
         libm::sqrt((self.squares / self.count as f64 - mean * mean).max(0.0))
     }
 
-    /// The value that `part` of all do not exceed.
+    /// The quantile: the value that this part of all values does not exceed.
     pub(crate) fn percentile(&self, part: f64) -> f64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut below = 0;
@@ -54,7 +54,8 @@ impl Histogram {
         class.map_or(0.0, middle)
     }
 
-    /// Points of the distribution: a value in seconds and the part of all that do not exceed it.
+    /// Points of the distribution: a value in seconds and the part of all values that do not exceed
+    /// it.
     pub(crate) fn distribution(&self) -> Vec<(f64, f64)> {
         let mut below = 0;
         let mut points = Vec::new();
@@ -66,8 +67,8 @@ impl Histogram {
     }
 }
 
-/// Values below 2^6 have a class each; beyond, the class is the place of the highest bit and the six
-/// bits after it.
+/// Values below 2^6 have a class each. Above, the class consists of the position of the highest bit
+/// and the six bits after it.
 fn class(value: u64) -> usize {
     let high = 63 - value.max(1).leading_zeros();
     if high < STEPS {

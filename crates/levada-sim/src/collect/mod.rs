@@ -1,4 +1,4 @@
-//! What is measured while a run goes on, and what becomes of it.
+//! Measurement during a run, and its conclusion.
 
 mod conclude;
 mod histogram;
@@ -11,14 +11,14 @@ use levada_types::Timestamp;
 
 use crate::{End, Prepared, network::Network, scenario::Scalar, server::Server, workload::Ramp};
 
-/// How often curves have a point and utilisations a checkpoint, in nanoseconds: the step of the
+/// The interval of points of curves and of utilisation checkpoints, in nanoseconds: the step of the
 /// papers' ramp.
 pub(crate) const TICK: u64 = 6_000_000_000;
 
-/// The literal definition of capacity looks back this many ticks: 30 s (OSDI'02 Sec. 4.3).
+/// The definition of capacity looks back this many ticks: 30 s (OSDI'02 Sec. 4.3).
 const LOOK_BACK: usize = 5;
 
-/// Latencies of requests sent while the rate was this near to the one asked for are collected.
+/// Latencies are collected for requests sent while the rate was this near to the requested one.
 const NEAR: f64 = 0.025;
 
 pub(crate) struct Collector {
@@ -35,7 +35,7 @@ pub(crate) struct Collector {
     moved: u64,
     last_server: Vec<u32>,
     loads: Vec<Load>,
-    /// Fewer outstanding requests than this are idleness.
+    /// A server with fewer outstanding requests than this counts as idle.
     low: u32,
     replicas: Vec<(f64, f64)>,
     seen: Vec<u32>,
@@ -63,7 +63,7 @@ struct Checkpoint {
     worked: Vec<(u64, u64)>,
 }
 
-/// A server's outstanding requests, and how long they were few.
+/// A server's outstanding requests, and how long it was idle.
 #[derive(Clone, Copy, Default)]
 struct Load {
     outstanding: u32,
@@ -103,7 +103,7 @@ impl Collector {
         }
     }
 
-    /// A request for `document` was sent to `server`.
+    /// Counts a request for `document` that was sent to `server`.
     pub(crate) fn sent(&mut self, now: Timestamp, document: u32, server: u32) {
         let warm_up = self.warm_up;
         let load = &mut self.loads[server as usize];
@@ -119,7 +119,7 @@ impl Collector {
         *last = server;
     }
 
-    /// A request was found in memory, or not.
+    /// Counts a request as a hit or a miss.
     pub(crate) fn looked_up(&mut self, now: Timestamp, hit: bool) {
         if now >= self.warm_up {
             self.hits += u64::from(hit);
@@ -128,7 +128,7 @@ impl Collector {
         self.tick(now).hits += u64::from(hit);
     }
 
-    /// The client has the last byte, `at` the time, of a request sent at `sent`.
+    /// Records that the client received the last byte at `at`, for a request sent at `sent`.
     pub(crate) fn last_byte(&mut self, sent: Timestamp, at: Timestamp) {
         let latency = at.0.saturating_sub(sent.0);
         if sent >= self.warm_up {
@@ -144,7 +144,7 @@ impl Collector {
         tick.finished += 1;
     }
 
-    /// A request to `server` is over.
+    /// Records that a request to `server` ended.
     pub(crate) fn over(&mut self, now: Timestamp, server: u32) {
         let load = &mut self.loads[server as usize];
         load.outstanding -= 1;
@@ -158,7 +158,7 @@ impl Collector {
     pub(crate) fn checkpoint(&mut self, now: Timestamp, servers: &[Server], offered: f64) {
         self.tick(now).offered = offered;
         if self.checkpoints.len() > LOOK_BACK {
-            // The first one after the warm-up stays, and the last ones.
+            // Keep the first checkpoint after the warm-up, and the last ones.
             let warm = self.checkpoints.front().is_some_and(|first| first.time >= self.warm_up);
             self.checkpoints.remove(usize::from(warm));
         }
@@ -167,7 +167,8 @@ impl Collector {
         self.checkpoints.push_back(Checkpoint { time: now, worked: worked.collect() });
     }
 
-    /// Called every so often as the scenario says: how many servers hold an object.
+    /// Counts how many servers hold each object. The world calls it at the scenario's sampling
+    /// interval.
     pub(crate) fn sample(&mut self, now: Timestamp, servers: &[Server]) {
         let round = self.replicas.len() as u32 + 1;
         let (mut held, mut distinct) = (0u64, 0u64);
@@ -190,12 +191,12 @@ impl Collector {
     }
 }
 
-/// What the world knows at the end of a run.
+/// The world's state at the end of a run.
 pub(crate) struct Ending<'a> {
     pub(crate) end: End,
     pub(crate) now: Timestamp,
     pub(crate) events: u64,
-    /// The offered rate that the definition of capacity names, where it applies.
+    /// The offered rate by the definition of capacity, where it applies.
     pub(crate) capacity: Option<f64>,
     pub(crate) servers: &'a [Server],
     pub(crate) names: Vec<String>,

@@ -1,4 +1,4 @@
-//! How long there were few requests.
+//! The time with few requests.
 
 use levada_types::Timestamp;
 
@@ -7,7 +7,7 @@ use levada_types::Timestamp;
 pub(super) struct Idle {
     few: u32,
     requests: u32,
-    /// Since when there are few, while there are.
+    /// The start of the current period with few requests.
     since: Timestamp,
     nanoseconds: u64,
 }

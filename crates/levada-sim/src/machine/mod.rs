@@ -1,9 +1,8 @@
-//! One Web server that does not exist: the CPU, disk and memory of ASPLOS'98 Sec. 3.1, told the time.
+//! An emulated Web server: the CPU, disk and memory of ASPLOS'98 Sec. 3.1, driven by the caller's clock.
 //!
-//! The worlds of the simulator hold servers of their own. This one stands alone, so that whoever has a
-//! clock can be that server: a back-end of `levada lab` answers a request when this says so. It reads no
-//! clock itself, and so takes exactly as long as it should, however late it is asked; lateness is its
-//! caller's, and does not add up.
+//! The worlds of the simulator have their own servers. This machine is independent of them, so that a
+//! back-end of `levada lab` can answer each request at the time that it computes. It reads no clock, so
+//! its times are exact even if the caller is late; lateness does not accumulate.
 //!
 //! ```text
 //! take       the CPU sets the connection up, and computes what a service has to
@@ -13,8 +12,8 @@
 //! close      the CPU takes the connection down
 //! ```
 //!
-//! The CPU works in slices, so that a page is not kept waiting by a long computation (WWW10 Sec. 4.1). A
-//! block takes less than a slice: files alone are served first come, first served, as in ASPLOS'98.
+//! The CPU works in slices, so that a long computation does not delay a page (WWW10 Sec. 4.1). A block
+//! takes less than a slice: files alone are served first come, first served, as in ASPLOS'98.
 
 mod idle;
 
@@ -35,14 +34,14 @@ use crate::{
     slab::Slab,
 };
 
-/// What a machine is made of.
+/// The hardware of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// How fast the CPU is; 1 is that of ASPLOS'98, a Pentium II of 300 MHz.
+    /// Speed of the CPU; 1 is that of ASPLOS'98, a Pentium II of 300 MHz.
     pub cpu: f64,
-    /// How fast the disk is; 1 is that of ASPLOS'98: 28 ms, and 410 us for every 4 KB.
+    /// Speed of the disk; 1 is that of ASPLOS'98: 28 ms, and 410 us for every 4 KB.
     pub disk: f64,
-    /// The longest that one request has the CPU while others wait.
+    /// The longest time that one request has the CPU while others wait.
     pub slice: Duration,
     /// With fewer requests than this, the machine counts as idle.
     pub few: u32,
@@ -55,46 +54,46 @@ impl Default for Hardware {
     }
 }
 
-/// What a request asks for.
+/// The work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A file.
     File {
-        /// Which.
+        /// Its identity.
         key: Key,
         /// Its size.
         bytes: u64,
     },
     /// The answer of a program.
     Service {
-        /// What it computes.
+        /// Its CPU time.
         cpu: Duration,
-        /// What it reads, in the disk's time.
+        /// Its disk time.
         disk: Duration,
         /// The size of the answer.
         bytes: u64,
     },
 }
 
-/// A request that has been answered. `J` names it.
+/// An answered request. `J` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered<J> {
-    /// Which one.
+    /// The name of the request.
     pub job: J,
-    /// When: not later than the machine was asked.
+    /// The time of the answer: not later than the time given to the machine.
     pub at: Timestamp,
 }
 
-/// What a machine has done since its beginning.
+/// Totals of a machine since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// When this was, in nanoseconds.
+    /// The time of these totals, in nanoseconds.
     pub at: u64,
     /// Requests answered.
     pub answered: u64,
     /// Files found in memory.
     pub hits: u64,
-    /// Files that were waited for.
+    /// Files that were read from disk.
     pub misses: u64,
     /// Nanoseconds that the CPU worked.
     pub cpu: u64,
@@ -105,7 +104,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was done since `before`.
+    /// The difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             at: self.at - before.at,
@@ -134,18 +133,18 @@ pub struct Machine<J> {
     misses: u64,
 }
 
-/// A part with its queue, and when its slice ends.
+/// A part with its queue, and the end of its slice.
 struct Station<J> {
     queue: Resource<J>,
     end: Option<Timestamp>,
 }
 
-/// What the disk does.
+/// A job of the disk.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// The next block of a file.
     Block(Key),
-    /// What the service of this request reads.
+    /// The disk work of this request's service.
     Service(u32),
 }
 
@@ -156,7 +155,7 @@ struct Job<J> {
     stage: Stage,
     /// The next block to transmit.
     block: u32,
-    /// Whether it follows a read; else everything is in memory.
+    /// Whether it follows a read; otherwise the whole file is in memory.
     reading: bool,
 }
 
@@ -164,21 +163,21 @@ struct Job<J> {
 enum Stage {
     Connecting,
     Transmitting,
-    /// For a block, or for what its service reads.
+    /// Requests that wait for a block, or for the disk work of their service.
     Waiting,
     Closing,
 }
 
-/// A file that is being read. Whoever asks for it meanwhile follows.
+/// A file that is being read. Requests for the same file meanwhile become followers.
 struct Read {
     bytes: u64,
-    /// Blocks that are there.
+    /// Blocks read so far.
     done: u32,
     followers: Vec<u32>,
 }
 
 impl<J: Copy> Machine<J> {
-    /// An idle machine whose memory holds so many bytes of files and evicts by `eviction`.
+    /// An idle machine with a memory for `memory` bytes of files, which evicts by `eviction`.
     pub fn new(hardware: &Hardware, eviction: &EvictionEntry, memory: u64) -> Self {
         let servers = Servers { cpu: hardware.cpu, disk: hardware.disk, ..Servers::default() };
         Self {
@@ -195,7 +194,7 @@ impl<J: Copy> Machine<J> {
         }
     }
 
-    /// A request comes. Before, [`Self::advance`] must have been called for `now`.
+    /// Takes a request. The caller must have called [`Self::advance`] for `now` before.
     pub fn take(&mut self, name: J, work: Work, now: Timestamp) {
         self.idle.begin(now);
         let stage = Stage::Connecting;
@@ -207,12 +206,12 @@ impl<J: Copy> Machine<J> {
         self.cpu.take(job, self.cost.connection + computing, now);
     }
 
-    /// When something happens next, if no request comes.
+    /// The time of the next event, if no request arrives before.
     pub fn next_time(&self) -> Option<Timestamp> {
         [self.cpu.end, self.disk.end].into_iter().flatten().min()
     }
 
-    /// Lets happen what happens up to `now`, and appends who has been answered.
+    /// Advances to `now` and appends the requests answered meanwhile.
     pub fn advance(&mut self, now: Timestamp, answered: &mut Vec<Answered<J>>) {
         while let Some(time) = self.next_time().filter(|time| *time <= now) {
             if self.cpu.end == Some(time) {
@@ -233,7 +232,7 @@ impl<J: Copy> Machine<J> {
         self.memory.contains(key)
     }
 
-    /// What it has done so far. Before, [`Self::advance`] must have been called for `now`.
+    /// The totals so far. The caller must have called [`Self::advance`] for `now` before.
     pub fn usage(&self, now: Timestamp) -> Usage {
         Usage {
             at: now.0,
@@ -281,7 +280,7 @@ impl<J: Copy> Machine<J> {
         self.go_on(job, now);
     }
 
-    /// The CPU transmits the next block if it is there; else the request waits for it.
+    /// The CPU transmits the next block if it has been read; otherwise the request waits for it.
     fn go_on(&mut self, job: u32, now: Timestamp) {
         let Job { work, block, reading, .. } = self.jobs[job];
         let read = match work {
@@ -301,7 +300,7 @@ impl<J: Copy> Machine<J> {
         self.cpu.take(job, self.cost.transmit(bytes), now);
     }
 
-    /// The network has a further block; with the last one, the client has its answer.
+    /// The CPU has handed a block to the network. With the last block, the request is answered.
     fn transmitted(&mut self, job: u32, now: Timestamp, answered: &mut Vec<Answered<J>>) {
         self.jobs[job].block += 1;
         if self.jobs[job].block < blocks(self.jobs[job].work.bytes()) {
@@ -314,7 +313,7 @@ impl<J: Copy> Machine<J> {
         self.cpu.take(job, self.cost.connection, now);
     }
 
-    /// A block is there: the disk goes on, and so does whoever waits for this block.
+    /// A block was read: the disk goes on, and so do the requests that wait for this block.
     fn block_read(&mut self, key: Key, now: Timestamp) {
         let Place::Occupied(mut place) = self.reads.entry(key) else { return };
         let read = place.get_mut();

@@ -15,7 +15,8 @@ fn at(time: u64) -> Timestamp {
     Timestamp(time * 1_000)
 }
 
-/// Plays requests that come at so many microseconds; when each was answered, in microseconds.
+/// Plays requests that arrive at these microseconds; returns the time of each answer, in
+/// microseconds.
 fn play(machine: &mut Machine<u32>, requests: &[(u64, Work)]) -> Vec<u64> {
     let mut answered = Vec::new();
     for (job, (time, work)) in (0..).zip(requests) {
@@ -74,7 +75,7 @@ fn long_computation_lets_a_page_pass() {
     let ms = Duration::from_millis;
     let service = |cpu, disk| Work::Service { cpu: ms(cpu), disk: ms(disk), bytes: 512 };
     let times = play(&mut machine(1 << 20), &[(0, service(100, 0)), (1_000, service(0, 0))]);
-    // One slice of 10 ms is waited for, and again before the block.
+    // The file waits for one slice of 10 ms, and again before its block.
     assert_eq!(times[1], 10_000 + 145 + 10_000 + 40);
     assert_eq!(times[0], 100_145 + 40 + 145 + 40 + 145);
     assert_eq!(play(&mut machine(0), &[(0, service(5, 20))]), [145 + 5_000 + 20_000 + 40]);
@@ -104,7 +105,7 @@ fn asking_late_changes_nothing() {
 fn time_with_few_requests_is_idle() {
     let hardware = Hardware { few: 2, ..Hardware::default() };
     let mut machine: Machine<u32> = Machine::new(&hardware, find_eviction("lru").unwrap(), 0);
-    // The second is there from 1 ms until the first is answered.
+    // The second request is present from 1 ms until the first is answered.
     let times = play(&mut machine, &[(0, file(1, 512)), (1_000, file(2, 512))]);
     let both = times[0] - 1_000;
     assert_eq!(machine.usage(at(100_000)).idle, (100_000 - both) * 1_000);

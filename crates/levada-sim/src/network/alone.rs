@@ -1,4 +1,5 @@
-//! A network without servers: transfers whose responses are there as soon as they are asked for.
+//! A network without servers: the responses of transfers are available as soon as they are
+//! requested.
 
 use levada_topology::{Role, RouteError, Topology};
 use levada_types::Timestamp;
@@ -6,33 +7,33 @@ use levada_types::Timestamp;
 use super::{Arrival, Network, NetworkEvent};
 use crate::{kernel::Agenda, scenario::NetworkModel};
 
-/// A request and its response. Clients and servers are counted as the topology has them.
+/// A request and its response. Clients and servers are numbered in the order of the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// When the client begins.
+    /// The time of the request.
     pub at: Timestamp,
-    /// Who asks.
+    /// The client.
     pub client: u32,
-    /// Who answers.
+    /// The server.
     pub server: u32,
-    /// How large the response is.
+    /// Size of the response.
     pub bytes: u64,
 }
 
-/// What became of a transfer.
+/// The times of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transferred {
-    /// When the server had the request.
+    /// The server received the request.
     pub asked: Timestamp,
-    /// When the client had the first segment.
+    /// The client received the first segment.
     pub first: Timestamp,
-    /// When it had the last.
+    /// The client received the last segment.
     pub last: Timestamp,
-    /// When the server knew.
+    /// The server received the last acknowledgement.
     pub over: Timestamp,
 }
 
-/// Plays `transfers` over a network and gives what became of each.
+/// Plays `transfers` over a network and returns the times of each.
 ///
 /// # Errors
 /// When the topology has no routes.
@@ -98,8 +99,9 @@ mod tests {
     use crate::Fidelity;
     use levada_topology::{Shape, build};
 
-    /// Both networks on an idle path, from nothing to long transfers. What differs is less than a
-    /// millisecond: packets have the request's bytes, its acknowledgement, and short last segments.
+    /// Both networks on an idle path, from nothing to long transfers. They differ by less than a
+    /// millisecond: packets include the request's bytes, its acknowledgement, and short last
+    /// segments.
     #[test]
     fn both_networks_agree_on_an_idle_path() {
         let shape = Shape { servers: 1, slow: 0.0, slow_bits_per_second: 1, clients: 1, seed: 1 };

@@ -1,20 +1,18 @@
 //! The network in bulk: a transfer is one event as long as its path is not congested.
 //!
-//! On an idle path a transfer ends when [`Tcp`] says, known as soon as the server has the last byte
-//! ready. Meanwhile it asks of every link on its way for as many bytes per second as it has bytes,
-//! over the time that it takes. While the transfers on a link ask together for no more than the link
-//! carries, nothing else happens.
+//! On an idle path, [`Tcp`] computes the end of a transfer as soon as the server has the last byte
+//! ready. Until then the transfer demands a rate of every link on its path: its bytes divided by its
+//! time. While the sum of the demands on a link is no more than its capacity, there are no further
+//! events.
 //!
-//! Where they ask for more, all of them progress as much slower as is needed: the link gives each a
-//! part of what it asks for, the same part to all. A link counts the time that its transfers lose so
-//! far. A transfer whose end has come looks at what its path has lost since it began, at the link
-//! that lost most, and if that is more than was allowed for, it goes on for as long. So links that
-//! are full carry exactly what they can, and a transfer costs a further event or two while one of its
-//! links is full.
+//! If the demands exceed the capacity, the link gives all transfers the same part of their demand. A
+//! link counts the time that its transfers have lost so far. At its computed end, a transfer looks at
+//! the link of its path that lost the most time since the transfer began. If that is more than was
+//! allowed for, the transfer continues for the difference. So full links carry exactly their
+//! capacity, and a transfer costs a further event or two while one of its links is full.
 //!
-//! Not simulated: what clients send (requests and acknowledgements weigh nothing here), queues that
-//! fill up for moments in links that are not full, and what single losses cost. The packet network
-//! is there for these.
+//! Not simulated: the bytes that clients send, short queues at links that are not full, and the cost
+//! of single losses. The packet network simulates these.
 
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
@@ -22,29 +20,29 @@ use levada_types::Timestamp;
 use super::{Arrival, NetworkEvent, tcp::Tcp, ways::Ways};
 use crate::kernel::Agenda;
 
-/// See the module.
+/// The network in bulk: see the module.
 #[derive(Debug)]
 pub(crate) struct Flow {
     tcp: Tcp,
     ways: Ways,
-    /// By direction: [`Hop::index`](levada_topology::Hop::index).
+    /// Links by direction: [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Load>,
     transfers: Vec<Transfer>,
-    /// For each transfer, what each link of its path had lost when it began.
+    /// For each transfer, the lost time of each link of its path when it began.
     lost_before: Vec<u32>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// Bytes per second.
+    /// Capacity, in bytes per second.
     capacity: u64,
-    /// What the transfers on it ask for, in bytes per second.
+    /// The demand of its transfers, in bytes per second.
     asked: u64,
     /// Time that its transfers have lost so far, in nanoseconds.
     lost: u64,
     changed: Timestamp,
-    /// Bytes of transfers that are over.
+    /// Bytes of finished transfers.
     carried: u64,
 }
 
@@ -52,24 +50,25 @@ struct Load {
 struct Transfer {
     server: u32,
     client: u32,
-    /// What it asks of its links, in bytes per second; 0 before it begins.
+    /// Its demand on its links, in bytes per second; 0 before it begins.
     asks: u64,
-    /// When the first segment was sent, or would have been had the server never paused.
+    /// The time at which the first segment was sent, or would have been sent if the server had
+    /// never paused.
     base: Timestamp,
-    /// When the first segment reaches the client.
+    /// The time at which the first segment reaches the client.
     first: Timestamp,
-    /// From `base` to the last acknowledgement, were the path idle.
+    /// The time from `base` to the last acknowledgement on an idle path.
     takes: u64,
     /// Bytes that the server had ready so far.
     ready: u64,
 }
 
-/// What a transfer takes, in bytes, besides 4 for each link of the longest way.
+/// Bytes of memory per transfer, besides 4 for each link of the longest path.
 pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<Transfer>();
 
-/// The server has the request.
+/// The server has received the request.
 const REQUEST: u8 = 0;
-/// If nothing was lost, everything is acknowledged.
+/// If no time was lost, everything is acknowledged.
 const END: u8 = 1;
 
 impl Flow {
@@ -132,7 +131,8 @@ impl Flow {
             state.asks = rate(self.tcp.on_the_wire(total), state.takes);
             self.ask(transfer, &state, now);
         } else {
-            // The next segment could have been sent by then; if the server was later, all is later.
+            // The next segment could have been sent at this time; if the server had it later, the
+            // whole transfer is later.
             let due = self.tcp.send_offset(state.ready / u64::from(self.tcp.segment), timing);
             let (lost, _) = self.lost_since_begin(transfer, &state, now);
             state.base.0 += now.0.saturating_sub(state.base.0 + lost + due);
@@ -162,8 +162,8 @@ impl Flow {
         let missing = (state.base.0 + state.takes + lost).saturating_sub(now.0);
         let elapsed = now.0 - state.base.0;
         if missing > TOLERANCE.max(elapsed / 1000) {
-            // As much longer as the path is slow now; but the path may recover meanwhile, so not
-            // much longer than the transfer has been under way.
+            // The transfer continues at the path's current slowdown. The path may recover, so the
+            // step is not much longer than the transfer's time so far.
             let longer = (missing as f64 / part) as u64;
             let longer = longer.min((2 * missing).max(elapsed / 2));
             agenda.schedule(Timestamp(now.0 + longer), event.into());
@@ -176,7 +176,7 @@ impl Flow {
         arrivals.push(Arrival::Acknowledged(transfer));
     }
 
-    /// A transfer begins to ask its links.
+    /// A transfer begins its demand on its links.
     fn ask(&mut self, transfer: u32, state: &Transfer, now: Timestamp) {
         let before = &mut self.lost_before[transfer as usize * self.ways.longest()..];
         for (before, hop) in before.iter_mut().zip(self.ways.path(state.server, state.client)) {
@@ -198,8 +198,8 @@ impl Flow {
         }
     }
 
-    /// The time lost at that link of the path which lost most since the transfer began, and the part
-    /// of what it asks for that the transfer gets now.
+    /// The time lost since the transfer began, at the link of the path that lost most, and the part
+    /// of its demand that the transfer gets now.
     fn lost_since_begin(&self, transfer: u32, state: &Transfer, now: Timestamp) -> (u64, f64) {
         let before = &self.lost_before[transfer as usize * self.ways.longest()..];
         let (mut most, mut part) = (0, 1.0_f64);
@@ -212,14 +212,14 @@ impl Flow {
         (most, part)
     }
 
-    /// Bytes that a direction of a link has carried for transfers that are over.
+    /// Bytes that a direction of a link has carried for finished transfers.
     pub(crate) fn carried(&self, hop: usize) -> u64 {
         self.links[hop].carried
     }
 }
 
 impl Load {
-    /// The part of what they ask for that transfers get.
+    /// The part of their demand that transfers get.
     fn part(&self) -> f64 {
         if self.asked <= self.capacity { 1.0 } else { self.capacity as f64 / self.asked as f64 }
     }
@@ -241,20 +241,20 @@ impl Load {
     }
 }
 
-/// Bytes per second; never zero, so that a transfer that asks is told from one that does not.
+/// Bytes per second; never zero, so that zero means no demand.
 fn rate(bytes: u64, nanoseconds: u64) -> u64 {
     ((bytes as f64 * 1e9 / nanoseconds.max(1) as f64) as u64).max(1)
 }
 
-/// Lost time in units of 1024 ns: 32 bits count more than an hour, which no transfer outlives.
+/// Lost time in units of 1024 ns: 32 bits count more than an hour, longer than any transfer.
 const fn coarse(nanoseconds: u64) -> u32 {
     (nanoseconds >> COARSE) as u32
 }
 
 const COARSE: u32 = 10;
 
-/// What is missing is let pass when it is below this, in nanoseconds, or a thousandth of the time
-/// under way: nobody notices, and it ends the series of further events.
+/// Missing time below this, in nanoseconds, or below a thousandth of the transfer's time is
+/// ignored. This ends the series of further events.
 const TOLERANCE: u64 = 100_000;
 
 #[cfg(test)]

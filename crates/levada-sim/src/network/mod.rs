@@ -1,16 +1,16 @@
-//! What lies between clients and servers, in two fidelities behind one interface.
+//! The network between clients and servers, in two fidelities behind one interface.
 //!
-//! The world says what happens at the ends ([`Network::open`], [`Network::ready`]) and is told what
-//! arrives ([`Arrival`]). In between a network schedules events of its own in the world's agenda;
-//! when one comes up the world hands it back ([`Network::handle`]).
+//! The world reports the actions of the ends ([`Network::open`], [`Network::ready`]) and receives
+//! arrivals ([`Arrival`]). In between, a network schedules its own events in the world's agenda, and
+//! the world hands them back when they are due ([`Network::handle`]).
 //!
 //! ```text
 //! client --open--> ....connection, request.... --Request--> server
 //! client <--LastByte-- ......segments......... <--ready, ready-- server --Acknowledged--> slot free
 //! ```
 //!
-//! A transfer is known by the number of the world's slot for its request, and its state lies in
-//! arrays of the same index: nothing is allocated per request once they have grown.
+//! A transfer has the number of its request in the world's slab, and its state is in arrays with the
+//! same index: nothing is allocated per request once they have grown.
 
 mod alone;
 mod flow;
@@ -31,14 +31,14 @@ use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
 pub(crate) use packet::PacketNetwork;
 
-/// How finely the network is simulated.
+/// Level of detail of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fidelity {
-    /// Rounds of TCP and shares of links, an event per transfer while nothing is congested.
+    /// Rounds of TCP and shares of links: one event per transfer without congestion.
     #[default]
     Flow,
-    /// Every packet through every queue, with two-way TCP: for validation, and takes far longer.
+    /// Every packet through every queue, with two-way TCP: for validation; it takes far longer.
     Packet,
 }
 
@@ -51,27 +51,26 @@ pub(crate) enum Network {
     Packet(Box<PacketNetwork>),
 }
 
-/// What reached an end.
+/// An arrival at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The server has the whole request of this transfer.
     Request(u32),
     /// The client has the last byte of the response.
     LastByte {
-        /// Of which transfer.
+        /// The transfer.
         transfer: u32,
-        /// When it had the first segment.
+        /// When the client received the first segment.
         first: Timestamp,
-        /// When it had the last: now, or a moment ago in networks that tell it together with the
-        /// acknowledgement.
+        /// When the client received the last segment: now, or a moment ago in a network that
+        /// reports it together with the acknowledgement.
         at: Timestamp,
     },
-    /// The server has everything acknowledged: the transfer is over, and its number may be used
-    /// again.
+    /// The server has all acknowledgements: the transfer is over, and its number may be used again.
     Acknowledged(u32),
 }
 
-/// An event of the network: what kind, and about which transfer, packet or link.
+/// An event of the network: its kind, and its transfer, packet or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkEvent {
     pub(crate) kind: u8,
@@ -79,7 +78,7 @@ pub(crate) struct NetworkEvent {
 }
 
 impl Network {
-    /// The network of the fidelity that `model` names, idle.
+    /// An idle network of the fidelity in `model`.
     pub(crate) fn new(
         model: &NetworkModel,
         topology: &Topology,
@@ -98,8 +97,8 @@ impl Network {
         }
     }
 
-    /// `client` opens a connection to `server` and sends its request with it. Both are counted as the
-    /// topology's clients and servers are.
+    /// `client` opens a connection to `server` and sends its request with it. Both are numbered in
+    /// the order of the topology.
     pub(crate) fn open<E: Copy + From<NetworkEvent>>(
         &mut self,
         transfer: u32,
@@ -129,8 +128,8 @@ impl Network {
         }
     }
 
-    /// An event of the network's own; what arrived by it is appended to `arrivals`. Nothing is opened
-    /// or made ready before `until`, but for what the agenda has.
+    /// Handles an event of the network and appends arrivals to `arrivals`. The caller guarantees that
+    /// it opens no transfer and makes no bytes ready before `until`, except for events in the agenda.
     pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,
         event: NetworkEvent,
@@ -145,7 +144,7 @@ impl Network {
         }
     }
 
-    /// Packets that found a full queue so far; `None` where there are no packets.
+    /// Packets dropped at full queues so far; `None` where packets are not simulated.
     pub(crate) fn dropped(&self) -> Option<u64> {
         match self {
             Self::Flow(_) => None,
@@ -153,7 +152,7 @@ impl Network {
         }
     }
 
-    /// What has happened in the network besides the agenda's events.
+    /// Number of events of the network that are not in the agenda.
     pub(crate) fn events(&self) -> u64 {
         match self {
             Self::Flow(_) => 0,

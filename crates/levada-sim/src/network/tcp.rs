@@ -1,9 +1,9 @@
-//! What TCP does to a transfer on an idle path, in closed form.
+//! TCP's transfer time on an idle path, in closed form.
 //!
-//! A connection costs a round trip, the request half of one. Then the window grows from round to
-//! round, doubling while it is below its largest (slow start, every segment acknowledged), and a
-//! round lasts a round-trip time or, where the window fills the path, as long as its segments take
-//! at the narrowest link:
+//! A connection costs a round trip, the request half of one. Then the window doubles in each round
+//! until it reaches its largest size (slow start, every segment acknowledged). A round lasts a
+//! round-trip time or, where the window fills the path, the time of its segments at the narrowest
+//! link:
 //!
 //! ```text
 //! offset   0        RTT       2 RTT     3 RTT
@@ -21,9 +21,9 @@ pub(crate) const HEADER: u32 = 40;
 pub(crate) struct Tcp {
     /// Payload of a full segment.
     pub(crate) segment: u32,
-    /// In segments.
+    /// Initial window, in segments.
     pub(crate) initial_window: u32,
-    /// In segments.
+    /// Largest window, in segments.
     pub(crate) window: u32,
 }
 
@@ -34,43 +34,44 @@ impl From<&NetworkModel> for Tcp {
     }
 }
 
-/// What an idle path takes, in nanoseconds.
+/// Times of an idle path, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// A full segment at the narrowest link.
+    /// Time of a full segment at the narrowest link.
     pub(crate) narrowest: u64,
-    /// From the moment when its last bit is on the narrowest link until all of a full segment is
-    /// at the other end.
+    /// Time from the last bit of a full segment at the narrowest link until the whole segment is at
+    /// the other end.
     pub(crate) onward: u64,
-    /// An acknowledgement, or any other packet without payload, from end to end.
+    /// End-to-end time of a packet without payload, such as an acknowledgement.
     pub(crate) back: u64,
 }
 
 impl Timing {
-    /// From sending a segment to the acknowledgement of it.
+    /// Time from sending a segment to its acknowledgement.
     pub(crate) fn round_trip(self) -> u64 {
         self.narrowest + self.onward + self.back
     }
 }
 
 impl Tcp {
-    /// From the first packet of a client until the server has the whole request, which comes with
-    /// the last packet of the handshake.
+    /// Time from the first packet of a client until the server has the whole request, which comes
+    /// with the last packet of the handshake.
     pub(crate) fn request(self, timing: Timing) -> u64 {
         3 * timing.back
     }
 
-    /// How many segments carry `bytes`; an empty response is one packet too.
+    /// Number of segments for `bytes`; an empty response takes one packet too.
     pub(crate) fn segments(self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.segment)).max(1)
     }
 
-    /// What `bytes` weigh on the wire.
+    /// The size of `bytes` on the wire.
     pub(crate) fn on_the_wire(self, bytes: u64) -> u64 {
         bytes + self.segments(bytes) * u64::from(HEADER)
     }
 
-    /// When segment `number`, counted from 0, may be sent, after the first one was.
+    /// The time at which segment `number`, counted from 0, may be sent, after the first one was
+    /// sent.
     pub(crate) fn send_offset(self, number: u64, timing: Timing) -> u64 {
         let round_trip = timing.round_trip();
         let lasts = |window: u64| (window * timing.narrowest).max(round_trip);
@@ -88,7 +89,7 @@ impl Tcp {
         offset + rounds * lasts(largest) + place * timing.narrowest
     }
 
-    /// When the other end has all of `segments`, after the first one was sent.
+    /// The time at which the other end has all of `segments`, after the first one was sent.
     pub(crate) fn received_offset(self, segments: u64, timing: Timing) -> u64 {
         self.send_offset(segments - 1, timing) + timing.narrowest + timing.onward
     }
@@ -114,13 +115,14 @@ mod tests {
     fn segments_of_a_round_follow_each_other_at_the_narrowest_link() {
         let timing = Timing { narrowest: 7, onward: 43, back: 50 };
         assert_eq!(NS2.send_offset(5, timing), 200 + 2 * 7);
-        // Segment 5 and one more are the last two of four: 6 segments are there after the third.
+        // Segment 5 is the second to last of a round of four: 6 segments have arrived after the
+        // third round.
         assert_eq!(NS2.received_offset(6, timing), 200 + 2 * 7 + 50);
     }
 
     #[test]
     fn a_window_that_fills_the_path_sends_without_pause() {
-        // A segment takes 10 and the round trip 40: from a window of 4 on nothing waits.
+        // A segment takes 10 and the round trip 40: from a window of 4 on, the link never idles.
         let timing = Timing { narrowest: 10, onward: 10, back: 20 };
         let from = NS2.send_offset(3, timing);
         for number in 3..100 {

@@ -2,9 +2,9 @@
 //! between pages.
 //!
 //! `levada lab cap` plays the same [`Plan`] over real sockets, with [`Machine`]s that keep to the clock;
-//! [`play`] plays it in virtual time, over a network and a switch that cost nothing. Both draw clients and
-//! pages from here and are measured by [`Measured`], so that what differs between them is what the
-//! simulation leaves out.
+//! [`play`] plays it in virtual time, over a network and a switch that cost nothing. Both use the clients
+//! and pages of this module and the measurements of [`Measured`], so that they differ only in the costs
+//! that the simulation leaves out.
 
 mod site;
 mod visitor;
@@ -28,32 +28,32 @@ use crate::{
 /// A cluster, its site and its clients.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many servers.
+    /// Number of servers.
     pub servers: usize,
-    /// What each is made of.
+    /// The hardware of each server.
     pub hardware: Hardware,
-    /// What the memory of each holds, in bytes of files.
+    /// Capacity of each server's memory, in bytes of files.
     pub memory: u64,
-    /// What goes first when it is full.
+    /// The eviction algorithm of the memory.
     pub eviction: &'static eviction::EvictionEntry,
-    /// How many clients, who stay.
+    /// Number of clients, all of whom stay.
     pub clients: usize,
-    /// How they use the site.
+    /// The clients' behaviour.
     pub habits: Habits,
     /// The site.
     pub site: Arc<Site>,
-    /// What happens before is not measured.
+    /// Time before the measurement.
     pub warm_up: Duration,
-    /// How long is measured.
+    /// Length of the measurement.
     pub measure: Duration,
-    /// How often utilisations are taken.
+    /// Sampling interval of utilisations.
     pub sample: Duration,
-    /// Where all chance begins.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
 impl Plan {
-    /// The clients, each with chance of its own: every policy meets the same ones.
+    /// The clients, each with its own random numbers, so that every policy gets the same clients.
     pub fn visitors(&self) -> impl Iterator<Item = Visitor> {
         let mut rng = Rng::new(self.seed);
         let habits = self.habits;
@@ -61,24 +61,25 @@ impl Plan {
     }
 }
 
-/// What is measured of servers, whether emulated or simulated.
+/// Measurements of servers, emulated or simulated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Requests answered per second.
     pub throughput: f64,
-    /// Files found in memory, of all files that were asked for.
+    /// Share of requested files that were found in memory.
     pub hit_ratio: f64,
     /// The part of the time with few requests, mean over the servers.
     pub idle: f64,
-    /// The part of the time in which the busier of CPU and disk worked: of the server that worked least
-    /// in each sample, mean over the samples.
+    /// The utilisation of the busier of CPU and disk, of the least busy server in each sample, mean
+    /// over the samples.
     pub least_busy: f64,
-    /// The same of the server that worked most.
+    /// The same of the most busy server.
     pub most_busy: f64,
 }
 
 impl Measured {
-    /// From what each server had done at each of some times; what was done before the first is left out.
+    /// Computes the measurements from the totals of each server at several times; work before the first
+    /// is left out.
     pub fn of(samples: &[Vec<Usage>]) -> Self {
         let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
             return Self::default();
@@ -106,10 +107,11 @@ impl Measured {
     }
 }
 
-/// The host of the site. The name is reserved: it can be nobody's (RFC 6761).
+/// The host of the site. The name is reserved for tests (RFC 6761).
 pub const HOST: &str = "levada.test";
 
-/// What server `number` is called, from 0, in every world: policies that hash names then choose alike.
+/// The name of server `number`, from 0. It is the same in the lab and in the simulator, so that
+/// policies that hash names choose alike.
 pub fn server_name(number: usize) -> String {
     format!("server-{number}")
 }
@@ -133,11 +135,11 @@ struct World<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A client asks.
+    /// A client sends a request.
     Ask { client: u32 },
-    /// Something happens at a server.
+    /// An event at a server.
     Server { server: u32 },
-    /// Utilisations are taken.
+    /// Utilisations are sampled.
     Sample,
 }
 
@@ -194,7 +196,7 @@ impl<'a> World<'a> {
         Measured::of(&self.samples)
     }
 
-    /// The switch chooses a server, which has the request at once.
+    /// The switch chooses a server, which receives the request at once.
     fn ask(&mut self, number: u32, now: Timestamp) {
         let client = &mut self.clients[number as usize];
         let (request, work) = self.plan.site.request(client.next);
@@ -209,7 +211,7 @@ impl<'a> World<'a> {
         self.expect(server.0);
     }
 
-    /// What has happened at a server by now; whoever has an answer goes on.
+    /// Advances a server to now; clients with an answer go on.
     fn work(&mut self, server: u32, now: Timestamp) {
         let mut answered = std::mem::take(&mut self.answered);
         self.servers[server as usize].advance(now, &mut answered);
@@ -229,7 +231,7 @@ impl<'a> World<'a> {
         self.expect(server);
     }
 
-    /// An event too many does no harm: nothing happens then.
+    /// A superfluous event does no harm: it changes nothing.
     fn expect(&mut self, server: u32) {
         if let Some(time) = self.servers[server as usize].next_time() {
             self.agenda.schedule(time, Event::Server { server });
@@ -292,7 +294,7 @@ mod tests {
         plan.habits =
             Habits { most_objects: 1, longest_think: Duration::from_secs(2), ..plan.habits };
         plan.site = Arc::new(Site::files(1, 1));
-        // It thinks for 2 s; what is in memory takes less than 20 ms.
+        // The client thinks for 2 s; an object in memory takes less than 20 ms.
         let throughput = measured("round_robin", &plan).throughput;
         assert!((0.49..=0.51).contains(&throughput), "{throughput}");
     }

@@ -1,4 +1,4 @@
-//! What the prototype serves: files, and programs that are far dearer (WWW10 Sec. 5.2).
+//! The site of the prototype: files, and programs that cost far more (WWW10 Sec. 5.2).
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::{cap::Pareto, machine::Work};
 /// Files by popularity, and services.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Sizes, of the most popular file first.
+    /// Sizes, the most popular file first.
     files: Vec<u64>,
-    /// The part of the requests for files that is for this one or a more popular one.
+    /// The part of the requests for files that go to this file or a more popular one.
     popularity: Vec<f64>,
     services: Vec<Service>,
 }
@@ -20,21 +20,21 @@ pub struct Site {
 /// A program behind one URL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// As its URL has it.
+    /// Its name in the URL.
     pub name: &'static str,
-    /// The part of all requests that is for it.
+    /// Its share of all requests.
     pub share: f64,
-    /// What CAP's operator would call it.
+    /// Its class, as CAP's operator would configure it.
     pub class: ServiceClass,
-    /// What it computes.
+    /// Its CPU time.
     pub cpu: Duration,
-    /// What it reads, in the disk's time.
+    /// Its disk time.
     pub disk: Duration,
     /// The size of its answer.
     pub bytes: u64,
 }
 
-/// What a client asks for.
+/// The object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A file.
@@ -43,7 +43,7 @@ pub enum Ask {
     Service(u32),
 }
 
-/// Stresses the CPU "in a lightly way". What the services cost is not in the paper.
+/// Stresses the CPU "in a lightly way". The paper does not give the cost of the services.
 const LIGHT: Service = Service {
     name: "light",
     share: 0.1,
@@ -62,7 +62,7 @@ const INTENSIVE: Service = Service {
     ..LIGHT
 };
 
-/// Stresses CPU and disk: half as much computing, and five times the disk's seek time.
+/// Stresses CPU and disk: half the CPU time, and five times the disk's seek time.
 const BOTH: Service = Service {
     name: "both",
     share: 0.04,
@@ -72,10 +72,11 @@ const BOTH: Service = Service {
     ..LIGHT
 };
 
-/// The sizes of files: Table 1's Pareto law, whose symbols are lost: values of the same group's papers.
+/// The sizes of files: the Pareto distribution of Table 1, whose symbols are lost, with the values of
+/// the same group's papers.
 const SIZES: Pareto = Pareto { alpha: 1.383, k: 2_924.0 };
 
-/// No file is larger. Not in the paper.
+/// The largest size of a file. Not in the paper.
 const LARGEST: f64 = 1e6;
 
 impl Site {
@@ -94,8 +95,8 @@ impl Site {
         Self::new(files, vec![LIGHT, INTENSIVE, BOTH], seed)
     }
 
-    /// How large a file is says nothing about how popular it is; popularity falls with the rank
-    /// (Zipf), as in the simulation of Sec. 4.
+    /// Size and popularity of a file are independent. Popularity falls with the rank (Zipf), as in
+    /// the simulation of Sec. 4.
     fn new(files: usize, services: Vec<Service>, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let count = files.max(1);
@@ -121,12 +122,12 @@ impl Site {
         self.files.iter().sum()
     }
 
-    /// How many files there are.
+    /// Number of files.
     pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
-    /// The path of its URL; a size is in it, so that a server needs no list of files.
+    /// The path of its URL. It contains the size, so that a server needs no list of files.
     pub fn target(&self, ask: Ask) -> String {
         match ask {
             Ask::File(file) => format!("/file/{file}/{}", self.files[file as usize]),
@@ -145,7 +146,7 @@ impl Site {
         }
     }
 
-    /// What a policy sees of a request, and what a server has to do for it.
+    /// The request as a policy sees it, and its work at a server.
     pub(super) fn request(&self, ask: Ask) -> (Request, Work) {
         let key = Key::of(format!("http://{HOST}{}", self.target(ask)).as_bytes());
         let request = Request { size: Some(self.size(ask)), ..Request::new(key) };
@@ -161,7 +162,7 @@ impl Site {
         }
     }
 
-    /// Draws what is asked for.
+    /// Draws an object to request.
     pub(super) fn draw(&self, rng: &mut Rng) -> Ask {
         let mut place = rng.unit();
         for (number, service) in (0..).zip(&self.services) {

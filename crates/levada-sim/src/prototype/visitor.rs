@@ -8,16 +8,18 @@ use levada_types::Rng;
 use super::site::{Ask, Site};
 use crate::cap::Pareto;
 
-/// How clients use a site (Table 1, whose symbols are lost: values of the same group's papers).
+/// The behaviour of clients. The symbols of Table 1 are lost, so the values are those of the same
+/// group's papers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Habits {
     /// Seconds between a page's last object and the next page.
     pub think: Pareto,
-    /// Nobody thinks longer. The law has no such limit, and the client would be one fewer.
+    /// The longest think time. The distribution has no limit, and a client that thinks for ever
+    /// would be lost.
     pub longest_think: Duration,
     /// Objects of a page, its document included; each is of any kind.
     pub objects: Pareto,
-    /// No page has more.
+    /// The most objects of a page.
     pub most_objects: u32,
 }
 
@@ -32,22 +34,22 @@ impl Default for Habits {
     }
 }
 
-/// One client, which asks for one object at a time.
+/// One client, which requests one object at a time.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     rng: Rng,
     habits: Habits,
-    /// Objects of the page that are still to be asked for.
+    /// Objects of the page that are still to be requested.
     left: u32,
 }
 
 impl Visitor {
-    /// One whose course follows from `seed`.
+    /// A client whose behaviour follows from `seed`.
     pub fn new(seed: u64, habits: Habits) -> Self {
         Self { rng: Rng::new(seed), habits, left: 0 }
     }
 
-    /// What it asks for next, and how long it thinks before.
+    /// The next object that it requests, and the think time before.
     pub fn next(&mut self, site: &Site) -> (Duration, Ask) {
         let think = match self.left {
             0 => {

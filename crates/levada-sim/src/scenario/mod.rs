@@ -1,8 +1,8 @@
-//! What is to be simulated, as a file says it.
+//! A scenario: the description of a simulation, as a file states it.
 //!
 //! [`Scenario`] is plain data with a default for every key: the normal workload of OSDI'02 on 64
-//! servers. A file gives what differs; `key=value` pairs, as sweeps and `--set` use them, change one
-//! key each. [`Scenario::prepare`] holds it against reality.
+//! servers. A file gives the keys that differ; `key=value` pairs, as sweeps and `--set` use them,
+//! change one key each. [`Scenario::prepare`] checks it.
 
 mod prepare;
 mod read;
@@ -24,15 +24,15 @@ pub use value::{Scalar, Share, Size, Time};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// A line for reports.
+    /// A title for reports.
     pub title: String,
-    /// Where all chance begins: the same seed gives the same numbers.
+    /// The seed of all random numbers: the same seed gives the same results.
     pub seed: u64,
-    /// Which network connects clients and servers.
+    /// The network that connects clients and servers.
     pub topology: TopologyChoice,
     /// The servers.
     pub servers: Servers,
-    /// Who asks for what, and when.
+    /// The workload: clients, documents and the times of requests.
     pub workload: Workload,
     /// The policy and its parameters, as in a node's configuration.
     pub policy: Policy,
@@ -40,22 +40,22 @@ pub struct Scenario {
     pub cache: Cache,
     /// How the network is simulated.
     pub network: NetworkModel,
-    /// What is measured, and when a run ends.
+    /// Measurement, and the end of a run.
     pub measure: Measure,
-    /// Sessions on a cluster of Web servers instead, as in WWW10. Of the other tables this takes the
-    /// number of servers, the policy and the eviction.
+    /// Simulates sessions on a cluster of Web servers instead, as in WWW10. Of the other tables,
+    /// only the number of servers, the policy and the eviction apply.
     pub cap: Option<cap::Settings>,
 }
 
-/// Which network connects clients and servers.
+/// The network that connects clients and servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TopologyChoice {
     /// A network from `levada sim list topologies`.
     pub name: String,
-    /// A file instead, JSON or GraphML, whose places say who is a client, a redirector, a server.
+    /// A JSON or GraphML file instead, whose places are marked as client, redirector or server.
     pub file: Option<String>,
-    /// The parameters of a listed one, such as `redirectors`.
+    /// The parameters of a listed network, such as `redirectors`.
     #[serde(flatten)]
     pub parameters: BTreeMap<String, Scalar>,
 }
@@ -70,21 +70,21 @@ impl Default for TopologyChoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Servers {
-    /// How many.
+    /// Number of servers.
     pub count: usize,
-    /// Requests that one serves at a time; further ones wait.
+    /// Requests that a server serves at a time; further requests wait.
     pub active: u32,
-    /// Requests that may wait: with more the server has failed.
+    /// Requests that may wait. A server with more has failed.
     pub queue: u32,
-    /// How fast the CPU is; 1 is that of the papers.
+    /// Speed of the CPU; 1 is the CPU of the papers.
     pub cpu: f64,
     /// Disks per server.
     pub disks: u32,
-    /// How fast a disk is; 1 is that of the papers.
+    /// Speed of a disk; 1 is the disk of the papers.
     pub disk: f64,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,
-    /// What these links carry, in bits per second.
+    /// Capacity of these links, in bits per second.
     pub slow_bits_per_second: u64,
 }
 
@@ -103,27 +103,28 @@ impl Default for Servers {
     }
 }
 
-/// Who asks for what, and when.
+/// The workload: clients, documents and the times of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
     /// A generated trace, `rice`, `ibm` or `specweb99`, or the path of an access log or a trace.
     /// Relative paths begin at the scenario file's directory.
     pub trace: String,
-    /// How many clients share it.
+    /// Number of clients that share the trace.
     pub clients: usize,
-    /// When requests are sent.
+    /// The rule for the times of requests.
     pub arrivals: Arrivals,
     /// Requests per second: at the beginning of a ramp, or throughout.
     pub rate: f64,
-    /// By which part the rate of a ramp grows at each step.
+    /// Growth of a ramp's rate at each step, as a part of the rate.
     pub growth: f64,
-    /// How long a step of the ramp is.
+    /// Length of a step of the ramp.
     pub step: Time,
-    /// Requests outstanding at most in a closed loop. LARD's limit for the servers and the policy's
-    /// thresholds when not given.
+    /// Requests outstanding at most in a closed loop. The default is LARD's limit for the number of
+    /// servers and the policy's thresholds.
     pub outstanding: Option<u32>,
-    /// Some clients ask for hot documents only (OSDI'02 Sec. 4.3). Nobody does without this table.
+    /// Some clients ask for hot documents only (OSDI'02 Sec. 4.3). Without this table there is no
+    /// flash crowd.
     pub flash: Option<Flash>,
 }
 
@@ -142,31 +143,31 @@ impl Default for Workload {
     }
 }
 
-/// When requests are sent.
+/// The rule for the times of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// At a rate that grows until a server fails (OSDI'02 Sec. 4.3), whatever becomes of earlier
-    /// ones. Random clients at exponentially distributed intervals.
+    /// Random clients at exponentially distributed intervals, at a rate that grows until a server
+    /// fails (OSDI'02 Sec. 4.3), independent of the state of earlier requests.
     #[default]
     Ramp,
-    /// The same at one rate.
+    /// The same at a constant rate.
     Constant,
-    /// A new one whenever one is finished (ASPLOS'98 Sec. 3.1).
+    /// A new request each time one finishes (ASPLOS'98 Sec. 3.1).
     Closed,
-    /// When the trace says.
+    /// At the times of the trace.
     Recorded,
 }
 
-/// A flash crowd (OSDI'02 Sec. 4.3): some clients draw from a few hot documents instead.
+/// A flash crowd (OSDI'02 Sec. 4.3): some clients request only a few hot documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flash {
     /// The part of the clients that are intensive requesters.
     pub clients: Share,
-    /// How many hot documents there are.
+    /// Number of hot documents.
     pub urls: usize,
-    /// How large they are on average.
+    /// Mean size of the hot documents.
     pub mean_size: Size,
 }
 
@@ -180,7 +181,7 @@ impl Default for Flash {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Policy {
-    /// The policy. Its parameters stand beside it.
+    /// Name of the policy. Its parameters are keys of the same table.
     pub name: String,
     /// Its parameters.
     #[serde(flatten)]
@@ -204,11 +205,11 @@ impl Default for Policy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
-    /// What it holds.
+    /// Capacity of the memory.
     pub memory: Size,
-    /// What goes first when it is full: `levada sim list evictions`.
+    /// The eviction algorithm: `levada sim list evictions` lists them.
     pub eviction: String,
-    /// The largest object that is kept; any that fits when not given.
+    /// The largest object that is kept. The default is the capacity.
     pub max_object: Option<Size>,
 }
 
@@ -222,11 +223,11 @@ impl Default for Cache {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkModel {
-    /// How finely.
+    /// Level of detail.
     pub fidelity: Fidelity,
     /// TCP's segment, in bytes without headers.
     pub segment: u32,
-    /// The window that a connection begins with, in segments.
+    /// The initial window of a connection, in segments.
     pub initial_window: u32,
     /// The largest window, in segments.
     pub window: u32,
@@ -234,11 +235,11 @@ pub struct NetworkModel {
     pub segments_per_ack: u32,
     /// Packets only: how long an acknowledgement waits for these segments.
     pub ack_delay: Time,
-    /// Packets only: TCP's retransmission timeout before it knows of any round trip.
+    /// Packets only: TCP's retransmission timeout before the first round trip is measured.
     pub first_timeout: Time,
-    /// Packets only: TCP's least retransmission timeout.
+    /// Packets only: TCP's minimum retransmission timeout.
     pub least_timeout: Time,
-    /// How large a request is, without headers.
+    /// Size of a request, without headers.
     pub request: Size,
 }
 
@@ -258,21 +259,21 @@ impl Default for NetworkModel {
     }
 }
 
-/// What is measured, and when a run ends: by these limits, or when a server fails. A trace that is
-/// played as recorded or in a closed loop ends with its last request at the latest, unless a limit of
-/// requests says otherwise.
+/// Measurement, and the end of a run: at these limits, or when a server fails. A trace that is played
+/// as recorded or in a closed loop ends with its last request at the latest, unless a limit of
+/// requests is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Measure {
-    /// Ends after so much simulated time.
+    /// Ends the run after this simulated time.
     pub duration: Option<Time>,
-    /// Ends after so many requests.
+    /// Ends the run after this many requests.
     pub requests: Option<u64>,
-    /// What happens before that time is not measured. A ramp is its own warm-up.
+    /// The run is not measured before this time. A ramp is its own warm-up.
     pub warm_up: Time,
-    /// Offered rates around which latencies are collected during a ramp.
+    /// Offered rates of a ramp around which latencies are collected.
     pub latency_at: Vec<u32>,
-    /// How often curves over time are sampled.
+    /// Sampling interval of curves over time.
     pub sample: Time,
 }
 

@@ -1,4 +1,4 @@
-//! From what a scenario says to what a run needs.
+//! From a scenario to a run: checks, and inputs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,11 +10,11 @@ use levada_trace::Trace;
 use super::{Arrivals, Problems, Scalar, Scenario};
 use crate::{Fidelity, Library, cap, network::MAX_WINDOW};
 
-/// What a packet with its headers may weigh is counted in 16 bits.
+/// The size of a packet with its headers is a 16-bit number.
 const LARGEST_SEGMENT: u32 = 65_000;
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// A scenario in which nothing is wrong, with everything that its run needs.
+/// A scenario without errors, with the inputs of its run.
 #[derive(Clone, Debug, Default)]
 pub struct Prepared {
     pub(crate) scenario: Scenario,
@@ -45,7 +45,7 @@ impl Prepared {
         self.scenario.workload.outstanding.map_or_else(limit, u64::from)
     }
 
-    /// How many requests are played at most.
+    /// Maximum number of requests to play.
     pub(crate) fn most_requests(&self) -> u64 {
         let once = matches!(self.scenario.workload.arrivals, Arrivals::Closed | Arrivals::Recorded);
         let all = if once { self.trace.requests().len() as u64 } else { u64::MAX };
@@ -54,10 +54,10 @@ impl Prepared {
 }
 
 impl Scenario {
-    /// Holds the scenario against what there is, and gathers what its run needs from `library`.
+    /// Checks the scenario and loads its inputs from `library`.
     ///
     /// # Errors
-    /// Everything that is wrong, with its key and the remedy.
+    /// Every problem, with its key and the remedy.
     pub fn prepare(&self, library: &mut Library) -> Result<Prepared, Problems> {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
@@ -251,13 +251,13 @@ impl Scenario {
         }
     }
 
-    /// Whether servers fetch from each other's memory what is not in their own: what tells WRR/GMS
-    /// from WRR (ASPLOS'98 Sec. 4).
+    /// Whether servers fetch files from each other's memory. This is the difference between WRR/GMS
+    /// and WRR (ASPLOS'98 Sec. 4).
     pub(crate) fn has_global_memory(&self) -> bool {
         self.policy.name == "wrr/gms"
     }
 
-    /// What the policy needs beyond keys and local loads; nothing for an unknown one.
+    /// The policy's needs beyond keys and local loads; empty for an unknown policy.
     pub(crate) fn needs(&self, need: Need) -> bool {
         find(&self.policy.name).is_some_and(|entry| entry.needs.contains(&need))
     }
@@ -297,7 +297,7 @@ impl Scenario {
                 return None;
             }
         };
-        // GraphML is XML, whose first character is never one that JSON begins with.
+        // GraphML is XML, which never begins with a character that JSON begins with.
         let xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
         let read = if xml {
             levada_topology::from_graphml(&text)
@@ -347,5 +347,5 @@ impl Scenario {
     }
 }
 
-/// The most often that replicas are counted.
+/// The shortest interval between counts of replicas.
 const LEAST_SAMPLE: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
-//! Reads scenarios from text, and changes single keys. Whatever is wrong is said at once.
+//! Reads scenarios from text and changes single keys. All errors are reported at once.
 //!
 //! A scenario is held as a tree of values over the tree of the defaults: a key that the defaults do
-//! not have is unknown, and a key whose value does not fit by itself is wrong. So no error hides
+//! not have is unknown, and a key whose value does not fit by itself is wrong. No error hides
 //! another.
 
 use std::fmt;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use super::Scenario;
 use crate::cap;
 
-/// One thing that is wrong with a scenario.
+/// A problem of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: a key such as `workload.clients`, or a line of the file.
+    /// Its place: a key such as `workload.clients`, or a line of the file.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// The problem and the remedy.
     pub what: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a scenario.
+/// All problems of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems(pub Vec<Problem>);
@@ -51,8 +51,7 @@ impl Scenario {
     /// Reads a scenario file.
     ///
     /// # Errors
-    /// With the line when it is no TOML; else with every unknown key and every value of the wrong
-    /// kind.
+    /// The line of a syntax error; otherwise every unknown key and every value of the wrong kind.
     pub fn from_toml(text: &str) -> Result<Self, Problems> {
         let (scenario, problems) = Self::read_toml(text);
         problems.or(scenario)
@@ -73,11 +72,11 @@ impl Scenario {
         }
     }
 
-    /// The same with some keys changed: `("workload.clients", "100")`. A value is written as in a
-    /// file; one that cannot be read so is taken as text.
+    /// A copy with some keys changed: `("workload.clients", "100")`. A value is written as in a
+    /// file; otherwise it is taken as text.
     ///
     /// # Errors
-    /// With every unknown key and every value of the wrong kind.
+    /// Every unknown key and every value of the wrong kind.
     pub fn with(
         &self,
         changes: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
@@ -90,7 +89,7 @@ impl Scenario {
         problems.or(scenario)
     }
 
-    /// What is wrong is reported and left as it was.
+    /// A key with a problem is reported and left unchanged.
     fn changed_by(&self, changes: &[(String, Value)]) -> (Self, Problems) {
         let mut problems = Problems::default();
         let tree = serde_json::to_value(self).expect("a scenario is data");
@@ -102,7 +101,7 @@ impl Scenario {
                 continue;
             }
             match serde_json::from_value::<Self>(alone) {
-                // What fits alone fits here; the table may have begun empty.
+                // A value that fits alone fits here; the table may have begun empty.
                 Ok(_) => put(&mut changed, key, value.clone(), true).unwrap_or_default(),
                 Err(error) => problems.add(key, error.to_string()),
             }
@@ -130,7 +129,7 @@ fn leaves(tree: &Value) -> Vec<(String, Value)> {
     found
 }
 
-/// A value as a file would write it, or a text.
+/// A value in a file's notation, or a text.
 fn written(text: &str) -> Value {
     toml::from_str::<Map<String, Value>>(&format!("value = {text}"))
         .ok()
@@ -138,7 +137,8 @@ fn written(text: &str) -> Value {
         .unwrap_or_else(|| Value::from(text))
 }
 
-/// Puts `value` at the dotted `key` of a scenario's tree. Keys must be there unless it is `open`.
+/// Puts `value` at the dotted `key` of a scenario's tree. Keys must exist unless the table is
+/// `open`.
 fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), String> {
     let (mut at, mut rest, mut within) = (tree, key, "");
     loop {
@@ -147,7 +147,7 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
             *at = if within == "cap" {
                 serde_json::to_value(cap::Settings::default()).expect("settings are data")
             } else {
-                // Begins empty, and its own type knows its keys.
+                // This table begins empty; its own type knows its keys.
                 open = true;
                 Value::Object(Map::new())
             };
@@ -163,7 +163,7 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
             *next = value;
             return Ok(());
         };
-        // Parameters of policies and topologies are their own declarations' business.
+        // Policies and topologies declare and check their own parameters.
         open = open || (matches!(name, "policy" | "topology") && next.is_object());
         (at, rest, within) = (next, inner, name);
     }

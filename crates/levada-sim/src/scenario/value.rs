@@ -1,4 +1,4 @@
-//! Values that a scenario writes as people do.
+//! Values in the notation of scenario files.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Time {
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = ByteSize(self.0).to_string();
-        // The text rounds what is no whole number of units.
+        // The text rounds a value that is not a whole number of units.
         if text.parse() == Ok(ByteSize(self.0)) {
             serializer.serialize_str(&text)
         } else {
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// What each is in a schema: the formats are those of a node's configuration.
+/// The types in a schema: the formats are those of a node's configuration.
 macro_rules! schemas {
     ($($type:ident = $schema:tt),* $(,)?) => {$(
         impl JsonSchema for $type {

@@ -1,12 +1,12 @@
-//! What serving costs, as Logsim has it (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.1): a Pentium II of
-//! 300 MHz with Flash on FreeBSD, and its disk.
+//! The costs of serving, as in Logsim (OSDI'02 Sec. 4.1, ASPLOS'98 Sec. 3.1): a Pentium II of 300
+//! MHz with Flash on FreeBSD, and its disk.
 
 use crate::scenario::Servers;
 
 /// Costs in nanoseconds, for CPU and disk of the speeds that a scenario gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Establishing a connection, and the same again for taking it down.
+    /// Establishing a connection; taking it down costs the same again.
     pub(crate) connection: u64,
     transmit: u64,
     seek: u64,
@@ -14,7 +14,8 @@ pub(crate) struct Cost {
     transfer: u64,
 }
 
-/// What is read and transmitted at a time: reading the next block overlaps with transmitting this.
+/// The unit of reading and transmitting: reading the next block overlaps with transmitting this
+/// one.
 pub(crate) const BLOCK: u64 = 44 << 10;
 
 const TRANSMIT_UNIT: u64 = 512;
@@ -44,7 +45,7 @@ impl Cost {
     }
 }
 
-/// How many blocks a file has; an empty one has one too.
+/// Number of blocks of a file; an empty file has one block.
 pub(crate) fn blocks(size: u64) -> u32 {
     u32::try_from(size.div_ceil(BLOCK).max(1)).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a server's memory holds: an eviction algorithm of levada-cache and an index by document.
+//! A server's memory: an eviction algorithm of levada-cache and an index by document.
 
 use hashbrown::{HashTable, hash_table::Entry};
 use levada_cache::eviction::{Eviction, Handle};
@@ -8,7 +8,7 @@ pub(crate) struct Memory {
     eviction: Box<dyn Eviction>,
     largest: u64,
     index: HashTable<(u32, Place)>,
-    /// By handle.
+    /// Documents by the handle of the eviction algorithm.
     documents: Vec<u32>,
     free: Vec<Handle>,
     victims: Vec<Handle>,
@@ -31,7 +31,7 @@ impl Memory {
         Self { eviction, largest, index: HashTable::new(), documents, free, victims }
     }
 
-    /// Where `document` is; in memory, that counts as a hit.
+    /// Looks up `document`. Finding it in memory counts as a hit.
     pub(crate) fn find(&mut self, document: u32) -> Option<Place> {
         let place = self.index.find(mix(document), |(known, _)| *known == document)?.1;
         if let Place::Memory(handle) = place {
@@ -40,12 +40,12 @@ impl Memory {
         Some(place)
     }
 
-    /// `document` is being read from now on.
+    /// Records that `document` is being read.
     pub(crate) fn begin_read(&mut self, document: u32, read: u32) {
         self.index.insert_unique(mix(document), (document, Place::Read(read)), |(d, _)| mix(*d));
     }
 
-    /// `document` has been read; it is kept if it is not too large.
+    /// Records that `document` has been read. It is kept if it is not too large.
     pub(crate) fn end_read(&mut self, document: u32, key: Key, bytes: u64) {
         if bytes > self.largest {
             self.forget(document);
@@ -56,7 +56,7 @@ impl Memory {
             Some(known) => *known = document,
             None => self.documents.push(document),
         }
-        // It is no larger than the capacity, so it is taken.
+        // The document is no larger than the capacity, so the algorithm accepts it.
         let _ = self.eviction.insert(handle, key, bytes, &mut self.victims);
         if let Some(known) = self.index.find_mut(mix(document), |(known, _)| *known == document) {
             known.1 = Place::Memory(handle);
@@ -67,13 +67,13 @@ impl Memory {
         }
     }
 
-    /// What it holds.
+    /// Documents in memory.
     pub(crate) fn documents(&self) -> impl Iterator<Item = u32> + '_ {
         let held = |(_, place): &&(u32, Place)| matches!(place, Place::Memory(_));
         self.index.iter().filter(held).map(|(document, _)| *document)
     }
 
-    /// `document`, which is not in memory, is not on its way any more either.
+    /// Records that the read of `document` ended without keeping it.
     pub(crate) fn forget(&mut self, document: u32) {
         let hash = |(known, _): &(u32, Place)| mix(*known);
         if let Entry::Occupied(known) =
@@ -84,7 +84,7 @@ impl Memory {
     }
 }
 
-/// Numbers of documents are dense; a multiplication spreads them (Knuth, TAOCP 3, 6.4).
+/// Document numbers are dense; a multiplication spreads them (Knuth, TAOCP 3, 6.4).
 fn mix(document: u32) -> u64 {
     let spread = u64::from(document).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     spread ^ spread >> 32

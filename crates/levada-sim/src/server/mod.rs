@@ -1,5 +1,5 @@
-//! A server as Logsim has it (OSDI'02 Fig. 3): a number of active requests, the others in a queue;
-//! one CPU, disks, and memory for whole files.
+//! A server as in Logsim (OSDI'02 Fig. 3): a limited number of active requests, a queue for the
+//! others, one CPU, disks, and memory for whole files.
 
 mod cost;
 mod memory;
@@ -17,11 +17,11 @@ pub(crate) struct Server {
     pub(crate) cpu: Station,
     pub(crate) disks: Vec<Station>,
     pub(crate) memory: Memory,
-    /// Requests that are being served.
+    /// Active requests.
     pub(crate) active: u32,
-    /// Requests that wait for a place among them.
+    /// Requests in the queue.
     pub(crate) waiting: Line,
-    /// Requests that were finished, and those found in memory.
+    /// Finished requests.
     pub(crate) finished: u64,
     pub(crate) hits: u64,
 }
@@ -39,13 +39,13 @@ impl Server {
         }
     }
 
-    /// Files are spread over the disks in turn, each whole on one.
+    /// Files are spread over the disks round robin; each file is whole on one disk.
     pub(crate) fn disk_of(&mut self, document: u32) -> &mut Station {
         let disk = document as usize % self.disks.len();
         &mut self.disks[disk]
     }
 
-    /// How long all disks together have worked, in nanoseconds.
+    /// Working time of all disks together, in nanoseconds.
     pub(crate) fn disks_worked(&self, now: Timestamp) -> u64 {
         self.disks.iter().map(|disk| disk.worked(now)).sum()
     }

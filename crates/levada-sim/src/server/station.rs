@@ -1,9 +1,9 @@
-//! Something that does one job after the other: a CPU, a disk.
+//! A station that does one job after the other: a CPU or a disk.
 
 use levada_types::Timestamp;
 
-/// A first come, first served queue before one worker. Since a job's length is known when it
-/// arrives, so is its end, and the queue needs no list.
+/// A first come, first served queue before one worker. A job's length is known when it arrives, so
+/// its end is known too, and the queue needs no list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Station {
     free: Timestamp,
@@ -11,16 +11,16 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    /// A job of `nanoseconds` arrives; it will be done at the time returned.
+    /// Adds a job of `nanoseconds` and returns the time at which it will be done.
     pub(crate) fn take(&mut self, now: Timestamp, nanoseconds: u64) -> Timestamp {
         self.free = Timestamp(self.free.0.max(now.0) + nanoseconds);
         self.promised += nanoseconds;
         self.free
     }
 
-    /// How long it has worked so far, in nanoseconds.
+    /// Working time so far, in nanoseconds.
     pub(crate) fn worked(&self, now: Timestamp) -> u64 {
-        // The last busy period ends at `free`; what lies beyond now is not done yet.
+        // The last busy period ends at `free`; the part of it after now is still to come.
         self.promised - self.free.0.saturating_sub(now.0)
     }
 }
@@ -31,7 +31,7 @@ mod tests {
     use crate::workload::Ramp;
     use levada_types::Rng;
 
-    /// The mean time in the system, in seconds, of jobs that come at `rate` per second.
+    /// The mean time in the system, in seconds, of jobs that arrive at `rate` per second.
     fn mean_sojourn(rate: f64, mut job: impl FnMut(&mut Rng) -> u64) -> f64 {
         const JOBS: u32 = 4_000_000;
         let (mut arrivals, mut jobs) = (Rng::new(1), Rng::new(2));
@@ -45,7 +45,7 @@ mod tests {
         sum / f64::from(JOBS)
     }
 
-    /// With jobs of 1 ms on average.
+    /// Jobs of 1 ms on average.
     #[test]
     fn waiting_agrees_with_the_closed_forms_of_queueing() {
         for load in [0.3, 0.5, 0.7] {

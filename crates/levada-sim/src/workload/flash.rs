@@ -1,5 +1,5 @@
-//! Flash crowds (OSDI'02 Sec. 4.3): some clients, drawn by chance, ask for some documents, drawn by
-//! chance, and for nothing else, as often as others ask for anything.
+//! Flash crowds (OSDI'02 Sec. 4.3). Some clients, chosen at random, request only some documents,
+//! chosen at random, as often as the other clients request any document.
 
 use levada_types::Rng;
 
@@ -24,14 +24,14 @@ impl Crowd {
         Self { intensive, hot }
     }
 
-    /// What `client` asks for next, if it is one of the crowd.
+    /// The next document of `client`, if it belongs to the crowd.
     pub(crate) fn document(&self, client: u32, rng: &mut Rng) -> Option<u32> {
         self.intensive[client as usize].then(|| self.hot[rng.below(self.hot.len())])
     }
 }
 
-/// `count` documents whose mean size is near `mean`: of many draws the nearest, since the paper
-/// gives the mean of its documents and not how they were found.
+/// Chooses `count` documents whose mean size is near `mean`: the nearest of many draws. The paper
+/// gives the mean of its documents but not how they were chosen.
 fn hot_documents(count: usize, mean: u64, documents: &[Document], rng: &mut Rng) -> Vec<u32> {
     let count = count.clamp(1, documents.len());
     let wanted = mean * count as u64;

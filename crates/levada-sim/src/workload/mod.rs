@@ -1,4 +1,4 @@
-//! Who asks for what, and when.
+//! The workload: clients, documents and the times of requests.
 
 mod flash;
 mod ramp;
@@ -13,7 +13,7 @@ use levada_types::{Key, Rng, Timestamp};
 
 use crate::scenario::{Arrivals, Scenario};
 
-/// Something that is asked for.
+/// A document that clients request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Document {
     pub(crate) key: Key,
@@ -29,7 +29,7 @@ pub(crate) fn documents(trace: &Trace) -> Vec<Document> {
     trace.objects().iter().map(document).collect()
 }
 
-/// Requests to come: each from some client, for some document, at some time.
+/// The source of requests: each has a client, a document and a time.
 pub(crate) struct Demand {
     trace: Arc<Trace>,
     /// The next request of the trace.
@@ -41,13 +41,13 @@ pub(crate) struct Demand {
     rng: Rng,
 }
 
-/// When the next request is sent.
+/// The rule for the time of the next request.
 enum Pace {
-    /// By chance, at a rate that may grow.
+    /// A Poisson process at a rate that may grow.
     Rate(Ramp),
-    /// When another one is finished.
+    /// When another request finishes.
     Closed,
-    /// When the trace says.
+    /// At the times of the trace.
     Recorded,
 }
 
@@ -73,8 +73,8 @@ impl Demand {
         Self { trace, place: 0, played: 0, clients, crowd, pace, rng }
     }
 
-    /// The time of the request after one that was sent at `now`; `None` when it is not for this to
-    /// say, or there is none.
+    /// The time of the request after the one sent at `now`; `None` in a closed loop and after the
+    /// last request of a trace.
     pub(crate) fn next_time(&mut self, now: Timestamp) -> Option<Timestamp> {
         match &mut self.pace {
             Pace::Rate(ramp) => Some(ramp.next(now, &mut self.rng)),
@@ -83,10 +83,10 @@ impl Demand {
         }
     }
 
-    /// The next request: who, and which document.
+    /// The next request: its client and its document.
     ///
-    /// Clients share the trace and read it in order, again from the beginning when it is over; those
-    /// of a flash crowd have documents of their own.
+    /// Clients share the trace, read it in order, and start again at its end. Clients of a flash
+    /// crowd have their own documents.
     pub(crate) fn next(&mut self) -> (u32, u32) {
         let client = self.rng.below(self.clients as usize) as u32;
         self.played += 1;
@@ -116,11 +116,11 @@ impl Demand {
         }
     }
 
-    /// Whether requests are sent as others finish.
+    /// Whether requests are sent when others finish.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.pace, Pace::Closed)
     }
 }
 
-/// Parts the workload's chance from others'.
+/// Seeds the workload's random numbers apart from others.
 const CHANCE: u64 = 0x6465_6d61_6e64;

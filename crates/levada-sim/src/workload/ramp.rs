@@ -9,7 +9,7 @@ pub(crate) struct Ramp {
     start: f64,
     growth: f64,
     step: u64,
-    /// The step that the rate below belongs to.
+    /// The step of `rate`.
     number: u64,
     rate: f64,
 }
@@ -20,18 +20,18 @@ impl Ramp {
         Self { start, growth, step, number: 0, rate: start }
     }
 
-    /// One that does not grow.
+    /// A constant rate.
     pub(crate) fn level(rate: f64) -> Self {
         Self { start: rate, growth: 0.0, step: u64::MAX, number: 0, rate }
     }
 
     /// The rate in force at `now`.
     pub(crate) fn rate(&self, now: Timestamp) -> f64 {
-        // Powers by a library that gives the same digits on every machine.
+        // libm gives the same digits on every machine.
         self.start * libm::pow(1.0 + self.growth, (now.0 / self.step) as f64)
     }
 
-    /// From when to when the rate is in `low..=high`; never, when the ramp begins above.
+    /// The time span in which the rate is in `low..=high`; `None` when the ramp begins above it.
     pub(crate) fn between(&self, low: f64, high: f64) -> (Timestamp, Timestamp) {
         let begin = |rate: f64| {
             let steps = libm::log(rate / self.start) / libm::log(1.0 + self.growth);

@@ -88,7 +88,7 @@ fn a_small_run_goes_as_worked_out_by_hand() {
     let back = 15_000_000 + 2 * 320;
     let round_trip = 15_000_000 + 2 * 4_608 + back;
     let last_segment = 15_000_000 + 2 * 4_608;
-    // The handshake, then 145 us until the connection stands.
+    // The handshake, then 145 us until the connection is established.
     let connected = 3 * back + 145_000;
     // /a: one block of one unit of 4 KB from the disk, two units of 512 bytes through the CPU, and
     // two segments, which take a round each.
@@ -101,7 +101,8 @@ fn a_small_run_goes_as_worked_out_by_hand() {
     // Time and document of each request, and its latency.
     let requests: [(u64, &str, u64); 5] = [
         (0, "/a", connected + read_a + transmit_a + network_a),
-        // Comes while the file is read, waits for that, and is transmitted after the first one.
+        // The request arrives while the file is read, waits for the read, and is transmitted after
+        // the first one.
         (20, "/a", connected + read_a + 2 * transmit_a + network_a - 20_000_000),
         (1_000, "/a", connected + transmit_a + network_a),
         (2_000, "/b", connected + read_b + transmit_b + network_b),
@@ -253,5 +254,5 @@ fn a_trace_without_times_is_not_played_as_recorded() {
     assert_eq!(places, ["measure.sample", "workload.arrivals"]);
 }
 
-/// Runs of a hundred thousand requests in flight stay near the processor.
+/// The state of a hundred thousand requests in flight fits into the processor's cache.
 const _: () = assert!(Agenda::<Event>::BYTES_PER_EVENT <= 24 && BYTES_PER_REQUEST <= 256);

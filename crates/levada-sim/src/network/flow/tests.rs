@@ -12,7 +12,7 @@ struct Net {
 }
 
 impl Net {
-    /// One server, as many clients as wanted, 15 ms apart.
+    /// One server and `clients` clients, 15 ms apart.
     fn star(clients: usize, server_mbps: f64, client_mbps: f64) -> Self {
         let scenario = Scenario::default()
             .with([
@@ -46,7 +46,7 @@ impl Net {
         self.flow.ready(transfer, bytes, bytes, self.now, &mut self.agenda);
     }
 
-    /// Everything that arrives, with the time.
+    /// All arrivals and their times.
     fn drain(&mut self) -> Vec<(Timestamp, Arrival)> {
         let mut all = Vec::new();
         while let Some((now, event)) = self.agenda.next() {
@@ -59,7 +59,7 @@ impl Net {
         all
     }
 
-    /// When each transfer was over, in the order in which they were.
+    /// The end of each transfer, in the order of the ends.
     fn ends(&mut self) -> Vec<(u32, f64)> {
         let over = |(now, arrival): (Timestamp, Arrival)| match arrival {
             Arrival::Acknowledged(transfer) => Some((transfer, now.as_secs_f64())),
@@ -109,7 +109,8 @@ fn a_server_that_pauses_delays_what_follows() {
 
 #[test]
 fn a_full_link_carries_what_it_can_and_shares_it_evenly() {
-    // Each could have 20 segments per 30 ms and more, 2.9 Mbit/s; together they get 10.
+    // Each alone could have 20 segments per 30 ms and more, 2.9 Mbit/s; together they get 10
+    // Mbit/s.
     let mut net = Net::star(40, 10.0, 100.0);
     for transfer in 0..40 {
         net.send(transfer, transfer, 1_000_000);

@@ -1,15 +1,15 @@
-//! Which of many links delivers next: a calendar (Brown, "Calendar Queues", CACM 31, 1988).
+//! A calendar queue of the links' next deliveries (Brown, "Calendar Queues", CACM 31, 1988).
 //!
 //! Time is cut into slots of about a microsecond, and a ring of them covers the time in which packets
-//! on their way arrive. A link stands in the slot of its next arrival, in a list that runs through an
-//! array with a place per link: nothing is allocated, and putting a link into the calendar costs the
-//! same however many there are. Only the slot that has come is sorted, by time and then by link. What
-//! lies beyond the ring waits in its last slot and is put in again from there.
+//! on their way arrive. A link is in the slot of its next arrival, in a list that is linked through
+//! an array with one entry per link: nothing is allocated, and an insertion costs the same for any
+//! number of links. Only the current slot is sorted, by time and then by link. Arrivals beyond the
+//! ring wait in its last slot and are inserted again from there.
 
-/// See the module.
+/// The calendar: see the module.
 #[derive(Debug)]
 pub(super) struct Calendar {
-    /// When each link delivers, while it is in the calendar, and the next link in its slot.
+    /// The time of each link in the calendar, and the next link in its slot.
     times: Vec<u64>,
     following: Vec<u32>,
     /// The first link of each slot of the ring, and which slots have one, by bit.
@@ -17,12 +17,12 @@ pub(super) struct Calendar {
     filled: Vec<u64>,
     /// Links in the ring.
     waiting: usize,
-    /// The slot that has come; everything up to its end is in `now`, the earliest last.
+    /// The current slot. Every arrival up to its end is in `now`, the earliest last.
     slot: u64,
     now: Vec<(u64, u32)>,
 }
 
-/// Nothing happens.
+/// No event.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// A slot is 2^10 ns; the ring's 2^16 slots are 67 ms.
@@ -43,13 +43,13 @@ impl Calendar {
         }
     }
 
-    /// When the next link delivers.
+    /// The time of the next delivery.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.now.last().map_or(NEVER, |(time, _)| *time)
     }
 
-    /// Takes out the link that delivers next.
+    /// Takes out the link of the next delivery.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(usize, u64)> {
         let (time, link) = self.now.pop()?;
@@ -59,11 +59,11 @@ impl Calendar {
         Some((link as usize, time))
     }
 
-    /// `link`, which is not in the calendar, delivers at `time`.
+    /// Inserts `link`, which is not in the calendar, at `time`.
     #[inline]
     pub(super) fn put(&mut self, link: usize, time: u64) {
         if self.now.is_empty() {
-            // Whatever is not empty has something in `now`.
+            // A calendar that is not empty has an entry in `now`.
             self.slot = time >> SLOT_BITS;
         }
         let entry = (time, link as u32);
@@ -84,7 +84,7 @@ impl Calendar {
         self.waiting += 1;
     }
 
-    /// Goes on to the next slot in which a link delivers.
+    /// Advances to the next slot with a delivery.
     fn turn(&mut self) {
         while self.now.is_empty() && self.waiting > 0 {
             let place = self.next_filled();
@@ -107,7 +107,7 @@ impl Calendar {
         self.now.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// The first filled place after the slot that has come, round the ring.
+    /// The first filled slot after the current one, round the ring.
     fn next_filled(&self) -> usize {
         let begin = ((self.slot + 1) % SLOTS) as usize;
         let words = self.filled.len();
@@ -118,7 +118,7 @@ impl Calendar {
         let later = (begin / 64 + 1..=begin / 64 + words)
             .map(|word| word % words)
             .find(|word| self.filled[*word] != 0);
-        // Someone waits, so a bit is set.
+        // A link waits, so a bit is set.
         later.map_or(begin, |word| word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 }

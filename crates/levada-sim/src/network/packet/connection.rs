@@ -1,7 +1,7 @@
 //! One connection, from the client's first packet to the server's last acknowledgement.
 //!
-//! It is told what arrives and when time is up, and asked what to send ([`Connection::poll`]) and
-//! what the world should know ([`Connection::news`]).
+//! The network reports arrivals and timeouts to it, and polls it for packets to send
+//! ([`Connection::poll`]) and for events of the world ([`Connection::poll_event`]).
 
 use super::{
     Kind, Packet,
@@ -10,19 +10,19 @@ use super::{
     tcp::{HEADER, Receiver, Reply, Sender, Settings, Timeout},
 };
 
-/// See the module.
+/// A connection: see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) way: Way,
-    /// The world's number.
+    /// The world's number of the transfer.
     pub(super) transfer: u32,
-    /// Tells it from others that have the same place one after the other.
+    /// Distinguishes it from earlier connections with the same number.
     pub(super) generation: u32,
-    /// Packets under way. The number is not free before they are gone.
+    /// Packets under way. The number is used again only when there are none.
     pub(super) packets: u32,
-    /// When a timer comes up; [`NEVER`] for none.
+    /// The time of its timer; [`NEVER`] for none.
     pub(super) timer_at: u64,
-    /// When the client had the first segment.
+    /// When the client received the first segment.
     pub(super) first_byte_at: u64,
     stage: Stage,
     wants: Wants,
@@ -32,20 +32,20 @@ pub(super) struct Connection {
     /// Bytes of the response: in all, and ready.
     total: u64,
     ready: u64,
-    /// The segment that is to be sent again at once.
+    /// The segment to retransmit at once.
     again: Option<u32>,
     /// The client's retransmissions: of SYN and request.
     client: Timeout,
     client_deadline: u64,
-    /// When the client sent SYN and when the server answered; [`NEVER`] where that, or what answers
-    /// it, was sent twice.
+    /// When the client sent SYN and when the server answered; [`NEVER`] if either packet or its
+    /// answer was sent twice.
     syn_at: u64,
     syn_ack_at: u64,
-    /// Until when an acknowledgement may wait.
+    /// The deadline of a delayed acknowledgement.
     ack_deadline: u64,
 }
 
-/// How far both ends are.
+/// The state of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// The client has sent SYN.
@@ -58,11 +58,11 @@ enum Stage {
     Requested,
     /// The client has everything.
     Received,
-    /// The server knows.
+    /// The server has the last acknowledgement.
     Over,
 }
 
-/// Packets without a window that are to be sent.
+/// Packets to send that no window limits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wants {
     syn: bool,
@@ -72,7 +72,7 @@ struct Wants {
     ack: bool,
 }
 
-/// What the world should know.
+/// An event for the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Request,
@@ -119,19 +119,19 @@ impl Connection {
         let segment = u64::from(settings.segment);
         let segments = total.div_ceil(segment).max(1);
         let ready = if self.ready >= total { segments } else { self.ready / segment };
-        // Segments are counted in 32 bits, enough for two terabytes.
+        // Segment numbers have 32 bits, enough for two terabytes.
         self.sender.segments = segments.min(u64::from(u32::MAX - 1)) as u32;
         self.sender.ready = (ready as u32).min(self.sender.segments);
     }
 
-    /// A packet has arrived.
+    /// Handles a packet that arrives.
     pub(super) fn receive(&mut self, packet: Packet, now: u64, settings: &Settings) {
         if self.is_over() {
             return;
         }
         match packet.kind {
             Kind::Syn => {
-                // Answered each time it comes.
+                // A SYN is answered each time it arrives.
                 if self.stage <= Stage::HalfOpen {
                     self.wants.syn_ack = true;
                     self.syn_ack_at = if self.stage == Stage::Opening { now } else { NEVER };
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// The timer has come up.
+    /// Handles the timer.
     pub(super) fn time_out(&mut self, now: u64, settings: &Settings) {
         if now >= self.client_deadline {
             self.client.double();
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// What to send next: kind, number, bytes with headers.
+    /// The next packet to send: kind, number, bytes with headers.
     #[inline]
     pub(super) fn poll(&mut self, now: u64, settings: &Settings) -> Option<(Kind, u32, u16)> {
         if self.stage == Stage::Requested || self.stage == Stage::Received {
@@ -221,12 +221,12 @@ impl Connection {
         std::mem::take(&mut wants.request_ack).then_some((Kind::RequestAck, 0, bare))
     }
 
-    /// What the world should know next.
+    /// The next event for the world.
     pub(super) fn news(&mut self) -> Option<News> {
         self.news.take()
     }
 
-    /// When the timer should come up.
+    /// The time of the next timer.
     pub(super) fn deadline(&self) -> u64 {
         if self.stage == Stage::Over {
             return NEVER;
@@ -234,7 +234,7 @@ impl Connection {
         self.client_deadline.min(self.sender.deadline).min(self.ack_deadline)
     }
 
-    /// Whether nothing more is to come of it, packets under way aside.
+    /// Whether the connection is over, except for packets under way.
     pub(super) fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
@@ -254,7 +254,7 @@ impl Connection {
 
     fn receive_segment(&mut self, number: u32, now: u64, settings: &Settings) {
         self.first_byte_at = self.first_byte_at.min(now);
-        // Whoever answers has the request.
+        // The end that answers has received the request.
         self.client_deadline = NEVER;
         let last = number + 1 == self.sender.segments;
         match self.receiver.take(number, last, settings) {

@@ -4,29 +4,29 @@
 //! packet --> [ waiting, at most `limit` ] --> transmitter, a packet at a time --> wire, `latency` --> other end
 //! ```
 //!
-//! Packets leave in the order in which they came, so the time at which one reaches the other end is
-//! known as soon as it is let in: a packet costs one event per link, not one per stage. They lie in
-//! one ring, from the one that arrives next to the one that came last.
+//! Packets leave in the order in which they came, so a packet's arrival time at the other end is known when
+//! it enters: a packet costs one event per link, not one per stage. A ring holds them, from the next arrival
+//! to the last packet that entered.
 
 use super::Packet;
 
-/// See the module.
+/// A direction of a link: see the module.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// A power of two long.
+    /// The ring; its length is a power of two.
     ring: Vec<UnderWay>,
     head: u32,
     count: u32,
-    /// How many of the first in the ring are known to have left the transmitter.
+    /// Number of packets at the front of the ring that are known to have left the transmitter.
     sent: u32,
     /// Packets that may wait, besides the one that is transmitted.
     limit: u32,
-    /// When the transmitter is done with everything that was let in.
+    /// The time at which the transmitter has sent all packets in the queue.
     free_at: u64,
     latency: u64,
-    /// What a byte takes at the transmitter, in 2^-[`FRACTION`] ns.
+    /// Transmission time of a byte, in 2^-[`FRACTION`] ns.
     per_byte: u64,
-    /// Bytes let in so far.
+    /// Bytes that entered so far.
     pub(super) carried: u64,
     /// Packets that found the queue full.
     pub(super) dropped: u64,
@@ -62,16 +62,16 @@ impl Link {
         }
     }
 
-    /// What a packet of `bytes` takes at the transmitter, in ns.
+    /// Transmission time of a packet of `bytes`, in ns.
     pub(super) fn transmission(&self, bytes: u16) -> u64 {
         ((u128::from(bytes) * u128::from(self.per_byte)) >> FRACTION) as u64
     }
 
-    /// Lets `packet` in at `now`, or drops it at a full queue. True when it is the only one, so that
-    /// its arrival is the next.
+    /// Adds `packet` at `now`, or drops it if the queue is full. Returns true when it is the only
+    /// packet, so that its arrival is the next one.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet, now: u64) -> Result<bool, Dropped> {
-        // One is at the transmitter, the others that have not been sent wait.
+        // One packet is at the transmitter; the other unsent packets wait.
         if self.count - self.sent > self.limit && self.unsent(now) > self.limit {
             self.dropped += 1;
             return Err(Dropped);
@@ -87,13 +87,13 @@ impl Link {
         Ok(self.count == 1)
     }
 
-    /// When the next packet arrives at the other end; `u64::MAX` when none is under way.
+    /// The next arrival at the other end; `u64::MAX` when no packet is under way.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         if self.count == 0 { u64::MAX } else { self.ring[self.place(0)].arrives }
     }
 
-    /// Takes the next packet to arrive, and says when the one after it does.
+    /// Takes the next packet to arrive, and returns the arrival time of the one after it.
     ///
     /// # Panics
     /// When none is under way.
@@ -107,7 +107,7 @@ impl Link {
         (packet, self.next())
     }
 
-    /// The packets that have not left the transmitter at `now`. Each packet is looked at once.
+    /// Number of packets that have not left the transmitter at `now`. Each packet is examined once.
     fn unsent(&mut self, now: u64) -> u32 {
         while self.sent < self.count {
             let left = self.ring[self.place(self.sent)].arrives - self.latency;
@@ -123,7 +123,7 @@ impl Link {
         (self.head + number) as usize & (self.ring.len() - 1)
     }
 
-    /// Twice the ring, with the packets in order from its beginning.
+    /// Doubles the ring, with the packets in order from its beginning.
     #[cold]
     fn grow(&mut self) {
         let mut ring = Vec::with_capacity(self.ring.len() * 2);
@@ -154,7 +154,7 @@ mod tests {
         let mut link = link(5_000, 10);
         assert_eq!(link.send(packet(1, 100), 0), Ok(true));
         assert_eq!(link.next(), 100_000 + 5_000);
-        // The second waits for the first, the third for nobody.
+        // The second waits for the first; the third does not wait.
         assert_eq!(link.send(packet(2, 50), 30_000), Ok(false));
         assert_eq!(link.receive().0.number, 1);
         assert_eq!(link.next(), 150_000 + 5_000);
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_full_queue_drops_what_comes_last() {
         let mut link = link(1_000_000, 3);
-        // One is transmitted, three wait.
+        // One packet is transmitted, three wait.
         for number in 0..4 {
             assert!(link.send(packet(number, 10), 0).is_ok());
         }
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!((received, link.dropped), (vec![0, 1, 2, 3, 5], 2));
     }
 
-    /// Packets that come by chance, one of a fixed size after the other: M/D/1/K with K = `limit` + 1
-    /// places. Gives the share that is dropped and the part of the time that the link transmits.
+    /// Simulates random arrivals of packets of a fixed size: M/D/1/K with K = `limit` + 1 places.
+    /// Returns the share of dropped packets and the part of the time that the link transmits.
     fn poisson(load: f64, limit: u32) -> (f64, f64) {
         let mut link = link(0, limit);
         let mut rng = Rng::new(3);
@@ -201,13 +201,13 @@ mod tests {
             let (lost, busy) = poisson(load, limit);
             let expected = m_d_1_k_loss(load, limit as usize + 1);
             assert!((lost / expected - 1.0).abs() < 0.03, "{load} {limit}: {lost}, not {expected}");
-            // What is not lost is carried.
+            // Packets that are not lost are carried.
             assert!((busy - load * (1.0 - expected)).abs() < 0.005, "{load} {limit}: {busy}");
         }
     }
 
-    /// Loss of M/D/1/K by its embedded chain at departures (Gross and Harris, Sec. 5.1.8): with
-    /// q_j the stationary shares left behind, the loss is 1 - 1 / (q_0 + load).
+    /// Loss of M/D/1/K by its embedded chain at departures (Gross and Harris, Sec. 5.1.8): with the
+    /// stationary shares q_j left behind, the loss is 1 - 1 / (q_0 + load).
     fn m_d_1_k_loss(load: f64, places: usize) -> f64 {
         let mut poisson = vec![(-load).exp()];
         for n in 1..places {

@@ -1,9 +1,9 @@
 //! The network packet by packet: store and forward, drop-tail queues, two-way TCP.
 //!
-//! For validation of the network in bulk, and for what only packets show: losses, bursts, queues. A
-//! packet costs one event per link. These events are not the world's: the network knows what happens
-//! next by itself ([`Calendar`], timers) and goes ahead as far as the world's next event, so that of
-//! hundreds of packet events one wakes the world's agenda.
+//! It validates the network in bulk, and shows losses, bursts and queues. A packet costs one event
+//! per link. These events are not in the world's agenda: the network has its own queue
+//! ([`Calendar`], timers) and advances up to the world's next event, so that one in hundreds of
+//! packet events wakes the world.
 
 mod calendar;
 mod connection;
@@ -32,14 +32,14 @@ use crate::{
 
 pub(crate) use tcp::MAX_WINDOW;
 
-/// See the module.
+/// The packet network: see the module.
 #[derive(Debug)]
 pub(crate) struct PacketNetwork {
     settings: Settings,
     paths: Paths,
-    /// By [`Hop::index`](levada_topology::Hop::index).
+    /// Links by [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Link>,
-    /// When each link delivers next.
+    /// The next delivery of each link.
     calendar: Calendar,
     connections: Slab<Connection>,
     /// The connection of each of the world's transfers.
@@ -47,9 +47,9 @@ pub(crate) struct PacketNetwork {
     timers: BinaryHeap<Reverse<Timer>>,
     /// The earliest time at which the world's agenda wakes this network; [`NEVER`] for none.
     wakes: u64,
-    /// Connections so far, round and round.
+    /// Number of connections so far; it wraps.
     opened: u32,
-    /// What has happened so far.
+    /// Events so far.
     events: u64,
 }
 
@@ -59,14 +59,14 @@ struct Packet {
     connection: u32,
     /// The segment, or the segment that is expected next.
     number: u32,
-    /// Where it is on its way: see [`Paths`].
+    /// Its place on its path: see [`Paths`].
     cursor: u32,
-    /// With headers.
+    /// Its size, with headers.
     bytes: u16,
     kind: Kind,
 }
 
-/// What a packet is for. Its direction follows.
+/// The kind of a packet, which determines its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     /// To the server: the connection begins.
@@ -90,7 +90,8 @@ impl Kind {
     }
 }
 
-/// A connection's timer. Its generation tells it from one of an earlier connection with the number.
+/// A connection's timer. The generation distinguishes it from the timer of an earlier connection
+/// with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Timer {
     at: u64,
@@ -98,9 +99,9 @@ struct Timer {
     generation: u32,
 }
 
-/// The world's agenda has come to where this network wants to go on.
+/// The world's agenda has reached the time of this network's next event.
 const WAKE: u8 = 0;
-/// A request has arrived, a last byte has, an acknowledgement of everything has.
+/// An arrival: a request, a last byte, or the acknowledgement of everything.
 const REQUEST: u8 = 1;
 const LAST_BYTE: u8 = 2;
 const ACKNOWLEDGED: u8 = 3;
@@ -212,7 +213,7 @@ impl PacketNetwork {
         }
     }
 
-    /// Everything that happens now, and then before the world does something.
+    /// Handles all events of now, and then further ones up to the world's next event.
     fn go_ahead<E: Copy + From<NetworkEvent>>(
         &mut self,
         now: Timestamp,
@@ -222,7 +223,8 @@ impl PacketNetwork {
         loop {
             let next = self.next();
             let free = next < agenda.next_time().unwrap_or(until).min(until).0;
-            // What is due now does not wait for others of the same time, who might wait for it.
+            // Arrivals due now are reported before others of the same time, which might depend on
+            // them.
             if next == NEVER || next > now.0 && !free {
                 break;
             }
@@ -231,7 +233,7 @@ impl PacketNetwork {
         self.plan(agenda);
     }
 
-    /// Sees to it that the world's agenda comes back here in time.
+    /// Schedules the next wake-up in the world's agenda.
     fn plan<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
         let next = self.next();
         if next < self.wakes {
@@ -240,13 +242,13 @@ impl PacketNetwork {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     #[inline]
     fn next(&self) -> u64 {
         self.calendar.next().min(self.timers.peek().map_or(NEVER, |timer| timer.0.at))
     }
 
-    /// The next thing that happens.
+    /// Handles the next event.
     fn step<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
         self.events += 1;
         if self.timers.peek().is_some_and(|timer| timer.0.at < self.calendar.next()) {
@@ -277,7 +279,8 @@ impl PacketNetwork {
         self.after(packet.connection, now, agenda);
     }
 
-    /// A connection's timer has come up; it may be for later by now, or for nobody.
+    /// A connection's timer has expired. It may have been moved to a later time, or its connection
+    /// may be gone.
     fn time_out<E: Copy + From<NetworkEvent>>(&mut self, agenda: &mut Agenda<E>) {
         let Some(Reverse(timer)) = self.timers.pop() else { return };
         let connection = &mut self.connections[timer.connection];
@@ -290,8 +293,8 @@ impl PacketNetwork {
         self.after(timer.connection, timer.at, agenda);
     }
 
-    /// After anything has happened to a connection: what it wants to send goes out, what the world
-    /// should know is told, its timer is set, and its number is free once all is over.
+    /// Polls a connection after an event: sends its packets, reports its events to the world, sets
+    /// its timer, and frees its number at its end.
     fn after<E: Copy + From<NetworkEvent>>(
         &mut self,
         number: u32,
@@ -324,7 +327,7 @@ impl PacketNetwork {
         self.release(number);
     }
 
-    /// A connection that is over, and of which nothing is under way any more, gives up its place.
+    /// Frees the number of a connection that is over and has no packets under way.
     fn release(&mut self, number: u32) {
         let connection = &self.connections[number];
         if connection.is_over() && connection.packets == 0 {
@@ -332,9 +335,9 @@ impl PacketNetwork {
         }
     }
 
-    /// Puts a packet on the next link of its way; false when the queue there is full.
+    /// Puts a packet on the next link of its path; false when the queue there is full.
     fn forward(&mut self, mut packet: Packet, step: Step, now: u64) -> bool {
-        // Every way has a link at least: a client is no server.
+        // Every path has at least one link: a client is no server.
         let Step::Link(link, cursor) = step else { return false };
         packet.cursor = cursor;
         let only = self.links[link].send(packet, now);
@@ -344,17 +347,17 @@ impl PacketNetwork {
         only.is_ok()
     }
 
-    /// Bytes that a direction of a link has carried.
+    /// Bytes carried by a direction of a link.
     pub(crate) fn carried(&self, hop: usize) -> u64 {
         self.links[hop].carried
     }
 
-    /// Packets that found a full queue, over all links.
+    /// Packets dropped at full queues, over all links.
     pub(crate) fn dropped(&self) -> u64 {
         self.links.iter().map(|link| link.dropped).sum()
     }
 
-    /// Packets that reached the end of a link, and timers.
+    /// Number of events: packets at the end of a link, and timers.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }

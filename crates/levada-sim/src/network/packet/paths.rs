@@ -1,7 +1,7 @@
-//! Which links a packet takes, as a cursor that moves along one list.
+//! The path of a packet: a cursor that moves along one list of links.
 //!
-//! Servers and clients hang on hubs by links of their own. For each pair of hubs the list has the
-//! links between, in the direction of responses, with a mark on either side:
+//! Servers and clients are attached to hubs by their own links. For each pair of hubs the list has
+//! the links between, in the direction of responses, with a mark on either side:
 //!
 //! ```text
 //! MARK  hop  hop  hop  MARK  hop  hop  MARK ...
@@ -9,17 +9,18 @@
 //!     over the same links in their other direction
 //! ```
 //!
-//! So what a packet does next is in one list that stays in the processor's cache, whatever the
+//! One list says where each packet goes next. It stays in the processor's cache, whatever the
 //! number of connections.
 
 use levada_topology::{Hop, PlaceIndex, Routes};
 
-/// See the module.
+/// All paths: see the module.
 #[derive(Debug)]
 pub(super) struct Paths {
     servers: Vec<End>,
     clients: Vec<End>,
-    /// For each hub of servers (row) and of clients (column), the marks around what lies between.
+    /// For each hub of servers (row) and of clients (column), the marks around the links between
+    /// them.
     between: Vec<(u32, u32)>,
     client_hubs: usize,
     steps: Vec<u32>,
@@ -32,7 +33,7 @@ struct End {
     own: u32,
 }
 
-/// The way of one connection.
+/// The path of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Way {
     /// The mark where responses begin.
@@ -45,7 +46,7 @@ pub(super) struct Way {
     client: u32,
 }
 
-/// What comes next on a way.
+/// The next step of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A link, by [`Hop::index`], and the cursor after it.
@@ -56,7 +57,7 @@ pub(super) enum Step {
 
 /// No link.
 const MARK: u32 = u32::MAX;
-/// The cursor of a packet that is on the last link of its way.
+/// The cursor of a packet on the last link of its path.
 const LAST: u32 = u32::MAX;
 
 impl Paths {
@@ -87,7 +88,7 @@ impl Paths {
         }
     }
 
-    /// The way between a client and a server.
+    /// The path between a client and a server.
     pub(super) fn way(&self, client: u32, server: u32) -> Way {
         let (client, server) = (self.clients[client as usize], self.servers[server as usize]);
         let pair = server.hub as usize * self.client_hubs + client.hub as usize;
@@ -99,7 +100,7 @@ impl Paths {
     pub(super) fn first(&self, way: &Way, to_client: bool) -> Step {
         let (own, cursor) =
             if to_client { (way.server, way.begin) } else { (way.client ^ 1, way.end) };
-        // The mark for none, turned round, is none.
+        // Reversing the mark for none gives the mark for none.
         if own | 1 == MARK {
             self.onward(cursor, to_client).unwrap_or_else(|| self.last(way, to_client))
         } else {
@@ -107,8 +108,8 @@ impl Paths {
         }
     }
 
-    /// The step between hubs that follows `cursor`; `None` where none does and only the link of the
-    /// end is left, which [`Paths::last`] knows.
+    /// The step between hubs after `cursor`; `None` when only the link of the end is left, which
+    /// [`Paths::last`] returns.
     #[inline]
     pub(super) fn onward(&self, cursor: u32, to_client: bool) -> Option<Step> {
         let next = if to_client { cursor + 1 } else { cursor.wrapping_sub(1) };
@@ -124,12 +125,12 @@ impl Paths {
     }
 }
 
-/// Whether a packet with this cursor has only the link behind it.
+/// Whether a packet with this cursor is on its first link.
 pub(super) const fn is_last(cursor: u32) -> bool {
     cursor == LAST
 }
 
-/// The distinct hubs of places, and which of them each place has.
+/// The distinct hubs of places, and the hub of each place.
 fn hubs(routes: &Routes, places: &[PlaceIndex]) -> (Vec<PlaceIndex>, Vec<u32>) {
     let mut distinct: Vec<_> = places.iter().map(|place| routes.hub(*place)).collect();
     distinct.sort_unstable();

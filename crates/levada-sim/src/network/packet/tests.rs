@@ -1,4 +1,4 @@
-//! The whole network against what can be worked out by hand.
+//! The whole network against numbers computed by hand.
 
 use std::collections::BTreeMap;
 
@@ -25,15 +25,15 @@ impl From<NetworkEvent> for Event {
 struct World {
     agenda: Agenda<Event>,
     network: Network,
-    /// Of each transfer: client, server, size.
+    /// Client, server and size of each transfer.
     transfers: Vec<(u32, u32, u64)>,
-    /// What happened, and when.
+    /// The arrivals and their times.
     seen: Vec<(u64, Arrival)>,
 }
 
 const MS: u64 = 1_000_000;
 
-/// A wire of so many ns and bits per second, whose queue has so many places.
+/// A link with a latency in ns, a rate in bits per second, and a queue.
 type Figures = (u64, u64, u32);
 
 fn topology(clients: &[Figures], middle: Figures, servers: &[Figures]) -> Topology {
@@ -72,7 +72,7 @@ impl World {
         self.transfers.push((client, server, size));
     }
 
-    /// Plays until nothing is left or `end` has come.
+    /// Plays until nothing is left or `end` is reached.
     fn play(&mut self, end: u64) {
         let mut arrivals = Vec::new();
         while let Some(now) = self.agenda.next_time().filter(|now| now.0 <= end) {
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// When each transfer's last byte was there.
+    /// The time of each transfer's last byte.
     fn last_bytes(&self) -> BTreeMap<u32, u64> {
         let last = |(at, arrival): &(u64, Arrival)| match arrival {
             Arrival::LastByte { transfer, .. } => Some((*transfer, *at)),
@@ -124,12 +124,12 @@ const MIDDLE: Figures = (10 * MS, 8_000_000, 512);
 /// Without latency, and a thousand times as fast: a byte takes a nanosecond.
 const FAST: Figures = (0, 8_000_000_000, 512);
 
-/// By how much a full segment is later when an acknowledgement goes right before it: at the slow link
-/// it waits for the other's 40 us, less the time that it took to come through the fast one.
+/// The delay of a full segment behind an acknowledgement: at the slow link it waits for the other's
+/// 40 us, less its own time through the fast link.
 const BEHIND_ACK: u64 = 40 + 40_000 - 576;
 
-/// One transfer of `size` bytes over an idle path; gives when the server had the request, when the
-/// client had the last byte, when the server knew.
+/// One transfer of `size` bytes over an idle path. Returns the times of the request at the server,
+/// of the last byte at the client, and of its acknowledgement at the server.
 fn alone(size: u64, model: &NetworkModel) -> [u64; 3] {
     let mut world = World::new(&topology(&[FAST], MIDDLE, &[FAST]), model);
     world.ask(0, 0, 0, size);
@@ -147,19 +147,19 @@ fn alone(size: u64, model: &NetworkModel) -> [u64; 3] {
 
 #[test]
 fn an_unloaded_transfer_takes_what_can_be_worked_out() {
-    // What a packet of so many bytes takes from end to end: two fast links and the slow one.
+    // The end-to-end time of a packet of this size: two fast links and the slow one.
     let way = |bytes: u64| bytes + 1_000 * bytes + 10 * MS + bytes;
     let (bare, full) = (way(40), way(576));
     let request = bare + bare + way(340);
     let model = NetworkModel::default();
-    // One segment, which follows the acknowledgement of the request.
+    // One segment follows the acknowledgement of the request.
     let begun = request + BEHIND_ACK;
     assert_eq!(alone(536, &model), [request, begun + full, begun + full + bare]);
     // Three: one, then two in a row, of which the second waits for the first at the slow link.
     let round = full + bare;
     assert_eq!(alone(3 * 536, &model)[1], begun + round + full + 576_000);
-    // Fifteen and a half: rounds of 1, 2, 4, 8, and half a segment alone in a fifth. What clocks
-    // that round is the first of the eight.
+    // Fifteen and a half: rounds of 1, 2, 4, 8, and half a segment alone in a fifth. The first of
+    // the eight clocks that round.
     assert_eq!(alone(15 * 536 + 268, &model)[1], begun + 4 * round + way(308));
     // A packet without payload ends an empty response.
     assert_eq!(alone(0, &model)[1], request + bare + 40 + 40_000 - 40);
@@ -220,7 +220,7 @@ fn a_burst_into_a_short_queue_plays_out_as_by_hand() {
     let ack_3 = request + BEHIND_ACK + way(576) + 2 * 576_000 + way(40);
     let again = ack_3 + 1_000 * MS;
     // From a window of one: 3; ACK 4 lets out 4 and 5; ACK 5 lets out 6 and 7, and ACK 6 lets out 8
-    // once more, for nobody has acknowledged it. With 7 everything is there.
+    // once more, because it was not acknowledged. With 7 everything is received.
     let round_trip = way(576) + way(40);
     let seven = again + 2 * round_trip + way(576) + 576_000;
     assert_eq!(world.last_bytes()[&0], seven);
@@ -231,7 +231,7 @@ fn a_burst_into_a_short_queue_plays_out_as_by_hand() {
 
 #[test]
 fn a_lost_segment_in_a_full_window_is_sent_again_at_once() {
-    // A queue that overflows now and then on the way of a long transfer.
+    // A queue on the path of a long transfer overflows now and then.
     let middle = (10 * MS, 8_000_000, 12);
     let model = NetworkModel { window: 64, ..NetworkModel::default() };
     let mut world = World::new(&topology(&[FAST], middle, &[FAST]), &model);
@@ -322,7 +322,7 @@ fn a_server_that_is_slow_with_a_block_holds_nothing_back_but_that() {
         for arrival in arrivals.drain(..) {
             world.seen.push((now.0, arrival));
             if arrival == Arrival::Request(0) {
-                // One segment and a part of the next, which waits for the rest of itself.
+                // One segment and a part of the next, which waits for its other part.
                 world.network.ready(0, 700, total, now, &mut world.agenda);
                 world.agenda.schedule(Timestamp(now.0 + 500 * MS), Event::Open(0));
             }

@@ -12,14 +12,14 @@
 //!   | --- ACK, FIN -> |  the connection is over
 //! ```
 //!
-//! Sequence numbers count segments, for the response is cut the same way however often it is sent:
-//! a segment waits until the server has all of it (as Nagle's rule makes it). Each side of the
+//! Sequence numbers count segments: the response is segmented in the same way however often it is
+//! sent, because a segment waits until the server has all of it (Nagle's rule). Each side of the
 //! connection is a file: [`Sender`] is the server with its windows, [`Receiver`] the client. Both are
-//! told the time and say what to send; the packets are the network's.
+//! given the time and return the segments to send; the network moves the packets.
 //!
-//! Deliberately absent: the server's acknowledgement of the client's FIN, after which nothing
-//! depends on anything; segments from the client beyond its request; options (timestamps, SACK,
-//! window scaling), which NS-2's full TCP does not use unless told to.
+//! Deliberately absent: the server's acknowledgement of the client's FIN, on which nothing depends;
+//! segments from the client beyond its request; options (timestamps, SACK, window scaling), which
+//! NS-2's full TCP does not use by default.
 
 mod receiver;
 mod sender;
@@ -34,22 +34,22 @@ use crate::scenario::NetworkModel;
 /// Bytes of the headers of IP and TCP without options.
 pub(super) const HEADER: u32 = 40;
 
-/// What all connections of a run have in common.
+/// The parameters of all connections of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     /// Payload of a full segment, in bytes.
     pub(super) segment: u32,
-    /// In segments.
+    /// Initial congestion window, in segments.
     pub(super) initial_window: u32,
     /// The receiver's window, in segments; at most [`MAX_WINDOW`].
     pub(super) window: u32,
-    /// How many segments in order the client acknowledges at a time.
+    /// Segments in order that the client acknowledges at a time.
     pub(super) segments_per_ack: u32,
-    /// How long it waits for them, in ns.
+    /// Time that the client waits for them, in ns.
     pub(super) ack_delay: u64,
-    /// The retransmission timeout before any round trip is known, in ns.
+    /// The retransmission timeout before the first round trip is measured, in ns.
     pub(super) first_timeout: u64,
-    /// The least retransmission timeout, in ns.
+    /// The minimum retransmission timeout, in ns.
     pub(super) least_timeout: u64,
     /// Payload of a request, in bytes.
     pub(super) request: u32,

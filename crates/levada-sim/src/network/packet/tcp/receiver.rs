@@ -1,19 +1,19 @@
-//! The client's side of a response: what is there, what is missing, when to acknowledge.
+//! The client's side of a response: received segments, missing segments, acknowledgements.
 
 use super::Settings;
 
-/// See the module.
+/// The client's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Receiver {
     /// The first segment that is missing.
     pub(in super::super) expected: u32,
     /// Segments in order since the last acknowledgement.
     unacknowledged: u32,
-    /// What is there beyond the missing one: bit n is segment `expected` + 1 + n.
+    /// Segments received beyond the missing one: bit n is segment `expected` + 1 + n.
     beyond: u64,
 }
 
-/// What the client does about a segment.
+/// The client's reaction to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Reply {
     /// It acknowledges at once.
@@ -23,11 +23,11 @@ pub(in super::super) enum Reply {
 }
 
 impl Receiver {
-    /// Segment `number` has come; `last` says that it ends the response.
+    /// Handles segment `number`; `last` marks the end of the response.
     #[inline]
     pub(in super::super) fn take(&mut self, number: u32, last: bool, settings: &Settings) -> Reply {
         if number != self.expected {
-            // Out of order, or for the second time: the sender needs to know at once (RFC 5681, 4.2).
+            // An out-of-order or duplicate segment is acknowledged at once (RFC 5681, 4.2).
             if number > self.expected {
                 self.beyond |= 1_u64.checked_shl(number - self.expected - 1).unwrap_or(0);
             }
@@ -36,7 +36,7 @@ impl Receiver {
         let filled = self.beyond != 0;
         let following = self.beyond.trailing_ones();
         self.expected += 1 + following;
-        // The segment that follows those is missing: its bit goes, too.
+        // The segment after those is missing: shift its bit out too.
         self.beyond = self.beyond.checked_shr(following + 1).unwrap_or(0);
         self.unacknowledged += 1;
         if filled || last || self.unacknowledged >= settings.segments_per_ack {
@@ -46,7 +46,7 @@ impl Receiver {
         }
     }
 
-    /// An acknowledgement goes out now, whatever for.
+    /// Records that an acknowledgement is sent now, for any reason.
     pub(in super::super) fn acknowledge(&mut self) -> Reply {
         self.unacknowledged = 0;
         Reply::Now
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(play(7), (Reply::Now, 2));
         assert_eq!(play(2), (Reply::Now, 6));
         assert_eq!(play(6), (Reply::Now, 8));
-        // For the second time.
+        // A duplicate.
         assert_eq!(play(6), (Reply::Now, 8));
         assert_eq!(play(8), (Reply::Later, 9));
     }
@@ -91,7 +91,7 @@ mod tests {
         }
         receiver.take(0, false, &SETTINGS);
         assert_eq!(receiver.expected, 65);
-        // Beyond any window: not kept, and no panic.
+        // A segment beyond any window is dropped without a panic.
         receiver.take(65 + 100, false, &SETTINGS);
         assert_eq!(receiver.expected, 65);
     }

@@ -3,7 +3,7 @@
 
 use super::{Settings, Timeout};
 
-/// See the module.
+/// The server's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Sender {
     /// Segments that the server has ready, of so many in all.
@@ -20,29 +20,29 @@ pub(in super::super) struct Sender {
     credit: u32,
     /// Duplicate acknowledgements in a row.
     duplicates: u32,
-    /// In fast recovery, or after a timeout: what was sent when a loss was last noticed. Duplicates
-    /// of what lies before it tell of no further loss.
+    /// In fast recovery, or after a timeout: the highest segment sent when the last loss was
+    /// detected. Duplicates of earlier segments do not indicate another loss.
     recover: u32,
     recovering: bool,
     timeout: Timeout,
     /// The segment whose round trip is measured, if any, and when it was sent.
     timed: Option<u32>,
     timed_at: u64,
-    /// When something is taken for lost; [`u64::MAX`] while nothing is out.
+    /// The time of the retransmission timeout; [`u64::MAX`] while nothing is outstanding.
     pub(in super::super) deadline: u64,
 }
 
-/// Duplicates that are taken for a loss (RFC 5681, 3.2).
+/// Duplicate acknowledgements that indicate a loss (RFC 5681, 3.2).
 const DUPLICATES: u32 = 3;
 
 impl Sender {
-    /// Of a connection that has not come up yet.
+    /// The sender of a connection that is not established yet.
     pub(in super::super) fn idle() -> Self {
         Self { deadline: u64::MAX, ..Self::default() }
     }
 
-    /// A connection has come up; its handshake took `round_trip`, unless that is not known because
-    /// a packet of it was sent twice.
+    /// Starts an established connection. `round_trip` is the time of its handshake, if no packet of
+    /// it was sent twice.
     pub(in super::super) fn new(round_trip: Option<u64>, settings: &Settings) -> Self {
         let mut timeout = Timeout::default();
         if let Some(round_trip) = round_trip {
@@ -50,7 +50,7 @@ impl Sender {
         }
         Self {
             window: settings.initial_window,
-            // As large as the receiver allows: slow start ends at the first loss.
+            // The threshold begins at the receiver's window: slow start ends at the first loss.
             threshold: settings.window,
             timeout,
             ..Self::idle()
@@ -79,8 +79,8 @@ impl Sender {
         Some(segment)
     }
 
-    /// The client is missing `expected` and has everything before it. Gives the segment that is to
-    /// be sent again at once, if any.
+    /// Handles an acknowledgement: the client has everything before `expected`. Returns the segment
+    /// to retransmit at once, if any.
     #[inline]
     pub(in super::super) fn acknowledge(
         &mut self,
@@ -97,7 +97,7 @@ impl Sender {
         }
         self.duplicates += 1;
         if self.recovering {
-            // Each duplicate says that a segment has left the network.
+            // Each duplicate means that a segment has left the network.
             self.window += 1;
             return None;
         }
@@ -111,8 +111,8 @@ impl Sender {
         Some(self.unacknowledged)
     }
 
-    /// Nothing came before [`Sender::deadline`]: all that is not acknowledged is sent again, from a
-    /// window of one segment.
+    /// Handles a retransmission timeout at [`Sender::deadline`]: all unacknowledged segments are
+    /// sent again, from a window of one segment.
     pub(in super::super) fn time_out(&mut self, now: u64, settings: &Settings) {
         self.halve();
         self.window = 1;
@@ -122,7 +122,7 @@ impl Sender {
         self.restart(now, settings);
     }
 
-    /// Whether the client has acknowledged everything there is.
+    /// Whether the client has acknowledged everything.
     #[inline]
     pub(in super::super) fn is_done(&self) -> bool {
         self.segments > 0 && self.unacknowledged == self.segments
@@ -136,7 +136,7 @@ impl Sender {
             self.timed = None;
         }
         if self.recovering {
-            // Reno leaves fast recovery with the first progress.
+            // Reno leaves fast recovery with the first new acknowledgement.
             self.recovering = false;
             self.window = self.threshold;
         } else if self.window < self.threshold {
@@ -159,7 +159,7 @@ impl Sender {
         }
     }
 
-    /// A loss: half of what is out may be out from now on (RFC 5681, equation 4).
+    /// Handles a loss: halves the outstanding data (RFC 5681, equation 4).
     fn halve(&mut self) {
         let out = (self.unsent - self.unacknowledged).min(self.window);
         self.threshold = (out / 2).max(2);
@@ -197,7 +197,7 @@ pub(super) mod tests {
         std::iter::from_fn(|| sender.poll(now, &SETTINGS)).collect()
     }
 
-    /// Acknowledges one by one and gives what is sent for each.
+    /// Acknowledges one by one and returns the segments sent for each.
     fn acknowledged(sender: &mut Sender, expected: &[u32], now: u64) -> Vec<Vec<u32>> {
         let each = |expected: &u32| {
             let again = sender.acknowledge(*expected, now, &SETTINGS);
@@ -215,7 +215,7 @@ pub(super) mod tests {
             let now = round * 100;
             let round = sent(&mut sender, now);
             windows.push(round.len());
-            // The acknowledgements of a round free what the next one sends, seen here as a whole.
+            // The acknowledgements of a round allow the next round, seen here as a whole.
             for _ in round {
                 expected += 1;
                 assert_eq!(sender.acknowledge(expected, now + 100, &SETTINGS), None);
@@ -243,12 +243,13 @@ pub(super) mod tests {
         assert_eq!(sent(&mut sender, 0), (0..8).collect::<Vec<_>>());
         // Segment 0 is lost; 1 to 7 make seven duplicates.
         let after = acknowledged(&mut sender, &[0; 7], 100);
-        // Half of 8 and the three that arrived make 7: with the fifth duplicate 9, one more than is out.
+        // Half of 8 and the three that arrived make 7: with the fifth duplicate 9, one more than is
+        // outstanding.
         assert_eq!(after, [vec![], vec![], vec![0], vec![], vec![8], vec![9], vec![10]]);
-        // The retransmission arrives: the window is 4, and three are out.
+        // The retransmission arrives: the window is 4, and three are outstanding.
         assert_eq!(acknowledged(&mut sender, &[8], 200), [vec![11]]);
         assert_eq!((sender.window, sender.threshold, sender.recovering), (4, 4, false));
-        // Congestion avoidance: one more for a window of acknowledgements.
+        // Congestion avoidance: the window grows by one per window of acknowledgements.
         let after = acknowledged(&mut sender, &[9, 10, 11, 12], 300);
         assert_eq!(after, [vec![12], vec![13], vec![14], vec![15, 16]]);
     }
@@ -264,7 +265,7 @@ pub(super) mod tests {
         assert_eq!(sent(&mut sender, 1_000), [0]);
         // All but segment 0 had arrived.
         assert_eq!(acknowledged(&mut sender, &[8], 1_100), [vec![8, 9]]);
-        // Karn: still doubled, until something that was sent once is acknowledged.
+        // Karn: the timeout stays doubled until a segment that was sent once is acknowledged.
         assert_eq!(sender.deadline, 1_100 + 2_000);
         assert_eq!(acknowledged(&mut sender, &[9], 1_200), [vec![10, 11]]);
         assert_eq!(sender.deadline, 1_200 + 1_000);

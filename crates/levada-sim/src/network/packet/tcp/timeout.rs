@@ -1,5 +1,5 @@
-//! When a segment is taken for lost: RFC 6298, with Karn's rule that a segment which was sent twice
-//! tells nothing about the round trip.
+//! The retransmission timeout of RFC 6298, with Karn's rule: a segment that was sent twice is no
+//! sample of the round trip.
 
 /// The retransmission timeout of one end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -7,7 +7,7 @@ pub(in super::super) struct Timeout {
     /// The smoothed round trip and its mean deviation, in ns; 0 before the first sample.
     smoothed: u64,
     deviation: u64,
-    /// How often it has been doubled.
+    /// Number of doublings.
     doubled: u8,
 }
 
@@ -15,7 +15,7 @@ pub(in super::super) struct Timeout {
 const MOST_DOUBLED: u8 = 6;
 
 impl Timeout {
-    /// A segment that was sent once took `round_trip` to be acknowledged.
+    /// Takes a sample: a segment that was sent once took `round_trip` to be acknowledged.
     pub(in super::super) fn sample(&mut self, round_trip: u64) {
         if self.smoothed == 0 {
             // RFC 6298 (2.2)
@@ -30,12 +30,12 @@ impl Timeout {
         self.doubled = 0;
     }
 
-    /// It has run out: the next one is twice as long (5.5).
+    /// Doubles the timeout after it has expired (5.5).
     pub(in super::super) fn double(&mut self) {
         self.doubled = (self.doubled + 1).min(MOST_DOUBLED);
     }
 
-    /// In ns.
+    /// The timeout, in ns.
     pub(in super::super) fn length(&self, first: u64, least: u64) -> u64 {
         let known = self.smoothed + 4 * self.deviation;
         let base = if self.smoothed == 0 { first } else { known.max(least) };

@@ -1,7 +1,7 @@
-//! From every server to every client: which links, and what they take when they are idle.
+//! The paths from every server to every client: their links, and their times when idle.
 //!
-//! Servers and clients hang on routers by links of their own, so what is kept is one list of links
-//! for each pair of such routers, however many servers and clients there are.
+//! Servers and clients are attached to routers (hubs) by their own links. One list of links per
+//! pair of hubs is enough, whatever the number of servers and clients.
 
 use levada_topology::{Hop, PlaceIndex, Routes, Topology};
 
@@ -12,7 +12,7 @@ pub(crate) struct Ways {
     segment: u32,
     servers: Vec<End>,
     clients: Vec<End>,
-    /// For each hub of a server (row) and of a client (column), what lies between.
+    /// For each hub of a server (row) and of a client (column), the links between them.
     cores: Vec<Core>,
     client_hubs: u32,
     /// The hops of all cores, one after the other.
@@ -20,7 +20,7 @@ pub(crate) struct Ways {
     longest: usize,
 }
 
-/// A server or client: its hub and its own link, if it hangs on one.
+/// A server or client: its hub and its own link, if it has one.
 #[derive(Clone, Copy, Debug)]
 struct End {
     hub: u32,
@@ -36,20 +36,20 @@ struct Core {
     way: Way,
 }
 
-/// What one or several links take.
+/// The times of one or several links.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     latency: u64,
-    /// A bit at each of the links, together, in units of 2^-16 ns.
+    /// Time of a bit at each of the links, summed, in units of 2^-16 ns.
     bit: u64,
-    /// A bit at the narrowest of them.
+    /// Time of a bit at the narrowest link.
     narrowest: u64,
 }
 
 const NONE: u32 = u32::MAX;
 
 impl Ways {
-    /// Ways for segments of `segment` bytes.
+    /// Computes the paths for segments of `segment` bytes.
     pub(crate) fn new(
         segment: u32,
         topology: &Topology,
@@ -82,7 +82,7 @@ impl Ways {
         }
     }
 
-    /// The most links on a way.
+    /// The most links on a path.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }
@@ -97,7 +97,7 @@ impl Ways {
         own.chain(hops.iter().copied()).map(|hop| hop as usize)
     }
 
-    /// What the idle way takes.
+    /// The times of the idle path.
     #[inline]
     pub(crate) fn timing(&self, server: u32, client: u32) -> Timing {
         let (from, to) = (&self.servers[server as usize], &self.clients[client as usize]);
@@ -138,7 +138,7 @@ impl Way {
 
 const FRACTION: u32 = 16;
 
-/// The distinct hubs of places, and which of them each place has.
+/// The distinct hubs of places, and the hub of each place.
 fn hubs(routes: &Routes, places: &[PlaceIndex]) -> (Vec<PlaceIndex>, Vec<u32>) {
     let mut distinct: Vec<_> = places.iter().map(|place| routes.hub(*place)).collect();
     distinct.sort_unstable();
