@@ -1,4 +1,4 @@
-//! What the schema cannot say: whether the parts of a configuration fit each other, the policies and
+//! Checks beyond the schema: whether the parts of a configuration fit each other, the policies and
 //! this machine.
 
 mod classes;
@@ -23,7 +23,7 @@ use super::{
     tree::Path,
 };
 
-/// Makes settings of `file`. They are to be used only if no error was found, here or before.
+/// Makes settings of `file`. The caller uses them only if no error was found, here or before.
 pub(crate) fn settings(
     file: &File,
     directory: &FilePath,
@@ -32,7 +32,7 @@ pub(crate) fn settings(
     let mut check = Check { file, directory, findings, root: Path::default() };
     check.addresses();
     check.admin();
-    // Each is checked, whatever came of the others, before the first that failed ends it.
+    // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
     let peering = check.peering();
     let sites = check.sites();
@@ -59,7 +59,7 @@ pub(crate) fn settings(
     })
 }
 
-/// What every check needs.
+/// The common context of all checks.
 struct Check<'c, 'f> {
     file: &'c File,
     directory: &'c FilePath,
@@ -67,11 +67,11 @@ struct Check<'c, 'f> {
     root: Path,
 }
 
-/// The largest object that is kept where there is a disk, unless told otherwise.
+/// The default of the largest object that is kept, where there is a disk.
 const MAX_OBJECT_ON_DISK: u64 = 1 << 30;
 
 impl Check<'_, '_> {
-    /// No two listeners want one address.
+    /// Checks that no two listeners have the same address.
     fn addresses(&mut self) {
         let mut taken: Vec<(Path, SocketAddr)> = Vec::new();
         for (path, address) in self.listening() {
@@ -137,7 +137,7 @@ impl Check<'_, '_> {
         })
     }
 
-    /// A certificate and its key at `path`.
+    /// Reads a certificate and its key at `path`.
     fn certificate(
         &mut self,
         certificate: &Option<String>,
@@ -161,7 +161,7 @@ impl Check<'_, '_> {
         }
         let path = self.root.key("cache").key("max_object");
         let given = self.findings.has(&path);
-        // What is missing has been reported.
+        // A missing value has been reported.
         let disk = disk.as_ref().and_then(|disk| disk.path.as_ref().zip(disk.size));
         let (room, tier) = match disk {
             Some((_, size)) if size.0 > memory.0 => (size, "disk.size"),
@@ -172,7 +172,7 @@ impl Check<'_, '_> {
             let help = format!("write at most {room}, or raise `cache.{tier}`");
             self.findings.error(&path, message, Some(help));
         }
-        // A default that does not fit was not asked for.
+        // A default that does not fit is no error of the user.
         let max_object = match disk {
             Some(_) if !given => MAX_OBJECT_ON_DISK,
             _ => max_object.0,
@@ -182,7 +182,7 @@ impl Check<'_, '_> {
             memory: memory.0,
             max_object: max_object.min(room.0),
             block: block.0.min(largest_block),
-            // A name that is in no list has been reported with those that are.
+            // A name that is in no list has been reported, together with the valid names.
             eviction: find_eviction(eviction).unwrap_or(DEFAULT_EVICTION),
             second_hit: admission == file::Admission::SecondHit,
             disk,
@@ -196,7 +196,7 @@ impl Check<'_, '_> {
         Some(PurgeSettings { token, expose_tags })
     }
 
-    /// The outer `None` when it is wrong, the inner when there is none.
+    /// The outer `None` marks an error, the inner an absent value.
     fn access_log(&mut self) -> Option<Option<AccessLog>> {
         let format = match self.file.log.format {
             file::LogFormat::Combined => LogFormat::Combined,
@@ -227,7 +227,7 @@ fn runtime(file: &file::Runtime) -> Runtime {
     match file.mode {
         RuntimeMode::Shared => Runtime::Shared(threads),
         RuntimeMode::PerCore => Runtime::PerCore(threads),
-        // Beyond four threads, the queues that they share cost more than an idle thread does.
+        // Beyond four threads, shared queues cost more than an idle thread.
         RuntimeMode::Auto if threads <= 4 => Runtime::Shared(threads),
         RuntimeMode::Auto => Runtime::PerCore(threads),
     }

@@ -2,7 +2,7 @@
 
 use super::tree::{Node, Path, Span, Value};
 
-/// A text whose variables could not be put in.
+/// A text whose variables could not be substituted.
 pub(crate) struct EnvError {
     pub(crate) span: Span,
     pub(crate) path: Path,
@@ -10,7 +10,7 @@ pub(crate) struct EnvError {
     pub(crate) help: String,
 }
 
-/// Puts the variables that `lookup` knows into every text of `node`. A text that cannot be completed
+/// Substitutes variables from `lookup` in every text of `node`. A text with an unknown variable
 /// becomes [`Value::Reported`].
 pub(crate) fn substitute(
     node: &mut Node,
@@ -41,8 +41,8 @@ pub(crate) fn substitute(
     }
 }
 
-/// `text` with `${NAME}` replaced, and `$${` as the way to write `${`. What is put in is not searched
-/// for further variables.
+/// `text` with `${NAME}` replaced by its value and `$${` by `${`. Values are not searched for further
+/// variables.
 fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, (String, String)> {
     let mut expanded = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: everything at once, each with its place and its remedy.
+//! The problems of a configuration: all at once, each with its place and its remedy.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::tree::{Node, Path, Source, Span};
 
-/// One thing that is wrong, or at least doubtful.
+/// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
     /// Line in the file, from 1.
     pub line: usize,
@@ -17,19 +17,19 @@ pub struct Problem {
     pub column: usize,
     /// The key, such as `site[1].policy.busy`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// The remedy, where it is known.
     pub help: Option<String>,
 }
 
-/// How much a problem matters.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The node will not start.
     Error,
-    /// The node starts, but probably not as was meant.
+    /// The node starts, but probably not as intended.
     Warning,
 }
 
@@ -38,9 +38,9 @@ pub enum Severity {
 pub struct Report {
     /// The file, as it was given.
     pub file: String,
-    /// What was found.
+    /// The problems.
     pub problems: Vec<Problem>,
-    /// How many more there were than are listed.
+    /// Number of problems beyond those listed.
     pub left_out: usize,
 }
 
@@ -50,7 +50,7 @@ impl Report {
         self.count(Severity::Error) == 0
     }
 
-    /// How many problems of this severity are listed.
+    /// Number of listed problems of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.problems.iter().filter(|problem| problem.severity == severity).count()
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Where the checks write what they find.
+/// Collects the problems that the checks find.
 pub(crate) struct Findings<'a> {
     source: &'a Source,
     root: &'a Node,
@@ -89,7 +89,7 @@ pub(crate) struct Findings<'a> {
     left_out: usize,
 }
 
-/// A file of garbage has as many mistakes as bytes; nobody reads on after these.
+/// The most problems that are listed: a file of garbage has as many mistakes as bytes.
 const MOST: usize = 100;
 
 impl<'a> Findings<'a> {
@@ -97,12 +97,12 @@ impl<'a> Findings<'a> {
         Self { source, root, problems: Vec::new(), left_out: 0 }
     }
 
-    /// An error at `path`, or at the nearest table around it when the key is missing.
+    /// Reports an error at `path`, or at the nearest table around it when the key is missing.
     pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, self.root.place(path), path, message.into(), help);
     }
 
-    /// A doubt at `path`.
+    /// Reports a warning at `path`.
     pub(crate) fn warning(
         &mut self,
         path: &Path,
@@ -112,7 +112,7 @@ impl<'a> Findings<'a> {
         self.add(Severity::Warning, self.root.place(path), path, message.into(), help);
     }
 
-    /// An error at a place that is known already, such as that of a key.
+    /// Reports an error at a known place, such as that of a key.
     pub(crate) fn error_at(
         &mut self,
         place: Span,
@@ -123,12 +123,12 @@ impl<'a> Findings<'a> {
         self.add(Severity::Error, place, path, message.into(), help);
     }
 
-    /// Whether the file has something at `path`, right or wrong.
+    /// Whether the file has a value at `path`, right or wrong.
     pub(crate) fn has(&self, path: &Path) -> bool {
         self.root.entry(path).is_some()
     }
 
-    /// The place of the key itself, where the key is what is wrong.
+    /// The place of the key itself, for errors of the key.
     pub(crate) fn key_place(&self, path: &Path) -> Span {
         self.root.entry(path).map_or_else(|| self.root.place(path), |entry| entry.key.clone())
     }
@@ -157,15 +157,15 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// A line that suggests the one of `known` that is written most like `given`.
+/// A line that suggests the name in `known` that is most similar to `given`.
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(given, known).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// The one of `known` that can be a slip of the pen for `given`: at most a third of its letters
-/// differ, or one where there are fewer than three.
+/// The name in `known` that `given` may be a misspelling of: at most a third of its letters differ,
+/// or one letter of a short name.
 fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nothing so long is a misspelt key, and the distance costs the product of the lengths.
+    // A text this long is no misspelt key, and the distance costs the product of the lengths.
     if given.len() > 64 {
         return None;
     }

@@ -1,6 +1,6 @@
-//! From a configuration file to [`Settings`]: read, put in the environment, hold against the
-//! schema, check what the schema cannot say. Each step reports everything it finds and hands on what
-//! is left, so that one run names all mistakes.
+//! From a configuration file to [`Settings`]: read it, substitute environment variables, compare
+//! with the schema, check rules beyond the schema. Each step reports all problems and hands on the
+//! rest, so that one run names all mistakes.
 
 mod check;
 mod env;
@@ -22,36 +22,36 @@ pub use tree::Source;
 use errors::Findings;
 use tree::{Node, Path};
 
-/// What a file means may depend on where it is and on the environment.
+/// The environment of a file, on which its meaning may depend.
 pub struct Surroundings<'a> {
-    /// Relative paths in the file begin here: its own directory.
+    /// The directory of the file, where its relative paths begin.
     pub directory: &'a FilePath,
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// A configuration that was read: what to run, if it can be, and everything there is to say about it.
+/// A configuration that was read: its settings, if they can be used, and all problems.
 #[derive(Debug)]
 pub struct Checked {
     /// `None` exactly when the report has an error.
     pub settings: Option<Settings>,
     /// Errors and warnings.
     pub report: Report,
-    /// Where its operators come in, with errors elsewhere or without.
+    /// The address of its admin listener, also if there are errors elsewhere.
     pub admin: Option<SocketAddr>,
-    /// What a node cannot change while it runs: the tables at the top, each by a hash of what it says.
+    /// Hashes of the top-level tables that a running node cannot change.
     pub fixed: BTreeMap<String, u64>,
 }
 
 impl Checked {
-    /// Tables that say something else than those of `before`, which a node was started with.
+    /// Names of the tables that differ from `before`, the tables that a node was started with.
     pub fn differs_from(&self, before: &BTreeMap<String, u64>) -> Vec<&str> {
         let differs = |key: &&String| before.get(*key) != self.fixed.get(*key);
         self.fixed.keys().filter(differs).map(String::as_str).collect()
     }
 }
 
-/// What a reload can change.
+/// Tables that a reload can change.
 const CHANGEABLE: [&str; 2] = ["site", "policy"];
 
 fn fixed(file: &file::File) -> BTreeMap<String, u64> {
@@ -64,7 +64,7 @@ fn fixed(file: &file::File) -> BTreeMap<String, u64> {
 /// Reads and checks the file at `path`, in the environment of this process.
 ///
 /// # Errors
-/// When the file cannot be read at all.
+/// If the file cannot be read at all.
 pub fn load(path: &FilePath) -> std::io::Result<Checked> {
     let source = read_source(path)?;
     let surroundings = Surroundings {
@@ -74,7 +74,7 @@ pub fn load(path: &FilePath) -> std::io::Result<Checked> {
     Ok(check(&source, &surroundings))
 }
 
-/// Reads the file at `path`, if it is no larger than any configuration.
+/// Reads the file at `path`, if it is not too large for a configuration.
 ///
 /// # Errors
 /// When it cannot be read, or is larger.
@@ -82,7 +82,7 @@ pub fn read_source(path: &FilePath) -> std::io::Result<Source> {
     Ok(Source { name: path.display().to_string(), text: read_bounded(path)? })
 }
 
-/// The text of the file at `path`. Whoever names a disk image by mistake learns so at once.
+/// The text of the file at `path`. The limit reports a disk image, named by mistake, at once.
 fn read_bounded(path: &FilePath) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind, Read};
     let mut text = String::new();
@@ -94,7 +94,7 @@ fn read_bounded(path: &FilePath) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Far beyond any cluster's configuration.
+/// A limit far beyond any cluster's configuration.
 const LARGEST_FILE: u64 = 16 << 20;
 
 /// Checks a configuration.

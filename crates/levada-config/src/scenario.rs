@@ -1,8 +1,8 @@
-//! Scenarios of the simulator: what is wrong with one is said as for a node's configuration, with file,
-//! line, key and remedy, everything at once.
+//! Scenarios of the simulator. Problems are reported as for a node's configuration: with file, line,
+//! key and remedy, all at once.
 //!
-//! What is right is known to levada-sim. Here each of its problems gets its place: a line of the file,
-//! or the option of the command line that the value came from.
+//! levada-sim checks the scenario. This module adds the place of each problem: a line of the file, or
+//! the command-line option of the value.
 
 use std::path::Path as FilePath;
 
@@ -14,16 +14,16 @@ use super::{
     tree::{Node, Path, Source},
 };
 
-/// What the command line says instead of the file.
+/// Changes by the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// `--policy`: without the parameters of the file's policy, if that is another.
+    /// `--policy`. Another policy does not get the parameters of the file's policy.
     pub policy: Option<String>,
     /// `--servers`
     pub servers: Option<usize>,
     /// `--seed`
     pub seed: Option<u64>,
-    /// `--set`, key and value; they come last.
+    /// `--set`, key and value; they apply last.
     pub sets: Vec<(String, String)>,
 }
 
@@ -31,12 +31,12 @@ pub struct Changes {
 pub struct Checked {
     /// `None` exactly when there are errors.
     pub scenario: Option<Scenario>,
-    /// What is wrong, a paragraph each: first the file's, in the order of its lines.
+    /// The errors, a paragraph each: first the file's, in the order of its lines.
     pub errors: Vec<String>,
 }
 
-/// Reads the scenario in `source`, changes it, and holds it against what there is. Relative paths in
-/// the file begin at `directory`, those of the command line where the command runs.
+/// Reads the scenario in `source`, changes it, and checks it. Relative paths in the file begin at
+/// `directory`, those of the command line where the command runs.
 pub fn check(
     source: &Source,
     directory: &FilePath,
@@ -71,7 +71,7 @@ pub fn check(
 }
 
 impl Changes {
-    /// Changes `scenario`. Returns the keys that are not the file's any more, with the option of each.
+    /// Changes `scenario`. Returns the changed keys, each with its option.
     fn apply(
         &self,
         scenario: &mut Scenario,
@@ -85,7 +85,7 @@ impl Changes {
         let flags = flags.iter().filter(|flag| flag.2).map(|flag| (flag.0.to_owned(), flag.1));
         let sets = self.sets.iter().map(|(key, _)| (key.clone(), "--set"));
         let options: Vec<_> = flags.chain(sets).collect();
-        // What the command line puts right is not wrong any more.
+        // The command line replaces these values, so their problems are gone.
         problems.0.retain(|problem| options.iter().all(|(key, _)| *key != problem.place));
         if let Some(name) = self.policy.as_ref().filter(|name| **name != scenario.policy.name) {
             scenario.policy = Policy { name: name.clone(), ..Policy::default() };
@@ -102,7 +102,7 @@ impl Changes {
     }
 }
 
-/// Names of generated traces are no paths.
+/// Makes file paths relative to `directory`; names of generated traces are no paths.
 fn begin_paths_at(directory: &FilePath, scenario: &mut Scenario) {
     let trace = &mut scenario.workload.trace;
     let generated = GENERATORS.iter().any(|generator| generator.name == *trace);
@@ -112,7 +112,7 @@ fn begin_paths_at(directory: &FilePath, scenario: &mut Scenario) {
     }
 }
 
-/// The way that a dotted key names.
+/// The path of a dotted key.
 fn path_of(key: &str) -> Path {
     key.split('.').fold(Path::default(), |path, step| path.key(step.to_owned()))
 }

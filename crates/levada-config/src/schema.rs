@@ -1,8 +1,9 @@
 //! The JSON Schema of the configuration file, made from its declaration.
 //!
-//! Three readers: the shape check, which holds a file against it; editors, which complete keys by it;
-//! and the documents, whose tables are made from it. Beyond JSON Schema there are the formats of
-//! [`text::FORMATS`](super::text::FORMATS), and `x-minimum` and `x-maximum` for amounts in text.
+//! It has three readers: the shape check, which compares a file with it; editors, which complete
+//! keys; and the documents, whose tables are generated from it. It extends JSON Schema with the
+//! formats of [`text::FORMATS`](super::text::FORMATS), and `x-minimum` and `x-maximum` for amounts in
+//! text.
 
 use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{Kind, POLICIES, Parameter, PolicyEntry, Setting};
@@ -15,8 +16,8 @@ use super::{
     text::{FORMATS, Format},
 };
 
-/// The schema of the whole file. What the file declares is written out wherever it occurs, so that it
-/// is easy to walk; only the policies' parameters are referred to.
+/// The schema of the whole file. Declarations are inlined wherever they occur, so that the schema is
+/// easy to walk; only the policies' parameters are references.
 pub fn schema() -> Json {
     let mut schema = of::<File>();
     with_policies(&mut schema["properties"]["policy"]);
@@ -36,8 +37,8 @@ pub fn of<T: JsonSchema>() -> Json {
     schema
 }
 
-/// TOML has no null, so that a key that may be left out has no such value. Also says of a list of
-/// words that they are words, which is otherwise said of each.
+/// Removes null, which TOML does not have, from optional keys. Merges the type of a list of words,
+/// which is otherwise stated for each word.
 fn simplify(schema: &mut Json) {
     match schema {
         Json::Array(list) => list.iter_mut().for_each(simplify),
@@ -82,13 +83,14 @@ fn unwrap_optional(object: &mut Map<String, Json>) {
     }
 }
 
-/// Says of a policy table what each policy takes, for editors: the check itself asks the policy.
+/// Adds each policy's parameters to the policy table, for editors; the check itself asks the
+/// policy.
 fn with_policies(schema: &mut Json) {
     schema["properties"]["name"]["enum"] = edge_policies().map(|policy| policy.name).collect();
     schema["allOf"] = json!([{ "$ref": "#/$defs/parameters" }]);
 }
 
-/// Each algorithm as a word with what it does.
+/// Each algorithm as a word with its description.
 fn evictions() -> Json {
     let word = |entry: &eviction::EvictionEntry| json!({ "const": entry.name, "description": entry.summary });
     EVICTIONS.iter().map(word).collect()
@@ -132,7 +134,7 @@ fn parameter_schema(parameter: &Parameter) -> Json {
     schema
 }
 
-/// What a value must be, in words: "a whole number from 1 to 10". Errors and documents share them.
+/// The expected value in words: "a whole number from 1 to 10". Errors and documents share them.
 pub fn describe(schema: &Json) -> String {
     if let Some(branches) = schema["anyOf"].as_array() {
         return match &branches[..] {
@@ -166,15 +168,15 @@ pub fn describe(schema: &Json) -> String {
     }
 }
 
-/// A value that could be written: the declared example, or else the default.
+/// An example value: the declared example, or else the default.
 pub(crate) fn example(schema: &Json) -> Option<&Json> {
     schema["examples"].get(0).or_else(|| schema.get("default"))
 }
 
-/// What a policy's parameter is when it is not given.
+/// The default of a policy's parameter, in words.
 pub fn describe_default(parameter: &Parameter) -> String {
     match parameter.default {
-        // Says of itself what it is.
+        // Whether the default describes itself.
         Setting::Derived(how) => how.to_owned(),
         value if parameter.unit.is_empty() => value.to_string(),
         value => format!("{value} {}", parameter.unit),
@@ -189,7 +191,7 @@ fn several(thing: &str) -> String {
     }
 }
 
-/// The words that a text is chosen from; none where any text will do.
+/// The words among which a text is chosen; empty where any text is valid.
 pub(crate) fn words(schema: &Json) -> Vec<&str> {
     let listed = schema["enum"].as_array().into_iter().flatten().filter_map(Json::as_str);
     // An enumeration whose variants have comments becomes one constant per variant.
@@ -203,12 +205,12 @@ pub(crate) fn format_of(schema: &Json) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// " from 1 to 10", or as much of it as there is.
+/// " from 1 to 10", or the part of it that exists.
 fn range(schema: &Json) -> String {
     let bound = |plain: &str, of_text: &str| match (&schema[plain], &schema[of_text]) {
         (Json::Null, Json::String(text)) => Some(text.clone()),
         (Json::Number(number), _) => Some(match number.as_f64() {
-            // The declaration says 1.0 where people say 1.
+            // The declaration has 1.0 where people write 1.
             Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
             _ => number.to_string(),
         }),

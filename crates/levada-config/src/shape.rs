@@ -1,7 +1,7 @@
-//! Holds a file against the schema: unknown and missing keys, types, ranges and forms of text.
+//! Compares a file with the schema: unknown and missing keys, types, ranges and formats of text.
 //!
-//! What is wrong is reported and left out of the result. The rest is read on, so that one mistake
-//! does not hide the next.
+//! A wrong value is reported and left out of the result. The rest is still read, so that one
+//! mistake does not hide the next.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::{
     tree::{Entry, Node, Path, Value},
 };
 
-/// Reads `node` as `schema` says. `None` when it is wrong as a whole, which has been reported then.
+/// Reads `node` by `schema`. `None` when it is wrong as a whole; the error has been reported then.
 ///
-/// In a table, a key that is wrong is left out. A list of tables keeps its length, so that positions
-/// stay what they are in the file; any other list with something wrong in it is left out as a whole.
+/// In a table, a wrong key is left out. A list of tables keeps its length, so that positions stay as
+/// in the file; any other list with a wrong value is left out as a whole.
 pub(crate) fn read(
     node: &Node,
     schema: &Json,
@@ -48,7 +48,8 @@ pub(crate) fn read(
     }
 }
 
-/// Of several schemas the one for the type of `node`; the whole when none is, as it names them all.
+/// Of several schemas, the one for the type of `node`; if none fits, the whole, because it names
+/// them all.
 fn branch<'a>(node: &Node, schema: &'a Json) -> &'a Json {
     let fits = |branch: &&Json| {
         matches!(
@@ -91,7 +92,7 @@ fn read_table(
     Json::Object(read_so_far)
 }
 
-/// The schema of keys that are not listed; null where there must be none.
+/// The schema of keys that are not listed; null where such keys are errors.
 fn further(schema: &Json) -> &Json {
     match &schema["additionalProperties"] {
         Json::Bool(_) => &Json::Null,
@@ -141,7 +142,7 @@ fn read_text(
     findings: &mut Findings<'_>,
 ) -> Option<Json> {
     let words = words(schema);
-    // Policies are looked up later, where more can be said about one that does not exist.
+    // Policies are looked up later, where the error can say more about an unknown policy.
     let is_policy_name = schema["enum"].is_array();
     let help = if !words.is_empty() && !is_policy_name && !words.contains(&text) {
         did_you_mean(text, words)
@@ -184,7 +185,7 @@ fn is_within(number: f64, schema: &Json) -> bool {
         && schema["maximum"].as_f64().is_none_or(|high| number <= high)
 }
 
-/// "must be ..., not ...". A secret is not repeated: errors end in logs.
+/// "must be ..., not ...". A secret is not repeated, because errors end in logs.
 fn must_be(node: &Node, schema: &Json) -> String {
     let expected = describe(schema);
     let length = match (schema["minLength"].as_u64(), schema["maxLength"].as_u64()) {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The least that a file must say.
+/// The smallest valid file.
 const LEAST: &str = r#"
 name = "a"
 listen = [{ address = "127.0.0.1:8080" }]
@@ -52,7 +52,7 @@ fn settings(text: &str) -> Settings {
     checked.settings.unwrap_or_else(|| panic!("{}", checked.report))
 }
 
-/// The one problem of `text`.
+/// The only problem of `text`.
 fn only_problem(text: &str) -> Problem {
     let report = check_text(text).report;
     assert_eq!(report.problems.len(), 1, "{text}\n{report}");
@@ -298,7 +298,7 @@ fn peers_may_trust_certificates_instead() {
     fs::write(directory.path().join("n.key"), "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
     let settings = check_in(directory.path(), &with_tls(&text)).settings.unwrap();
     assert!(matches!(settings.peering.unwrap().trust, PeerTrust::Mtls { secret: None, .. }));
-    // Nobody could tell a redirect of this cluster from any other.
+    // No receiver could distinguish a redirect of this cluster from any other.
     let redirect = with_tls(&text).replace("origin =", "delivery = 'redirect'\norigin =");
     let report = check_in(directory.path(), &redirect).report;
     assert!(report.to_string().contains("redirects are signed"), "{report}");
@@ -540,7 +540,7 @@ fn policies_exist_and_run_on_an_edge() {
 fn parameters_are_the_policys() {
     let text = format!("{LEAST}policy = {{ name = 'random', sise = 1 }}\n{SITE}");
     assert_error(&text, "policy.sise", "no such parameter");
-    // The key is what is wrong, not its value.
+    // The key is wrong, not its value.
     assert_eq!(only_problem(&text).column, "policy = { name = 'random', ".len() + 1);
 }
 
@@ -675,7 +675,7 @@ proptest! {
         prop_assert!(check_text(&text).settings.is_none());
     }
 
-    /// Whole tokens get further than single characters do.
+    /// Whole tokens reach deeper than single characters.
     #[test]
     fn shuffled_tokens_are_answered_with_an_error(
         tokens in prop::collection::vec(

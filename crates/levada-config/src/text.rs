@@ -1,7 +1,7 @@
 //! Values that a configuration writes as text: durations, sizes, rates, addresses, URLs, host names.
 //!
-//! Each is a type of its own that cannot be wrong, and one line of [`FORMATS`], by which the schema
-//! names it and the shape check reads it.
+//! Each is a type of its own that is always valid, and one line of [`FORMATS`], which the schema and
+//! the shape check use.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
 
-/// Where another machine listens: a host name or an IP address, and a port.
+/// The address of another machine: a host name or an IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort(pub String);
 
@@ -34,24 +34,24 @@ pub struct Root {
     pub tls: bool,
     /// Host name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// Port, the scheme's own when the URL has none.
+    /// Port; the scheme's default if the URL has none.
     pub port: u16,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upstream {
-    /// In the network.
+    /// A server in the network.
     Root(Root),
-    /// At a Unix socket: an absolute path.
+    /// A Unix socket: an absolute path.
     Unix(PathBuf),
 }
 
-/// A node's name: it stands in header fields as it is.
+/// A node's name, which is valid in header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName(pub String);
 
-/// What a `Host` field holds: a host, and a port where it is not the usual one.
+/// The value of a `Host` field: a host, and a port if it is not the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostField(pub String);
 
@@ -59,19 +59,19 @@ pub struct HostField(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPattern(pub String);
 
-/// A kind of text, as the schema's `format` names it.
+/// A format of text, as the schema's `format` names it.
 pub struct Format {
     /// The value of `format`.
     pub name: &'static str,
-    /// What to write, as an error and the documents say it.
+    /// The expected text, for errors and documents.
     pub expected: &'static str,
     /// A valid value.
     pub example: &'static str,
-    /// Whether `text` is one, and how much it is where it is an amount.
+    /// Whether `text` is valid, and its amount if it is an amount.
     pub measure: fn(text: &str) -> Option<Option<u128>>,
 }
 
-/// Every kind of text there is.
+/// All formats of text.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "levada-duration",
@@ -135,7 +135,7 @@ pub const FORMATS: &[Format] = &[
     },
 ];
 
-/// Why a text is none of its kind. The shape check says more: it knows what was expected.
+/// The text is not valid. The shape check says more, because it knows the expected format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -278,7 +278,7 @@ impl FromStr for Root {
 }
 
 impl fmt::Display for Root {
-    /// As a URL without a trailing slash; the scheme's own port is left out.
+    /// A URL without a trailing slash; the scheme's default port is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
         write!(f, "{scheme}://")?;
@@ -291,11 +291,11 @@ impl fmt::Display for Root {
     }
 }
 
-/// What the kernel's `struct sockaddr_un` takes, which ends with a zero.
+/// The size of the path in the kernel's `struct sockaddr_un`, without the final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 impl Upstream {
-    /// What to write, as an error says it.
+    /// The expected text, for errors.
     pub const EXPECTED: &str = "a URL with http or https and a host, without a path, or `unix:` and a \
                                 socket's absolute path of at most 107 bytes";
 }
@@ -304,7 +304,7 @@ impl FromStr for Upstream {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
         let Some(path) = text.strip_prefix("unix:") else { return text.parse().map(Self::Root) };
-        // It stands between quotes in header fields.
+        // The path stands between quotes in header fields.
         let plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
         let fits = path.len() <= LONGEST_SOCKET_PATH
             && path.starts_with('/')
@@ -357,7 +357,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Makes a type that reads and writes text known to serde and to the schema.
+/// Implements serde and schema for a type that reads and writes text.
 macro_rules! text {
     ($($type:ident = $format:literal),* $(,)?) => {$(
         impl serde::Serialize for $type {

@@ -1,4 +1,4 @@
-//! A TOML file as a tree in which everything knows its place, so that each error can name a line.
+//! A TOML file as a tree with the place of each value, so that each error can name a line.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, iter, ops::Range, rc::Rc};
 
@@ -12,9 +12,9 @@ pub(crate) type Span = Range<usize>;
 
 /// A configuration file's name and text.
 pub struct Source {
-    /// As errors name it.
+    /// The name, for errors.
     pub name: String,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
@@ -48,9 +48,10 @@ pub(crate) enum Value {
     Switch(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Entry>),
-    /// What no key takes, by its name: a date, a number beyond 64 bits, infinity.
+    /// A value that no key takes, by the name of its type: a date, a number beyond 64 bits,
+    /// infinity.
     Foreign(&'static str),
-    /// What could not be read, and has been reported.
+    /// A value that could not be read and has been reported.
     Reported,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct SyntaxError {
 }
 
 impl Node {
-    /// Reads TOML; with mistakes in the syntax, what else can be read is not to be trusted.
+    /// Reads TOML. After a syntax error, the rest of the tree is not reliable.
     pub(crate) fn parse(text: &str) -> (Self, Vec<SyntaxError>) {
         let (table, errors) = DeTable::parse_recoverable(text);
         let errors = errors.into_iter().map(|error| SyntaxError {
@@ -110,7 +111,7 @@ impl Node {
         }
     }
 
-    /// The value as an error shows it: short, whatever it is.
+    /// The value as an error shows it, shortened.
     pub(crate) fn brief(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{:?}", shortened(text)),
@@ -155,8 +156,8 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
     Node { span: value.span(), value: Value::of(value.into_inner()) }
 }
 
-/// The way to a value: `site[1].policy.busy`. Longer ways share their beginnings, so that to walk a
-/// large list below a long key costs no more than to walk any other.
+/// The path to a value: `site[1].policy.busy`. Longer paths share their beginnings, so that walking
+/// a large list below a long key costs no more than any other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path(Option<Rc<Stage>>);
 
@@ -185,7 +186,7 @@ impl Path {
         Self(Some(Rc::new(Stage { before: self.clone(), step })))
     }
 
-    /// From the root on.
+    /// The steps from the root on.
     fn steps(&self) -> Vec<&Step> {
         let last = self.0.as_deref();
         let mut steps: Vec<_> = iter::successors(last, |stage| stage.before.0.as_deref())

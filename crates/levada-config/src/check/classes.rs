@@ -1,5 +1,5 @@
-//! Rules of service classes: whether they can be read, whether each can ever be the first to match, and
-//! whether the policy asks for classes at all.
+//! Rules of service classes: whether they are valid, whether each can ever be the first to match, and
+//! whether the policy uses classes at all.
 
 use levada_edge::settings::{ClassRule, ClassRules, ClassSettings, PolicyChoice};
 use levada_policy::Need;
@@ -12,7 +12,7 @@ use crate::{
     tree::Path,
 };
 
-/// What one regular expression may take in memory.
+/// The largest size of a compiled regular expression, in bytes.
 const LARGEST_REGEX: usize = 1 << 20;
 
 impl Check<'_, '_> {
@@ -88,7 +88,7 @@ impl Check<'_, '_> {
         })
     }
 
-    /// Whether any listener speaks as the rule says.
+    /// Whether any listener speaks the protocol of the rule.
     fn tls_can_be(&mut self, rule: &ClassRule, path: &Path) {
         let Some(tls) = rule.tls else { return };
         if !self.file.listen.iter().any(|listen| listen.tls.is_empty() != tls) {
@@ -98,7 +98,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// A policy that goes by classes has some to go by.
+    /// A policy that uses classes needs a source of classes.
     pub(super) fn classes_are_there(
         &mut self,
         policy: Option<&PolicyChoice>,

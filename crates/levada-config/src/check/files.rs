@@ -1,4 +1,4 @@
-//! Files that a configuration names: whether they are there and hold what they should.
+//! Files that a configuration names: whether they exist and have the right content.
 
 use std::{
     fs::File,
@@ -10,11 +10,11 @@ use std::{
 use super::Check;
 use crate::{text::Upstream, tree::Path};
 
-/// Certificates and secrets are smaller.
+/// The largest size of certificates and secrets.
 const LARGEST: u64 = 4 << 20;
 
 impl Check<'_, '_> {
-    /// A PEM file that holds a block of this kind, such as `CERTIFICATE`.
+    /// Reads a PEM file that contains a block of this kind, such as `CERTIFICATE`.
     pub(super) fn pem(
         &mut self,
         given: &Option<String>,
@@ -32,7 +32,7 @@ impl Check<'_, '_> {
         None
     }
 
-    /// What a file holds, and where it is.
+    /// Reads a file; returns its path and content.
     pub(super) fn content(&mut self, given: &str, path: &Path) -> Option<(PathBuf, String)> {
         let file = self.directory.join(given);
         let mut content = String::new();
@@ -51,7 +51,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Whether a server's socket is one, if it has one.
+    /// Checks that a server's Unix socket is a socket, if it has one.
     pub(super) fn socket(&mut self, server: &Upstream, path: &Path) {
         let Upstream::Unix(file) = server else { return };
         match std::fs::metadata(file) {
@@ -73,7 +73,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// A file that may have to be created, in a directory that is there.
+    /// The path of a file that may have to be created in an existing directory.
     pub(super) fn in_existing_directory(&mut self, given: &str, path: &Path) -> Option<PathBuf> {
         let file = self.directory.join(given);
         let parent = file.parent().unwrap_or(&file);

@@ -1,4 +1,4 @@
-//! TCP handoff: what hands connections over, and what takes them.
+//! TCP handoff: the front-end, which hands connections over, and the back-end, which takes them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Check<'_, '_> {
-    /// The outer `None` when it is wrong, the inner when connections stay where they are.
+    /// The outer `None` marks an error, the inner a node without handoff.
     pub(super) fn handoff(&mut self) -> Option<Option<HandoffSettings>> {
         let Some(handoff) = &self.file.handoff else { return Some(None) };
         let path = self.root.key("handoff");
@@ -82,7 +82,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Where connections can be handed to a server, if anywhere.
+    /// The handoff addresses of a server, if it has any.
     pub(super) fn control(&mut self, server: &file::Server, path: &Path) -> Option<HandoffControl> {
         let at = path.key("handoff");
         let given = server.handoff.as_ref()?.as_slice();
@@ -107,7 +107,8 @@ impl Check<'_, '_> {
         }
     }
 
-    /// A site whose connections are handed off leaves all else about its requests to the back-ends.
+    /// A site whose connections are handed off leaves all other work on its requests to the
+    /// back-ends.
     pub(super) fn handing_over(
         &mut self,
         site: &file::Site,
@@ -131,12 +132,12 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Connections of each version of IP that clients come by can be handed to every server.
+    /// Checks that connections of each IP version that clients use can be handed to every server.
     fn versions(&mut self, servers: &[SwitchServer], path: &Path) {
         let comes = |is_v4: bool| {
             let mut addresses = self.file.listen.iter().filter_map(|listen| listen.address);
             addresses.any(|address| {
-                // At all addresses of IPv6, those of IPv4 come in as well.
+                // A listener on all IPv6 addresses accepts IPv4 connections as well.
                 address.0.is_ipv4() == is_v4 || (is_v4 && address.0.ip().is_unspecified())
             })
         };

@@ -5,11 +5,11 @@ use levada_edge::settings::{Peer, PeerTrust, Peering};
 use super::Check;
 use crate::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
 
-/// Shorter ones can be guessed by trying.
+/// Shorter secrets can be guessed by trying.
 const SHORTEST_SECRET: usize = 16;
 
 impl Check<'_, '_> {
-    /// The outer `None` when it is wrong, the inner for a node that stands alone.
+    /// The outer `None` marks an error, the inner a node without peers.
     pub(super) fn peering(&mut self) -> Option<Option<Peering>> {
         let peers = self.peers();
         let path = self.root.key("peering");
@@ -58,7 +58,7 @@ impl Check<'_, '_> {
     fn own_name_is_a_peer(&mut self) {
         let names =
             || self.file.peer.iter().filter_map(|peer| Some(peer.name.as_ref()?.0.as_str()));
-        // Where a peer's name could not be read, it may have been this one.
+        // A peer whose name could not be read may be this node.
         let all_known = self.file.peer.iter().all(|peer| peer.name.is_some());
         let Some(NodeName(own)) = self.file.name.as_ref().filter(|_| all_known) else { return };
         if !names().any(|name| name == own.as_str()) {
@@ -87,8 +87,8 @@ impl Check<'_, '_> {
         Some(PeerTrust::Mtls { identity: identity?, authority: authority?, secret: secret? })
     }
 
-    /// A secret that is given by one of two keys: as it is, or as a file. The outer `None` when it is
-    /// wrong, the inner when there is none.
+    /// Reads a secret from one of two keys: the secret itself, or a file. The outer `None` marks an
+    /// error, the inner an absent secret.
     pub(super) fn secret(
         &mut self,
         keys: [&'static str; 2],

@@ -1,4 +1,4 @@
-//! The node's route: by one daemon, in words that it takes.
+//! The node's route: one BGP daemon, and values that the daemon accepts.
 
 use levada_edge::settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
@@ -6,7 +6,7 @@ use super::Check;
 use crate::{file, tree::Path};
 
 impl Check<'_, '_> {
-    /// The outer `None` when it is wrong, the inner for a node without a route.
+    /// The outer `None` marks an error, the inner a node without a route.
     pub(super) fn route(&mut self) -> Option<Option<RouteSettings>> {
         let Some(route) = &self.file.route else { return Some(None) };
         let path = self.root.key("route");
@@ -62,7 +62,7 @@ impl Check<'_, '_> {
     }
 
     fn bird(&mut self, bird: &file::Bird, path: &Path) -> Option<Speaker> {
-        // What is missing has been reported.
+        // A missing value has been reported.
         let protocol = bird.protocol.clone();
         if protocol.is_some() && bird.backup_protocol == protocol {
             let message = "the same as `protocol`";

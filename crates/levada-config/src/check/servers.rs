@@ -11,11 +11,11 @@ use crate::{
     tree::Path,
 };
 
-/// Keys that say something of servers only.
+/// Keys that apply to servers only.
 const OF_SERVERS: [&str; 3] = ["key", "slow_start", "admission"];
 
 impl Check<'_, '_> {
-    /// The outer `None` when it is wrong, the inner for a site with an origin.
+    /// The outer `None` marks an error, the inner a site with an origin.
     pub(super) fn switch(
         &mut self,
         site: &file::Site,
@@ -65,7 +65,7 @@ impl Check<'_, '_> {
         }))
     }
 
-    /// No two have the same name or address.
+    /// Checks that no two servers have the same name or address.
     fn servers(&mut self, site: &file::Site, path: &Path) -> Option<Vec<SwitchServer>> {
         let short = site.servers.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         let list = path.key("servers");
@@ -77,7 +77,7 @@ impl Check<'_, '_> {
         let long = site.server.iter().enumerate();
         let long = long.map(|(at, server)| (tables.index(at), server.clone()));
         let all: Vec<(Path, file::Server)> = short.chain(long).collect();
-        // Where none is left of those that were given, the reason has been told.
+        // If no valid server is left, the reason has been reported.
         if all.is_empty() {
             return None;
         }
@@ -161,7 +161,7 @@ impl Check<'_, '_> {
     }
 }
 
-/// Its own name, or its address without the scheme.
+/// The server's own name, or its address without the scheme.
 fn name_of(server: &file::Server, url: &Upstream) -> String {
     let Some(name) = &server.name else {
         return match url {

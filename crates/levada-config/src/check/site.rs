@@ -29,8 +29,8 @@ impl Check<'_, '_> {
         sites.into_iter().collect()
     }
 
-    /// No two sites answer to one host. A name and a wildcard around it may be two sites': the more
-    /// exact one wins.
+    /// Checks that no two sites have the same host. A name and a wildcard that covers it may belong
+    /// to different sites: the more exact one wins.
     fn hosts(&mut self) {
         let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
         for (position, site) in self.file.site.iter().enumerate() {
@@ -97,8 +97,8 @@ impl Check<'_, '_> {
         })
     }
 
-    /// Large files, where they are fetched in pieces: a piece is an object within a block, and a window
-    /// fits into what there is for all of them.
+    /// Checks large files that are fetched in pieces: a piece fits into a block, and a window fits into
+    /// the memory for all windows.
     fn large(&mut self, site: &file::Site, path: &Path) -> Option<LargeSettings> {
         let (path, cache) = (path.key("large"), &self.file.cache);
         if !site.large.enabled {
@@ -130,7 +130,7 @@ impl Check<'_, '_> {
         Some(large)
     }
 
-    /// Settings that undo each other, or endanger a site's users.
+    /// Warns about settings that cancel each other, or endanger a site's users.
     fn rules(&mut self, site: &file::Site, path: &Path) {
         if site.store_cookies == file::Cookies::Always {
             let message = "hands a cookie that is set for one client to all of them";
@@ -145,7 +145,8 @@ impl Check<'_, '_> {
         }
     }
 
-    /// A client can be sent to any peer, and the peer can tell that it was sent.
+    /// Checks that a client can be redirected to any peer, and that the peer can verify the
+    /// redirect.
     fn redirect_is_possible(&mut self, path: &Path) {
         let Some(peering) = &self.file.peering else {
             if !self.findings.has(&self.root.key("peering")) {
@@ -158,7 +159,7 @@ impl Check<'_, '_> {
         let signed = ["secret", "secret_file"]
             .iter()
             .any(|key| self.findings.has(&self.root.key("peering").key(*key)));
-        // Without certificates either, the missing secret has been reported.
+        // If certificates are missing too, the missing secret has been reported.
         if !signed && peering.tls.is_some() {
             let message = "needs a secret that redirects are signed with";
             let help = "add `peering.secret_file` or `peering.secret`".to_owned();
@@ -235,8 +236,9 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Every redirector sees its own requests only: when all of them together can fill a node before
-    /// one of them calls it busy, none ever does (OSDI'02, as the simulator shows for 12 x 300).
+    /// Every redirector sees only its own requests. If all redirectors together can fill a node
+    /// before one of them considers it busy, none ever does (OSDI'02; the simulator shows it for 12
+    /// x 300).
     fn busy_is_ever_reached(&mut self, parameters: &BTreeMap<String, ParameterValue>, path: &Path) {
         let Some(ParameterValue::Integer(busy)) = parameters.get("busy") else { return };
         let redirectors = self.file.peer.len().max(1) as u64;

@@ -6,63 +6,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{Size, Time};
 
-/// How large files are fetched: in pieces, each an object of its own to the cluster (CoDeploy).
+/// Large files, fetched in pieces. Each piece is an object of its own to the cluster (CoDeploy).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Large {
-    /// Whether large files are fetched in pieces. Without, they are objects like all others, kept in blocks by one node.
+    /// Whether large files are fetched in pieces. Otherwise one node keeps them in blocks, like all other
+    /// objects.
     pub enabled: bool,
-    /// Where `chunk_size` and `window` come from when they are not given.
+    /// Defaults of `chunk_size`, `window` and `slowest_piece`.
     pub profile: LargeProfile,
-    /// How long a file is that is fetched in pieces, or longer. `"8MiB"` when not given.
+    /// Minimum size of a file that is fetched in pieces. The default is `"8MiB"`.
     #[schemars(extend("examples" = ["64MiB"]))]
     pub threshold: Option<Size>,
-    /// Bytes in a piece; at most `cache.block`. By the profile when not given.
+    /// Size of a piece; at most `cache.block`. The profile has the default.
     #[schemars(extend("examples" = ["512KiB"], "x-minimum" = "1KiB"))]
     pub chunk_size: Option<Size>,
-    /// Pieces of one transfer at once: it holds so many times `chunk_size` in memory. By the profile when not given.
+    /// Pieces that one transfer fetches at once: it holds this many times `chunk_size` in memory. The profile
+    /// has the default.
     #[schemars(range(min = 1, max = 1024))]
     pub window: Option<u32>,
-    /// Nodes that each piece is kept by, chosen by the hash of its URL (`r-hrw`). The site's policy chooses when not given.
+    /// Number of nodes that keep each piece, chosen by the hash of its URL (`r-hrw`). By default the site's
+    /// policy chooses.
     #[schemars(range(min = 1, max = 64))]
     pub replicas: Option<u32>,
-    /// What is done about slow pieces, beside the timeout.
+    /// Measures against slow pieces, besides the timeout.
     pub retry: LargeRetry,
-    /// How many times the average a piece may take before another node is asked. 5 when not given, as published.
+    /// A piece that takes this many times the average is requested from another node. The default is 5, as
+    /// published.
     #[schemars(range(min = 1, max = 100))]
     pub timeout_factor: Option<f64>,
-    /// How long the first piece of a transfer may take, while there is no average. `"10s"` when not given.
+    /// Timeout of the first piece of a transfer, while there is no average. The default is `"10s"`.
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "10m"))]
     pub first_timeout: Option<Time>,
-    /// A piece is never given up sooner than this, however quick the others were. By the profile when not given.
+    /// Minimum timeout of a piece, however quick the others were. The profile has the default.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
     pub min_timeout: Option<Time>,
-    /// How often a piece is asked for before the transfer fails. 8 when not given.
+    /// Tries of a piece before the transfer fails. The default is 8.
     #[schemars(range(min = 1, max = 100))]
     pub tries: Option<u32>,
 }
 
-/// Values for the window.
+/// Default values of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LargeProfile {
     /// 16 pieces of 512 KiB.
     #[default]
     Default,
-    /// As CoDeploy was published: 10 pieces of 60 kB; what takes five times the average is asked for again under another name.
+    /// As CoDeploy was published: 10 pieces of 60 kB; a piece that takes five times the average is requested
+    /// again under another name.
     Paper,
 }
 
-/// What is done about slow pieces.
+/// Measures against slow pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LargeRetry {
-    /// Nothing more: a late piece is given up and asked of another node.
+    /// Only the timeout: a late piece is given up and requested from another node.
     #[default]
     Timeout,
-    /// A piece that the client and all others of a window wait for is asked of a second node; the first answer wins.
+    /// A piece that blocks the client and the whole window is requested from a second node; the first answer
+    /// wins.
     Hedge,
-    /// Requests just in time: of the window no more is used than fills the client's link.
+    /// Just-in-time requests: a transfer uses only as much of the window as fills the client's
+    /// link.
     Deadline,
 }
 

@@ -1,4 +1,4 @@
-//! `[limits]`: what a client, or all together, may cost.
+//! `[limits]`: bounds on the work and memory of clients, servers and requests.
 
 use levada_edge::settings;
 use schemars::JsonSchema;
@@ -7,68 +7,70 @@ use serde::{Deserialize, Serialize};
 use super::count;
 use crate::text::{Rate, Size, Time};
 
-/// What a client, or all together, may cost.
+/// Bounds on the work and memory of clients, servers and requests.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. The policies' busy thresholds are derived from it.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub capacity: u32,
-    /// What this node serves as a server (its own hits and fills, not what it passes on from a peer). As fast as it can when not given.
+    /// Bytes per second that this node serves as a server: its own hits and fills, not responses that it
+    /// passes on from a peer. Unlimited by default.
     #[schemars(extend("examples" = ["40Mbit/s"]))]
     pub serve_rate: Option<Rate>,
     /// Client connections at once.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
-    /// From the first byte of a request's head to its last.
+    /// Time from the first byte of a request's head to its last.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub head_timeout: Time,
-    /// How long a connection without a request stays open.
+    /// Time that a connection without a request stays open.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub idle_timeout: Time,
-    /// Between two pieces of a request's body.
+    /// Time between two pieces of a request's body.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub body_timeout: Time,
-    /// How long a client may take nothing of what is sent to it.
+    /// Time in which a client must accept some bytes of its response.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub send_timeout: Time,
-    /// Size of a request's head.
+    /// Largest size of a request's head.
     #[schemars(extend("x-minimum" = "8KiB", "x-maximum" = "1MiB"))]
     pub head_size: Size,
-    /// Header fields of a request.
+    /// Most header fields of a request.
     #[schemars(range(min = 1, max = 10_000))]
     pub header_count: u32,
-    /// To connect to an origin or peer.
+    /// Time to connect to an origin or peer.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub connect_timeout: Time,
-    /// From a request sent to an origin or peer to the head of its response.
+    /// Time from a request sent to an origin or peer to the head of its response.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub response_timeout: Time,
-    /// Between two pieces of a response's body from an origin or peer.
+    /// Time between two pieces of a response's body from an origin or peer.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub response_body_timeout: Time,
     /// Connections to one origin or peer.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub server_connections: u32,
-    /// Requests that may wait for one of them.
+    /// Requests that may wait for a connection to one origin or peer.
     #[schemars(range(max = 1_000_000))]
     pub queue: u32,
-    /// How long they may wait.
+    /// Time that a request may wait for a connection.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub queue_timeout: Time,
-    /// Tries of one request, the first included.
+    /// Tries of one request, with the first.
     #[schemars(range(min = 1, max = 10))]
     pub tries: u32,
-    /// Retries allowed, as a part of all requests (0.2 is one in five), besides ten a second.
+    /// Retry budget: retries as a part of all requests (0.2 is one in five), plus ten per second.
     #[schemars(range(min = 0, max = 1))]
     pub retry_budget: f64,
     /// Nodes of this network that a request may pass (RFC 8586, `CDN-Loop`).
     #[schemars(range(min = 1, max = 16))]
     pub max_hops: u32,
-    /// How long a stop waits for requests that are running.
+    /// Time that a stop waits for running requests.
     #[schemars(extend("x-maximum" = "1d"))]
     pub drain_timeout: Time,
-    /// How many running downloads a drain sends away per second: what the nodes can take to which their clients go. See docs/operate/anycast.md.
+    /// Running downloads that a drain ends per second. The other nodes must be able to take their clients.
+    /// See docs/operate/anycast.md.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub drain_rate: u32,
 }

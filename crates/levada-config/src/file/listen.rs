@@ -1,4 +1,4 @@
-//! `[[listen]]` and `[admin]`: the addresses where clients and operators come in.
+//! `[[listen]]` and `[admin]`: the addresses for clients and operators.
 
 use levada_edge::settings;
 use schemars::JsonSchema;
@@ -11,25 +11,27 @@ use crate::text::Address;
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["address"]))]
 pub struct Listen {
-    /// Where to listen. Port 0 takes a free port.
+    /// The address. Port 0 takes a free port.
     #[schemars(extend("examples" = ["0.0.0.0:8080"]))]
     pub address: Option<Address>,
-    /// Certificates, chosen by the server name that the client asks for; the first one is for clients that name none. Without any, the address speaks plain HTTP.
+    /// Certificates, chosen by the client's server name (SNI). The first one is for clients without a server
+    /// name. Without certificates, the address speaks plain HTTP.
     #[schemars(extend("examples" = [[{"certificate": "a.pem", "key": "a.key"}]]))]
     pub tls: Vec<Certificate>,
-    /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1, for clients that begin with it (prior knowledge).
+    /// Whether HTTP/2 without TLS is accepted besides HTTP/1.1, for clients with prior knowledge.
     pub h2c: bool,
-    /// After how many retransmissions that nobody acknowledges a connection is given up with a reset, or `"off"`: docs/operate/anycast.md.
+    /// Number of unacknowledged retransmissions after which a connection is reset, or `"off"`:
+    /// docs/operate/anycast.md.
     pub dormant_retries: DormantRetries,
 }
 
-/// When a connection is given up whose data is not acknowledged.
+/// The rule for giving up a connection whose data is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DormantRetries {
-    /// When so many retransmissions after timeouts have gone unanswered; 1 takes some 600 ms.
+    /// After this many unanswered retransmission timeouts; 1 takes some 600 ms.
     After(#[schemars(range(max = 15))] u8),
-    /// Not before the kernel does.
+    /// When the kernel gives up.
     Word(Off),
 }
 
@@ -69,11 +71,12 @@ pub struct Certificate {
     pub key: Option<String>,
 }
 
-/// Where operators come in.
+/// The admin listener.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
-    /// Metrics, health and explanations. Never a public address: it asks for no password.
+    /// The address of metrics, health and explanations. Never use a public address: the listener
+    /// asks for no password.
     #[schemars(extend("examples" = ["127.0.0.1:9180"]))]
     pub listen: Option<Address>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// `"off"`, `"stdout"`, or a file that lines are appended to.
+    /// `"off"`, `"stdout"`, or a file to which lines are appended.
     #[schemars(length(min = 1))]
     pub access: String,
     /// The form of a line.
@@ -18,10 +18,10 @@ pub struct Log {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Apache's and nginx's combined format; times, cache status and decision follow.
+    /// Apache's and nginx's combined format, followed by times, cache status and decision.
     #[default]
     Combined,
-    /// One JSON object a line, with nginx's variable names where they exist.
+    /// One JSON object per line, with nginx's variable names where they exist.
     Json,
 }
 

@@ -1,11 +1,10 @@
 //! The configuration file: every table and key, declared once, each table in a file of its own.
 //!
-//! The comments here are what users read: the JSON Schema, the tables of
-//! docs/operate/configuration.md and the errors are made from these declarations. Defaults are those
-//! of [`levada_edge::settings`].
+//! Users read these comments: the JSON Schema, the tables of docs/operate/configuration.md and the
+//! errors are generated from these declarations. Defaults are those of [`levada_edge::settings`].
 //!
-//! Every field has a default, required or not, so that a file with mistakes can still be read without
-//! the wrong values and be checked for everything else. What is required is in the schema.
+//! Every field has a default, required or not, so that a file with mistakes can be read without the
+//! wrong values and checked for everything else. The schema has the required keys.
 
 mod cache;
 mod handoff;
@@ -45,36 +44,37 @@ pub struct File {
     /// This node's name: in `Cache-Status`, `Via` and logs. In a cluster it is one of the `[[peer]]` names.
     #[schemars(extend("examples" = ["a"]))]
     pub name: Option<NodeName>,
-    /// Seeds every random choice, so that a run can be repeated. Taken from the system when not given.
+    /// The seed of all random choices, so that a run can be repeated. By default the system chooses
+    /// it.
     #[schemars(range(min = 0), extend("examples" = [42]))]
     pub seed: Option<i64>,
-    /// How the node uses its cores.
+    /// The threads of the node.
     pub runtime: Runtime,
-    /// Where clients come in, one table per address.
+    /// The addresses for clients, one table per address.
     #[schemars(length(min = 1))]
     pub listen: Vec<Listen>,
-    /// Where operators come in.
+    /// The admin listener.
     pub admin: Admin,
-    /// What this node has in common with its cluster. Without it, the node stands alone.
+    /// The node's membership in a cluster. Without this table, the node stands alone.
     pub peering: Option<Peering>,
-    /// The nodes of the cluster, this one included: the same list on every node.
+    /// All nodes of the cluster, with this one: the same list on every node.
     pub peer: Vec<Peer>,
-    /// The cache in memory.
+    /// The cache in memory and on disk.
     pub cache: Cache,
-    /// Who may purge what is stored.
+    /// Authorization of purges.
     pub purge: Purge,
     /// Connections that are handed to back-ends, or taken from a front-end.
     pub handoff: Option<Handoff>,
-    /// Which node serves a request, for sites without a policy of their own.
+    /// The policy of sites without a policy of their own.
     pub policy: Option<Policy>,
-    /// What is served, one table per group of hosts.
+    /// The sites, one table per group of hosts.
     #[schemars(length(min = 1))]
     pub site: Vec<Site>,
-    /// What a client, or all together, may cost.
+    /// Bounds on the work and memory of clients, servers and requests.
     pub limits: Limits,
-    /// The route by which clients reach this node, where it is anycast: docs/operate/anycast.md.
+    /// The anycast route by which clients reach this node: docs/operate/anycast.md.
     pub route: Option<Route>,
-    /// The access log. The log of events is chosen with `--log-level` and goes to standard error.
+    /// The access log. The event log is chosen with `--log-level` and goes to standard error.
     pub log: Log,
 }
 

@@ -1,4 +1,4 @@
-//! `[peering]` and `[[peer]]`: the nodes of a cluster and what they have in common.
+//! `[peering]` and `[[peer]]`: the nodes of a cluster, and how they connect.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,32 +6,33 @@ use serde::{Deserialize, Serialize};
 use super::HealthCheck;
 use crate::text::{Address, HostPort, NodeName, Root, Time};
 
-/// What the nodes of a cluster have in common.
+/// The connections between the nodes of a cluster.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["listen"]))]
 pub struct Peering {
-    /// Where peers come in, and nobody else may.
+    /// The address for peers only.
     #[schemars(extend("examples" = ["10.0.0.1:7070"]))]
     pub listen: Option<Address>,
-    /// What all peers know and nobody else does, at least 16 bytes. Better given by `${NAME}` or `secret_file`.
+    /// The secret that all peers share, at least 16 bytes. Prefer `${NAME}` or `secret_file` to a literal
+    /// value.
     #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
     pub secret: Option<String>,
-    /// A file that holds the secret; white space around it does not count.
+    /// A file with the secret; white space around it is ignored.
     #[schemars(extend("examples" = ["/etc/levada/secret"]))]
     pub secret_file: Option<String>,
-    /// Certificates by which peers know each other, instead of a secret. Redirects are still signed with a secret.
+    /// Certificates that authenticate peers, instead of a secret. Redirects are still signed with a secret.
     pub tls: Option<PeerTls>,
-    /// What peers speak with each other.
+    /// The protocol between peers.
     pub protocol: Protocol,
-    /// How long a node that came up takes to reach its full share; `"0s"` is at once.
+    /// Time in which a node that came up reaches its full share of requests; `"0s"` is at once.
     #[schemars(extend("x-maximum" = "1h"))]
     pub slow_start: Time,
-    /// How peers are watched.
+    /// Health checks of peers.
     pub health_check: HealthCheck,
 }
 
-/// Certificates by which peers know each other.
+/// Certificates that authenticate peers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["certificate", "key", "authority"]))]
@@ -47,7 +48,7 @@ pub struct PeerTls {
     pub authority: Option<String>,
 }
 
-/// What peers speak with each other.
+/// The protocol between peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -66,16 +67,16 @@ pub struct Peer {
     /// The `name` in that node's own configuration. It decides which objects are the node's: renaming a node empties its cache.
     #[schemars(extend("examples" = ["b"]))]
     pub name: Option<NodeName>,
-    /// Where it listens for peers.
+    /// Its address for peers.
     #[schemars(extend("examples" = ["10.0.0.2:7070"]))]
     pub address: Option<HostPort>,
     /// Its capacity, relative to the other nodes.
     #[schemars(range(min = 0.001, max = 1000))]
     pub weight: f64,
-    /// The round-trip time from this node to it, for policies that prefer near nodes. Measured by `ping`, for example.
+    /// The round-trip time from this node to it, for policies that prefer near nodes. `ping` measures it.
     #[schemars(extend("examples" = ["12ms"], "x-maximum" = "1m"))]
     pub rtt: Option<Time>,
-    /// Where clients reach it: where `delivery = "redirect"` sends them.
+    /// Its URL for clients: the target of `delivery = "redirect"`.
     #[schemars(extend("examples" = ["https://b.cdn.example"]))]
     pub client_url: Option<Root>,
 }

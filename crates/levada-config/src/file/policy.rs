@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A policy and its parameters: `levada policies` lists them, docs/policies/reference.md as well.
+/// A policy and its parameters. `levada policies` and docs/policies/reference.md list them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["name"]))]
@@ -18,7 +18,7 @@ pub struct Policy {
     pub parameters: BTreeMap<String, Scalar>,
 }
 
-/// The value of a policy's parameter; the policy's own declaration says which of these it is.
+/// The value of a policy's parameter; the policy declares its type.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]

@@ -1,4 +1,4 @@
-//! `[route]`: the route by which clients reach a node that is anycast.
+//! `[route]`: the anycast route by which clients reach a node.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::OneOrMany;
 use crate::text::Time;
 
-/// The route by which clients reach this node: announced, kept as a backup or withdrawn by a BGP daemon beside it. One of the tables `bird` and `exabgp` says which. See docs/operate/anycast.md.
+/// The route by which clients reach this node: a BGP daemon on the same machine announces it, keeps it as a
+/// backup or withdraws it. The table `bird` or `exabgp` chooses the daemon. See docs/operate/anycast.md.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Route {
@@ -16,31 +17,34 @@ pub struct Route {
     pub bird: Option<Bird>,
     /// ExaBGP, which runs `levada route exabgp`.
     pub exabgp: Option<ExaBgp>,
-    /// The least time between two changes for load, and until a node that was cut off from its servers is back.
+    /// Minimum time between two changes because of load, and before a node that was cut off from its servers
+    /// announces its route again.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
     pub dwell: Time,
-    /// The load from which the route is a backup: requests in service relative to `limits.capacity`, averaged over some 10 s.
+    /// The load at which the route becomes a backup: requests in service relative to `limits.capacity`,
+    /// averaged over some 10 s.
     #[schemars(range(min = 0.01, max = 100))]
     pub load_high: f64,
-    /// The load at which it is one no longer.
+    /// The load at which the route is no longer a backup.
     #[schemars(range(min = 0, max = 100))]
     pub load_low: f64,
-    /// What becomes of the route while every server of a site is down. `backup` where there is one.
+    /// The state of the route while every server of a site is down. The default is `backup` where
+    /// there is one.
     pub unwell: Option<Unwell>,
-    /// How long routers may take to notice that the route is gone, before downloads are ended or the node stops.
+    /// Time that routers have to notice a withdrawn route before downloads are ended or the node stops.
     #[schemars(extend("x-maximum" = "1m"))]
     pub settle: Time,
     /// Whether decisions are only logged and shown.
     pub dry_run: bool,
 }
 
-/// What becomes of the route while every server of a site is down.
+/// The state of the route while every server of a site is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unwell {
-    /// It carries what other nodes do not.
+    /// The route is a backup: it carries only traffic that other nodes cannot.
     Backup,
-    /// It is withdrawn.
+    /// The route is withdrawn.
     Withdraw,
 }
 
@@ -55,7 +59,7 @@ pub struct Bird {
     /// The static protocol of BIRD's configuration that has the route.
     #[schemars(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"), extend("examples" = ["levada"]))]
     pub protocol: Option<String>,
-    /// The one that has it less preferred.
+    /// The static protocol that has the route with lower preference.
     #[schemars(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"), extend("examples" = ["levada_backup"]))]
     pub backup_protocol: Option<String>,
 }
@@ -65,13 +69,13 @@ pub struct Bird {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["prefixes"]))]
 pub struct ExaBgp {
-    /// What is announced.
+    /// The announced prefix.
     #[schemars(extend("examples" = [["192.0.2.0/24"]]))]
     pub prefixes: Option<OneOrMany<String>>,
-    /// Next hop and attributes, in ExaBGP's words.
+    /// Next hop and attributes, in ExaBGP's syntax.
     #[schemars(regex(pattern = "^[ -~]+$"))]
     pub attributes: String,
-    /// The same for the route as a backup.
+    /// Next hop and attributes of the route as a backup.
     #[schemars(regex(pattern = "^[ -~]+$"), extend("examples" = ["next-hop self med 100 community [65535:0]"]))]
     pub backup_attributes: Option<String>,
 }

@@ -1,18 +1,19 @@
-//! `[runtime]`: how the node uses its cores.
+//! `[runtime]`: the threads of the node.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the node uses its cores.
+/// The threads of the node.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Runtime {
-    /// Whether all threads share their work.
+    /// The assignment of connections to threads.
     pub mode: RuntimeMode,
-    /// Threads. One per core when not given.
+    /// Number of threads. The default is one per core.
     #[schemars(range(min = 1, max = 1024), extend("examples" = [4]))]
     pub threads: Option<u32>,
-    /// Whether the system moves long bodies from a server's connection to its client's (splice), where both are plain HTTP/1. They do not enter this process then.
+    /// Whether the system moves long bodies from a server's connection to its client's (splice), where both
+    /// are plain HTTP/1. Such bodies do not enter this process.
     pub splice: bool,
 }
 
@@ -22,7 +23,7 @@ impl Default for Runtime {
     }
 }
 
-/// How the threads share their work.
+/// The assignment of connections to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeMode {

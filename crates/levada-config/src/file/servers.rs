@@ -14,105 +14,109 @@ use crate::text::{Address, NodeName, Size, Time, Upstream};
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["url"]))]
 pub struct Server {
-    /// Where it is: a URL, or `unix:` and the path of a socket on this machine, such as `unix:/run/app.sock`.
+    /// Its URL, or `unix:` and the path of a socket on this machine, such as `unix:/run/app.sock`.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
     pub url: Option<Upstream>,
-    /// By which policies, logs and operators know it. Its host and port, or `unix:` and the path, when not given. A server that is renamed is another one.
+    /// Its name for policies, logs and operators. The default is its host and port, or `unix:` and the path.
+    /// A renamed server counts as a new one.
     #[schemars(extend("examples" = ["web-1"]))]
     pub name: Option<NodeName>,
     /// Its capacity, relative to the other servers.
     #[schemars(range(min = 0.001, max = 1000))]
     pub weight: f64,
-    /// Requests that it gets at once. `limits.server_connections` when not given.
+    /// Most concurrent requests to it. The default is `limits.server_connections`.
     #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [200]))]
     pub max_conns: Option<u32>,
-    /// Where connections can be handed to it: what `levada handoff-backend` listens on beside it, or a node's `handoff.listen`. A second address, of the other version of IP, is where connections over that version go; without it they are proxied. Needs `[handoff]`.
+    /// The address for connections that are handed to it: that of `levada handoff-backend` on its machine, or
+    /// a node's `handoff.listen`. A second address, of the other IP version, takes connections over that
+    /// version; without it they are proxied. Needs `[handoff]`.
     #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
     pub handoff: Option<OneOrMany<Address>>,
 }
 
-/// By what the policy tells requests apart.
+/// The key by which the policy distinguishes requests.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeyFrom {
-    /// What the key is made of. A request that does not have it goes by its URL.
+    /// The source of the key. A request without it uses its URL.
     pub from: KeyKind,
     /// The name of the header, the cookie or the query argument.
     #[schemars(length(min = 1, max = 256), extend("examples" = ["X-Session"]))]
     pub name: Option<String>,
-    /// How much of the body counts.
+    /// Number of bytes of the body that count.
     #[schemars(extend("x-minimum" = "1B", "x-maximum" = "1MiB"))]
     pub bytes: Size,
-    /// How long that much of the body may take to come; then the request goes by its URL.
+    /// Time to receive these bytes of the body; after it, the request uses its URL.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
     pub wait: Time,
 }
 
-/// What a key is made of.
+/// The source of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyKind {
     /// The URL, query and all.
     #[default]
     Url,
-    /// The host that was asked for.
+    /// The host of the request.
     Host,
     /// A header of the request.
     Header,
     /// A cookie.
     Cookie,
-    /// An argument of the query, as it is written.
+    /// An argument of the query, without decoding.
     Query,
     /// The beginning of the body, such as a prompt.
     Body,
 }
 
-/// How many requests may be at the servers of a site at once; the rest waits in the order in which it came.
+/// Limit of concurrent requests at the servers of a site; further requests wait in order of arrival.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerAdmission {
-    /// Requests at all servers together. When not given: the sum of their `max_conns`, and with `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
+    /// Concurrent requests at all servers together. The default is the sum of their `max_conns`, and with
+    /// `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
     #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [400]))]
     pub at_once: Option<u32>,
     /// Requests that may wait. Beyond it, clients get 503.
     #[schemars(range(max = 1_000_000))]
     pub queue: u32,
-    /// How long they may wait.
+    /// Time that a request may wait.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub wait: Time,
 }
 
-/// Which requests are of a service class: those for which everything holds that is given.
+/// A rule for a service class. It matches a request if all given conditions hold.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassRule {
-    /// The class. Learned from service times when not given.
+    /// The class. By default it is learned from service times.
     pub class: Option<ServiceClass>,
-    /// What the path begins with.
+    /// Prefix of the path.
     #[schemars(regex(pattern = "^/"), extend("examples" = ["/search"]))]
     pub prefix: Option<String>,
-    /// What the path ends with.
+    /// Suffix of the path.
     #[schemars(length(min = 1), extend("examples" = [".php"]))]
     pub suffix: Option<String>,
-    /// A regular expression that is found in the path.
+    /// A regular expression that matches within the path.
     #[schemars(length(min = 1, max = 4096), extend("examples" = ["^/v[12]/"]))]
     pub regex: Option<String>,
     /// The method, or one of several.
     #[schemars(extend("examples" = ["POST"]))]
     pub method: Option<OneOrMany<String>>,
-    /// The type of the request's body, or one of several.
+    /// The media type of the request's body, or one of several.
     #[schemars(extend("examples" = ["application/json"]))]
     pub content_type: Option<OneOrMany<String>>,
-    /// Whether the client came over TLS.
+    /// Whether the client uses TLS.
     #[schemars(extend("examples" = [true]))]
     pub tls: Option<bool>,
 }
 
-/// Which resources a request wears (WWW10).
+/// The resources that requests of a class load (WWW10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceClass {
-    /// Static or lightly dynamic: none to speak of.
+    /// Static or lightly dynamic: no resource in particular.
     Normal,
     /// The disk.
     Disk,

@@ -1,4 +1,4 @@
-//! `[[site]]`: a group of hosts, where their content comes from and how it is served.
+//! `[[site]]`: a group of hosts, their origin, and how they are served.
 
 use levada_edge::settings;
 use schemars::JsonSchema;
@@ -12,66 +12,77 @@ use crate::text::{HostField, HostPattern, Time, Upstream};
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["hosts"]))]
 pub struct Site {
-    /// The hosts it answers to; `*.example.com` is all below one, `*` whatever no other site has. The most exact one wins.
+    /// The hosts of the site; `*.example.com` matches all names below example.com, `*` all hosts of no other
+    /// site. The most exact pattern wins.
     #[schemars(extend("examples" = [["www.example.com", "*.img.example.com"]]))]
     pub hosts: Option<OneOrMany<HostPattern>>,
-    /// Where content comes from: a URL, or `unix:` and the path of a socket on this machine; with several, the first that is up. Either this or servers must be given.
+    /// The origin: a URL, or `unix:` and the path of a socket on this machine; with several, the first that
+    /// is up. Either this or servers must be given.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
     pub origin: Option<OneOrMany<Upstream>>,
-    /// Servers that the policy chooses among, instead of the nodes of the cluster; in short, for those of which there is no more to say. See docs/operate/web-switch.md.
+    /// Servers that the policy chooses among, instead of the nodes of the cluster: the short form, for
+    /// servers with default settings. See docs/operate/web-switch.md.
     #[schemars(extend("examples" = [["http://10.0.1.1:8000", "http://10.0.1.2:8000"]]))]
     pub servers: Option<OneOrMany<Upstream>>,
-    /// The same, one table per server.
+    /// Servers that the policy chooses among, one table per server.
     #[schemars(length(min = 1))]
     pub server: Vec<Server>,
-    /// By what the policy tells requests to servers apart.
+    /// The key by which the policy distinguishes requests to servers.
     pub key: KeyFrom,
-    /// How long a server that came up, or joined, takes to reach its full share; `"0s"` is at once.
+    /// Time in which a server that came up, or joined, reaches its full share of requests; `"0s"`
+    /// is at once.
     #[schemars(extend("x-maximum" = "1h"))]
     pub slow_start: Time,
-    /// How many requests may be at the servers at once.
+    /// Limit of concurrent requests at the servers.
     pub admission: ServerAdmission,
-    /// Rules by which a request is of a service class, for policies that go by it; the first that matches counts. See docs/operate/classes.md.
+    /// Rules for service classes, for policies that use them; the first matching rule counts. See
+    /// docs/operate/classes.md.
     pub class: Vec<ClassRule>,
-    /// Whether classes are learned from service times for what no rule is about, by the first segment of the path.
+    /// Whether the class of requests that match no rule is learned from service times, by the first segment
+    /// of the path.
     pub learn_classes: bool,
-    /// The `Host` that the origin is sent; the client's own when not given.
+    /// The `Host` field of requests to the origin. The default is the client's own.
     #[schemars(extend("examples" = ["origin.example.com"]))]
     pub origin_host: Option<HostField>,
     /// How the answer of the chosen node reaches the client.
     pub delivery: Delivery,
-    /// Which node serves a request. The top-level `[policy]` when not given; `fdr` without either.
+    /// The policy that chooses the node of a request. The default is the top-level `[policy]`, or
+    /// `fdr`.
     pub policy: Option<Policy>,
-    /// How long a response is fresh that does not say so itself. HTTP's own heuristic (RFC 9111, 4.2.2) when not given.
+    /// Freshness lifetime of a response without one. The default is HTTP's heuristic (RFC 9111, 4.2.2).
     #[schemars(extend("examples" = ["10m"]))]
     pub default_ttl: Option<Time>,
-    /// How long an error is fresh that does not say so itself: 404, 405, 410, 414, 451 and 501. As other responses when not given.
+    /// Freshness lifetime of an error without one: 404, 405, 410, 414, 451 and 501. The default is that of
+    /// other responses.
     #[schemars(extend("examples" = ["10s"]))]
     pub negative_ttl: Option<Time>,
-    /// HTTP's heuristic: the part of the time since `Last-Modified` that a response stays fresh that does not say how long, in percent; 0 switches it off.
+    /// HTTP's heuristic freshness, in percent of the time since `Last-Modified`; 0 switches it off.
     #[schemars(range(max = 100))]
     pub heuristic_percent: u32,
-    /// The longest that it makes a response fresh.
+    /// The longest heuristic freshness lifetime.
     pub heuristic_max: Time,
-    /// How long a response that has become stale is served while it is fetched anew, where it does not say so itself (RFC 5861).
+    /// Default of `stale-while-revalidate`: time in which a stale response is served while it is revalidated
+    /// (RFC 5861).
     pub stale_while_revalidate: Time,
-    /// How long a stale response stands in for a 500, 502, 503 or 504 of the origin, where it does not say so itself (RFC 5861).
+    /// Default of `stale-if-error`: time in which a stale response replaces a 500, 502, 503 or 504 of the
+    /// origin (RFC 5861).
     pub stale_if_error: Time,
-    /// How long a stale response stands in for an origin that cannot be reached at all, where it does not say so itself by `stale-if-error`.
+    /// Time in which a stale response without `stale-if-error` replaces the answer of an unreachable origin.
     pub stale_if_unreachable: Time,
-    /// Whether responses with `s-maxage` may be served stale, too. By RFC 9111, 5.2.2.10, they may not; many applications that send it mean otherwise.
+    /// Whether responses with `s-maxage` may be served stale, too. RFC 9111, 5.2.2.10, forbids it, but many
+    /// applications send `s-maxage` without this intention.
     pub s_maxage_allows_stale: bool,
     /// Whether responses that set cookies are stored.
     pub store_cookies: Cookies,
-    /// How many requests may be at the origins at once.
+    /// Limit of concurrent requests at the origins.
     pub misses: Misses,
-    /// Whether responses are stored at all; without, the site is only distributed.
+    /// Whether responses are stored at all. Otherwise the site's requests are only distributed.
     pub cache: bool,
-    /// How origins are watched.
+    /// Health checks of origins.
     pub health_check: HealthCheck,
     /// Large files, fetched in pieces through the whole cluster.
     pub large: Large,
-    /// Whether clients may see in `Proxy-Status` why a node was chosen.
+    /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
 }
 
@@ -79,7 +90,7 @@ pub struct Site {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// Through the node that the client asked.
+    /// Through the node that received the request.
     #[default]
     Proxy,
     /// From the chosen node itself: the client is sent there with a 307. Needs `client_url` of every peer and a secret.
@@ -90,31 +101,33 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cookies {
-    /// If the origin says how long they are fresh, or that they are `public`: then it knew.
+    /// If the origin states their freshness, or that they are `public`.
     #[default]
     Explicit,
     /// Never.
     Never,
-    /// Like all others: one client's cookie is then everybody's.
+    /// Like all others: all clients then receive one client's cookie.
     Always,
 }
 
-/// How many requests of a site may be at its origins at once, so that what is not stored cannot overload them.
+/// Limit of concurrent requests of a site at its origins, so that cache misses cannot overload them.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misses {
-    /// Requests at the origins. One client's are at most half of them; an IPv6 network of 64 bits is one client.
+    /// Concurrent requests at the origins. One client has at most half of them; an IPv6 network of 64 bits is
+    /// one client.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub at_once: u32,
-    /// Requests that may wait for a place. Clients take turns; when the queue is full, the one that waits most often gives way. Beyond it, clients get a stale response where that is allowed, or 503.
+    /// Requests that may wait. Clients take turns; when the queue is full, the client with the most waiting
+    /// requests loses one. Beyond it, clients get a stale response where that is allowed, or 503.
     #[schemars(range(max = 1_000_000))]
     pub queue: u32,
-    /// How long they may wait.
+    /// Time that a request may wait.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub wait: Time,
 }
 
-/// How servers are watched, by probes and by what requests meet.
+/// Health checks of servers, by probes and by the results of requests.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthCheck {
@@ -130,13 +143,16 @@ pub struct HealthCheck {
     /// Failures in a row until a server that was up is down.
     #[schemars(range(min = 1, max = 100))]
     pub fall: u32,
-    /// What is asked of an origin, with a leading `/`. Without it, connecting is enough. Peers are always asked properly.
+    /// The path that a probe of an origin requests, with a leading `/`. Without it, connecting is enough.
+    /// Probes of peers always send a request.
     #[schemars(regex(pattern = "^/"), extend("examples" = ["/healthz"]))]
     pub path: Option<String>,
-    /// Failed requests in a row that take a server out at once, without waiting for a probe; 0 never does.
+    /// Failed requests in a row that eject a server at once, without waiting for a probe; 0 switches this
+    /// off.
     #[schemars(range(max = 1000))]
     pub eject_after: u32,
-    /// How long it is out the first time; twice as long each further time, up to 32 times this.
+    /// Time that an ejected server is out the first time; each further time doubles it, up to 32
+    /// times.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub eject_for: Time,
 }
