@@ -10,7 +10,8 @@ use super::{
     anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs, lard_args::LardArgs,
 };
 
-/// Real programs on emulated networks, and before emulated servers, within this machine (Linux).
+/// Runs real programs on emulated networks, and before emulated servers, within this machine
+/// (Linux).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LabArgs {
@@ -27,7 +28,7 @@ pub(crate) enum LabCommand {
     Backend(BackendArgs),
 }
 
-/// Runs a command behind a wire with a rate, a delay, a queue and losses.
+/// Runs a command behind an emulated link with a rate, a delay, a queue and losses.
 ///
 /// This machine, or a host of its own with --server, is at the other end.
 #[derive(Args, Debug)]
@@ -35,19 +36,19 @@ pub(crate) enum LabCommand {
 pub(crate) struct WireArgs {
     #[command(flatten)]
     pub(crate) path: PathArgs,
-    /// The chance of each packet that the command sends to be lost; as --loss when not given.
+    /// The loss rate of packets that the command sends. The default is --loss.
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     pub(crate) ack_loss: Option<f64>,
-    /// How senders on hosts of their own avoid congestion.
+    /// The congestion control of senders on emulated hosts.
     #[arg(long, value_name = "NAME", default_value = "reno")]
     pub(crate) congestion: String,
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// A program for the other end, run by `sh` on a host of its own.
     #[arg(long, value_name = "SHELL COMMAND")]
     pub(crate) server: Option<String>,
-    /// The wire's network: the other end has its first address, the command the second.
+    /// The network of the link: the other end has the first address, the command the second.
     #[arg(long, value_name = "A.B.C.0", default_value = "10.213.7.0", value_parser = network)]
     pub(crate) network: Ipv4Addr,
     /// The command and its arguments.
@@ -55,16 +56,16 @@ pub(crate) struct WireArgs {
     pub(crate) command: Vec<String>,
 }
 
-/// What a path does to packets, in each direction.
+/// The properties of a path, in each direction.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PathArgs {
-    /// Bits or bytes per second, such as 10Mbit/s; unlimited when not given.
+    /// Bits or bytes per second, such as 10Mbit/s. The default is unlimited.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<u64>,
-    /// One way.
+    /// Delay in one direction.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = time)]
     pub(crate) delay: Duration,
-    /// The chance of each packet to be lost: 1% or 0.01.
+    /// The loss rate of packets: 1% or 0.01.
     #[arg(long, value_name = "LOSS", default_value = "0", value_parser = parse_loss)]
     pub(crate) loss: f64,
     /// Packets that may wait for the rate.

@@ -28,7 +28,7 @@ use self::args::LabCommand;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// When it cannot run: not on Linux, not as root.
+/// If it cannot run, for example without root.
 #[cfg(target_os = "linux")]
 pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
     match &args.command {
@@ -40,7 +40,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Says that it cannot run.
+/// Reports that it cannot run.
 ///
 /// # Errors
 /// Always.

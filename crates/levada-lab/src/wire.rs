@@ -20,7 +20,7 @@ use levada_command::CommandStatus;
 /// Runs the command to its end.
 ///
 /// # Errors
-/// When there can be no network, or the command cannot be started.
+/// If the network cannot be created, or the command cannot be started.
 pub(crate) fn run(args: &WireArgs) -> anyhow::Result<CommandStatus> {
     let [a, b, c, _] = args.network.octets();
     let (far_address, near_address) = (Ipv4Addr::new(a, b, c, 1), Ipv4Addr::new(a, b, c, 2));
@@ -56,18 +56,18 @@ pub(crate) fn run(args: &WireArgs) -> anyhow::Result<CommandStatus> {
     let status = to_its_end(&near, command)?;
     drop(server);
     report(&wire);
-    // As shells say it: a signal's number and 128.
+    // The exit code of a shell for a signal: its number and 128.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(CommandStatus::Exit(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// What both directions do to packets.
+/// The properties of both directions.
 pub(super) fn shape(path: &PathArgs) -> Result<Shape, ShapeError> {
     let PathArgs { rate, delay, loss, queue } = *path;
     Shape { rate: rate.map(|bytes| bytes * 8), delay, loss, queue }.checked()
 }
 
-/// The terminal's interrupts are the command's business; whoever tells this process to end means both.
+/// The command handles the terminal's interrupts; a signal to this process ends both.
 fn to_its_end(host: &Host, command: Command) -> anyhow::Result<ExitStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

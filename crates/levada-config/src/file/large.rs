@@ -13,7 +13,7 @@ pub struct Large {
     /// Whether large files are fetched in pieces. Otherwise one node keeps them in blocks, like all other
     /// objects.
     pub enabled: bool,
-    /// Defaults of `chunk_size`, `window` and `slowest_piece`.
+    /// The defaults of the keys below.
     pub profile: LargeProfile,
     /// Minimum size of a file that is fetched in pieces. The default is `"8MiB"`.
     #[schemars(extend("examples" = ["64MiB"]))]

@@ -7,7 +7,7 @@ use levada_command::option::{rate, size, time};
 use levada_net::wire::parse_loss;
 use levada_types::ByteSize;
 
-/// The experiments of WWW'09: what a route that moves costs downloads, connections and queues.
+/// The experiments of WWW'09: the cost of a moving route for downloads, connections and queues.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AnycastArgs {
@@ -24,33 +24,33 @@ pub(crate) enum AnycastCommand {
     Vanishing(VanishingArgs),
 }
 
-/// Sec. 5: what thousands of clients leave behind at a node that vanish at once, and for how long.
+/// Sec. 5: the state that thousands of vanishing clients leave at a node, and its lifetime.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct VanishingArgs {
     /// Clients, each in the middle of a download.
     #[arg(long, value_name = "N", default_value_t = 10_000, default_value_if("quick", "true", "500"), value_parser = at_least_one)]
     pub(crate) clients: usize,
-    /// The wire of another transfer.
+    /// The rate of the link of another transfer.
     #[arg(long, value_name = "RATE", default_value = "100Mbit/s", value_parser = rate)]
     pub(crate) rate: u64,
     #[command(flatten)]
     pub(crate) every: EveryArgs,
 }
 
-/// What every experiment is told.
+/// Options of every experiment.
 #[derive(Args, Debug)]
 pub(crate) struct EveryArgs {
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Smaller in all that is not given: done in a minute or two, and too little to judge by.
+    /// Uses smaller defaults: done in a minute or two, and too little for conclusions.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draws what came out: a page that needs nothing else.
+    /// Writes the figures to an HTML page.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -65,19 +65,19 @@ pub(crate) struct SwitchArgs {
     /// Downloads by each program.
     #[arg(long, value_name = "N", default_value_t = 3, default_value_if("quick", "true", "1"), value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) downloads: u32,
-    /// How often the route moves: to the other node, and back.
+    /// Number of moves of the route: to the other node, and back.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) moves: u32,
-    /// The time before each move.
+    /// Time before each move.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
     pub(crate) pause: Duration,
-    /// What announces the route.
+    /// The BGP daemon that announces the route.
     #[arg(long, value_enum, value_name = "DAEMON", default_value_t = Daemon::Bird)]
     pub(crate) daemon: Daemon,
-    /// The file.
+    /// Size of the file.
     #[arg(long, value_name = "SIZE", default_value = "10MB", value_parser = size)]
     pub(crate) size: ByteSize,
-    /// What all downloads share.
+    /// Rate of the link that all downloads share.
     #[arg(long, value_name = "RATE", default_value = "80Mbit/s", value_parser = rate)]
     pub(crate) rate: u64,
     /// The round trip.
@@ -90,9 +90,9 @@ pub(crate) struct SwitchArgs {
 /// A BGP daemon beside a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Daemon {
-    /// Told over its control socket.
+    /// Controlled over its control socket.
     Bird,
-    /// Told by a process that it runs.
+    /// Controlled by a process that it runs.
     Exabgp,
 }
 
@@ -103,28 +103,28 @@ pub(crate) enum Daemon {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DisruptionsArgs {
-    /// Losses of what the server sends, one block each.
+    /// Loss rates of the server's packets, one block each.
     #[arg(long, value_name = "LOSS,...", value_delimiter = ',', default_value = "0.01%,1%,10%", default_value_if("quick", "true", "1%"), value_parser = parse_loss)]
     pub(crate) loss: Vec<f64>,
     /// Round-trip times, one line each.
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', default_value = "10ms,40ms,70ms,100ms", default_value_if("quick", "true", "20ms,100ms"), value_parser = time)]
     pub(crate) rtt: Vec<Duration>,
-    /// Ages at which connections are reset, one column each; never is always among them.
+    /// Ages at which connections are reset, one column each; "never" is always one of them.
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', default_value = "30s,10s,2s,1s", default_value_if("quick", "true", "10s,1s"), value_parser = time)]
     pub(crate) reset: Vec<Duration>,
     /// Downloads for each point; 10 in the paper.
     #[arg(long, value_name = "N", default_value_t = 3, default_value_if("quick", "true", "1"), value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: u64,
-    /// The file.
+    /// Size of the file.
     #[arg(long, value_name = "SIZE", default_value = "50MB", value_parser = size)]
     pub(crate) size: ByteSize,
-    /// The wire.
+    /// Rate of the link.
     #[arg(long, value_name = "RATE", default_value = "10Mbit/s", value_parser = rate)]
     pub(crate) rate: u64,
-    /// Packets that may wait for it.
+    /// Packets that may wait for the link.
     #[arg(long, value_name = "PACKETS", default_value_t = 50)]
     pub(crate) queue: usize,
-    /// A download is measured so long at most: those over poor paths are not waited for.
+    /// The longest measurement of a download: downloads over poor paths are cut off.
     #[arg(long, value_name = "TIME", default_value = "120s", default_value_if("quick", "true", "30s"), value_parser = time)]
     pub(crate) limit: Duration,
     /// Downloads at the same time.
@@ -134,34 +134,34 @@ pub(crate) struct DisruptionsArgs {
     pub(crate) every: EveryArgs,
 }
 
-/// Sec. 4.2, Table 1: connections that are given up though their client is there.
+/// Sec. 4.2, Table 1: connections that are given up although their client is still present.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PurgingArgs {
     /// Clients, each behind a path of its own; the last one's is very poor.
     #[arg(long, value_name = "N", default_value_t = 59, default_value_if("quick", "true", "20"), value_parser = at_least_one)]
     pub(crate) clients: usize,
-    /// The file.
+    /// Size of the file.
     #[arg(long, value_name = "SIZE", default_value = "2MB", value_parser = size)]
     pub(crate) size: ByteSize,
-    /// How long the clients go on.
+    /// Time that the clients run.
     #[arg(long, value_name = "TIME", default_value = "5m", default_value_if("quick", "true", "1m"), value_parser = time)]
     pub(crate) duration: Duration,
     #[command(flatten)]
     pub(crate) every: EveryArgs,
 }
 
-/// Sec. 4.3, Figure 8: many clients that come to one node at once.
+/// Sec. 4.3, Figure 8: many clients that reach one node at once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SynchronizationArgs {
     /// Clients.
     #[arg(long, value_name = "N", default_value_t = 1000, default_value_if("quick", "true", "200"), value_parser = at_least_one)]
     pub(crate) clients: usize,
-    /// The file of each.
+    /// Size of each client's file.
     #[arg(long, value_name = "SIZE", default_value = "5.2MB", value_parser = size)]
     pub(crate) size: ByteSize,
-    /// What the node is behind.
+    /// Rate of the node's link.
     #[arg(long, value_name = "RATE", default_value = "50Mbit/s", value_parser = rate)]
     pub(crate) rate: u64,
     /// The round trip.
@@ -170,7 +170,7 @@ pub(crate) struct SynchronizationArgs {
     /// Packets that may wait.
     #[arg(long, value_name = "PACKETS", default_value_t = 600)]
     pub(crate) queue: usize,
-    /// How long the queue is looked at.
+    /// Time that the queue is sampled.
     #[arg(long, value_name = "TIME", default_value = "80s", default_value_if("quick", "true", "20s"), value_parser = time)]
     pub(crate) duration: Duration,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! WWW'09 Sec. 4.1, Figure 5: what interrupted connections cost a download.
+//! WWW'09 Sec. 4.1, Figure 5: the cost of interrupted connections for a download.
 
 use std::{
     cmp::Reverse,
@@ -35,7 +35,7 @@ use levada_command::CommandStatus;
 struct Point {
     loss: u64,
     rtt: Duration,
-    /// Longest first; never is the longest.
+    /// Longest first; "never" is the longest.
     reset: Reverse<Duration>,
 }
 
@@ -44,7 +44,7 @@ const NEVER: Duration = Duration::MAX;
 /// Measures every point and compares with the paper.
 ///
 /// # Errors
-/// When there can be no network, or a download fails.
+/// If the network cannot be created, or a download fails.
 pub(super) fn run(args: &DisruptionsArgs) -> anyhow::Result<CommandStatus> {
     let points = points(args);
     let work: Vec<(Point, u64)> =
@@ -92,7 +92,7 @@ fn points(args: &DisruptionsArgs) -> Vec<Point> {
     points
 }
 
-/// One download on a network of its own; its throughput in Mbit/s.
+/// Runs one download on a network of its own; returns its throughput in Mbit/s.
 fn download(
     args: &DisruptionsArgs,
     point: Point,
@@ -105,7 +105,7 @@ fn download(
         loss: point.loss as f64 / 1e6,
         queue: args.queue,
     };
-    // The same losses for every interval, so that trials differ in what is measured.
+    // Every interval has the same losses, so that trials differ only in the interval.
     let mut network = Network::new(args.every.seed.wrapping_add(trial));
     let (server, client) = (network.host("server")?, network.host("client")?);
     let back = Shape { loss: 0.0, ..shape }.checked()?;
@@ -145,7 +145,8 @@ fn download(
     Ok(report.held as f64 * 8.0 / 1e6 / report.seconds)
 }
 
-/// What the paper says of an interval: no more than so much below the baseline, up to so much loss.
+/// The paper's statement about an interval: the throughput is at most this much below the baseline,
+/// up to this loss.
 struct Statement {
     interval: Duration,
     loss: f64,

@@ -22,7 +22,7 @@ use levada_command::CommandStatus;
 /// Runs the experiment.
 ///
 /// # Errors
-/// When it cannot run.
+/// If it cannot run.
 pub(super) fn run(args: &AnycastArgs) -> anyhow::Result<CommandStatus> {
     match &args.command {
         AnycastCommand::Disruptions(args) => disruptions::run(args),
@@ -33,7 +33,7 @@ pub(super) fn run(args: &AnycastArgs) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Draws figures, if that was asked for.
+/// Draws figures, if requested.
 fn draw(
     args: &EveryArgs,
     title: &str,
@@ -47,7 +47,7 @@ fn draw(
     fs::write(path, page.finish()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether a file is what the experiments' server has, byte for byte.
+/// Whether a file equals the object of the experiments' server, byte for byte.
 fn is_whole(path: &Path, size: u64) -> io::Result<bool> {
     let (mut file, mut at, mut buffer) = (File::open(path)?, 0, vec![0; 1 << 20]);
     loop {

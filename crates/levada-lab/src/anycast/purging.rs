@@ -1,8 +1,8 @@
-//! WWW'09 Sec. 4.2, Table 1: how many connections are given up that were not dormant.
+//! WWW'09 Sec. 4.2, Table 1: the share of connections that are given up although they were not dormant.
 //!
-//! The paper had 59 clients all over the Internet. Here as many paths are drawn from a seed, most of
-//! them good, the last one very poor, and each client downloads by turns from three servers that differ
-//! in their patience only.
+//! The paper had 59 clients all over the Internet. Here a seed determines as many paths, most of them
+//! good, the last one very poor. Each client downloads in turn from three servers that differ only in
+//! their patience.
 
 use std::{
     io::{self, Write as _},
@@ -33,22 +33,22 @@ use crate::anycast_args::PurgingArgs;
 use levada_chart::{Axes, Curve, Figure, lines};
 use levada_command::CommandStatus;
 
-/// One kind of server, and what the logs of both sides say of it.
+/// One kind of server, with the counts of both sides.
 struct Side {
     name: &'static str,
     port: u16,
     sender: Arc<Sender>,
     downloads: AtomicU64,
-    /// Downloads that a client did not see to their end.
+    /// Downloads that their client could not finish.
     dropped: AtomicU64,
-    /// How long those took that came to theirs, in seconds.
+    /// Durations of the finished downloads, in seconds.
     seconds: Mutex<Vec<f64>>,
 }
 
-/// Measures for as long as it was asked to.
+/// Measures for the given duration.
 ///
 /// # Errors
-/// When there can be no network.
+/// If the network cannot be created.
 pub(super) fn run(args: &PurgingArgs) -> anyhow::Result<CommandStatus> {
     let sides = [("as the kernel", None), ("0 retries", Some(0)), ("1 retry", Some(1))];
     let sides: Vec<Side> = sides
@@ -106,7 +106,7 @@ pub(super) fn run(args: &PurgingArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// A path of the Internet: 10 to 250 ms, 2 to 15 Mbit/s, 0.1 to 6 % of losses each way. The last client's
-/// is as bad as that of the paper's worst.
+/// path is as bad as the paper's worst.
 fn path(rng: &mut Rng, is_worst: bool) -> Shape {
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.unit());
     let (rtt, rate, loss) = (between(0.01, 0.25), between(2e6, 1.5e7), between(1e-3, 0.06));
@@ -118,7 +118,7 @@ fn path(rng: &mut Rng, is_worst: bool) -> Shape {
 fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> io::Result<()> {
     client.namespace().run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // By turns, so that each server has its share of each path.
+        // Servers take turns, so that each has its share of each path.
         for side in sides.iter().cycle().skip(rng.below(sides.len())) {
             if over.load(Relaxed) {
                 break;
@@ -153,7 +153,7 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
     })?
 }
 
-/// The part of the downloads that are over by a time.
+/// The part of the downloads that are finished by a time.
 fn figures(sides: &[Side]) -> Option<Figure> {
     let curve = |side: &Side| {
         let mut seconds = side.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -168,9 +168,10 @@ fn figures(sides: &[Side]) -> Option<Figure> {
     lines("Downloads that came to their end", &curves, &axes)
 }
 
-/// Table 1: percent of connections dropped by a server with 0 and with 1 retry, its log and the clients'.
+/// Table 1: percent of connections dropped by a server with 0 and with 1 retry, from its log and from the
+/// clients'.
 const TABLE: [[f64; 2]; 2] = [[2.57, 3.66], [0.167, 0.171]];
-/// The same for a server as the kernel is, in either experiment.
+/// The same for a server with the kernel's default, in either experiment.
 const REGULAR: [[f64; 2]; 2] = [[0.145, 1.18], [0.006, 0.02]];
 
 fn report(args: &PurgingArgs, sides: &[Side]) -> anyhow::Result<CommandStatus> {

@@ -1,7 +1,7 @@
 //! One object of any length, sent by HTTP/1.1 with ranges: the server of the experiments.
 //!
-//! It can do to its clients what a moved route does: end connections by a reset at a given age, or give
-//! dormant ones up by the same watch that a node has.
+//! It can treat its clients like a moved route: it resets connections at a given age, or gives up
+//! dormant ones with the same watch as a node.
 
 use std::{
     io,
@@ -22,15 +22,15 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// What is sent, and how connections are treated.
+/// The object, and the treatment of connections.
 pub(super) struct Sender {
-    /// Bytes of the object.
+    /// Size of the object.
     pub(super) size: u64,
     /// The age at which a connection is reset.
     pub(super) reset_after: Option<Duration>,
-    /// Unanswered retransmissions after which it is.
+    /// Unanswered retransmissions after which a connection is reset.
     pub(super) dormant_retries: Option<u8>,
-    /// How many were, for that reason.
+    /// Connections that were reset for that reason.
     pub(super) dormant: AtomicU64,
 }
 
@@ -111,13 +111,13 @@ impl Sender {
     }
 }
 
-/// Whether `bytes` are what the object has from `at` on.
+/// Whether `bytes` are the object's bytes from `at` on.
 pub(super) fn is_right(at: u64, bytes: &[u8]) -> bool {
     let expected = (at..).map(|at| BLOCK[(at % BLOCK.len() as u64) as usize]);
     bytes.iter().zip(expected).all(|(found, expected)| *found == expected)
 }
 
-/// The first byte that is asked for and the one after the last.
+/// The first byte requested and the one after the last.
 fn range(head: &[u8], size: u64) -> Option<(u64, u64)> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let mut lines = head.lines();
@@ -128,7 +128,7 @@ fn range(head: &[u8], size: u64) -> Option<(u64, u64)> {
     Some((first, end.max(first)))
 }
 
-/// One listener on a host, for a runtime anywhere.
+/// A listener on a host, for a runtime on any thread.
 pub(super) fn listen(
     host: &levada_net::lab::Host,
     address: std::net::Ipv4Addr,
@@ -146,7 +146,8 @@ pub(super) fn listen(
     Ok(listener)
 }
 
-/// Reads an answer's body to its end: how many bytes came, and whether it is whole.
+/// Reads an answer's body to its end. Returns the number of bytes, and whether the body is
+/// complete.
 pub(super) async fn read_all(
     mut stream: TcpStream,
     mut seen: impl FnMut(usize),
@@ -175,7 +176,7 @@ pub(super) async fn read_all(
     }
 }
 
-/// A length that no power of two divides, so that bytes at a wrong place are wrong bytes.
+/// An odd length, so that bytes at a wrong offset are wrong bytes.
 static BLOCK: [u8; 65_521] = {
     let mut block = [0; 65_521];
     let mut at = 0;

@@ -1,5 +1,5 @@
 //! A route that moves under running downloads: two nodes with one address, each with a BGP daemon that
-//! its controller tells what to announce.
+//! its controller instructs.
 //!
 //! ```text
 //!                                ┌── 10.0.1.2  node a, BIRD or ExaBGP ─┐
@@ -37,10 +37,10 @@ use crate::anycast_args::{Daemon, SwitchArgs};
 use levada_chart::{Axes, Curve, lines};
 use levada_command::{CommandStatus, admin_client};
 
-/// Starts everything, moves the route, and looks what became of the downloads.
+/// Starts everything, moves the route, and checks the downloads.
 ///
 /// # Errors
-/// When there can be no network, or no BIRD.
+/// If the network cannot be created, or BIRD is missing.
 pub(super) fn run(args: &SwitchArgs) -> anyhow::Result<CommandStatus> {
     let directory = tempfile::tempdir().context("no room for the downloads")?;
     let world = World::new(args, directory.path())?;
@@ -87,7 +87,7 @@ struct World<'a> {
     router: Host,
     nodes: [Host; 2],
     origin: Host,
-    /// From the nodes to the router.
+    /// Links from the nodes to the router.
     wires: Vec<Wire>,
     _network: Network,
 }
@@ -95,9 +95,9 @@ struct World<'a> {
 /// The route has moved.
 struct Move {
     to: usize,
-    /// From the order until the router sends packets the other way.
+    /// Time from the command until the router sends packets the other way.
     routed: Duration,
-    /// From the order until the other node sends data.
+    /// Time from the command until the other node sends data.
     first_byte: Duration,
 }
 
@@ -124,7 +124,7 @@ impl<'a> World<'a> {
         Ok(Self { directory, clients, router, nodes, origin, wires, _network: network })
     }
 
-    /// What both nodes have their files from, for as long as the runtime is kept.
+    /// The origin of both nodes, for the lifetime of the runtime.
     fn origin(&self, args: &SwitchArgs) -> anyhow::Result<tokio::runtime::Runtime> {
         let listener = sender::listen(&self.origin, Ipv4Addr::UNSPECIFIED, 80)?;
         let runtime =
@@ -153,7 +153,7 @@ impl<'a> World<'a> {
         Ok(path)
     }
 
-    /// Starts a program whose words go to a file.
+    /// Starts a program that logs to a file.
     fn start(&self, host: &Host, mut command: Command, name: &str) -> anyhow::Result<Child> {
         let log = File::create(self.directory.join(format!("{name}.log")))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -197,7 +197,7 @@ impl<'a> World<'a> {
         Ok(vec![daemon, self.start(host, command, name)?])
     }
 
-    /// The node that the router sends packets to, if it does.
+    /// The node to which the router sends packets, if any.
     fn routed_to(&self) -> anyhow::Result<Option<usize>> {
         let table =
             self.router.namespace().run(|| fs::read_to_string("/proc/thread-self/net/route"))??;
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         Ok((0..2).find(via))
     }
 
-    /// Waits until the route leads to this node, and says for how long.
+    /// Waits until the route leads to this node; returns the time.
     fn until_routed_to(&self, node: usize) -> anyhow::Result<Duration> {
         let began = Instant::now();
         while self.routed_to()? != Some(node) {
@@ -231,7 +231,7 @@ impl<'a> World<'a> {
         Ok(began.elapsed())
     }
 
-    /// Drains the first node, or takes that back: all downloads go to the other one.
+    /// Drains the first node, or undoes it: all downloads move to the other node.
     fn move_route(&self, undo: bool) -> anyhow::Result<Move> {
         let to = usize::from(!undo);
         let (target, sent) = (if undo { "/drain?undo" } else { "/drain" }, self.wires[to].up(0));
@@ -249,7 +249,7 @@ impl<'a> World<'a> {
                 })?
             });
             let routed = self.until_routed_to(to)?;
-            // What the daemons say to each other is less.
+            // A limit above the traffic between the daemons.
             while sent.bytes.load(Relaxed) < before + A_FEW_PACKETS {
                 ensure!(began.elapsed() < PATIENCE, "no download came to the other node");
                 thread::sleep(Duration::from_micros(200));
@@ -260,7 +260,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// What each node sends, over time.
+    /// The rate of each node over time.
     fn sample(&self, over: &AtomicBool) -> Vec<Curve> {
         let (began, mut points) = (Instant::now(), [Vec::new(), Vec::new()]);
         let sent = || [0, 1].map(|node: usize| self.wires[node].up(0).bytes.load(Relaxed));
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
                 let report = self.directory.join(&log);
                 let log = File::create(&report)?;
                 command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
-                // What is not installed is not compared.
+                // Programs that are not installed are left out.
                 match self.clients.start(command) {
                     Ok(child) => downloads.push(Download { tool, child, path, report }),
                     Err(_) if tool.program.is_some() => eprintln!("{} is not installed", tool.name),
@@ -315,7 +315,7 @@ impl<'a> World<'a> {
 
 struct Tool {
     name: &'static str,
-    /// This program itself when not given.
+    /// `None` is this program itself.
     program: Option<&'static str>,
     arguments: &'static [&'static str],
 }
@@ -345,7 +345,7 @@ struct Download {
 struct Outcome {
     tool: &'static str,
     whole: bool,
-    /// Between connections, as `levada get` reports it.
+    /// Time between connections, as `levada get` reports it.
     lost: Option<f64>,
     connections: Option<u64>,
 }

@@ -28,10 +28,10 @@ use crate::anycast_args::SynchronizationArgs;
 use levada_chart::{Axes, Figure, lines};
 use levada_command::CommandStatus;
 
-/// Moves the clients, and samples the queue for as long as it was asked to.
+/// Moves the clients, and samples the queue for the given duration.
 ///
 /// # Errors
-/// When there can be no network.
+/// If the network cannot be created.
 pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<CommandStatus> {
     let shape = Shape {
         rate: Some(args.rate * 8),
@@ -55,7 +55,7 @@ pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<CommandStatus> {
             tokio::spawn(sender.serve(TcpListener::from_std(listener)?));
             for number in 0..args.clients {
                 let received = received.clone();
-                // Each goes on somewhere else in its file.
+                // Each client continues at another offset of its file.
                 let rest = args.size.0 * number as u64 / (2 * args.clients as u64);
                 tokio::spawn(async move {
                     let mut stream = TcpStream::connect(SocketAddr::from((SERVER, 80))).await?;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<CommandStatus> {
                     sender::read_all(stream, seen).await
                 });
             }
-            // Until the queue stands: what is measured is whether it stays.
+            // Wait until the queue has filled: the experiment measures whether it stays full.
             let began = Instant::now();
             while meter.bytes.load(Relaxed) == 0 && began.elapsed() < Duration::from_secs(10) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -132,7 +132,7 @@ fn report(
     Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// Figure 8: the queue over time; and what would show an oscillation of it.
+/// Figure 8: the queue over time, and its spectrum, which would show an oscillation.
 fn figures(samples: &[u64], spectrum: &[f64]) -> Vec<Figure> {
     let step = SAMPLE.as_secs_f64();
     let queue = samples.iter().enumerate().map(|(at, queue)| (at as f64 * step, *queue as f64));
@@ -152,8 +152,8 @@ fn figures(samples: &[u64], spectrum: &[f64]) -> Vec<Figure> {
     queue.into_iter().chain(powers).collect()
 }
 
-/// The samples' power by frequency, by Welch's method: without averaging over segments, the highest of
-/// 200 powers of mere noise would be seven times the median.
+/// The spectrum of the samples, by Welch's method: without averaging over segments, the highest of 200
+/// powers of pure noise would be seven times the median.
 fn spectrum(samples: &[u64]) -> [f64; SEGMENT / 2] {
     let mut powers = [0.0; SEGMENT / 2];
     for segment in samples.windows(SEGMENT).step_by(SEGMENT / 2) {
@@ -173,20 +173,20 @@ fn spectrum(samples: &[u64]) -> [f64; SEGMENT / 2] {
     powers
 }
 
-/// The highest power over the median.
+/// The highest power divided by the median.
 fn dominance(spectrum: &[f64]) -> f64 {
     let mut powers = spectrum.to_vec();
     powers.sort_by(f64::total_cmp);
     let (median, highest) = (powers[powers.len() / 2], powers[powers.len() - 1]);
-    // A queue that does not move at all does not oscillate.
+    // A constant queue does not oscillate.
     if highest == 0.0 { 0.0 } else { highest / median.max(f64::MIN_POSITIVE) }
 }
 
-/// As in the paper.
+/// The paper's value.
 const SAMPLE: Duration = Duration::from_millis(200);
-/// Samples whose spectrum is taken at a time: periods from 0.4 to 6.4 s.
+/// Samples per segment of the spectrum: periods from 0.4 to 6.4 s.
 const SEGMENT: usize = 32;
-/// From which a peak is more than chance.
+/// A peak from this ratio on is more than chance.
 const DOMINANT: f64 = 5.0;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 

@@ -1,9 +1,8 @@
-//! WWW'09 Sec. 5: what clients that vanish leave behind at a node, and for how long.
+//! WWW'09 Sec. 5: the state that vanishing clients leave at a node, and its lifetime.
 //!
-//! Thousands of downloads stop to be acknowledged at one moment, as after a route has moved; another one,
-//! over a wire of its own, goes on. The thousands watch objects that grow at their origin, a piece every
-//! second: so each of them has something to acknowledge, and the machine that emulates all of it has not
-//! more to do than it can.
+//! The acknowledgements of thousands of downloads stop at one moment, as after a route has moved; another
+//! download, over its own link, continues. The thousands receive objects that grow at their origin, a
+//! piece every second: each client has data to acknowledge, and the emulating machine is not overloaded.
 
 use std::{
     fs,
@@ -31,10 +30,10 @@ use levada_command::{CommandStatus, admin_client};
 
 use crate::anycast_args::VanishingArgs;
 
-/// Has the clients vanish, and looks what remains of them.
+/// Makes the clients vanish, and measures the state that remains.
 ///
 /// # Errors
-/// When there can be no network, or not so many connections.
+/// If the network, or that many connections, cannot be created.
 pub(super) fn run(args: &VanishingArgs) -> anyhow::Result<CommandStatus> {
     let needed = args.clients as u64 + SPARE;
     allow_files(needed).with_context(|| format!("{needed} files cannot be open at once"))?;
@@ -56,26 +55,26 @@ struct World {
     node: Host,
     clients: Host,
     other: Host,
-    /// To the clients, and to the one that stays.
+    /// Links to the clients, and to the one that stays.
     wires: [Wire; 2],
     _network: Network,
 }
 
-/// What was seen.
+/// The measurements.
 struct Measured {
-    /// From the moment at which the clients vanish until the node has nothing of them left.
+    /// Time from the clients' vanishing until the node has no state of them.
     gone: Duration,
-    /// The same, until it has half of them.
+    /// Time until the node has the state of half of them.
     half: Duration,
-    /// How many were given up as dormant.
+    /// Number of connections given up as dormant.
     dormant: u64,
-    /// Memory of the node's process before there are clients, with all of them, and without.
+    /// Memory of the node's process: without clients, with all clients, and after they are gone.
     memory: [u64; 3],
-    /// Connections that the kernel holds at the node when they are gone.
+    /// Connections in the node's kernel when the clients are gone.
     left: u64,
-    /// Bytes a second of the transfer that stays, before and after the moment.
+    /// Bytes per second of the remaining transfer, before and after the moment.
     other: [f64; 2],
-    /// The longest time in which it got nothing afterwards.
+    /// The longest time without data for it afterwards.
     silence: Duration,
 }
 
@@ -100,7 +99,7 @@ fn measure(
             thread::sleep(LOOK);
         }
     }
-    // Each is asked for something, and gets it.
+    // Each client sends a request and receives data.
     thread::sleep(4 * PIECE_EVERY);
     let full = memory(node)?;
     let rate = |since: (Instant, u64)| {
@@ -212,7 +211,7 @@ impl World {
         host.namespace().run(|| TcpStream::connect(SocketAddr::from((address, 80))))?
     }
 
-    /// Clients in the middle of their downloads. What comes waits in their buffers.
+    /// Clients in the middle of their downloads. The data waits in their socket buffers.
     fn vanishing(&self, count: usize) -> anyhow::Result<Vec<TcpStream>> {
         let streams = self.clients.namespace().run(|| {
             let connect = |number: usize| {
@@ -232,7 +231,7 @@ impl World {
         streams.context("the clients cannot connect")
     }
 
-    /// One download after the other, over the other wire.
+    /// Downloads one after the other, over the other link.
     fn other(&self, over: &AtomicBool, received: &AtomicU64) -> anyhow::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         while !over.load(Relaxed) {
@@ -269,7 +268,7 @@ impl World {
         self.metric("levada_connections_ended_total{reason=\"dormant\"} ")
     }
 
-    /// Connections to clients that the kernel has at the node's host, in whatever state.
+    /// Connections to clients in the kernel of the node's host, in any state.
     fn kernel(&self) -> anyhow::Result<u64> {
         let table =
             self.node.namespace().run(|| fs::read_to_string("/proc/thread-self/net/tcp"))??;
@@ -279,7 +278,7 @@ impl World {
     }
 }
 
-/// Serves an object that takes an hour to come, piece by piece.
+/// Serves an object that takes an hour, piece by piece.
 async fn grow(listener: TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -349,21 +348,21 @@ fn report(args: &VanishingArgs, measured: &Measured) -> anyhow::Result<CommandSt
     Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// What the paper's one retry takes, and as much again.
+/// Time of the paper's one retry, doubled.
 const MOST: f64 = 2.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 const PIECE_EVERY: Duration = Duration::from_secs(1);
-/// Objects that grow by turns.
+/// Objects that grow in turn.
 const OBJECTS: usize = 100;
 const PIECE: usize = 200;
 const LOOK: Duration = Duration::from_millis(10);
-/// How long the other transfer is measured.
+/// Length of the measurement of the other transfer.
 const WHILE: Duration = Duration::from_secs(3);
-/// Clients that come at once: fewer than the system lets wait.
+/// Clients that connect at once: fewer than the system's backlog.
 const AT_ONCE: usize = 1000;
-/// The other transfer's own.
+/// Port of the other transfer.
 const STAYING: u64 = 2;
-/// Files that are open besides: two for each of the node's connections are in another process.
+/// Other open files: two for each of the node's connections are in another process.
 const SPARE: u64 = 1000;
 const FILE: u64 = 16 << 20;
 const NODE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

@@ -9,8 +9,8 @@ use crate::emulation_args::PrototypeArgs;
 
 /// The prototype of WWW10: a Web switch and servers with files and services, in real processes.
 ///
-/// Clients think between pages and ask for what is embedded in them. Times are those of the emulated
-/// servers. Beside every measurement stands what the simulator says of the same cluster and clients.
+/// Clients think between pages and request the embedded objects. Times are those of the emulated
+/// servers. Beside every measurement is the simulator's result for the same cluster and clients.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -25,10 +25,10 @@ pub(crate) struct CapArgs {
     /// Servers.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=64))]
     pub(crate) servers: u16,
-    /// Clients, who stay.
+    /// Clients, all of whom stay.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "160,240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) clients: Vec<u16>,
-    /// What is asked for.
+    /// The mix of requests.
     #[arg(
         long,
         value_name = "NAME,...",
@@ -39,12 +39,12 @@ pub(crate) struct CapArgs {
     /// Files of the site.
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) files: u32,
-    /// What a server's memory holds of them: all, as of the paper's 128 MB.
+    /// Capacity of a server's memory: all files, as of the paper's 128 MB.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub(crate) memory: ByteSize,
     #[command(flatten)]
     pub(crate) prototype: PrototypeArgs,
-    /// How many seeds from --seed on: sites, and what clients ask for, differ. Lines are means.
+    /// Number of seeds from --seed on, each with its own site and requests. Lines are means.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) seeds: u8,
     /// Only CAP and LARD with 240 clients and the intensive mix, for half a minute in all.
@@ -57,9 +57,9 @@ pub(crate) struct CapArgs {
 pub(crate) enum MixName {
     /// Files only.
     Static,
-    /// 80 % files, 20 % a service that computes a little.
+    /// 80 % files, 20 % a service with light computation.
     Light,
-    /// 80 % files, 10 % computes a little, 6 % much, 4 % computes and reads.
+    /// 80 % files, 10 % light computation, 6 % intensive computation, 4 % computation and disk.
     Intensive,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Clients {
     failed: Arc<AtomicU64>,
 }
 
-/// Starts clients that go on until they are ended; `once` with a connection for each request.
+/// Starts clients that run until they are stopped; `once` makes a connection for each request.
 pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster) -> Clients {
     let failed = Arc::<AtomicU64>::default();
     let mut tasks = JoinSet::new();

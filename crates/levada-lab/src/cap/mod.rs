@@ -34,24 +34,24 @@ struct Row {
     /// The mean of all.
     run: Run,
     predicted: Measured,
-    /// For each seed, the throughput measured and simulated.
+    /// For each seed, the measured and the simulated throughput.
     each: Vec<[f64; 2]>,
 }
 
-/// What is asked for, checked.
+/// The checked options.
 struct Setup {
     mixes: Vec<MixName>,
     seeds: Vec<u64>,
     clients: Vec<usize>,
     strategies: Vec<Strategy>,
-    /// In emulated time.
+    /// Times in emulated time.
     window: Window,
 }
 
 /// Measures every policy with every mix and number of clients.
 ///
 /// # Errors
-/// When an option cannot be met, or processes cannot be started.
+/// If an option is invalid, or processes cannot be started.
 pub(super) fn run(args: &CapArgs) -> anyhow::Result<CommandStatus> {
     let setup = Setup::new(args)?;
     let mut report = report::begin(args, &setup)?;
@@ -111,7 +111,7 @@ impl Row {
     }
 }
 
-/// What is asked for.
+/// The plan of the options.
 fn site(args: &CapArgs, mix: MixName, seed: u64) -> Site {
     let files = args.files as usize;
     match mix {
@@ -168,7 +168,7 @@ impl Setup {
     }
 }
 
-/// WRR goes by active connections, gathered as often as in the prototype (Sec. 5.1).
+/// WRR uses active connections, gathered as often as in the prototype (Sec. 5.1).
 fn strategy(name: &str) -> anyhow::Result<Strategy> {
     let strategy = Strategy::named(name)?;
     Ok(match name {
@@ -191,7 +191,7 @@ fn options(args: &CapArgs, site: &Site) -> Vec<String> {
     options
 }
 
-/// The rules by which the switch tells classes apart, as an operator would write them.
+/// The rules for service classes at the switch, as an operator would write them.
 fn classes(site: &Site) -> String {
     let dear = site.services().iter().filter(|service| service.class != ServiceClass::Normal);
     let rule = |service: &levada_sim::prototype::Service| {
@@ -201,6 +201,6 @@ fn classes(site: &Site) -> String {
     dear.map(rule).collect()
 }
 
-/// Load is gathered every 10 s in the prototype (Sec. 5.1), and utilisations here.
+/// The prototype gathers load every 10 s (Sec. 5.1); the lab samples utilisations as often.
 const GATHER: Duration = Duration::from_secs(10);
 const SHORTEST: Duration = Duration::from_millis(100);

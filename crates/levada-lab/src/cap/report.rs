@@ -1,4 +1,5 @@
-//! What is printed: what is emulated, a line for each measurement, and what the paper says.
+//! The printed report: the emulated machines, a line for each measurement, and the paper's
+//! statements.
 
 use levada_sim::prototype::{Habits, Measured, Service};
 use levada_types::{ByteSize, format_duration};
@@ -17,7 +18,7 @@ use crate::{
 };
 use levada_command::CommandStatus;
 
-/// Says what will be run.
+/// Prints the setup.
 pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
     let mut emulated = vec![format!(
         "servers: {}, a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's, \
@@ -135,7 +136,7 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
     Ok(report.row(&line, row)?)
 }
 
-/// What the paper says, and whether it holds.
+/// The paper's statements, and whether they hold.
 pub(super) fn end(args: &CapArgs, report: Report, rows: &[Row]) -> anyhow::Result<CommandStatus> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
@@ -160,9 +161,9 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
 }
 
-/// Sec. 5.2, Figures 7, 9 and 10. Of Figure 8 the text gives no numbers.
+/// Sec. 5.2, Figures 7, 9 and 10. The text gives no numbers for Figure 8.
 fn beside_lard(cap: &Row, lard: &Row) -> Vec<Claim> {
-    // Seed by seed: with the same site and the same wishes.
+    // Compares seed by seed: with the same site and the same requests.
     let ratios = |which: usize| {
         let pairs = cap.each.iter().zip(&lard.each);
         pairs.map(move |(cap, lard)| cap[which] / lard[which])

@@ -8,33 +8,34 @@ use levada_cache::eviction::{self, EVICTIONS, find_eviction};
 use levada_command::option::{size, time};
 use levada_types::ByteSize;
 
-/// A Web server whose CPU and disk are emulated, with real memory and a real socket.
+/// Runs a Web server whose CPU and disk are emulated, with real memory and a real socket.
 ///
-/// It answers `/file/NAME/BYTES` and `/service/NAME/BYTES` with so many bytes, when a server of the
-/// papers' years would have. `/-/usage` says what it has done. It prints its address when it is ready.
+/// It answers `/file/NAME/BYTES` and `/service/NAME/BYTES` with this many bytes, at the time when a
+/// server of the papers' years would have. `/-/usage` reports its totals. It prints its address when
+/// it is ready.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BackendArgs {
-    /// Where it listens; port 0 is any that is free.
+    /// The address to listen on; port 0 takes a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// What its memory holds of files.
+    /// Capacity of its memory for files.
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size)]
     pub(crate) memory: ByteSize,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
-    /// A service: what it computes and what its disk works, such as search=10ms+140ms; may be repeated.
+    /// A service with its CPU and disk time, such as search=10ms+140ms; may be repeated.
     #[arg(long = "service", value_name = "NAME=CPU[+DISK]", value_parser = service)]
     pub(crate) services: Vec<(String, ServiceCost)>,
-    /// Seconds that an emulated second takes.
+    /// Seconds of real time per emulated second.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,
-    /// Ends when standard input does, for a program that must not leave any behind.
+    /// Ends when standard input does, for a parent program that must leave no process behind.
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
 }
 
-/// What the labs of both prototypes are told; what most of it is by default, each says itself.
+/// Options of both prototypes' labs; each lab has its own defaults for most of them.
 #[derive(Args, Debug)]
 pub(crate) struct PrototypeArgs {
     /// Policies of the front-end.
@@ -42,31 +43,32 @@ pub(crate) struct PrototypeArgs {
     pub(crate) policy: Vec<String>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
-    /// What happens before is not measured.
+    /// Time before the measurement.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) warm_up: Duration,
-    /// How long is measured.
+    /// Length of the measurement.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Duration,
-    /// Seconds that an emulated second takes: more where the machine is the limit.
+    /// Seconds of real time per emulated second: more where the machine is the limit.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub(crate) time_scale: f64,
-    /// How requests get to servers: through the front-end, or by handing their connections over, on an
+    /// How requests reach servers: through the front-end, or by handing their connections over, on an
     /// emulated network (as root).
     #[arg(long, value_name = "HOW", default_value = "proxy")]
     pub(crate) transport: Transport,
-    /// Clients make a connection for each request; when connections are handed over, they always do.
+    /// Makes clients open a connection for each request; with handed-over connections, they always
+    /// do.
     #[arg(long)]
     pub(crate) connection_per_request: bool,
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u32,
-    /// Prints JSON; what happens meanwhile goes to standard error.
+    /// Prints JSON; progress goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// How requests get to servers.
+/// How requests reach servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// The front-end passes requests and answers on.
@@ -77,12 +79,12 @@ pub(crate) enum Transport {
 }
 
 impl PrototypeArgs {
-    /// Whether clients make a connection for each request.
+    /// Whether clients open a connection for each request.
     pub(crate) fn asks_once(&self) -> bool {
         self.connection_per_request || self.transport == Transport::Handoff
     }
 
-    /// As reports say it.
+    /// The sentence for reports.
     pub(crate) fn transport(&self) -> &'static str {
         match self.transport {
             Transport::Handoff => {
@@ -98,22 +100,22 @@ impl PrototypeArgs {
     }
 }
 
-/// What emulated servers are made of.
+/// The hardware of emulated servers.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct MachineArgs {
-    /// How fast the emulated CPU is; 1 is that of ASPLOS'98, 930 us for 8 KB from memory.
+    /// Speed of the emulated CPU; 1 is that of ASPLOS'98, 930 us for 8 KB from memory.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) cpu: f64,
-    /// How fast the emulated disk is; 1 is that of ASPLOS'98, 28 ms and 410 us for every 4 KB.
+    /// Speed of the emulated disk; 1 is that of ASPLOS'98, 28 ms and 410 us for every 4 KB.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) disk: f64,
-    /// What goes first when the memory is full; `levada sim list evictions` has them.
+    /// The eviction algorithm of the memory; `levada sim list evictions` lists them.
     #[arg(long, value_name = "NAME", default_value = "gds-packets", value_parser = eviction)]
     pub(crate) eviction: &'static eviction::EvictionEntry,
 }
 
 impl MachineArgs {
-    /// As a back-end is told.
+    /// The options for a back-end.
     pub(crate) fn options(&self) -> [String; 3] {
         [
             format!("--cpu={}", self.cpu),
@@ -123,7 +125,7 @@ impl MachineArgs {
     }
 }
 
-/// What a service costs the server.
+/// The cost of a service at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceCost {
     pub(crate) cpu: Duration,

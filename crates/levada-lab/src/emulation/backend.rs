@@ -1,7 +1,7 @@
-//! `levada lab backend`: a machine of levada-sim that keeps to the clock and answers requests.
+//! `levada lab backend`: a machine of levada-sim that runs in real time and answers requests.
 //!
-//! The machine says when a request is answered; a timer waits until then. The timer may be late, the
-//! machine is not: what follows is reckoned from the time at which it should have been.
+//! The machine computes when a request is answered, and a timer waits until then. The timer may be
+//! late, the machine is not: it computes further times from the exact time, not from the late one.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,7 @@ use levada_command::{CommandStatus, content, end_with_stdin};
 /// Serves until it is told to stop.
 ///
 /// # Errors
-/// When it cannot listen.
+/// If it cannot listen.
 pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
     if args.stop_with_stdin {
         end_with_stdin()?;
@@ -59,14 +59,14 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
     })
 }
 
-/// What `/-/usage` says.
+/// The report at `/-/usage`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) usage: Usage,
     pub(crate) late: Late,
 }
 
-/// How much later than the machine answers were sent, in microseconds of real time.
+/// Delay of answers behind the machine's times, in microseconds of real time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Late {
     pub(crate) answers: u64,
@@ -79,7 +79,7 @@ struct Backend {
     began: Instant,
     time_scale: f64,
     state: Mutex<State>,
-    /// Something was asked for: the next event may be sooner.
+    /// A request arrived: the next event may be sooner.
     asked: Notify,
 }
 
@@ -125,7 +125,7 @@ impl Backend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers who is to be answered, whenever it is time.
+    /// Sends answers when they are due.
     async fn keep_time(&self) {
         loop {
             let next = {
@@ -143,7 +143,7 @@ impl Backend {
         }
     }
 
-    /// The emulated time, to which the machine has come.
+    /// Advances the machine to the emulated time, and returns it.
     fn advance(&self, state: &mut State) -> Timestamp {
         let now = self.now();
         state.machine.advance(now, &mut state.answered);
@@ -152,13 +152,13 @@ impl Backend {
             state.late.answers += 1;
             state.late.sum += late;
             state.late.most = state.late.most.max(late);
-            // Who has gone away does not wait.
+            // A client that has gone away does not wait.
             let _ = state.waiting.remove(&job).map(|client| client.send(()));
         }
         now
     }
 
-    /// Waits as long as the machine takes.
+    /// Waits until the machine has done the work.
     async fn work(&self, work: Work) {
         let answer = {
             let mut state = self.state();
@@ -171,7 +171,7 @@ impl Backend {
             answer
         };
         self.asked.notify_one();
-        // The sender is dropped with the process only.
+        // The sender lives as long as the process.
         let _ = answer.await;
     }
 
@@ -228,8 +228,8 @@ struct Files {
 }
 
 impl State {
-    /// The content of a file that the machine has read or found. What it has evicted goes when there is
-    /// twice as much as fits.
+    /// The content of a file that the machine has read or found. Contents of evicted files are dropped
+    /// when all contents reach twice the memory.
     fn file(&mut self, key: Key, bytes: u64) -> Bytes {
         let files = &mut self.files;
         if let Some(content) = files.contents.get(&key) {
@@ -263,7 +263,7 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
 
 async fn accept(listener: TcpListener, backend: Arc<Backend>) {
     loop {
-        // Out of file handles: others will be closed.
+        // No file handles are left: others will be closed.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -278,14 +278,14 @@ async fn converse(stream: TcpStream, backend: Arc<Backend>) {
         let backend = backend.clone();
         async move { Ok::<_, Infallible>(backend.answer(&request).await) }
     });
-    // A connection that breaks is its client's business.
+    // A broken connection concerns its client only.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-/// Where it says what it has done.
+/// The target of the report.
 pub(crate) const USAGE: &str = "/-/usage";
 
-/// An answer is made in memory.
+/// The largest answer, which is made in memory.
 const LARGEST: u64 = 64 << 20;

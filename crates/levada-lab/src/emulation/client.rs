@@ -1,4 +1,4 @@
-//! One client of a lab: it asks on one connection and checks every byte.
+//! One client of a lab: it sends requests on one connection and verifies every byte.
 
 use std::net::SocketAddr;
 
@@ -34,10 +34,10 @@ impl Client {
         Self { once: true, ..self }
     }
 
-    /// Asks for `target` and takes in all of its `size` bytes.
+    /// Requests `target` and receives all of its `size` bytes.
     ///
     /// # Errors
-    /// When there is no answer, another one than 200, or another body.
+    /// If there is no answer, a status other than 200, or a wrong body.
     pub(crate) async fn get(&mut self, target: &str, size: u64) -> anyhow::Result<()> {
         let mut connection = match self.connection.take().filter(SendRequest::is_ready) {
             Some(connection) => connection,
@@ -67,7 +67,7 @@ impl Client {
         let stream = TcpStream::connect(self.server).await.context("no connection")?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // What breaks a connection is reported to the request that uses it.
+        // The request that uses a broken connection reports the error.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }

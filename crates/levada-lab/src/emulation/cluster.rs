@@ -20,50 +20,50 @@ use levada_command::{
     node::{Node, PORT_TRIES, free_addresses, port_was_taken},
 };
 
-/// What is to be started.
+/// The cluster to start.
 pub(crate) struct Spec {
     pub(crate) backends: usize,
     /// The options of each back-end.
     pub(crate) options: Vec<String>,
     /// The inline table of the policy.
     pub(crate) policy: String,
-    /// Requests at the back-ends at once; beyond it they wait in the front-end.
+    /// Concurrent requests at the back-ends; further requests wait in the front-end.
     pub(crate) at_once: usize,
-    /// What the site says besides.
+    /// Further keys of the site.
     pub(crate) site: String,
     pub(crate) seed: u64,
 }
 
 /// The processes. They end when this is dropped, and also when this process is killed.
 pub(crate) struct Cluster {
-    /// Where clients ask.
+    /// The address for clients.
     pub(crate) address: SocketAddr,
-    /// Where the front-end answers operators.
+    /// The admin address of the front-end.
     pub(super) admin: SocketAddr,
-    /// The front-end's process.
+    /// Process number of the front-end.
     pub(super) front: u32,
-    /// Where each back-end answers.
+    /// Addresses of the back-ends.
     pub(super) backends: Vec<SocketAddr>,
-    /// Their processes, and those beside them.
+    /// Process numbers of the back-ends, and of processes beside them.
     pub(super) behind: Vec<u32>,
-    /// What ends with this.
+    /// Everything that ends with this value.
     pub(super) _processes: Box<dyn Any>,
 }
 
-/// One on loopback. Each watches the pipe that is its standard input, which the system closes when this
-/// process ends, however it ends.
+/// A back-end on loopback. It ends with its standard input, a pipe that the system closes when this
+/// process ends.
 struct Backend {
     address: SocketAddr,
     child: Child,
     _leash: Option<ChildStdin>,
 }
 
-/// Processor time so far.
+/// Processor times so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) front: Duration,
     pub(crate) backends: Duration,
-    /// This process: the clients.
+    /// Time of this process: the clients.
     pub(crate) clients: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Cluster {
     /// Starts all on loopback and waits until each is ready.
     ///
     /// # Errors
-    /// When one does not start, with what it said.
+    /// If one does not start, with its log.
     pub(crate) async fn start(spec: &Spec) -> anyhow::Result<Self> {
         let backends =
             try_join_all((0..spec.backends).map(|_| Backend::start(&spec.options))).await?;
@@ -89,14 +89,14 @@ impl Cluster {
                         _processes: Box::new((front, backends, directory)),
                     });
                 }
-                // Somebody took one of the ports between its release and its use.
+                // Another process took one of the ports between its release and its use.
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// What each back-end has done.
+    /// The totals of each back-end.
     ///
     /// # Errors
     /// When one does not answer.
@@ -108,10 +108,10 @@ impl Cluster {
         try_join_all(each).await
     }
 
-    /// Connections that the front-end has handed over and that were answered elsewhere.
+    /// Connections that the front-end handed over and that ended at a back-end.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If it does not answer.
     pub(crate) async fn handed(&self) -> anyhow::Result<u64> {
         let metrics = admin_client::get(self.admin, "/metrics", ANSWER).await?;
         let metrics = String::from_utf8_lossy(&metrics);
@@ -121,7 +121,7 @@ impl Cluster {
         Ok(of("levada_handoffs_total{result=\"ended\"}").unwrap_or(0))
     }
 
-    /// What all processes have taken of the processor.
+    /// Processor times of all processes.
     ///
     /// # Errors
     /// When one is gone.
@@ -138,7 +138,7 @@ impl Cluster {
     }
 }
 
-/// Where configuration and log of the front-end are.
+/// The directory of the front-end's configuration and log.
 pub(super) fn directory() -> anyhow::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("levada-lab-")
@@ -146,10 +146,10 @@ pub(super) fn directory() -> anyhow::Result<TempDir> {
         .context("cannot make a temporary directory (TMPDIR chooses where)")
 }
 
-/// A server as the front-end's configuration has it.
+/// A server in the front-end's configuration.
 pub(super) struct Listed {
     pub(super) address: SocketAddr,
-    /// Where it takes connections over.
+    /// Its address for connections that are handed over.
     pub(super) handoff: Option<SocketAddr>,
 }
 
@@ -231,7 +231,7 @@ impl Backend {
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-c is for the lab, which then ends what it has started.
+            // The lab handles ctrl-c and then ends its processes.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -248,7 +248,7 @@ impl Backend {
     }
 }
 
-/// Connections that a back-end gets at most: more than there are clients.
+/// Most connections to a back-end: more than there are clients.
 const MOST: usize = 10_000;
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const START: Duration = Duration::from_secs(20);

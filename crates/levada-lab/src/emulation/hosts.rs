@@ -22,24 +22,25 @@ use levada_command::admin_client;
 pub(crate) struct Hosts(lab::LabCluster);
 
 impl Hosts {
-    /// So many back-ends.
+    /// Creates hosts for `backs` back-ends.
     ///
     /// # Errors
-    /// When there can be no network: not as root.
+    /// If the network cannot be created, for example without root.
     pub(crate) fn new(backs: usize) -> anyhow::Result<Self> {
         let backs = u8::try_from(backs).context("so many back-ends have no addresses")?;
         Ok(Self(lab::LabCluster::new(backs)?))
     }
 
-    /// Where clients are.
+    /// The host of the clients.
     pub(crate) fn clients(&self) -> &Host {
         &self.0.client
     }
 
-    /// Starts all and waits until connections are handed over. To be called on the clients' host.
+    /// Starts all and waits until connections are handed over. The caller runs on the clients'
+    /// host.
     ///
     /// # Errors
-    /// When a program does not start, or nothing is handed over.
+    /// If a program does not start, or no connection is handed over.
     pub(crate) async fn start(&self, spec: &Spec) -> anyhow::Result<Cluster> {
         let directory = directory()?;
         let secret = directory.path().join("secret");
@@ -91,8 +92,8 @@ impl Hosts {
         Ok(cluster)
     }
 
-    /// Asks for small files until as many connections have been handed over as there are back-ends, one
-    /// after the other: the front-end tries each that is not there yet once a second.
+    /// Requests small files, one after the other, until as many connections were handed over as there
+    /// are back-ends: the front-end tries each back-end that is not ready once a second.
     async fn ready(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let begun = Instant::now();
         let mut client = Client::of(cluster.address).asking_once();
@@ -114,7 +115,7 @@ impl Hosts {
     }
 }
 
-/// This executable, which says to a file what it has to say.
+/// This executable, with its log in a file.
 fn levada(log: &Path) -> anyhow::Result<Command> {
     let log = File::options().create(true).append(true).open(log)?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this executable")?);
@@ -123,7 +124,7 @@ fn levada(log: &Path) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// What clients connect to.
+/// The service address.
 fn service() -> SocketAddr {
     SocketAddr::from((lab::LabCluster::SERVICE, 80))
 }

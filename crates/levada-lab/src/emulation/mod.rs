@@ -1,5 +1,5 @@
-//! Web servers that are emulated in real processes, and what stands around them in the labs of LARD and
-//! CAP: a front-end, clients, and a look at the processor.
+//! Emulated Web servers in real processes, and their surroundings in the labs of LARD and CAP: a
+//! front-end, clients, and processor times.
 //!
 //! ```text
 //! clients (this process) ──> front-end (levada run) ──> back-ends (levada lab backend, one process each)

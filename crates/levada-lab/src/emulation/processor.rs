@@ -1,4 +1,4 @@
-//! What processes take of the real processor, to see whether the machine was the limit.
+//! Processor times of processes, which show whether the machine was the limit.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 /// Processor time of a process so far, all its threads together.
 ///
 /// # Errors
-/// When there is no such process, or the system shows none.
+/// If there is no such process, or the system shows no processes.
 pub(crate) fn time_of(pid: u32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -22,7 +22,7 @@ fn ticks(stat: &str) -> Option<u32> {
     Some(next()? + next()?)
 }
 
-/// How many cores there are.
+/// Number of cores.
 pub(crate) fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }

@@ -1,4 +1,4 @@
-//! What both labs print: what is emulated, a table as it grows, and what the paper says of it.
+//! The report of both labs: the emulated machines, a table that grows, and the paper's statements.
 
 use std::io::{self, Write as _};
 
@@ -9,21 +9,21 @@ use levada_command::CommandStatus;
 
 use crate::emulation_args::Transport;
 
-/// A report under way.
+/// A report in progress.
 pub(crate) struct Report {
     json: bool,
     emulated: Vec<String>,
     rows: Vec<Value>,
 }
 
-/// Something that the paper says.
+/// A statement of the paper.
 pub(crate) struct Claim {
     pub(crate) text: String,
     pub(crate) holds: bool,
 }
 
 impl Report {
-    /// Says what is emulated, and the head of the table.
+    /// Prints the emulated machines, and the head of the table.
     ///
     /// # Errors
     /// When nobody reads it.
@@ -33,7 +33,7 @@ impl Report {
         Ok(report)
     }
 
-    /// A line of the table, and the same for programs.
+    /// Adds a line to the table, and a row to the JSON.
     ///
     /// # Errors
     /// As above.
@@ -42,7 +42,7 @@ impl Report {
         self.say(&format!("{line}\n"))
     }
 
-    /// What holds of what the paper says; all of it is what the verdict needs.
+    /// Prints which statements of the paper hold. The command succeeds if all do.
     ///
     /// # Errors
     /// As above.
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-/// That all requests were answered.
+/// The claim that all requests were answered.
 pub(crate) fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
     let failed: u64 = runs.map(|run| run.failed).sum();
     Claim {
@@ -91,7 +91,7 @@ pub(crate) fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
     }
 }
 
-/// That the simulator is right, where it is not.
+/// The claim that the simulator is right, if it is not.
 pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Claim> {
     let ratio = run.measured.throughput / predicted;
     let right = (1.0 - TOLERANCE..=1.0 + TOLERANCE).contains(&ratio);
@@ -104,7 +104,7 @@ pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Cla
     (!right).then(|| Claim { text: text(), holds: false })
 }
 
-/// That this machine may have been the limit.
+/// A note if this machine may have been the limit.
 pub(crate) fn machine_was_busy<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<String> {
     let most = runs.map(Run::share).fold(0.0, f64::max);
     (most > BUSY).then(|| {
@@ -115,7 +115,7 @@ pub(crate) fn machine_was_busy<'a>(runs: impl Iterator<Item = &'a Run>) -> Optio
     })
 }
 
-/// How many answers went past the front-end, where connections are to be handed over.
+/// A note on the part of answers that bypassed the front-end, where connections are handed over.
 pub(crate) fn handed_over<'a>(
     transport: Transport,
     runs: impl Iterator<Item = &'a Run>,
@@ -125,7 +125,7 @@ pub(crate) fn handed_over<'a>(
         .then(|| format!("{} of the answers or more were handed over", percent(least)))
 }
 
-/// The columns that say how well a line was measured.
+/// The columns for the quality of a measurement.
 pub(crate) fn quality(run: &Run) -> String {
     let [front, back, clients] = run.shares.map(percent);
     let [late, most] = run.late;
@@ -135,7 +135,8 @@ pub(crate) fn quality(run: &Run) -> String {
     )
 }
 
-/// Their heads: front-end's processor time per request; parts of the machine; lateness in milliseconds.
+/// Headings of these columns: front-end's processor time per request; parts of the machine; lateness in
+/// milliseconds.
 pub(crate) const QUALITY_1: &str = "  front   -- part of the machine --   late (ms)";
 pub(crate) const QUALITY_2: &str = " us/req   front    back clients   mean   most failed";
 
@@ -143,7 +144,7 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// The simulator is to be right within a fifth.
+/// The simulator must be right within a fifth.
 const TOLERANCE: f64 = 0.2;
-/// Beyond this part of all cores, what is measured is this machine as well.
+/// Above this part of all cores, the measurement includes the limits of this machine.
 const BUSY: f64 = 0.6;

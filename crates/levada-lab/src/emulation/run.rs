@@ -1,4 +1,5 @@
-//! One measurement: between two looks at a cluster, what its back-ends did and what the machine took.
+//! One measurement: the work of the back-ends and the use of the machine between two snapshots of a
+//! cluster.
 
 use std::time::Duration;
 
@@ -18,23 +19,23 @@ use super::{
 };
 use crate::emulation_args::Transport;
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) measured: Measured,
-    /// Requests that got no right answer.
+    /// Requests without a right answer.
     pub(crate) failed: u64,
-    /// The part of the answered ones whose connection was handed over.
+    /// The part of the answered requests whose connection was handed over.
     pub(crate) handed: f64,
-    /// Processor time of the front-end for a request, in microseconds.
+    /// Processor time of the front-end per request, in microseconds.
     pub(crate) front_microseconds: f64,
-    /// Parts of all cores that front-end, back-ends and clients took.
+    /// Parts of all cores used by front-end, back-ends and clients.
     pub(crate) shares: [f64; 3],
-    /// How late the back-ends' timers were, in milliseconds: on average, and at most since they began.
+    /// Lateness of the back-ends' timers, in milliseconds: the mean, and the maximum since they began.
     pub(crate) late: [f64; 2],
 }
 
-/// When is measured, in real time.
+/// The time of a measurement, in real time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) warm_up: Duration,
@@ -56,14 +57,14 @@ impl Window {
 
 /// Clients at work on a cluster.
 pub(crate) trait Clients {
-    /// Ends them; how many of their requests failed.
+    /// Stops them; returns the number of their failed requests.
     fn end(self) -> u64;
 }
 
-/// Starts a cluster and clients, and measures; `None` when ctrl-c came before the end.
+/// Starts a cluster and clients, and measures; `None` if ctrl-c was pressed before the end.
 ///
 /// # Errors
-/// When a process does not start, or dies; as root only where connections are handed over.
+/// If a process does not start, or dies. Handed-over connections need root.
 pub(crate) fn measure<C: Clients>(
     transport: Transport,
     spec: &Spec,
@@ -75,7 +76,7 @@ pub(crate) fn measure<C: Clients>(
         Transport::Proxy => runtime.block_on(run(Cluster::start(spec), window, start)),
         Transport::Handoff => {
             let hosts = Hosts::new(spec.backends)?;
-            // Whatever this thread connects to, it does on the clients' host.
+            // This thread makes all its connections on the clients' host.
             let running = || runtime.block_on(run(hosts.start(spec), window, start));
             hosts.clients().namespace().run(running)?
         }
@@ -101,7 +102,7 @@ async fn run<C: Clients>(
     }
 }
 
-/// What can be seen of a cluster at one time.
+/// A snapshot of a cluster.
 struct Look {
     at: Instant,
     reports: Vec<Report>,
@@ -157,7 +158,7 @@ impl Run {
         })
     }
 
-    /// The mean of some; what failed in any, and the latest of all.
+    /// The mean of several runs; the sum of failed requests, and the latest timer of all.
     pub(crate) fn mean(runs: &[Self]) -> Self {
         let mean = |of: &dyn Fn(&Self) -> f64| mean(runs.iter().map(of));
         let [front, back, clients] = [0, 1, 2].map(|at| mean(&|run| run.shares[at]));
@@ -179,7 +180,7 @@ impl Run {
         self.shares.iter().sum()
     }
 
-    /// What says how well this was measured.
+    /// The JSON about the quality of the measurement.
     pub(crate) fn quality(&self) -> Value {
         json!({
             "failed": self.failed,
@@ -195,7 +196,7 @@ impl Run {
     }
 }
 
-/// The mean of what was measured, or simulated, with different seeds.
+/// The mean of measured, or simulated, results with different seeds.
 pub(crate) fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Measured {
     let mean = |of: fn(&Measured) -> f64| mean(all.clone().map(of));
     Measured {

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use levada_policy::{Deployment, ParameterValue, Policy, PolicyEntry, Setting, build};
 use levada_types::format_duration;
 
-/// A policy, and what is set otherwise than by default.
+/// A policy, and its parameters that differ from the defaults.
 #[derive(Clone)]
 pub(crate) struct Strategy {
     pub(crate) policy: &'static PolicyEntry,
@@ -14,7 +14,7 @@ pub(crate) struct Strategy {
 }
 
 impl Strategy {
-    /// The policy `name` as it is.
+    /// The policy `name` with its defaults.
     ///
     /// # Errors
     /// When there is none that runs on an edge.
@@ -32,7 +32,7 @@ impl Strategy {
         self
     }
 
-    /// As simulations run it, in emulated time.
+    /// The policy for simulations, in emulated time.
     ///
     /// # Errors
     /// When a parameter is wrong.
@@ -40,8 +40,8 @@ impl Strategy {
         Ok(build(self.policy.name, &self.set, &Deployment::default())?)
     }
 
-    /// As an inline table of a configuration whose clock runs so many times slower: durations are those
-    /// of the emulated time, and stretched with it.
+    /// An inline table of a configuration whose clock runs `time_scale` times slower: durations in
+    /// emulated time are stretched by it.
     pub(crate) fn table(&self, time_scale: f64) -> String {
         let mut table = format!("name = {}", quoted(self.policy.name));
         for parameter in self.policy.parameters {
@@ -63,7 +63,7 @@ impl Strategy {
     }
 }
 
-/// To the millisecond: shorter ones mean nothing to a policy.
+/// Round to milliseconds: shorter times do not matter to a policy.
 fn stretched(duration: Duration, time_scale: f64) -> String {
     let milliseconds = (duration.as_secs_f64() * 1e3 * time_scale).round().max(1.0);
     let duration = Duration::from_millis(milliseconds as u64);

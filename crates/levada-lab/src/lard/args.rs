@@ -11,8 +11,8 @@ use crate::emulation_args::PrototypeArgs;
 
 /// The prototype of ASPLOS'98: a front-end and back-ends with bounded memories, in real processes.
 ///
-/// Times are those of the emulated servers. Beside every measurement stands what the simulator says of
-/// the same cluster, trace and policy.
+/// Times are those of the emulated servers. Beside every measurement is the simulator's result for the
+/// same cluster, trace and policy.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -31,16 +31,16 @@ pub(crate) struct LardArgs {
     /// Files of the generated trace.
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(100..=37_703))]
     pub(crate) files: u32,
-    /// What a back-end's memory holds. The part of all files that the paper's 32 MB are of Rice's
-    /// 1418 MB when not given.
+    /// Capacity of a back-end's memory. By default it holds the same part of all files as the
+    /// paper's 32 MB of Rice's 1418 MB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<ByteSize>,
     #[command(flatten)]
     pub(crate) prototype: PrototypeArgs,
-    /// Clients, each with one request at a time: (n - 1) T_high + T_low - 1 when not given.
+    /// Clients, each with one request at a time. The default is (n - 1) T_high + T_low - 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) clients: Option<u32>,
-    /// Only WRR and LARD/R on 4 back-ends, for half a minute in all.
+    /// Runs only WRR and LARD/R on 4 back-ends, for half a minute in all.
     #[arg(long, conflicts_with_all = ["nodes", "policy", "warm_up", "duration", "time_scale"])]
     pub(crate) quick: bool,
 }

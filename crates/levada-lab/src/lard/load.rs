@@ -1,5 +1,4 @@
-//! The clients: a trace, replayed by so many of them, each with one request at a time (ASPLOS'98
-//! Sec. 3.1, 6.1).
+//! The clients: they replay a trace, each with one request at a time (ASPLOS'98 Sec. 3.1, 6.1).
 
 use std::{
     sync::{
@@ -20,10 +19,10 @@ use crate::{
     lard_args::LardArgs,
 };
 
-/// A trace that clients share, each taking the next request; again from its beginning when it is over.
+/// A trace that clients share: each takes the next request, and the trace starts again at its end.
 pub(super) struct Replay {
     pub(super) trace: Trace,
-    /// Where it comes from.
+    /// The name of its source.
     pub(super) source: String,
     place: AtomicUsize,
 }
@@ -81,12 +80,12 @@ impl Replay {
         self.trace.objects().iter().map(|object| object.size).sum()
     }
 
-    /// The part of all files that the paper's memories are of Rice's.
+    /// The paper's memory as a part of Rice's files, applied to this trace.
     pub(super) fn paper_memory(&self) -> u64 {
         (self.bytes() as f64 * f64::from(32 << 20) / RICE.bytes as f64) as u64
     }
 
-    /// Starts clients that go on until they are ended, with a connection for each request or one for all.
+    /// Starts clients that run until they are stopped, with a connection for each request or one for all.
     pub(super) fn start(
         self: &Arc<Self>,
         clients: usize,
@@ -125,8 +124,8 @@ impl Replay {
     }
 }
 
-/// The same trace of URLs that say to a back-end how large a file is. The front-end's policy hashes what
-/// the simulator's does.
+/// The same trace with URLs that contain the size of the file, for back-ends. The front-end's policy
+/// hashes the same key as the simulator's.
 fn renamed(trace: &Trace) -> Trace {
     let url = |(number, object): (usize, &TraceObject)| TraceObject {
         name: format!("http://{HOST}/file/{number}/{}", object.size).into(),
@@ -136,7 +135,7 @@ fn renamed(trace: &Trace) -> Trace {
     Trace::new(objects, trace.requests().to_vec())
 }
 
-/// Where in such a URL the path begins.
+/// Offset of the path in such a URL.
 const ROOT: usize = "http://".len() + HOST.len();
 
 impl run::Clients for Clients {
@@ -146,6 +145,6 @@ impl run::Clients for Clients {
     }
 }
 
-/// As many as the trace of Rice University has.
+/// The number of files of Rice University's trace.
 const REQUESTS_PER_FILE: u64 = RICE.requests / RICE.files as u64;
 const LARGEST: u64 = 64 << 20;

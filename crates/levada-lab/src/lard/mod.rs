@@ -1,8 +1,8 @@
 //! `levada lab lard`: ASPLOS'98's prototype over real sockets, beside the simulation of the same cluster.
 //!
 //! [`run`] is the lab from top to bottom. For every cluster size and policy the simulator plays the
-//! trace; then the same cluster is started as processes, and as many clients as LARD admits replay the
-//! trace, each asking again as soon as it is answered.
+//! trace. Then the same cluster is started as processes, and as many clients as LARD admits replay the
+//! trace without pauses.
 
 mod load;
 mod predict;
@@ -25,15 +25,15 @@ use super::{
 };
 use levada_command::CommandStatus;
 
-/// What is asked for, checked.
+/// The checked options.
 struct Setup {
     nodes: Vec<usize>,
     strategies: Vec<Strategy>,
     replay: Arc<Replay>,
-    /// What a back-end's memory holds.
+    /// Capacity of a back-end's memory.
     memory: u64,
     clients: Option<u32>,
-    /// In emulated time.
+    /// Times in emulated time.
     window: Window,
 }
 
@@ -48,7 +48,7 @@ struct Row {
 /// Measures every policy on every cluster.
 ///
 /// # Errors
-/// When an option cannot be met, or processes cannot be started.
+/// If an option is invalid, or processes cannot be started.
 pub(super) fn run(args: &LardArgs) -> anyhow::Result<CommandStatus> {
     let (setup, common) = (Setup::new(args)?, &args.prototype);
     let mut report = report::begin(args, &setup)?;
@@ -108,7 +108,7 @@ impl Setup {
         })
     }
 
-    /// Requests outstanding: what LARD's front-end admits (Sec. 2.3), for every policy alike.
+    /// Outstanding requests: the limit of LARD's front-end (Sec. 2.3), for every policy.
     fn outstanding(&self, nodes: usize) -> usize {
         self.clients.map_or_else(|| lard_admission_limit(nodes, 25, 65), u64::from).max(1) as usize
     }

@@ -1,4 +1,4 @@
-//! What the simulator says of the cluster that is emulated: the world of `levada sim paper lard`, with
+//! The simulator's prediction for the emulated cluster: the world of `levada sim paper lard`, with
 //! this trace, these memories and these machines.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
@@ -14,7 +14,7 @@ use crate::{emulation::strategy::Strategy, lard_args::LardArgs};
 /// Plays the trace in virtual time.
 ///
 /// # Errors
-/// When a parameter is wrong.
+/// If a parameter is wrong.
 pub(super) fn predict(
     args: &LardArgs,
     setup: &Setup,
@@ -55,7 +55,7 @@ fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -
             count: nodes,
             cpu: args.prototype.machine.cpu,
             disk: args.prototype.machine.disk,
-            // As many as clients could send.
+            // As many active requests as clients could send.
             active: 10_000,
             ..Servers::default()
         },
@@ -80,7 +80,7 @@ fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -
         measure: Measure {
             warm_up: Time(setup.window.warm_up),
             duration: Some(Time(setup.window.warm_up + setup.window.measure)),
-            // The trace begins again when it is over.
+            // The trace starts again at its end.
             requests: Some(u64::MAX),
             ..Measure::default()
         },

@@ -1,4 +1,5 @@
-//! What is printed: what is emulated, a line for each measurement, and what the paper says.
+//! The printed report: the emulated machines, a line for each measurement, and the paper's
+//! statements.
 
 use levada_sim::prototype::Measured;
 use levada_types::{ByteSize, format_duration};
@@ -14,7 +15,7 @@ use crate::{
 };
 use levada_command::CommandStatus;
 
-/// Says what will be run.
+/// Prints the setup.
 pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
     let replay = &setup.replay;
     let outstanding = setup.nodes.iter().map(|nodes| setup.outstanding(*nodes).to_string());
@@ -98,7 +99,7 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
     Ok(report.row(&line, row)?)
 }
 
-/// What the paper says, and whether it holds.
+/// The paper's statements, and whether they hold.
 pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Result<CommandStatus> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
