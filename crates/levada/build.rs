@@ -1,5 +1,5 @@
-//! Tells the binary which code its simulations come from, as a hash of the sources that compute them:
-//! results that are kept are only shown by the code that computed them.
+//! Gives the binary a hash of the sources of the simulator. Kept results are shown only by the code
+//! that computed them.
 
 use std::{env, fs, io, path::Path};
 
@@ -39,7 +39,7 @@ fn add(directory: &Path, hash: &mut Fnv) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a, 64 bits: a build script has no dependencies for free.
+/// FNV-1a, 64 bits, so that the build script needs no dependency.
 struct Fnv(u64);
 
 impl Fnv {

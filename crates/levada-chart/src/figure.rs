@@ -24,10 +24,11 @@ pub(crate) fn drawn(caption: &str, svg: Drawn) -> Option<Figure> {
 
 pub(crate) const WIDTH: u32 = 860;
 
-/// Stands for the page's text colour, which a drawing does not know.
+/// A placeholder for the page's text colour.
 pub(crate) const TEXT: RGBColor = RGBColor(1, 1, 1);
 
-/// Told apart by eyes of all kinds, on light and on dark (after Okabe and Ito).
+/// Colours that also colour-blind readers can distinguish, on light and on dark (after Okabe and
+/// Ito).
 pub(crate) const COLOURS: &[RGBColor] = &[
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -42,9 +43,9 @@ pub(crate) fn small() -> TextStyle<'static> {
     ("sans-serif", 13).into_font().color(&TEXT)
 }
 
-/// As few digits as tell it.
+/// A number with few digits.
 pub(crate) fn label(value: f64) -> String {
-    // What came from an exponent is not quite whole.
+    // A value computed from an exponent may not be exactly whole.
     let whole = value.round();
     let value = if (value - whole).abs() < 1e-9 * whole.abs() { whole } else { value };
     match value.abs() {
@@ -54,7 +55,7 @@ pub(crate) fn label(value: f64) -> String {
     }
 }
 
-/// In the page's text colour, and as wide as the page lets it be.
+/// Uses the page's text colour and full width.
 pub(crate) fn themed(svg: &str) -> String {
     svg.replacen("<svg width=", "<svg role=\"img\" data-width=", 1)
         .replace("#010101", "currentColor")

@@ -37,8 +37,8 @@ pub fn lines(caption: &str, curves: &[Curve], axes: &Axes) -> Option<Figure> {
     drawn(caption, draw_lines(curves, axes))
 }
 
-/// Logarithmic axes are drawn as axes of exponents: so one code draws both kinds. The legend has a
-/// place of its own, where no line runs.
+/// Logarithmic axes are drawn as axes of exponents, so that one code draws both kinds. The legend
+/// is beside the lines, where no line runs.
 fn draw_lines(curves: &[Curve], axes: &Axes) -> Drawn {
     let place = |value: f64, log: bool| if log { value.max(1e-9).log10() } else { value };
     let all = || curves.iter().flat_map(|(_, points)| points);
@@ -90,7 +90,7 @@ fn draw_lines(curves: &[Curve], axes: &Axes) -> Drawn {
                 || points.iter().map(|(x, y)| (place(*x, axes.log_x), place(*y, axes.log_y)));
             let style = ShapeStyle::from(&colour).stroke_width(2);
             let y = 20 + 18 * nth as i32;
-            // More series than colours: the second round is dashed.
+            // With more series than colours, the second round is dashed.
             if nth < COLOURS.len() {
                 chart.draw_series(LineSeries::new(points(), style))?;
                 legend.draw(&PathElement::new([(0, y), (22, y)], style))?;
@@ -110,7 +110,7 @@ fn draw_lines(curves: &[Curve], axes: &Axes) -> Drawn {
     Ok(themed(&svg))
 }
 
-/// An axis with ticks at places of our own choice.
+/// An axis with ticks at given places.
 struct Axis {
     range: Range<f64>,
     ticks: Vec<f64>,
@@ -136,10 +136,10 @@ impl Ranged for Axis {
 
 const HEIGHT: u32 = 420;
 
-/// How wide the legend is.
+/// Width of the legend.
 const LEGEND: u32 = 150;
 
-/// Where there are points, if they are few; round numbers otherwise.
+/// Ticks at the points, if they are few; otherwise at round numbers.
 fn x_ticks(curves: &[Curve], axes: &Axes, left: f64, right: f64) -> Vec<f64> {
     let mut places: Vec<f64> = curves.iter().flat_map(|c| c.1.iter().map(|p| p.0)).collect();
     places.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Asking a running node, on its admin address.
+//! Requests to the admin address of a running node.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,13 +16,13 @@ use tokio::net::TcpStream;
 /// The body of `target` at `admin`.
 ///
 /// # Errors
-/// When the node does not answer in time, or not with 200: then with what it said.
+/// If the node does not answer in time, or answers with an error, which is part of the message.
 pub async fn get(admin: SocketAddr, target: &str, timeout: Duration) -> anyhow::Result<Bytes> {
     let request = Request::get(target).body(Full::default())?;
     answered(admin, request, timeout).await
 }
 
-/// Posts JSON to `target` at `admin`, with a token if the node asks for one, and returns the answer.
+/// Posts JSON to `target` at `admin`, with a token if the node requires one, and returns the answer.
 ///
 /// # Errors
 /// As of [`get`].
@@ -40,10 +40,10 @@ pub async fn post(
     answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
 }
 
-/// Posts to `target` at `admin`; a refusal of the node's is its words.
+/// Posts JSON to `target` at `admin`; returns a refusal of the node as its text.
 ///
 /// # Errors
-/// When the node does not answer in time.
+/// If the node does not answer in time.
 pub async fn try_post(
     admin: SocketAddr,
     target: &str,
@@ -91,7 +91,7 @@ async fn exchange(
     Ok((status, body.to_bytes()))
 }
 
-/// The request target that asks which node would serve `url`.
+/// The request target for the explanation of `url`.
 pub fn explain_target(url: &str) -> String {
     format!("/explain?url={}", escaped(url))
 }
@@ -109,7 +109,7 @@ pub fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// A status page of a thousand nodes is far smaller.
+/// The largest answer: a status page of a thousand nodes is far smaller.
 const LARGEST_ANSWER: usize = 16 << 20;
 
 #[cfg(test)]

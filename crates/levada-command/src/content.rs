@@ -15,8 +15,7 @@ pub fn write(key: Key, mut offset: u64, mut out: &mut [u8]) {
     }
 }
 
-/// Holds the pieces of a body against what they should be. It keeps none of them: objects may be
-/// larger than memory.
+/// Verifies the pieces of a body. It keeps none of them, because objects may be larger than memory.
 pub struct Verifier {
     key: Key,
     offset: u64,
@@ -24,12 +23,12 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Nothing was received yet.
+    /// A verifier before the first byte.
     pub fn new(key: Key) -> Self {
         Self { key, offset: 0, right: true }
     }
 
-    /// The next piece.
+    /// Verifies the next piece.
     pub fn take(&mut self, piece: &[u8]) {
         let mut expected = [0; 4096];
         for part in piece.chunks(expected.len()) {
@@ -40,18 +39,18 @@ impl Verifier {
         }
     }
 
-    /// How many bytes there were so far.
+    /// Bytes received so far.
     pub fn bytes(&self) -> u64 {
         self.offset
     }
 
-    /// Whether these were the `size` bytes of the object.
+    /// Whether the bytes received are the `size` bytes of the object.
     pub fn is_whole(&self, size: u64) -> bool {
         self.right && self.offset == size
     }
 }
 
-/// Content is made in words of the hash.
+/// Size of a word of content.
 const WORD: u64 = 8;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::{io, thread};
 
-/// Starts a thread that ends this process when standard input ends. Nothing is drained: the parent, the
-/// only client, is gone.
+/// Starts a thread that ends this process when standard input ends. It drains no requests: the parent,
+/// the only client, is gone.
 ///
 /// # Errors
 /// When the system has no thread left.

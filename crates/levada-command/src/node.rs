@@ -38,12 +38,12 @@ pub struct Addresses {
 
 struct Process {
     child: Child,
-    /// Closed by the system when this process ends, however it ends.
+    /// The system closes this pipe when this process ends, even when it is killed.
     _leash: Option<ChildStdin>,
 }
 
 impl Node {
-    /// A node with its configuration and where it logs; it does not run yet.
+    /// A node with its configuration and log file; it does not run yet.
     pub fn new(name: String, addresses: Addresses, config: PathBuf, log: PathBuf) -> Self {
         Self { name, addresses, config, log, process: None }
     }
@@ -56,7 +56,7 @@ impl Node {
     /// Starts the process. It may not be ready yet.
     ///
     /// # Errors
-    /// When this executable cannot be run.
+    /// If this executable cannot be run.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
         let executable = std::env::current_exe().context("cannot find this executable")?;
         let mut child = Command::new(executable)
@@ -75,10 +75,10 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until it serves.
+    /// Waits until the node is ready.
     ///
     /// # Errors
-    /// When it ends instead, or takes too long; with the end of its log.
+    /// If it ends instead, or takes too long; with the end of its log.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -102,7 +102,7 @@ impl Node {
     /// Kills the process, as `kill -9` does, and waits for its end.
     pub async fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // An error says that it has ended already.
+            // An error means that it has ended already.
             let _ = process.child.kill().await;
         }
     }

@@ -1,9 +1,9 @@
 //! Casalicchio and Colajanni, "A Client-Aware Dispatching Algorithm for Web Clusters Providing Multiple
 //! Services", WWW10.
 //!
-//! The paper's tables have lost their symbols, and it does not say which of its 2 to 32 servers and 100
-//! to 300 clients per second a figure has. All figures here have the largest of both, and no number was
-//! chosen to meet one of the paper's: the last tables vary what had to be assumed.
+//! The symbols of the paper's tables are lost, and it does not say how many of its 2 to 32 servers and
+//! 100 to 300 clients per second a figure has. All figures here have the largest of both, and no number
+//! was chosen to meet one of the paper's: the last tables vary the assumptions.
 
 mod figures;
 mod open;
@@ -34,12 +34,12 @@ fn quick() -> Vec<Table> {
     figures::ALL.iter().map(|figure| figure.table(Size::Quick)).collect()
 }
 
-/// How large a cluster is simulated, and for how long.
+/// The size and duration of a simulated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// The largest of Table 1.
     Full,
-    /// A fourth of it for a fifth of the time: for order and ratios only.
+    /// A quarter of it for a fifth of the time: for order and ratios only.
     Quick,
 }
 
@@ -62,7 +62,7 @@ impl Size {
     }
 }
 
-/// A kind of site (Sec. 4.2): what its pages are.
+/// A kind of site (Sec. 4.2), with the kinds of its pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Site {
     name: &'static str,
@@ -89,7 +89,7 @@ impl Site {
         keys.into_iter().zip(self.mix.map(number)).collect()
     }
 
-    /// The ideal knowledge of StaticPartitioning (Sec. 4.3.1): what part of the requests each class is.
+    /// The ideal knowledge of StaticPartitioning (Sec. 4.3.1): the share of each class in the requests.
     fn shares(&self) -> Vec<(&'static str, String)> {
         let [files, light, disk, cpu, both] = self.mix;
         vec![
@@ -101,12 +101,12 @@ impl Site {
     }
 }
 
-/// A number as a scenario writes it, with its point.
+/// A number in a scenario's notation, with its decimal point.
 fn number(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// A way to distribute: the policy, and what the switch does for it.
+/// A way to distribute: the policy and the settings of the switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Strategy {
     key: &'static str,
@@ -131,8 +131,8 @@ const WRR: Strategy = Strategy {
     set: &[BY_PAGE, ("policy.weights", "active_connections"), ("policy.refresh", "1s")],
 };
 
-/// LARD with T_low = 0.3 and T_high = 0.7 of a server's utilisation (Sec. 4.3.1), taken as the mean over
-/// its parts.
+/// LARD with T_low = 0.3 and T_high = 0.7 of a server's utilisation (Sec. 4.3.1), measured as the mean
+/// over its parts.
 const LARD: Strategy = Strategy {
     key: "lard",
     name: "LARD",
@@ -140,11 +140,11 @@ const LARD: Strategy = Strategy {
     set: &[("policy.t_low", "30"), ("policy.t_high", "70"), ("cap.switch.load", "mean_of_parts")],
 };
 
-/// LARD as ASPLOS'98 has it: outstanding requests, 25 and 65.
+/// LARD as in ASPLOS'98: outstanding requests, 25 and 65.
 const LARD_COUNTING: Strategy =
     Strategy { key: "lard_counting", name: "LARD, outstanding requests", policy: "lard", set: &[] };
 
-/// Dedicated servers for each service: a page with all that it embeds.
+/// Dedicated servers for each service: the unit is a page with its embedded objects.
 const PARTITION: Strategy = Strategy {
     key: "static_partition",
     name: "StaticPartitioning",
@@ -152,7 +152,7 @@ const PARTITION: Strategy = Strategy {
     set: &[BY_PAGE],
 };
 
-/// What today's proxies have, by request.
+/// The policies of today's proxies, by request.
 const PEERS: &[Strategy] = &[
     Strategy {
         key: "bounded_hash_1.25",
@@ -176,7 +176,7 @@ const fn known_as(name: &'static str) -> Strategy {
     Strategy { key: name, name, policy: name, set: &[] }
 }
 
-/// A case of `strategy` on `site`, changed by `set`, which tells `what` about itself.
+/// A case of `strategy` on `site`, changed by `set`, which `what` describes.
 fn case(strategy: Strategy, site: Site, size: Size, what: &str, set: &[(&str, &str)]) -> Case {
     let mut changes = vec![("policy.name", strategy.policy.to_owned())];
     changes.push(("cache.eviction", "lru".to_owned()));
@@ -191,7 +191,7 @@ fn case(strategy: Strategy, site: Site, size: Size, what: &str, set: &[(&str, &s
     let id: Vec<_> = id.into_iter().filter(|part| !part.is_empty()).collect();
     Case {
         id: id.join(" "),
-        // The keys are this file's, and a test prepares every case.
+        // This file has the keys, and a test prepares every case.
         scenario: Scenario::default().with(changes).expect("keys and values that exist"),
     }
 }

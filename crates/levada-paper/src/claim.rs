@@ -1,7 +1,8 @@
-//! What a paper says about its numbers, in a form that a run can be held against.
+//! A paper's statements about its numbers, in a form that a run can be compared with.
 //!
-//! Absolute numbers depend on what a paper leaves open; which strategy is better, and by how much, is
-//! what it claims. So claims are about rows of one table, and each can be read as a sentence.
+//! Absolute numbers depend on parameters that a paper leaves open; its claims are which strategy is
+//! better, and by how much. So claims are about rows of one table, and each can be printed as a
+//! sentence.
 
 use super::report::{Judged, Verdict};
 
@@ -9,48 +10,48 @@ use super::report::{Judged, Verdict};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
     /// Rows in order of a column: `random < r-hrw <= r-chash < lr-chash ~ lr-hrw`. `<` is exact, `<=`
-    /// forgives what the ramp cannot tell apart, `~` is for equals.
+    /// allows for the resolution of the ramp, `~` is for equals.
     Order {
         /// The column.
         column: usize,
         /// The rows and their relations.
         chain: String,
     },
-    /// One row's number in terms of another's.
+    /// One row's number divided by another's.
     Ratio {
         /// The column.
         column: usize,
-        /// The row above the line.
+        /// The row of the numerator.
         of: String,
-        /// The row below it.
+        /// The row of the denominator.
         to: String,
         /// The paper's ratio.
         paper: f64,
-        /// How far ours may be from it, as a part of it.
+        /// The tolerance, as a part of the ratio.
         tolerance: f64,
     },
-    /// One row's number in terms of another's lies within bounds.
+    /// One row's number divided by another's lies within bounds.
     RatioWithin {
         /// The column.
         column: usize,
-        /// The row above the line.
+        /// The row of the numerator.
         of: String,
-        /// The row below it.
+        /// The row of the denominator.
         to: String,
-        /// At least.
+        /// The lower bound.
         low: f64,
-        /// At most.
+        /// The upper bound.
         high: f64,
     },
     /// The ratio of one series to another grows, or falls, from the first to the last `x`.
     RatioTrend {
         /// The column.
         column: usize,
-        /// The series above the line.
+        /// The series of the numerator.
         of: String,
-        /// The series below it.
+        /// The series of the denominator.
         to: String,
-        /// Grows rather than falls.
+        /// Whether the ratio grows or falls.
         rises: bool,
     },
     /// A row's number lies within bounds.
@@ -59,18 +60,18 @@ pub enum Claim {
         column: usize,
         /// The row.
         row: String,
-        /// At least.
+        /// The lower bound.
         low: f64,
-        /// At most.
+        /// The upper bound.
         high: f64,
     },
     /// A row's number is below another number, of any row and column.
     Below {
         /// The lower row and column.
         low: (String, usize),
-        /// The higher ones.
+        /// The higher row and column.
         high: (String, usize),
-        /// What they are, for a reader.
+        /// The description of both, for a reader.
         text: String,
     },
     /// The slope of a series on logarithmic axes: 1 is linear scaling.
@@ -79,47 +80,47 @@ pub enum Claim {
         column: usize,
         /// The series.
         series: String,
-        /// At least.
+        /// The lower bound.
         low: f64,
-        /// At most.
+        /// The upper bound.
         high: f64,
     },
-    /// A series goes up, or down, from its first to its last row.
+    /// A series rises, or falls, from its first to its last row.
     Trend {
         /// The column.
         column: usize,
         /// The series.
         series: String,
-        /// Up rather than down.
+        /// Whether the series rises or falls.
         rises: bool,
     },
-    /// The largest number of a series is at this `x`, or one step beside it.
+    /// The maximum of a series is at this `x`, or one step beside it.
     Peak {
         /// The column.
         column: usize,
         /// The series.
         series: String,
-        /// Where the paper has it.
+        /// The paper's `x`.
         x: f64,
     },
 }
 
-/// What the 1 % steps of the papers' ramps cannot tell apart.
+/// The resolution of the 1 % steps of the papers' ramps.
 const STEP: f64 = 0.01;
 
-/// How far equals may be apart, as a part of the smaller one.
+/// The largest difference of equals, as a part of the smaller one.
 const EQUAL: f64 = 0.10;
 
 /// Numbers of a table by row and by series.
 pub(super) trait Numbers {
     /// Our number in a row.
     fn row(&self, row: &str, column: usize) -> Option<f64>;
-    /// Our numbers in a series, by growing `x`. `None` while one is missing.
+    /// Our numbers in a series, by ascending `x`. `None` if one is missing.
     fn series(&self, series: &str, column: usize) -> Option<Vec<(f64, f64)>>;
 }
 
 impl Claim {
-    /// What it is about, where that is one column.
+    /// The column of the claim, if it has only one.
     pub(super) fn column(&self) -> Option<usize> {
         match self {
             Self::Order { column, .. }
@@ -134,7 +135,7 @@ impl Claim {
         }
     }
 
-    /// Holds the claim against what was run.
+    /// Compares the claim with the runs.
     pub(super) fn judge(&self, numbers: &dyn Numbers) -> Judged {
         match self {
             Self::Order { column, chain } => order(chain, |row| numbers.row(row, *column)),
@@ -258,7 +259,7 @@ fn short(number: f64) -> String {
     if number.abs() < 100.0 { format!("{number:.3}") } else { format!("{number:.0}") }
 }
 
-/// Least squares through the logarithms.
+/// Least squares of the logarithms.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < 2 || points.iter().any(|(x, y)| *x <= 0.0 || *y <= 0.0) {
         return None;
@@ -273,7 +274,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (along > 0.0).then(|| across / along)
 }
 
-/// Where a series is highest; the first place of several.
+/// The place of a series' maximum; the first of several.
 fn highest(points: &[(f64, f64)]) -> Option<f64> {
     let mut best: Option<(f64, f64)> = None;
     for point in points {

@@ -1,12 +1,12 @@
 //! Pai, Aron, Banga, Svendsen, Druschel, Zwaenepoel and Nahum, "Locality-Aware Request Distribution in
 //! Cluster-based Network Servers", ASPLOS'98.
 //!
-//! A closed loop: the front-end keeps S requests outstanding, so that the rate is what the cluster can
-//! do (Sec. 3.3). Network and front-end take no time (Sec. 3.1). The whole trace counts, beginning with
-//! empty memories.
+//! A closed loop: the front-end keeps S requests outstanding, so that the rate is the cluster's
+//! capacity (Sec. 3.3). Network and front-end take no time (Sec. 3.1). The whole trace counts, from
+//! empty memories on.
 //!
-//! The paper's curves could not be had as numbers: what is claimed here are the statements of its text,
-//! and the pass lines that were derived from them before the first run.
+//! The paper's curves are not available as numbers: the claims here are the statements of its text, and
+//! limits that were derived from them before the first run.
 
 mod open;
 
@@ -46,7 +46,7 @@ struct Load {
     title: &'static str,
     also: &'static [&'static str],
     trace: &'static str,
-    /// How many requests; all of the trace when empty.
+    /// Number of requests; all of the trace when empty.
     requests: &'static str,
     nodes: &'static [usize],
     claims: fn() -> Vec<Claim>,
@@ -67,7 +67,7 @@ const IBM: Load = Load {
     title: "IBM-like trace",
     also: &["lard-fig10"],
     trace: "ibm",
-    // A fifth of the trace: three times what the Rice trace has per file.
+    // A fifth of the trace: three times as many requests per file as the Rice trace.
     requests: "3000000",
     nodes: &[1, 2, 4, 8, 12, 16],
     claims: ibm_claims,
@@ -94,7 +94,8 @@ const WRR_GMS: Strategy = known_as("wrr/gms");
 /// The strategies of Sec. 2 and 4.
 const PAPERS: &[Strategy] = &[WRR, LB, LB_GC, LARD, LARD_R, WRR_GMS];
 
-/// The world of Sec. 3: a front-end and networks that cost nothing, so that all is the back-ends'.
+/// The world of Sec. 3: the front-end and the networks cost nothing, so that only the back-ends
+/// matter.
 const WORLD: &[(&str, &str)] = &[
     ("topology.name", "lan_cluster"),
     ("topology.server_latency", "1us"),
@@ -108,7 +109,7 @@ const WORLD: &[(&str, &str)] = &[
     ("cache.memory", "32MiB"),
 ];
 
-/// A case of `strategy` on `nodes` under `load`, changed by `set`, which tells `what` about itself.
+/// A case of `strategy` on `nodes` under `load`, changed by `set`, which `what` describes.
 fn case(strategy: Strategy, load: &Load, nodes: usize, what: &str, set: &[(&str, &str)]) -> Case {
     let nodes = nodes.to_string();
     let mut changes = vec![("policy.name", strategy.policy), ("servers.count", &nodes)];
@@ -122,7 +123,7 @@ fn case(strategy: Strategy, load: &Load, nodes: usize, what: &str, set: &[(&str,
     let id = ["lard", load.name, strategy.name, &format!("{nodes} nodes"), what].join(" ");
     Case {
         id: id.trim_end().to_owned(),
-        // The keys are this file's, and a test prepares every case.
+        // This file has the keys, and a test prepares every case.
         scenario: Scenario::default().with(changes).expect("keys and values that exist"),
     }
 }
@@ -168,7 +169,7 @@ fn cluster_sizes(load: &Load) -> Table {
     }
 }
 
-/// What is read from every run.
+/// The columns of every table.
 fn columns() -> Vec<Column> {
     let metrics = [
         Metric::Throughput,
@@ -253,7 +254,7 @@ mod tests {
     use levada_sim::{Library, Outcome};
     use std::ops::ControlFlow;
 
-    /// A trace of a twentieth of the files, memories of a twentieth.
+    /// The test uses a twentieth of the files and of the memories.
     fn small(strategies: &[&str], nodes: usize) -> Report {
         let mut library = Library::without_files();
         library.keep("rice", levada_trace::RICE.scaled(1_900, 60_000).generate(1));

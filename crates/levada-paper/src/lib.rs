@@ -1,8 +1,8 @@
-//! The papers' tables and figures as data: scenarios, the numbers that were published, and what a run
-//! makes of both.
+//! The papers' tables and figures as data: scenarios, published numbers, and reports that compare
+//! runs with them.
 //!
-//! A [`Table`] says what to run. Whoever runs it keeps the outcomes, and makes a [`Report`] of table
-//! and outcomes, which all forms of output show.
+//! A [`Table`] lists the cases to run. The caller runs them, keeps the outcomes, and makes a
+//! [`Report`] of table and outcomes, which all forms of output show.
 //!
 //! To add a paper: one file with its tables, one line in [`PAPERS`].
 
@@ -22,9 +22,9 @@ pub use table::{Case, Column, Plot, Row, Table};
 /// A paper that is reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// As the command line names it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is called, and where it appeared.
+    /// The title of the paper, and its conference.
     pub title: &'static str,
     /// Every table and figure that is reproduced.
     pub tables: fn() -> Vec<Table>,
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn claims_are_about_rows_that_exist_and_have_names_of_their_own() {
-        // Every row has some number, so that a claim that finds its rows is judged.
+        // Every row has a number, so that a claim that finds its rows is judged.
         for table in all() {
             let mut outcomes = BTreeMap::new();
             for (place, row) in table.rows.iter().enumerate() {

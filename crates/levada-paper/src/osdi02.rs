@@ -1,10 +1,11 @@
 //! Wang, Pai and Peterson, "The Effectiveness of Request Redirection on CDN Robustness", OSDI'02.
 //!
-//! A run raises the load by 1 % every six simulated seconds until the first server fails (Sec. 4.3),
-//! and passes all rates on its way. So one run for each strategy gives its capacity, its utilisation at
-//! overload and its latencies at every rate of the paper's tables.
+//! A run raises the load by 1 % every six simulated seconds until the first server fails (Sec. 4.3).
+//! One run per strategy gives its capacity, its utilisation at overload and its latencies at every rate
+//! of the paper's tables.
 //!
-//! What the paper leaves open is the same in all runs and named in the notes; the last table varies it.
+//! Parameters that the paper leaves open are the same in all runs and named in the notes; the last
+//! table varies them.
 
 mod capacity;
 mod crowd;
@@ -53,7 +54,7 @@ fn quick() -> Vec<Table> {
     vec![capacity::quick_normal(), capacity::quick_flash()]
 }
 
-/// What the servers meet.
+/// The load of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     /// The trace (Sec. 5.1).
@@ -90,7 +91,7 @@ const RATES: [(Load, &str); 2] = [
     (Load::Flash, "[11235, 14409, 19811, 30090, 31000, 34933, 37827]"),
 ];
 
-/// A case of `strategy` under `load`, changed by `set`, which tells `what` about itself.
+/// A case of `strategy` under `load`, changed by `set`, which `what` describes.
 fn case(strategy: Strategy, load: Load, what: &str, set: &[(&str, String)]) -> Case {
     let rates = RATES.iter().find(|(of, _)| *of == load).map_or("[]", |(_, rates)| rates);
     let mut changes = vec![("policy.name", strategy.policy.to_owned())];
@@ -104,7 +105,7 @@ fn case(strategy: Strategy, load: Load, what: &str, set: &[(&str, String)]) -> C
     let id: Vec<_> = id.into_iter().filter(|part| !part.is_empty()).collect();
     Case {
         id: id.join(" "),
-        // The keys are this file's, and a test prepares every case.
+        // This file has the keys, and a test prepares every case.
         scenario: Scenario::default().with(changes).expect("keys and values that exist"),
     }
 }
@@ -123,7 +124,7 @@ fn plain_row(strategy: Strategy, load: Load, paper: Vec<Option<f64>>, beyond: bo
     }
 }
 
-/// The paper's capacity, where it has one.
+/// The paper's capacity, if it has one.
 fn published(strategy: Strategy, load: Load, slow_percent: &str) -> Option<f64> {
     let is = |row: &Vec<&str>| row[..3] == [strategy.name, load.as_str(), slow_percent];
     data::rows(CAPACITIES).find(is).and_then(|row| data::number(row[3]))
@@ -133,7 +134,8 @@ const CAPACITIES: &str = include_str!("../data/osdi02_capacity.csv");
 const LATENCIES: &str = include_str!("../data/osdi02_latency.csv");
 const UTILISATIONS: &str = include_str!("../data/osdi02_utilisation.csv");
 
-/// How far a capacity, a ratio of two, a median and a 90th percentile may be from the paper's.
+/// Tolerances of a capacity, a ratio of capacities, a median and a 90th percentile, relative to the
+/// paper's.
 const CAPACITY: f64 = 0.30;
 const RATIO: f64 = 0.20;
 const MEDIAN: f64 = 0.25;

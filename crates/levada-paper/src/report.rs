@@ -1,4 +1,4 @@
-//! A table with what was run for it: what every form of output is made from.
+//! A table with the outcomes of its runs, from which every form of output is made.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
     table::{Case, Row},
 };
 
-/// A table, filled in.
+/// A table with numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// See [`Table::id`].
@@ -22,23 +22,23 @@ pub struct Report {
     pub source: String,
     /// See [`Table::note`].
     pub note: String,
-    /// What the cells of each column are.
+    /// The columns.
     pub columns: Vec<ReportColumn>,
     /// The rows.
     pub rows: Vec<ReportRow>,
-    /// What the paper says about them.
+    /// The paper's claims, judged.
     pub claims: Vec<Judged>,
-    /// How to draw it.
+    /// The figures to draw.
     pub plots: Vec<Plot>,
 }
 
-/// What a column holds.
+/// A column of a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportColumn {
-    /// The number that is read.
+    /// The metric of the cells.
     #[serde(serialize_with = "by_name")]
     pub metric: Metric,
-    /// How far ours may be from the paper's, as a part of the paper's.
+    /// The tolerance of our number, as a part of the paper's.
     pub tolerance: Option<f64>,
 }
 
@@ -57,11 +57,12 @@ pub struct ReportRow {
     pub at: Option<u32>,
     /// See [`Row::beyond`].
     pub beyond: bool,
-    /// Whether it was run.
+    /// Whether its case was run.
     pub done: bool,
-    /// One for each column.
+    /// One cell for each column.
     pub cells: Vec<Cell>,
-    /// Where latencies are drawn: seconds, and the part of the requests that took no longer.
+    /// The distribution of latencies, where it is drawn: seconds, and the part of the requests that
+    /// took no longer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<(f64, f64)>,
 }
@@ -69,45 +70,46 @@ pub struct ReportRow {
 /// Our number and the paper's.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cell {
-    /// Ours; none when the run does not have it, as the latency at a rate that was never reached.
+    /// Our number; `None` if the run does not have it, such as the latency at a rate that was never
+    /// reached.
     pub ours: Option<f64>,
     /// The paper's.
     pub paper: Option<f64>,
-    /// Ours against the paper's, as a part of it: 0.1 is a tenth more.
+    /// The relative difference of ours from the paper's: 0.1 is a tenth more.
     pub difference: Option<f64>,
     /// Whether that is within the tolerance.
     pub verdict: Verdict,
 }
 
-/// A claim and what became of it.
+/// A claim and its verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
-    /// What is claimed.
+    /// The claim in words.
     pub claim: String,
-    /// What the paper has.
+    /// The paper's value.
     pub paper: String,
-    /// What we have.
+    /// Our value.
     pub ours: Option<String>,
     /// Whether it holds.
     pub verdict: Verdict,
 }
 
-/// Whether a number or a claim came out.
+/// The verdict on a number or a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As published, within the tolerance.
+    /// It is as published, within the tolerance.
     Pass,
-    /// Not so.
+    /// It is not.
     Fail,
-    /// There is nothing to hold it against.
+    /// The paper has no number to compare with.
     Reported,
     /// It was not run, or the run does not have it.
     Missing,
 }
 
 impl Verdict {
-    /// Of a test that could be made, or not.
+    /// The verdict of a test; `None` if it could not be made.
     pub(super) fn of(holds: Option<bool>) -> Self {
         match holds {
             Some(true) => Self::Pass,
@@ -118,7 +120,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// Fills in `table` with what `outcome` has of its cases.
+    /// Fills `table` with the outcomes of its cases.
     pub fn new<'o>(table: &Table, outcome: &dyn Fn(&Case) -> Option<&'o Outcome>) -> Self {
         let rows = table.rows.iter().map(|row| fill_in(row, table, outcome(&row.case)));
         let mut report = Self {
@@ -140,7 +142,7 @@ impl Report {
         report
     }
 
-    /// Claims about several columns of the same rows say which column each is about.
+    /// Claims about several columns of the same rows name their column.
     fn name_apart(&mut self, table: &Table) {
         let mut times = BTreeMap::new();
         for judged in &self.claims {
@@ -198,7 +200,7 @@ fn fill_in(row: &Row, table: &Table, outcome: Option<&Outcome>) -> ReportRow {
     }
 }
 
-/// The distribution of latencies that the run has for the rate, or for all of it.
+/// The distribution of latencies at the rate, or of the whole run.
 fn latencies(outcome: &Outcome, at: Option<u32>) -> Vec<(f64, f64)> {
     let name = at.map_or_else(|| "latency_cdf".to_owned(), |rate| format!("latency_cdf@{rate}"));
     let found = outcome.series.iter().find(|series| series.name == name);

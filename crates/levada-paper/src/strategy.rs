@@ -1,6 +1,6 @@
-//! What the tables of a paper compare, and what stands beside it in every one of them.
+//! The strategies that the tables of a paper compare, and those added to every table.
 
-/// A strategy: as reports name it, and how it is set.
+/// A strategy: its name in reports, and its settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strategy {
     pub(super) name: &'static str,
@@ -9,13 +9,13 @@ pub(super) struct Strategy {
 }
 
 impl Strategy {
-    /// As claims name its rows.
+    /// The key of its rows in claims.
     pub(super) fn key(&self) -> String {
         self.name.replace(' ', "/")
     }
 }
 
-/// A policy as it is.
+/// A policy with its defaults.
 pub(super) const fn known_as(name: &'static str) -> Strategy {
     Strategy { name, policy: name, set: &[] }
 }
@@ -26,7 +26,7 @@ pub(super) const BOUNDED: Strategy = Strategy {
     set: &[("policy.hash_balance_factor", "125")],
 };
 
-/// What today's proxies have, run in the same world.
+/// The policies of today's proxies, run in the same world.
 pub(super) const PEERS: &[Strategy] = &[
     BOUNDED,
     Strategy {

@@ -1,40 +1,39 @@
-//! A table or figure of a paper as data: what is run for it, what is read from the runs, and what the
-//! paper says there.
+//! A table or figure of a paper as data: its cases, its columns, and the paper's numbers and claims.
 
 use levada_sim::{Metric, Scenario};
 use serde::Serialize;
 
 use super::Claim;
 
-/// A table or figure, of a paper or in its manner.
+/// A table or figure, of a paper or of the same kind.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// As the command line names it: `osdi02-fig5`.
+    /// The name on the command line: `osdi02-fig5`.
     pub id: String,
-    /// Further names: figures that show what this table lists.
+    /// Further names: figures that show the same numbers.
     pub also: Vec<String>,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// Where the paper has it.
+    /// Its place in the paper.
     pub source: String,
-    /// What a reader must know: how it was run, and what the paper leaves open.
+    /// A note for readers: how it was run, and what the paper leaves open.
     pub note: String,
-    /// What is read from each run.
+    /// The metrics read from each run.
     pub columns: Vec<Column>,
-    /// The runs, one a row. Several rows may read one run at several rates.
+    /// The rows, one run each. Several rows may read one run at several rates.
     pub rows: Vec<Row>,
-    /// What must hold between the rows.
+    /// Claims about the rows.
     pub claims: Vec<Claim>,
-    /// How it is drawn.
+    /// The figures to draw.
     pub plots: Vec<Plot>,
 }
 
-/// What is read from each run of a table.
+/// A metric read from each run of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The number that is read.
+    /// The metric.
     pub metric: Metric,
-    /// How far ours may be from the paper's, as a part of the paper's. Without it, both are only
+    /// The tolerance of our number, as a part of the paper's. Without it, both numbers are only
     /// reported.
     pub tolerance: Option<f64>,
 }
@@ -42,19 +41,19 @@ pub struct Column {
 /// One row: a run, and the paper's numbers for it.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What claims call it; unique in its table.
+    /// The key of the row in claims; unique in its table.
     pub key: String,
     /// The line or group that it belongs to, usually the policy.
     pub series: String,
-    /// What varies within the series, and how much of it.
+    /// The variable within the series, and its value.
     pub x: Option<f64>,
-    /// As it is printed beside the series where there is more to say than that.
+    /// The text beside the series, if the value alone is not enough.
     pub label: String,
-    /// Of a run with growing load, the offered rate (requests per second) at which to read it.
+    /// The offered rate (requests per second) at which a run with growing load is read.
     pub at: Option<u32>,
-    /// Where the paper has no such row.
+    /// Whether the paper has no such row.
     pub beyond: bool,
-    /// What is run.
+    /// The run.
     pub case: Case,
     /// The paper's numbers, for the first columns.
     pub paper: Vec<Option<f64>>,
@@ -63,13 +62,13 @@ pub struct Row {
 /// A simulation to be run. Cases with the same scenario are one run, whatever their tables.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// As progress names it, and whoever runs one case of a table.
+    /// The name in progress displays, and for running one case of a table.
     pub id: String,
-    /// The world.
+    /// The scenario.
     pub scenario: Scenario,
 }
 
-/// How a table is drawn.
+/// A kind of figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Plot {
@@ -77,7 +76,7 @@ pub enum Plot {
     Bars,
     /// The first column over `x`, a line for each series.
     Lines {
-        /// What `x` is.
+        /// The variable `x`.
         x: String,
         /// Whether both axes are logarithmic.
         log: bool,

@@ -1,12 +1,12 @@
-//! The links by which servers and clients hang on their routers, and the parameters that describe
-//! them: the same for every topology that has a wide area.
+//! The access links of servers and clients, and their parameters: the same for every wide-area
+//! topology.
 
 use levada_policy::{Kind, Parameter, Parameters, Setting};
 use levada_types::Rng;
 
 use super::{Link, PlaceIndex, Role, Shape, Topology};
 
-/// Where the paper does not say otherwise, every queue is this long (OSDI'02 Sec. 4.2).
+/// The length of all other queues (OSDI'02 Sec. 4.2).
 pub(super) const QUEUE: u32 = 512;
 /// The queue of a backbone link (OSDI'02 Sec. 4.2).
 pub(super) const BACKBONE_QUEUE: u32 = 1024;
@@ -42,12 +42,12 @@ pub(super) const CLIENT_MBPS_HIGH: Parameter = Parameter {
 const SERVER_LATENCY: (f64, f64) = (1.0, 3.0);
 const CLIENT_LATENCY: (f64, f64) = (5.0, 20.0);
 
-/// The servers' and the clients' links draw from sequences of their own, so that one more server
-/// changes nothing about the clients.
+/// The links of servers and of clients have separate random sequences, so that one more server does
+/// not change the clients.
 const SERVER_STREAM: u64 = 0x5e7e;
 const CLIENT_STREAM: u64 = 0xc11e;
 
-/// Hangs the servers on `routers` in turn.
+/// Attaches the servers to `routers` in turn.
 pub(super) fn add_servers(
     topology: &mut Topology,
     shape: &Shape,
@@ -67,7 +67,7 @@ pub(super) fn add_servers(
     }
 }
 
-/// Hangs the clients on `redirectors` in turn.
+/// Attaches the clients to `redirectors` in turn.
 pub(super) fn add_clients(
     topology: &mut Topology,
     shape: &Shape,
@@ -83,7 +83,7 @@ pub(super) fn add_clients(
     }
 }
 
-/// A link, from the units in which papers give them.
+/// A link, in the units of papers.
 pub(super) fn link(a: PlaceIndex, b: PlaceIndex, ms: f64, mbps: f64, queue_packets: u32) -> Link {
     Link {
         a,
@@ -94,12 +94,12 @@ pub(super) fn link(a: PlaceIndex, b: PlaceIndex, ms: f64, mbps: f64, queue_packe
     }
 }
 
-/// A number between two, evenly; the order of the two does not matter.
+/// A uniform random number between two numbers, in any order.
 pub(super) fn between((low, high): (f64, f64), rng: &mut Rng) -> f64 {
     low + (high - low) * rng.unit()
 }
 
-/// `count` of the numbers below `all`, by chance, in order.
+/// `count` random numbers below `all`, ascending.
 pub(super) fn sample(count: usize, all: usize, rng: &mut Rng) -> Vec<usize> {
     // Selection sampling: Knuth, TAOCP 2, 3.4.2, algorithm S.
     let mut chosen = Vec::with_capacity(count);

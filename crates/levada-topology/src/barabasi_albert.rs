@@ -1,9 +1,9 @@
 //! Routers whose degrees follow a power law, as the Internet's do: Barabasi and Albert, "Emergence of
 //! Scaling in Random Networks", Science 286 (1999).
 //!
-//! Routers come one after the other, and each links to `attach` of those before it, chosen in
-//! proportion to how many links they have. The share of routers with degree k then falls as
-//! k to the power of -3. Servers and clients hang on routers drawn by chance, no router having both.
+//! Routers are added one after the other, and each links to `attach` earlier routers, chosen in
+//! proportion to their number of links. The share of routers with degree k then falls as k to the
+//! power of -3. Servers and clients are attached to random routers; no router has both.
 
 use levada_policy::{Kind, Parameter, Parameters, Setting};
 use levada_types::Rng;
@@ -73,7 +73,7 @@ const ROUTER_MBPS: Parameter = Parameter {
     help: "The bandwidth between routers.",
 };
 
-/// Latency between routers, in milliseconds: what OSDI'02 gives its backbone and regional links.
+/// Latency between routers, in milliseconds: the values of OSDI'02's backbone and regional links.
 const LATENCY: (f64, f64) = (1.0, 28.0);
 
 fn build(shape: &Shape, parameters: &Parameters) -> Topology {
@@ -93,8 +93,8 @@ fn build(shape: &Shape, parameters: &Parameters) -> Topology {
     topology
 }
 
-/// The links in the order in which they come. Each router stands in `ends` once for each of its
-/// links, so that an even draw from `ends` is one in proportion to degree.
+/// The links in order. Each router is in `ends` once for each of its links, so that a uniform
+/// choice from `ends` is proportional to degree.
 fn grow(routers: usize, attach: usize, rng: &mut Rng) -> Vec<(PlaceIndex, PlaceIndex)> {
     let mut links = Vec::new();
     let mut ends: Vec<PlaceIndex> = Vec::new();
@@ -102,7 +102,7 @@ fn grow(routers: usize, attach: usize, rng: &mut Rng) -> Vec<(PlaceIndex, PlaceI
         links.push((a, b));
         ends.extend([a, b]);
     };
-    // The first `attach` + 1 routers are all linked with each other.
+    // The first `attach` + 1 routers are fully linked.
     for a in 1..=attach as PlaceIndex {
         for b in 0..a {
             add(&mut links, &mut ends, a, b);
@@ -124,13 +124,13 @@ fn grow(routers: usize, attach: usize, rng: &mut Rng) -> Vec<(PlaceIndex, PlaceI
     links
 }
 
-/// Which of some routers have servers, and which have clients; none has both.
+/// The routers with servers and those with clients; none has both.
 pub(super) struct Sites {
     servers: Vec<usize>,
     pub(super) clients: Vec<usize>,
 }
 
-/// Draws as many sites as the parameters say, at most half of the routers for each kind.
+/// Chooses the number of routers in the parameters, at most half of the routers for each kind.
 pub(super) fn draw_sites(parameters: &Parameters, routers: usize, rng: &mut Rng) -> Sites {
     let half = (routers / 2).max(1);
     let servers = whole(parameters, SITES).min(half);
@@ -146,7 +146,7 @@ pub(super) fn draw_sites(parameters: &Parameters, routers: usize, rng: &mut Rng)
 }
 
 impl Sites {
-    /// Hangs servers and clients on the routers, whose places `at` knows.
+    /// Attaches servers and clients to the routers, whose places are in `at`.
     pub(super) fn hang(
         &self,
         topology: &mut Topology,

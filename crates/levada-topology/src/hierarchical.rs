@@ -1,7 +1,7 @@
-//! A network in levels, as providers build them: a ring of core routers with some chords, regional
-//! routers that hang on one core router each, and servers or clients behind regional routers. After
-//! the transit-stub graphs of Zegura, Calvert and Bhattacharjee, "How to Model an Internetwork",
-//! INFOCOM'96, with the latencies and bandwidths of OSDI'02 (Sec. 4.2).
+//! A network in levels, like those of providers: a ring of core routers with some chords, regional
+//! routers that are attached to one core router each, and servers or clients behind regional
+//! routers. It follows the transit-stub graphs of Zegura, Calvert and Bhattacharjee, "How to Model
+//! an Internetwork", INFOCOM'96, with the latencies and bandwidths of OSDI'02 (Sec. 4.2).
 
 use levada_policy::{Kind, Parameter, Parameters, Setting};
 use levada_types::Rng;
@@ -74,7 +74,7 @@ const REGIONAL_MBPS: Parameter = Parameter {
     help: "The bandwidth between a regional router and its core router.",
 };
 
-/// In milliseconds.
+/// Latency, in milliseconds.
 const CORE_LATENCY: (f64, f64) = (8.0, 28.0);
 const REGIONAL_LATENCY: (f64, f64) = (1.0, 10.0);
 
@@ -102,7 +102,7 @@ fn build(shape: &Shape, parameters: &Parameters) -> Topology {
     topology
 }
 
-/// Links between core routers, none of them twice.
+/// Links between core routers, without duplicates.
 fn ring_with_chords(cores: usize, chords: f64, rng: &mut Rng) -> Vec<(PlaceIndex, PlaceIndex)> {
     let pair = |a: usize, b: usize| (a.min(b) as PlaceIndex, a.max(b) as PlaceIndex);
     let mut links: Vec<_> = (1..cores).map(|n| pair(n - 1, n)).collect();

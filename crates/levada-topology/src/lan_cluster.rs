@@ -1,5 +1,5 @@
 //! A cluster in one room behind a switch, where the redirector is the front-end (ASPLOS'98 Sec. 2,
-//! WWW10 Sec. 5): network times are small beside the servers'.
+//! WWW10 Sec. 5). Network times are small compared with the servers' times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where servers, redirectors and clients are, and what lies between them.
+//! The places of servers, redirectors and clients, and the links and routes between them.
 //!
 //! A topology is data: places and the links between them. Built-in ones ([`TOPOLOGIES`]) follow from
 //! parameters and a seed; a user's own is a file ([`from_json`], [`from_graphml`]). [`Routes`] has
@@ -25,40 +25,40 @@ pub use routes::{Hop, RouteError, Routes};
 /// Places and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Everything that a link ends at. A [`PlaceIndex`] counts in this list.
+    /// The ends of links. A [`PlaceIndex`] is an index into this list.
     pub places: Vec<Place>,
-    /// Each carries both directions alike, with a queue at either end.
+    /// Links, each with the same properties in both directions and a queue at either end.
     pub links: Vec<Link>,
 }
 
-/// The number of a place in [`Topology::places`].
+/// An index into [`Topology::places`].
 pub type PlaceIndex = u32;
 
-/// Something that a link ends at.
+/// An end of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Unlike any other's; of servers' names hash orders are made.
+    /// A unique name; policies hash the names of servers.
     pub name: String,
-    /// What happens there.
+    /// The role of the place.
     pub role: Role,
 }
 
-/// What happens at a place.
+/// The role of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Packets pass on.
+    /// The place forwards packets.
     Router,
-    /// Packets pass on, and the requests of the clients for which this is the nearest redirector
-    /// are given their server.
+    /// The place forwards packets, and chooses the servers for requests of the clients whose
+    /// nearest redirector it is.
     Redirector,
-    /// Requests are answered. Nothing passes through.
+    /// The place answers requests. It forwards no packets.
     Server,
-    /// Requests begin. Nothing passes through.
+    /// The place sends requests. It forwards no packets.
     Client,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::Router, Self::Redirector, Self::Server, Self::Client];
 
     /// The word in files and messages.
@@ -71,7 +71,7 @@ impl Role {
         }
     }
 
-    /// Whether what is meant for others may pass.
+    /// Whether the place forwards packets.
     pub const fn passes(self) -> bool {
         matches!(self, Self::Router | Self::Redirector)
     }
@@ -84,48 +84,48 @@ pub struct Link {
     pub a: PlaceIndex,
     /// The other.
     pub b: PlaceIndex,
-    /// How long a bit is under way.
+    /// Latency of the link.
     pub latency_ns: u64,
-    /// How fast bits are put onto the wire; at least 1.
+    /// Bandwidth, in bits per second; at least 1.
     pub bits_per_second: u64,
-    /// The packets that may wait at either end; one more than that is dropped.
+    /// Number of packets that may wait at either end; further packets are dropped.
     pub queue_packets: u32,
 }
 
 impl Topology {
-    /// A further place, and its number.
+    /// Adds a place and returns its index.
     pub fn place(&mut self, name: impl Into<String>, role: Role) -> PlaceIndex {
         self.places.push(Place { name: name.into(), role });
         self.places.len() as PlaceIndex - 1
     }
 
-    /// The numbers of all places of one role, ascending.
+    /// The indices of all places of one role, ascending.
     pub fn places_of(&self, role: Role) -> impl Iterator<Item = PlaceIndex> + '_ {
         (0..).zip(&self.places).filter(move |(_, place)| place.role == role).map(|(n, _)| n)
     }
 
-    /// The routes between all clients, redirectors and servers, once everything is in order.
+    /// The routes between all clients, redirectors and servers.
     ///
     /// # Errors
-    /// When a client, a redirector or a server is missing, when one cannot reach another, or when
-    /// there are too many routes to keep.
+    /// If a client, a redirector or a server is missing, if one cannot reach another, or if there
+    /// are too many routes to keep.
     pub fn routes(&self) -> Result<Routes, RouteError> {
         Routes::new(self)
     }
 }
 
-/// What a topology is made for.
+/// The size of a topology.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Servers to place, from 1 to [`MAX_SERVERS`].
     pub servers: usize,
-    /// The part of them behind slow links, drawn by chance (OSDI'02 Sec. 5.4.1).
+    /// The part of them behind slow links, chosen at random (OSDI'02 Sec. 5.4.1).
     pub slow: f64,
-    /// What slow links carry.
+    /// Bandwidth of slow links, in bits per second.
     pub slow_bits_per_second: u64,
     /// Clients to place, from 1 to [`MAX_CLIENTS`].
     pub clients: usize,
-    /// Where chance begins.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
@@ -139,17 +139,17 @@ pub const MAX_CLIENTS: usize = 64_000;
 pub struct Entry {
     /// The word in a `[topology]` table.
     pub name: &'static str,
-    /// Where it is from.
+    /// Its source.
     pub source: &'static str,
-    /// One sentence: what it looks like.
+    /// One sentence of description.
     pub summary: &'static str,
-    /// What it can be told.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// Makes one. `Parameters` has been checked against `parameters`.
+    /// Builds a topology. The caller has checked `Parameters` against `parameters`.
     pub build: fn(&Shape, &Parameters) -> Topology,
 }
 
-/// Every topology that is built rather than read, in the order in which people meet them.
+/// Every built-in topology, in the order of listings.
 pub const TOPOLOGIES: &[Entry] = &[
     nsfnet_t3::ENTRY,
     star::ENTRY,
@@ -161,10 +161,10 @@ pub const TOPOLOGIES: &[Entry] = &[
 /// Why a topology could not be built from a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// There is none of this name.
+    /// No topology has this name.
     #[error("there is no topology `{0}`; there are {known}", known = names().join(", "))]
     Unknown(String),
-    /// It has no such parameter.
+    /// The topology has no such parameter.
     #[error(
         "topology `{topology}` has no parameter `{name}`; it has {known}",
         known = parameter_names(topology)
@@ -191,7 +191,7 @@ impl BuildError {
     }
 }
 
-/// The topology called `name`.
+/// The built-in topology `name`.
 pub fn find_topology(name: &str) -> Option<&'static Entry> {
     TOPOLOGIES.iter().find(|entry| entry.name == name)
 }
@@ -199,7 +199,7 @@ pub fn find_topology(name: &str) -> Option<&'static Entry> {
 /// Builds the topology `name` with the parameters `given`.
 ///
 /// # Errors
-/// When there is no such topology, or with everything that is wrong about the parameters.
+/// If there is no such topology, or with all problems of the parameters.
 pub fn build(
     name: &str,
     given: &BTreeMap<String, ParameterValue>,

@@ -2,10 +2,10 @@
 //! regional routers, servers behind eight of them and clients behind the other twelve.
 //!
 //! Core routers and their links are those of the T3 backbone; the paper gives the ranges of latency
-//! and bandwidth, and which regional routers have servers (R0, R1, R7, R8, R9, R10, R15, R19). Where
-//! each regional router hangs is a reconstruction inside those ranges, and so are the latencies: of a
-//! backbone link 8 to 28 ms in proportion to its great-circle distance, of a regional router 1 to
-//! 10 ms.
+//! and bandwidth, and which regional routers have servers (R0, R1, R7, R8, R9, R10, R15, R19). The
+//! core router of each regional router is a reconstruction inside those ranges, and so are the
+//! latencies: of a backbone link 8 to 28 ms in proportion to its great-circle distance, of a regional
+//! router 1 to 10 ms.
 
 use levada_policy::{Kind, Parameter, Parameters, Setting};
 

@@ -1,9 +1,9 @@
 //! Shortest paths by latency between clients, redirectors and servers.
 //!
-//! Not all pairs: most places are leaves that hang on one router, so what is kept is that router and
-//! its link. Among the rest, one tree of shortest paths (Dijkstra 1959) is kept for each router that
-//! has servers and for each redirector. With 64 servers behind 8 routers and 64,000 clients behind
-//! 12 redirectors, that is 20 trees of 36 places.
+//! Not all pairs are stored: most places are leaves on one router, so that router and the link are
+//! enough. Among the other places, there is one tree of shortest paths (Dijkstra 1959) for each
+//! router with servers and for each redirector. With 64 servers behind 8 routers and 64,000 clients
+//! behind 12 redirectors, that is 20 trees of 36 places.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -26,8 +26,8 @@ impl Hop {
         (self.0 >> 1) as usize
     }
 
-    /// A number of its own for each direction of each link: twice the link's, and one more for
-    /// the way from `b` to `a`.
+    /// A unique number for each direction of each link: twice the link's number, plus one for the
+    /// direction from `b` to `a`.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -38,20 +38,20 @@ impl Hop {
     }
 }
 
-/// Why there are no routes.
+/// The reason for missing routes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// Nobody asks, nobody redirects or nobody answers.
+    /// The topology has no client, no redirector or no server.
     #[error("no place has the role `{}`: give it to at least one", .0.as_str())]
     Missing(Role),
-    /// There is no way from one to the other.
+    /// A place cannot reach another.
     #[error(
         "`{from}` cannot reach `{to}`: add links (only routers and redirectors let others' packets pass)"
     )]
     NoWay {
-        /// Where a path should begin.
+        /// The start of the missing path.
         from: String,
-        /// Where it should end.
+        /// The end of the missing path.
         to: String,
     },
     /// The trees would take too much memory.
@@ -66,13 +66,14 @@ pub enum RouteError {
     },
 }
 
-/// Hops that are kept for all trees together: half a gigabyte.
+/// The largest number of stored hops for all trees together: half a gigabyte.
 const MAX_KEPT: usize = 1 << 27;
 
 /// Shortest paths by latency.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// Where a leaf hangs, and by which link; other places are their own hub and have none.
+    /// The hub of each leaf, and its link to the hub; other places are their own hub and have no
+    /// such link.
     hubs: Vec<Hub>,
     /// Latency and ends of the links.
     links: Vec<Link>,
@@ -116,17 +117,17 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Appends the hops from `from` to `to`. One of them must be a server or a redirector, or hang
-    /// where one does.
+    /// Appends the hops from `from` to `to`. One of them must be a server or a redirector, or have
+    /// the same hub as one.
     ///
     /// # Panics
-    /// When neither does: paths between clients are not kept.
+    /// If neither is: paths between clients are not stored.
     pub fn path(&self, from: PlaceIndex, to: PlaceIndex, path: &mut Vec<Hop>) {
         if from == to {
             return;
         }
         let (start, end) = (self.hubs[from as usize], self.hubs[to as usize]);
-        // Where one is the other's hub, only that access link is between them.
+        // If one is the hub of the other, only that access link is between them.
         path.extend(start.access);
         if self.trees[end.place as usize] != NONE {
             self.climb(start.place, end.place, |hop| path.push(hop));
@@ -138,7 +139,7 @@ impl Routes {
         path.extend(end.access.map(Hop::back));
     }
 
-    /// How long a bit is under way from `from` to `to`, in nanoseconds. The same as back.
+    /// The latency from `from` to `to`, in nanoseconds; it is the same in both directions.
     ///
     /// # Panics
     /// As [`Routes::path`].
@@ -158,8 +159,8 @@ impl Routes {
         sum
     }
 
-    /// The router on which a leaf hangs; any other place itself. Places with the same hub have the
-    /// same way to all others but for their own link.
+    /// The router of a leaf; any other place itself. Places with the same hub have the same path to
+    /// all others, except for their own link.
     pub fn hub(&self, place: PlaceIndex) -> PlaceIndex {
         self.hubs[place as usize].place
     }
@@ -169,13 +170,13 @@ impl Routes {
         self.hubs[place as usize].access
     }
 
-    /// How many hops are kept, for all trees together.
+    /// The number of stored hops, for all trees together.
     pub fn kept(&self) -> usize {
         self.toward.len()
     }
 
-    /// The nearest of `redirectors`, the first of several: where a client's requests are given their
-    /// server.
+    /// The nearest of `redirectors`, the first of several: it chooses the servers for a client's
+    /// requests.
     pub fn nearest(&self, client: PlaceIndex, redirectors: &[PlaceIndex]) -> Option<PlaceIndex> {
         redirectors.iter().copied().min_by_key(|redirector| self.latency_ns(client, *redirector))
     }
@@ -202,7 +203,7 @@ impl Routes {
                 return Err(RouteError::Missing(role));
             }
         }
-        // The root of each tree, and who is there.
+        // The root of each tree, and the places there.
         let mut targets = Vec::new();
         for target in servers.iter().chain(&redirectors) {
             let root = self.hubs[*target as usize].place;
@@ -231,8 +232,8 @@ impl Routes {
         Ok(())
     }
 
-    /// For each inner place the hop towards `root`. Of equally short ways, the one with the fewest
-    /// hops, then the one by the first link.
+    /// For each inner place, the hop towards `root`. Of equally short paths it is the one with the
+    /// fewest hops, then the one by the first link.
     fn shortest(&self, topology: &Topology, hops: &Outgoing, root: PlaceIndex) -> Vec<Hop> {
         let mut toward = vec![Hop::NONE; self.inner_count];
         let mut best = vec![(u64::MAX, u32::MAX, u32::MAX); self.inner_count];
@@ -291,15 +292,15 @@ fn outgoing(topology: &Topology) -> Outgoing {
     Outgoing { starts, hops: hops.into_iter().map(|(_, hop)| hop).collect() }
 }
 
-/// A place with one link, to one that lets others pass, is a leaf and hangs there.
+/// A place with one link, to a place that forwards packets, is a leaf of that place.
 fn hubs(topology: &Topology, hops: &Outgoing) -> Vec<Hub> {
     let hub_of = |place: PlaceIndex| {
         let itself = Hub { place, access: None };
         let [only] = hops.of(place) else { return itself };
         let other = end_of(&topology.links, *only);
         let passes = topology.places[other as usize].role.passes();
-        // Two places with nothing but each other: the one that lets pass is the hub of the other,
-        // the first one where both would be.
+        // Of two places that are linked only with each other, the one that forwards packets is the
+        // hub of the other; if both do, the first one is.
         let alone = hops.of(other).len() == 1;
         let mutual = alone && topology.places[place as usize].role.passes() && place < other;
         if passes && !mutual { Hub { place: other, access: Some(*only) } } else { itself }

@@ -1,5 +1,5 @@
-//! One redirector in the middle, servers and clients around it, all links of a kind alike: the
-//! smallest world in which a figure can be worked out by hand.
+//! One redirector in the middle, servers and clients around it, with equal links for each kind: the
+//! smallest world in which a figure can be computed by hand.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn build(shape: &Shape, parameters: &Parameters) -> Topology {
     around_one_redirector(shape, parameters, "center", SERVER_LATENCY)
 }
 
-/// Servers and clients around one redirector; `server_latency` is the parameter of that meaning.
+/// Builds servers and clients around one redirector; `server_latency` is the name of the parameter.
 pub(super) fn around_one_redirector(
     shape: &Shape,
     parameters: &Parameters,

@@ -23,7 +23,7 @@ fn every_topology_connects_whatever_its_size() {
             let [_, redirectors, servers_there, clients_there] = &places;
             assert_eq!((servers_there.len(), clients_there.len()), (servers, clients));
             for client in clients_there {
-                // Clients hang on their redirector.
+                // Clients are attached to their redirector.
                 let nearest = routes.nearest(*client, redirectors).unwrap();
                 assert_eq!(nearest, routes.hub(*client), "{}", entry.name);
             }

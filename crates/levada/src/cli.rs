@@ -1,4 +1,4 @@
-//! The command line: what `--help` prints is written here.
+//! The command line. Its doc comments are the texts of `--help`.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What is logged, on standard error.
+/// Options of the event log, on standard error.
 #[derive(Args, Debug)]
 pub(crate) struct Logging {
-    /// Which events are logged: off, error, warn, info, debug, trace, or a filter such as
+    /// The level of the event log: off, error, warn, info, debug, trace, or a filter such as
     /// `info,levada_edge=debug`.
     #[arg(
         short = 'v',
@@ -57,23 +57,23 @@ pub(crate) enum Command {
     Lab(LabArgs),
 }
 
-/// Runs a node until it is told to stop.
+/// Runs a node until it is stopped.
 ///
-/// TERM, INT and QUIT end it in order: no new connections, and what runs may end within
-/// `limits.drain_timeout`. HUP has it read its configuration again, as `levada reload` does.
+/// TERM, INT and QUIT stop it gracefully: it accepts no new connections, and running requests have
+/// `limits.drain_timeout` to end. HUP reloads the configuration, as `levada reload` does.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub(crate) config: PathBuf,
-    /// Ends at once when standard input does: for a program that runs nodes and must not leave any
-    /// behind, even when it is killed.
+    /// Ends at once when standard input does, for a parent program that must leave no node behind,
+    /// even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
 }
 
-/// Checks a configuration and names everything that is wrong with it.
+/// Checks a configuration and reports all its problems.
 #[derive(Args, Debug)]
 #[command(after_help = VALIDATE_EXAMPLES)]
 pub(crate) struct ValidateArgs {
@@ -99,7 +99,7 @@ pub(crate) struct PoliciesArgs {
     pub(crate) json: bool,
 }
 
-/// Where packages put it.
+/// The path of packages.
 const DEFAULT_CONFIG: &str = "/etc/levada/levada.toml";
 
 const EXIT_CODES: &str = "\

@@ -1,5 +1,5 @@
 //! One file per command. Each takes its arguments, writes its report to standard output, and returns
-//! a verdict.
+//! a [`CommandStatus`](levada_command::CommandStatus).
 
 mod admin;
 pub(crate) mod classify;

@@ -1,4 +1,4 @@
-//! The log of events: standard error, readable on a terminal.
+//! The event log, on standard error.
 
 use std::io::{self, IsTerminal as _};
 
@@ -10,7 +10,7 @@ use crate::cli::Logging;
 /// Starts logging for the rest of the process.
 ///
 /// # Errors
-/// When the level is none, or logging was started before.
+/// If the level is invalid, or logging was started before.
 pub(crate) fn start(logging: &Logging) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&logging.log_level)
         .with_context(|| format!("--log-level {:?} (or LEVADA_LOG)", logging.log_level))?;

@@ -11,12 +11,12 @@ use levada_command::CommandStatus;
 
 use cli::{Cli, Command};
 
-/// A tenth of the instructions of a request that is passed on were the system allocator's, most of
-/// them for the HTTP implementation's many small pieces.
+/// The system allocator took a tenth of the instructions of a proxied request, most of them for
+/// small allocations of the HTTP implementation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Runs one command; its verdict is the exit code.
+/// Runs one command; its status is the exit code.
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = logging::start(&cli.logging).and_then(|()| match &cli.command {
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     });
     match outcome {
         Ok(verdict) => verdict.into(),
-        // The reader of the report has seen enough, as `head` has.
+        // The reader of the report closed the pipe, as `head` does.
         Err(error) if is_broken_pipe(&error) => CommandStatus::Success.into(),
         Err(error) => {
             eprintln!("levada: {error:#}");

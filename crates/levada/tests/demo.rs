@@ -53,7 +53,7 @@ fn every_request_is_answered_while_a_node_dies_and_comes_back() {
 
 #[test]
 fn nodes_end_with_a_demo_that_is_killed() {
-    // Nobody is left to remove the files of a demo that is killed.
+    // A killed demo cannot remove its files.
     let directory = tempfile::tempdir().unwrap();
     let mut demo = demo(&["--nodes", "2", "--rate", "5", "--crowd", "0", "--json"])
         .env("TMPDIR", directory.path())

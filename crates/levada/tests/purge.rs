@@ -65,7 +65,7 @@ address = "127.0.0.1:10"
     let mut log = BufReader::new(node.0.stderr.take().unwrap()).lines();
     let ready = log.any(|line| line.unwrap().contains("ready"));
     assert!(ready, "the node starts");
-    // Somebody has to read on, or the node's log would block it.
+    // A thread must read on, or the node's log would block it.
     std::thread::spawn(move || log.for_each(drop));
     node
 }

@@ -40,7 +40,7 @@ impl Files for Small {
     }
 }
 
-/// What makes any scenario short.
+/// Keys that make any scenario short.
 fn shrunk(sets: &[(&str, &str)]) -> scenario::Changes {
     let small = [
         ("workload.trace", "small"),

@@ -51,7 +51,7 @@ impl Server {
         Self { url, asked, holds }
     }
 
-    /// What was asked for since the last time.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
         asked.sort();
@@ -475,7 +475,7 @@ fn node(case: &Case) -> (Process, String) {
     let mut process = Process(command.spawn().unwrap());
     let mut log = BufReader::new(process.0.stderr.take().unwrap()).lines();
     assert!(log.any(|line| line.unwrap().contains("ready")), "the node starts");
-    // Somebody has to read on, or the node's log would block it.
+    // A thread must read on, or the node's log would block it.
     thread::spawn(move || log.for_each(drop));
     (process, format!("http://127.0.0.1:{port}"))
 }
@@ -498,7 +498,7 @@ fn a_node_is_told_the_digest_and_gives_no_older_version() {
     // The second destination costs the origin a manifest.
     pull("two");
     assert_eq!(case.server.asked(), ["tree.manifest"]);
-    // What the node has is fresh for an hour, but it is not what is wanted.
+    // The node's copy is fresh for an hour, but it is not the wanted version.
     big[2 * HALF] ^= 1;
     fs::write(case.tree().join("big"), &big).unwrap();
     fs::write(case.tree().join("sub/run"), "#!/bin/zsh").unwrap();

@@ -25,7 +25,7 @@ pub struct Cache {
     pub eviction: String,
     /// The admission rule of the memory tier.
     pub admission: Admission,
-    /// The admission rule of the disk tier.
+    /// The disk tier.
     pub disk: Option<DiskCache>,
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Figure {
     note: &'static str,
 }
 
-/// What the paper says about a column.
+/// The paper's statements about a column.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Order(usize, &'static str),
@@ -86,7 +86,7 @@ enum Says {
 }
 
 impl Figure {
-    /// Its table at one size.
+    /// The figure's table at one size.
     pub(super) fn table(&self, size: Size) -> Table {
         let strategies = [CAP, WRR, LARD, LARD_COUNTING, PARTITION, RANDOM, ROUND_ROBIN];
         let in_paper = strategies.iter().map(|strategy| (strategy, false));
@@ -134,11 +134,11 @@ impl Says {
     }
 }
 
-/// What all figures' readers must know.
+/// The note of all figures.
 const NOTE: &str = "The paper puts its numbers as \"about\", \"less than\" or \"higher than\", and does not \
     say at which load; here 32 servers have 300 clients per second, the largest of Table 1.";
 
-/// What is read from the runs.
+/// The columns of every figure.
 pub(super) const COLUMNS: &[Metric] = &[
     Metric::LatencyP90,
     Metric::Within1s,
@@ -156,7 +156,8 @@ const P90: usize = 0;
 const WITHIN_1S: usize = 1;
 const WITHIN_2S5: usize = 2;
 
-/// Figure 3: WRR by its measure of load and how often it is taken, beside strategies that take none.
+/// Figure 3: WRR by its measure of load and its reporting interval, beside strategies without a
+/// measure.
 pub(super) fn figure_3(number: &str, site: Site, size: Size) -> Table {
     let row = |key: String, series: &str, x: Option<f64>, case: Case| Row {
         key,
@@ -212,7 +213,7 @@ mod tests {
     use levada_sim::{Library, Outcome};
     use std::ops::ControlFlow;
 
-    /// The paper's strategies on a fourth of the cluster.
+    /// The paper's strategies on a quarter of the cluster.
     fn quick(number: &str) -> Report {
         let figure = ALL.iter().find(|figure| figure.number == number).unwrap();
         let mut table = figure.table(Size::Quick);

@@ -1,4 +1,4 @@
-//! What the paper leaves open, varied one at a time around the values of the figures.
+//! Parameters that the paper leaves open, varied one at a time around the values of the figures.
 
 use levada_sim::Metric;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::Plot;
 
-/// A set of keys, and what it is.
+/// A set of keys, and its description.
 type Choice = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The column of the 90th percentile.
@@ -17,7 +17,8 @@ const P90: usize = 0;
 /// The tables' own values.
 const AS_IS: Choice = ("", &[]);
 
-/// What LARD takes for utilisation, how fresh, and what each strategy distributes.
+/// LARD's measure of utilisation, its reporting interval, and the unit of distribution of each
+/// strategy.
 pub(super) fn readings() -> Table {
     let mut rows = Vec::new();
     for site in [STATIC, TRANSACTION, COMMERCE_C] {
@@ -36,7 +37,7 @@ pub(super) fn readings() -> Table {
                     &[("cap.switch.load", "busiest_part"), ("cap.switch.gather", "20ms")],
                 ),
                 // Above T_high "to a lowly loaded node, if it exists, or to the least loaded node"
-                // (Sec. 3.1): then T_low is of no account.
+                // (Sec. 3.1): then T_low does not matter.
                 ("always moved to the least loaded", &[("policy.t_low", "101")]),
                 ("by page", &[("cap.switch.dispatch", "page")]),
             ],
@@ -55,7 +56,7 @@ pub(super) fn readings() -> Table {
     )
 }
 
-/// What is behind the transaction site.
+/// The assumptions of the transaction site.
 pub(super) fn transaction() -> Table {
     varied(
         "cap-open-transaction",
@@ -81,7 +82,7 @@ pub(super) fn transaction() -> Table {
     )
 }
 
-/// What is behind the publishing site.
+/// The assumptions of the publishing site.
 pub(super) fn publishing() -> Table {
     let mut table = varied(
         "cap-open-publishing",
@@ -109,8 +110,8 @@ pub(super) fn publishing() -> Table {
     table
 }
 
-/// What is behind the commerce sites: the CPU. With a key of 1,024 bits, whose cost at Table 2's rate is
-/// that of the machines of the time, the statements on Figure 6 are held against these rows as well.
+/// The assumptions of the commerce sites: the CPU. A key of 1,024 bits costs at Table 2's rate as much
+/// as on the machines of the time, so the statements on Figure 6 are compared with these rows as well.
 pub(super) fn commerce() -> Table {
     let rsa = ("RSA over 1,024 bits", RSA_1024);
     let mut table = varied(

@@ -1,5 +1,5 @@
-//! Faster CPUs, more disks, another eviction, and what the paper leaves open: one thing varied at a
-//! time, on eight nodes with the Rice-like trace.
+//! Faster CPUs, more disks, another eviction, and parameters that the paper leaves open, varied one
+//! at a time, on eight nodes with the Rice-like trace.
 
 use super::{
     ANY, BOUNDED, Claim, LARD, LARD_R, LB, LB_GC, RICE, Row, Strategy, THROUGHPUT, Table, WRR,
@@ -9,7 +9,7 @@ use crate::Plot;
 
 const NODES: usize = 8;
 
-/// Those of the paper's figures on CPU and disks, and two of today's.
+/// The strategies of the paper's figures on CPU and disks, and two of today's.
 const COMPARED: &[Strategy] = &[WRR, LB, LARD, LARD_R, WRR_GMS, BOUNDED, known_as("p2c")];
 
 type Set = &'static [(&'static str, &'static str)];
@@ -94,7 +94,7 @@ fn over(id: &str, x: &str, source: &str, note: &str, steps: &[(f64, &str, Set)])
     }
 }
 
-/// LRU that keeps no file above 500 KB, against GDS (Sec. 3.2), and what came later.
+/// LRU without files above 500 KB, against GDS (Sec. 3.2) and later algorithms.
 pub(super) fn eviction() -> Table {
     let choices: [(&str, Set); 6] = [
         ("gds-packets", &[]),

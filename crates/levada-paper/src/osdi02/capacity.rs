@@ -1,4 +1,4 @@
-//! How much load each strategy sustains: Figures 5 and 11, Tables 2, 5 and 8, Sec. 5.1.1 and 5.4.2.
+//! The capacity of each strategy: Figures 5 and 11, Tables 2, 5 and 8, Sec. 5.1.1 and 5.4.2.
 
 use levada_sim::Metric;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Plot;
 
-/// What holds in all tables of this paper.
+/// The claims of all tables of this paper.
 const OPEN: &str = "64 servers behind 8 routers, 1,000 clients behind 12 redirectors, NSFNET T3. \
     Capacity is the offered rate 30 s before the first server fails; because the queues still fill up \
     then, it is above the sustained rate. Left open by the paper and chosen here: a busy threshold \
@@ -24,7 +24,7 @@ fn capacities() -> Vec<Column> {
     ]
 }
 
-/// A row that is held against the paper's capacity.
+/// A row that is compared with the paper's capacity.
 fn row(strategy: Strategy, load: Load) -> Row {
     plain_row(strategy, load, vec![published(strategy, load, "0")], false)
 }
@@ -86,11 +86,11 @@ pub(super) fn figure_11() -> Table {
     }
 }
 
-/// How many replicas are best (Sec. 5.1.1).
+/// The best number of replicas (Sec. 5.1.1).
 pub(super) fn replicas() -> Table {
     let row = |replicas: u32| {
         let set = [("policy.replicas", replicas.to_string())];
-        // Ten are usual, and that run serves other tables, too.
+        // Ten replicas are the default, and that run serves other tables, too.
         let case = match replicas {
             10 => case(R_CHASH, Load::Normal, "", &[]),
             _ => case(R_CHASH, Load::Normal, &format!("{replicas} replicas"), &set),
@@ -127,7 +127,7 @@ pub(super) fn replicas() -> Table {
     }
 }
 
-/// What limits each strategy.
+/// The limiting resource of each strategy.
 pub(super) fn table_2() -> Table {
     let published = |strategy: Strategy| -> Vec<Option<f64>> {
         let row = data::rows(UTILISATIONS).find(|row| row[0] == strategy.name);
@@ -170,7 +170,7 @@ pub(super) fn table_2() -> Table {
     }
 }
 
-/// What it costs to go by distance.
+/// The cost of choosing by distance.
 pub(super) fn table_5() -> Table {
     let pairs = [
         (known_as("npr-chash"), R_CHASH),
@@ -261,7 +261,7 @@ pub(super) fn table_8() -> Table {
     }
 }
 
-/// The strategies that treat large files apart.
+/// The strategies that treat large files separately.
 pub(super) const LARGE: [Strategy; 4] =
     [known_as("cdr-t-r"), known_as("cdr-t-s"), known_as("fdr-t-r"), known_as("fdr-t-s")];
 

@@ -1,4 +1,4 @@
-//! How long requests take at given rates: Tables 3, 4, 6, 7 and 9, with Figures 6-9 and 12-15.
+//! Latencies at given rates: Tables 3, 4, 6, 7 and 9, with Figures 6-9 and 12-15.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ fn global_is_better(rates: &[u32]) -> impl Iterator<Item = Claim> {
     })
 }
 
-/// The rows that the paper has in this table, and the peers at the same rates.
+/// The rows of the paper's table, and the peers at the same rates.
 fn latencies(number: &'static str, load: Load, strategies: &[Strategy], title: &str) -> Table {
     let published: Vec<Vec<&str>> = data::rows(LATENCIES).filter(|row| row[0] == number).collect();
     let rates: BTreeSet<u32> = published.iter().filter_map(|row| row[2].parse().ok()).collect();

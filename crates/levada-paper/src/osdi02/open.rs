@@ -1,4 +1,5 @@
-//! What the paper leaves open, varied one at a time around the values of the other tables.
+//! Parameters that the paper leaves open, varied one at a time around the values of the other
+//! tables.
 
 use levada_sim::Metric;
 

@@ -16,8 +16,8 @@
 //! </graphml>
 //! ```
 //!
-//! Data under other names and elements that GraphML does not have are passed over. Entities beyond
-//! XML's own five are refused, so that a small file stays small.
+//! Data under other names and unknown elements are ignored. Entities beyond XML's own five are
+//! refused, so that a small file cannot expand.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -34,7 +34,7 @@ use super::{
 /// Reads a topology from GraphML.
 ///
 /// # Errors
-/// With everything that is wrong, each with its place in the file.
+/// All problems, each with its place in the file.
 pub fn from_graphml(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
     if let Some(error) = too_large(text.len()) {
         return Err(error);
@@ -59,20 +59,20 @@ pub fn from_graphml(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
     document.finish()
 }
 
-/// What has been read so far.
+/// The state of the reader.
 #[derive(Default)]
 struct Document {
     keys: BTreeMap<String, Key>,
     places: Vec<RawPlace>,
     links: Vec<RawLink>,
-    /// The elements that are open and mean something, innermost last.
+    /// The open elements that matter, innermost last.
     open: Vec<Open>,
     /// The text since the last start of an element.
     text: String,
     graphs: usize,
 }
 
-/// A declared kind of data: its name, and what it is where it is not given.
+/// A declared kind of data: its name, and its default.
 struct Key {
     name: String,
     default: Option<String>,
@@ -85,7 +85,7 @@ enum Open {
     Node,
     Edge,
     Data(String),
-    /// Any other.
+    /// Any other element.
     Else,
 }
 
@@ -208,7 +208,7 @@ impl Document {
 }
 
 impl RawLink {
-    /// What the data of this name says of a link.
+    /// The field of a link for data of this name.
     fn figure(&mut self, name: &str) -> Option<&mut Option<String>> {
         match name {
             "latency" => Some(&mut self.latency),

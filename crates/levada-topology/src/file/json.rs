@@ -48,7 +48,7 @@ struct Link {
 /// Reads a topology from JSON.
 ///
 /// # Errors
-/// With everything that is wrong, each with its place in the file.
+/// All problems, each with its place in the file.
 pub fn from_json(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
     if let Some(error) = too_large(text.len()) {
         return Err(error);
@@ -56,7 +56,7 @@ pub fn from_json(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
     let file: File = serde_json::from_str(text).map_err(|error| {
         let at = format!("line {}, column {}", error.line(), error.column());
         let said = error.to_string();
-        // The message ends with the place, which is told already.
+        // The message ends with the place, which is reported separately.
         let what = said.split(" at line ").next().unwrap_or(&said).to_owned();
         vec![FileError { at, problem: Problem::Format(what) }]
     })?;
@@ -78,7 +78,7 @@ pub fn from_json(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
     assemble(&places, &links)
 }
 
-/// Writes a topology as [`from_json`] reads it, to look at a built one or to start from it.
+/// Writes a topology in the format of [`from_json`], to inspect a built one or to start from it.
 pub fn to_json(topology: &Topology) -> String {
     let name = |place: u32| topology.places[place as usize].name.to_string();
     let place = |place: &super::super::Place| Place {

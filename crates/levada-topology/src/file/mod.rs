@@ -1,7 +1,7 @@
-//! A user's own topology, from a file: JSON or GraphML with the same words.
+//! A user's own topology, from a JSON or GraphML file with the same keys.
 //!
-//! Files come from outside: their size is bounded, and everything that is wrong with one is said at
-//! once, each with its place and the remedy.
+//! Files are untrusted: their size is bounded, and all problems are reported at once, each with its
+//! place and the remedy.
 
 mod graphml;
 mod json;
@@ -21,36 +21,36 @@ use super::{
     access::{QUEUE, link},
 };
 
-/// A larger file is refused unread.
+/// The largest size of a file.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 const MAX_PLACES: usize = 200_000;
 const MAX_LINKS: usize = 1_000_000;
 const MAX_QUEUE: u32 = 1 << 20;
 const MAX_MBPS: f64 = 1e6;
 const MAX_LATENCY: Duration = Duration::from_secs(10);
-/// Reading goes on after a mistake, but nobody reads a thousand messages.
+/// Reading continues after a mistake, up to this number of messages.
 const MAX_ERRORS: usize = 20;
 
-/// Something wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem}")]
 pub struct FileError {
-    /// Where in the file.
+    /// Its place in the file.
     pub at: String,
-    /// What, and what to do.
+    /// The problem and the remedy.
     pub problem: Problem,
 }
 
-/// What is wrong with a file, and the remedy.
+/// A problem of a file, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The file breaks its format's rules.
+    /// The file violates the syntax of its format.
     #[error("{0}")]
     Format(String),
-    /// There is more than is ever read.
+    /// The file has more entries than allowed.
     #[error("more than {most} {what}: leave some out")]
     TooMany {
-        /// Of what.
+        /// The kind of entry.
         what: &'static str,
         /// The limit.
         most: usize,
@@ -61,40 +61,40 @@ pub enum Problem {
     /// The name is empty.
     #[error("a place needs a name")]
     NoName,
-    /// The role is none of the known words.
+    /// The role is unknown.
     #[error("`{0}` is no role: use router, redirector, server or client")]
     Role(String),
-    /// A link ends nowhere.
+    /// An end of a link is unknown.
     #[error("there is no place `{0}`: name one of the places")]
     NoPlace(String),
-    /// A link begins where it ends.
+    /// Both ends of a link are the same place.
     #[error("both ends are `{0}`: a link is between two places")]
     Loop(String),
-    /// A link lacks what it needs.
+    /// A link lacks a required value.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// The latency is no duration in range.
+    /// The latency is invalid.
     #[error("latency must be a duration from 0s to 10s such as \"5ms\", not `{0}`")]
     Latency(String),
-    /// The bandwidth is no number in range.
+    /// The bandwidth is invalid.
     #[error("mbps must be a number above 0 and at most {MAX_MBPS}, not `{0}`")]
     Mbps(String),
-    /// The queue is no number in range.
+    /// The queue is invalid.
     #[error("queue must be a whole number from 1 to {MAX_QUEUE}, not `{0}`")]
     Queue(String),
-    /// The whole does not hang together.
+    /// The topology has no routes.
     #[error(transparent)]
     Routes(#[from] RouteError),
 }
 
-/// A place as a file describes it.
+/// A place in a file.
 struct RawPlace {
     at: String,
     name: String,
     role: Option<String>,
 }
 
-/// A link as a file describes it.
+/// A link in a file.
 struct RawLink {
     at: String,
     a: String,
@@ -104,7 +104,7 @@ struct RawLink {
     queue: Option<String>,
 }
 
-/// What is wrong so far.
+/// The problems so far.
 #[derive(Default)]
 struct Errors(Vec<FileError>);
 
@@ -115,13 +115,13 @@ impl Errors {
         }
     }
 
-    /// The value, or a note of what is wrong with it.
+    /// The value; an error is recorded.
     fn take<T>(&mut self, at: &str, result: Result<T, Problem>) -> Option<T> {
         result.map_err(|problem| self.add(at, problem)).ok()
     }
 }
 
-/// A topology and its routes, so that nobody works with one that does not hang together.
+/// A topology and its routes; both exist only if the topology is connected.
 fn assemble(places: &[RawPlace], links: &[RawLink]) -> Result<(Topology, Routes), Vec<FileError>> {
     let mut errors = Errors::default();
     for (what, count, most) in
@@ -136,7 +136,7 @@ fn assemble(places: &[RawPlace], links: &[RawLink]) -> Result<(Topology, Routes)
     }
     let mut topology = Topology::default();
     let mut names: BTreeMap<&str, PlaceIndex> = BTreeMap::new();
-    // Places with a mistake of their own: their links need no further message.
+    // Places with an error of their own: their links need no further message.
     let mut mistaken = BTreeSet::new();
     for place in places {
         let Some(role) = errors.take(&place.at, role(place.role.as_deref())) else {
@@ -181,7 +181,7 @@ fn role(word: Option<&str>) -> Result<Role, Problem> {
     known.ok_or_else(|| Problem::Role(word.to_owned()))
 }
 
-/// Latency, bandwidth and queue of a link whose ends are still open.
+/// Latency, bandwidth and queue of a link whose ends are not resolved yet.
 fn read_figures(raw: &RawLink, errors: &mut Errors) -> Option<Link> {
     let latency = raw.latency.as_deref().ok_or(Problem::Missing("latency"));
     let latency = errors.take(&raw.at, latency.and_then(read_latency));

@@ -1,14 +1,14 @@
-//! Where a running node is told something: its admin address, as it is or from its configuration.
+//! The admin address of a running node, from an option or from its configuration.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-/// Which node.
+/// The node to connect to.
 #[derive(Args, Debug)]
 pub(crate) struct AdminArgs {
-    /// The configuration file of the running node: it has the admin address.
+    /// The configuration file of the running node, which has the admin address.
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// The admin address of the running node.
@@ -17,10 +17,10 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// The address. A file that has errors still tells where its node is.
+    /// The address. A file with errors can still have it.
     ///
     /// # Errors
-    /// When neither says it.
+    /// If neither option is given.
     pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
         let file = match (&self.admin, &self.config) {
             (Some(admin), _) => return Ok(*admin),

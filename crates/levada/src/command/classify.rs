@@ -1,4 +1,4 @@
-//! `levada classify access.log`: which service classes the requests of a log are of, and rules that say so.
+//! `levada classify access.log`: the service classes of the requests in a log, and rules for them.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use levada_command::CommandStatus;
 
 /// Proposes class rules from an access log, and shows the shares of the classes.
 ///
-/// Requests are put together by the first segment of their path, or by the ending of files in the root,
-/// and judged by how long they took. Without times in the log nothing is proposed.
+/// Requests are grouped by the first segment of their path, or by the extension of files in the root,
+/// and classified by their duration. A log without durations yields no proposal.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ClassifyArgs {
     /// The access log: any format that `levada sim` reads, also compressed with gzip or xz.
     log: PathBuf,
-    /// Kinds of requests with a smaller part of all are put together as the rest, in percent.
+    /// Groups with a smaller share of the requests, in percent, are reported as the rest.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     min_share: f64,
     /// Prints JSON.
@@ -37,10 +37,10 @@ fn percent(text: &str) -> Result<f64, String> {
     within.then_some(number).ok_or_else(|| "must be from 0 to 100".to_owned())
 }
 
-/// Reads and judges.
+/// Reads the log and classifies.
 ///
 /// # Errors
-/// When the log cannot be read or has no requests.
+/// If the log cannot be read or has no requests.
 pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<CommandStatus> {
     let reader = levada_trace::open(&args.log)?;
     let format = reader.format().name;
@@ -63,16 +63,16 @@ pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<CommandStatus> {
     Ok(if report.timed { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// Larger answers tell by the time to their end more of the client's line than of the server.
+/// The duration of a larger response depends more on the client's line than on the server.
 const SHORT: u64 = 64 << 10;
-/// Times that are kept of a kind: the last ones.
+/// Most durations that are kept of a group: the last ones.
 const TIMES: usize = 4096;
-/// Kinds that are told apart; what comes later is of the rest.
+/// Most groups; further ones are part of the rest.
 const MOST_KINDS: usize = 4096;
-/// A kind is judged by no fewer times.
+/// Fewest durations from which a group is classified.
 const FEWEST: usize = 10;
 
-/// What a log says of each kind of requests.
+/// The requests of each group.
 #[derive(Default)]
 struct Census {
     kinds: BTreeMap<String, Kind>,
@@ -88,35 +88,35 @@ struct Kind {
     times: RecentTimes,
 }
 
-/// What is printed.
+/// The report.
 #[derive(Debug, Serialize)]
 struct Report {
     format: &'static str,
     requests: u64,
     unreadable: u64,
-    /// Whether the log tells how long requests took.
+    /// Whether the log has durations.
     timed: bool,
-    /// Whether it tells how large answers were.
+    /// Whether the log has response sizes.
     sized: bool,
-    /// Requests whose time was not counted, because their answers were long.
+    /// Requests whose duration was not counted, because their responses were long.
     long: u64,
-    /// From which time on a kind is heavy, in milliseconds.
+    /// Duration from which a group counts as heavy, in milliseconds.
     heavy_ms: f64,
     kinds: Vec<Judged>,
-    /// Requests of kinds that are too rare to be listed.
+    /// Requests of groups that are too rare to be listed.
     rest: u64,
     shares: BTreeMap<&'static str, f64>,
 }
 
 #[derive(Debug, Serialize)]
 struct Judged {
-    /// What the path begins or ends with.
+    /// Prefix or suffix of the path.
     kind: String,
     share: f64,
     mean_bytes: u64,
     low_ms: Option<f64>,
     mean_ms: Option<f64>,
-    /// `None` where too few times are known.
+    /// `None` if too few durations are known.
     class: Option<&'static str>,
 }
 
@@ -138,7 +138,7 @@ impl Census {
         kind.requests += 1;
         self.sizes |= record.bytes.is_some();
         kind.bytes = kind.bytes.saturating_add(record.bytes.unwrap_or_default());
-        // An error says little of what the request would have cost.
+        // The duration of an error says little about the cost of the request.
         if record.status.is_some_and(|status| status >= 500) {
             return;
         }
@@ -249,14 +249,15 @@ fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for kind in &report.kinds {
         let Some(class) = kind.class.filter(|class| *class != "normal") else { continue };
         let key = if kind.kind.starts_with('/') { "prefix" } else { "suffix" };
-        // As TOML and as JSON, a basic string is written alike, but for what no path has.
+        // A basic string has the same notation in TOML and JSON, except for characters that no path
+        // has.
         let text = serde_json::to_string(&kind.kind).unwrap_or_default();
         writeln!(out, "\n[[site.class]]\nclass = {class:?}\n{key} = {text}")?;
     }
     Ok(())
 }
 
-/// A log's words on a terminal: nothing that would control it.
+/// Escapes a log's text, so that it cannot control a terminal.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! `levada drain`: has the clients of a running node go elsewhere.
+//! `levada drain`: moves the clients of a running node to other nodes.
 
 use std::{
     net::SocketAddr,
@@ -13,11 +13,11 @@ use levada_command::{CommandStatus, admin_client, option::time};
 
 use super::admin::AdminArgs;
 
-/// Has the clients of a running node go elsewhere, at a pace that the others can take.
+/// Moves the clients of a running node to other nodes, at a pace that those can take.
 ///
-/// The node says that it is not ready, takes its route back if it has one, ends connections with the
-/// request that they are at, and ends long downloads in the middle, so many a second. It goes on
-/// serving who comes, until it is stopped or --undo is said.
+/// The node reports itself as not ready, withdraws its route if it has one, closes connections after
+/// their current request, and ends long downloads in the middle at a limited rate. It still serves
+/// new clients until it is stopped or drained with --undo.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DrainArgs {
@@ -26,10 +26,10 @@ pub(crate) struct DrainArgs {
     /// Takes the node into service again.
     #[arg(long, conflicts_with_all = ["rate", "wait"])]
     undo: bool,
-    /// Downloads to be sent away per second, instead of `limits.drain_rate`.
+    /// Downloads to end per second, instead of `limits.drain_rate`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Waits until nothing runs any more, at most so long.
+    /// Waits until no request runs any more, at most for this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     wait: Option<Duration>,
     /// Prints JSON.
@@ -37,10 +37,10 @@ pub(crate) struct DrainArgs {
     json: bool,
 }
 
-/// Drains, or takes that back.
+/// Drains, or undoes it.
 ///
 /// # Errors
-/// When the node cannot be asked, or refuses.
+/// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
     Ok(if over { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// What the node says in the end, and whether that is what was waited for.
+/// The node's last report, and whether the drain is complete.
 async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, bool)> {
     let target = match (args.undo, args.rate) {
         (true, _) => "/drain?undo".to_owned(),

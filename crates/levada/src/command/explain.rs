@@ -1,4 +1,4 @@
-//! `levada explain URL`: which node would serve it, and why.
+//! `levada explain URL`: the node that would serve it, and the reason.
 
 use std::{
     io::{self, Write},
@@ -13,14 +13,14 @@ use serde_json::Value as Json;
 
 use levada_command::{CommandStatus, admin_client};
 
-/// Tells which node would serve a URL, and why.
+/// Shows which node would serve a URL, and why.
 ///
-/// Of a configuration: what a node would do that has just started, with every node up and idle. Of a
-/// running node: what it would do now. Neither changes anything.
+/// With a configuration, it shows the choice of a node that has just started, with every node up and
+/// idle. With a running node, it shows the node's choice now. Neither changes anything.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// The URL, with scheme and host as clients ask for it.
+    /// The URL, with scheme and host, as clients request it.
     url: String,
     /// The configuration file of a node.
     #[arg(short, long, value_name = "FILE", required_unless_present = "admin")]
@@ -28,8 +28,8 @@ pub(crate) struct ExplainArgs {
     /// The admin address of a running node.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
     admin: Option<SocketAddr>,
-    /// What the site takes its key from, where that is not the URL: the value of the header or the
-    /// cookie, or the body.
+    /// The source of the site's key, if it is not the URL: the value of the header or the cookie,
+    /// or the body.
     #[arg(long, value_name = "VALUE")]
     key: Option<String>,
     /// Prints JSON.
@@ -40,12 +40,12 @@ pub(crate) struct ExplainArgs {
 /// Explains.
 ///
 /// # Errors
-/// When the configuration cannot be used, the node does not answer, or no site has the URL's host.
+/// If the configuration cannot be used, the node does not answer, or no site has the URL's host.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     let explanation = match (&args.admin, &args.config) {
         (Some(admin), _) => of_node(*admin, args)?,
         (None, Some(file)) => of_configuration(file, args)?,
-        // The command line takes nothing else.
+        // The command line accepts no other combination.
         (None, None) => anyhow::bail!("--config or --admin is needed"),
     };
     let mut out = io::stdout().lock();
@@ -69,7 +69,7 @@ fn of_node(admin: SocketAddr, args: &ExplainArgs) -> anyhow::Result<Json> {
         target += "&key=";
         target += &admin_client::escaped(key);
     }
-    // The timer needs the runtime that it is made in.
+    // A timer must be created within its runtime.
     let asking = async { admin_client::get(admin, &target, PATIENCE).await };
     let body = runtime.block_on(asking).context("--admin")?;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))

@@ -1,4 +1,4 @@
-//! `levada handoff-backend`: takes connections over for a server that knows nothing of it.
+//! `levada handoff-backend`: takes connections over for an unmodified server.
 
 use std::{
     fs,
@@ -16,34 +16,33 @@ use levada_edge::{
 
 use levada_command::CommandStatus;
 
-/// Takes connections over from a front-end, and has the server beside it answer them.
+/// Takes connections over from a front-end, and passes their requests to the server on this machine.
 ///
-/// A node of its own: it forgets nothing of what a node knows of HTTP, and stores nothing. It needs the
-/// capabilities NET_ADMIN and BPF, and the service's address on this machine.
+/// It is a full node without a cache. It needs the capabilities NET_ADMIN and BPF, and the service's
+/// address on this machine.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HandoffBackendArgs {
-    /// Where the front-end comes in: an address on the network that this machine has in common with it.
+    /// The address for the front-end, on the network that this machine shares with it.
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The server that answers: a URL such as http://127.0.0.1:8080, or unix:/run/app.sock for a Unix
-    /// socket.
+    /// The server that answers requests: a URL such as http://127.0.0.1:8080, or unix:/run/app.sock
+    /// for a Unix socket.
     #[arg(long, value_name = "SERVER", value_parser = server)]
     to: Upstream,
-    /// A service's address, to which clients connect: this machine has it, too. May be given several
-    /// times.
+    /// A service address, to which clients connect. This machine must have it, too. May be repeated.
     #[arg(long = "service", value_name = "ADDRESS", required = true)]
     services: Vec<SocketAddr>,
-    /// The network interface by which the front-end's packets come in. May be given several times.
+    /// The network interface that receives the front-end's packets. May be repeated.
     #[arg(long = "interface", value_name = "NAME", required = true)]
     interfaces: Vec<String>,
-    /// A file that holds the secret, the front-end's as well.
+    /// A file with the secret that the front-end has as well.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
     /// Its name in `Via` and `Proxy-Status`.
     #[arg(long, value_name = "NAME", default_value = "back-end")]
     name: String,
-    /// Metrics and health, for operators.
+    /// The address of metrics and health, for operators.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
 }
@@ -62,7 +61,7 @@ Exit codes:
 /// Runs until a signal ends it.
 ///
 /// # Errors
-/// When it cannot start.
+/// If it cannot start.
 pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     let settings = settings(args)?;
     for service in &args.services {
@@ -92,7 +91,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
         );
     }
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    // No client listens there: it is taken out again.
+    // No client uses this listener: remove it again.
     let text = format!(
         "name = {}\n[[listen]]\naddress = '127.0.0.1:0'\n\
          [[site]]\nhosts = '*'\ncache = false\norigin = {}\n",
@@ -112,7 +111,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
         handoff: Some(HandoffSettings {
             secret,
             interfaces: args.interfaces.clone(),
-            // The front-end says what becomes of connections.
+            // The front-end decides about further requests of connections.
             after: AfterHandoff::default(),
             taking: Some(HandoffBackendSettings {
                 listen: args.listen,
@@ -127,10 +126,10 @@ fn server(text: &str) -> Result<Upstream, String> {
     text.parse().map_err(|_| format!("it must be {}", Upstream::EXPECTED))
 }
 
-/// Whether an address is this machine's.
+/// Whether this machine has an address.
 fn has(address: IpAddr) -> std::io::Result<()> {
     std::net::UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// Shorter ones can be guessed by trying.
+/// Shorter secrets can be guessed by trying.
 const SHORTEST_SECRET: usize = 16;

@@ -1,4 +1,4 @@
-//! `levada policies`: the list, or one of them with its parameters.
+//! `levada policies`: the list of policies, or one policy with its parameters.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::cli::PoliciesArgs;
 use levada_command::CommandStatus;
 
-/// Prints the list, or the policy that was named.
+/// Prints the list, or the named policy.
 ///
 /// # Errors
 /// When the report cannot be written.
@@ -68,7 +68,7 @@ fn parameter_row(parameter: &Parameter) -> [String; 4] {
     ]
 }
 
-/// Columns as wide as their widest cell; the last one runs on.
+/// Columns have the width of their widest cell; the last one is unlimited.
 fn print_table(out: &mut impl Write, head: [&str; 4], rows: &[[String; 4]]) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -1,4 +1,4 @@
-//! `levada purge`: tells a node, and through it its cluster, what must not be served any more.
+//! `levada purge`: invalidates stored responses on a node and its cluster.
 
 use std::{
     io::{self, Write},
@@ -13,40 +13,40 @@ use serde_json::{Value as Json, json};
 
 use levada_command::{CommandStatus, admin_client};
 
-/// Purges what is stored, on every node of the cluster.
+/// Purges stored responses on every node of the cluster.
 ///
-/// By default as if it had never been stored; with --soft it becomes stale, and the origin is asked
-/// whether it still holds. The node that is told tells the others and reports who has confirmed.
+/// By default they are removed; with --soft they become stale and are revalidated with the origin.
+/// The node forwards the purge to its peers and reports which of them have confirmed it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("what").required(true).args(["urls", "prefix", "tag", "all"])))]
 #[command(group(ArgGroup::new("node").required(true).args(["config", "admin"])))]
 pub(crate) struct PurgeArgs {
-    /// URLs, with scheme and host as clients ask for them.
+    /// URLs, with scheme and host, as clients request them.
     #[arg(value_name = "URL")]
     urls: Vec<String>,
-    /// Everything that begins with this URL.
+    /// All URLs that begin with this one.
     #[arg(long, value_name = "URL")]
     prefix: Vec<String>,
-    /// Everything that the origin has given this tag.
+    /// All responses that the origin has given this tag.
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
-    /// Everything.
+    /// All responses.
     #[arg(long)]
     all: bool,
-    /// Confines --tag and --all to the site of this host.
+    /// Limits --tag and --all to the site of this host.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["urls", "prefix"])]
     site: Option<String>,
-    /// Makes stale instead.
+    /// Makes responses stale instead of removing them.
     #[arg(long)]
     soft: bool,
-    /// The configuration file of a running node: it has the admin address and the token.
+    /// The configuration file of a running node, which has the admin address and the token.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The admin address of a running node.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// A file with the token, where the node asks for one.
+    /// A file with the token, if the node requires one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Prints the node's report as JSON.
@@ -57,11 +57,11 @@ pub(crate) struct PurgeArgs {
 /// Purges.
 ///
 /// # Errors
-/// When the node cannot be asked, or refuses.
+/// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     let (admin, token) = node(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The timer needs the runtime that it is made in.
+    // A timer must be created within its runtime.
     let asking = async {
         admin_client::post(admin, "/purge", &order(args), token.as_deref(), PATIENCE).await
     };
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     })
 }
 
-/// Where to ask, and with which token.
+/// The node's admin address and token.
 fn node(args: &PurgeArgs) -> anyhow::Result<(SocketAddr, Option<String>)> {
     let mut token = std::env::var(TOKEN_VARIABLE).ok();
     let mut admin = args.admin;

@@ -1,4 +1,4 @@
-//! `levada reload`: has a running node take its configuration over anew.
+//! `levada reload`: makes a running node reload its configuration.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use levada_command::{CommandStatus, admin_client};
 
 use super::admin::AdminArgs;
 
-/// Has a running node read its configuration again, all or nothing.
+/// Makes a running node reload its configuration, all or nothing.
 ///
-/// Requests that run end as they began. With a mistake anywhere nothing changes, and the mistakes are
-/// printed. The node reads the file that it was started with.
+/// Running requests keep the old configuration. If the file has a mistake, nothing changes, and the
+/// mistakes are printed. The node reads the file that it was started with.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReloadArgs {
@@ -23,11 +23,11 @@ pub(crate) struct ReloadArgs {
 /// Reloads.
 ///
 /// # Errors
-/// When the node cannot be asked, or refuses.
+/// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The timer needs the runtime that it is made in.
+    // A timer must be created within its runtime.
     let told = async { admin_client::try_post(admin, "/reload", &json!({}), PATIENCE).await };
     match runtime.block_on(told)? {
         Ok(_) => {

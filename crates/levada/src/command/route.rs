@@ -1,4 +1,4 @@
-//! `levada route`: what a running node does with its route, and the process by which ExaBGP learns it.
+//! `levada route`: the state of a running node's route, and the process that controls ExaBGP.
 
 use std::{
     io::{self, Write as _},
@@ -15,7 +15,7 @@ use levada_command::{CommandStatus, admin_client};
 
 use super::admin::AdminArgs;
 
-/// Shows what a running node does with its anycast route.
+/// Shows the state of a running node's anycast route.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RouteArgs {
@@ -30,11 +30,11 @@ pub(crate) struct RouteArgs {
 
 #[derive(Debug, Subcommand)]
 enum Order {
-    /// Tells ExaBGP what the node says, line by line: a process for ExaBGP to run.
+    /// Forwards the node's decisions to ExaBGP, line by line. ExaBGP runs this process.
     ///
-    /// When the node is gone, so is the route.
+    /// If the node is gone, the route is withdrawn.
     Exabgp,
-    /// Takes the route back at BIRD itself, whatever the node does: for when it has died.
+    /// Withdraws the route at BIRD directly, for a node that has died.
     Withdraw {
         /// The configuration file of the node.
         #[arg(value_name = "FILE")]
@@ -42,10 +42,10 @@ enum Order {
     },
 }
 
-/// Shows, tells or withdraws.
+/// Shows, forwards or withdraws.
 ///
 /// # Errors
-/// When the node or BIRD cannot be asked.
+/// If the node or BIRD cannot be reached.
 pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.order {
@@ -85,7 +85,7 @@ fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<CommandStatus> {
     Ok(if state["error"].is_null() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// Prints every change until nobody reads any more.
+/// Prints every change until standard output is closed.
 async fn tell(admin: SocketAddr) -> anyhow::Result<CommandStatus> {
     let (mut said, mut withdrawal, mut number) = (Vec::new(), Vec::new(), Json::Null);
     loop {
@@ -100,7 +100,7 @@ async fn tell(admin: SocketAddr) -> anyhow::Result<CommandStatus> {
                 withdrawal = strings(&state["withdrawal"]);
                 strings(&state["lines"])
             }
-            // It is gone, and may come back.
+            // The node is gone, and may come back.
             Err(_) => {
                 number = Json::Null;
                 tokio::time::sleep(AGAIN).await;
@@ -121,7 +121,7 @@ fn strings(list: &Json) -> Vec<String> {
     strings.map(str::to_owned).collect()
 }
 
-/// Longer than the node lets those wait who wait for news.
+/// Longer than the node keeps a waiting request open.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(200);
 

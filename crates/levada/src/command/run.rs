@@ -11,8 +11,8 @@ use levada_command::{CommandStatus, end_with_stdin};
 /// Runs a node until a signal ends it.
 ///
 /// # Errors
-/// When the configuration cannot be used or the node cannot start. What is wrong with the
-/// configuration has been printed then.
+/// If the configuration cannot be used or the node cannot start. The problems of the configuration
+/// have been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let checked = levada_config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?;
@@ -22,13 +22,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     if args.stop_with_stdin {
         end_with_stdin()?;
     }
-    // The edge logs where it listens; nobody else waits for it to be ready.
+    // The edge logs its addresses; no caller waits for it to be ready.
     let reader = reader(args.config.clone(), checked.fixed);
     levada_edge::run(settings, reader, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 
-/// Reads the file again, for a node that was started with these tables.
+/// Reloads the file, for a node that was started with these tables.
 fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> SettingsReader {
     SettingsReader(Box::new(move || {
         let checked = levada_config::load(&file);

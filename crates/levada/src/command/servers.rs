@@ -1,4 +1,4 @@
-//! `levada servers`: the servers of a running node's switches, and the drain of one.
+//! `levada servers`: the servers behind a running node's switches, and the drain of one server.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use levada_command::{CommandStatus, admin_client};
 
 use super::admin::AdminArgs;
 
-/// Lists the servers that a running node switches to, or drains one of them.
+/// Lists the servers behind a running node's switches, or drains one of them.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServersArgs {
@@ -27,9 +27,9 @@ pub(crate) struct ServersArgs {
 
 #[derive(Debug, Subcommand)]
 enum Order {
-    /// Gives a server nothing new; what it has may end.
+    /// Sends no new requests to a server; running requests may end.
     Drain(Which),
-    /// Has a drained server come back.
+    /// Takes a drained server into service again.
     Resume(Which),
 }
 
@@ -37,7 +37,7 @@ enum Order {
 struct Which {
     /// The server's name.
     server: String,
-    /// Only on the site of this host.
+    /// Only on the site with this host.
     #[arg(long, value_name = "HOST")]
     site: Option<String>,
 }
@@ -45,13 +45,13 @@ struct Which {
 /// Lists, drains or resumes.
 ///
 /// # Errors
-/// When the node does not answer, or has no server of this name.
+/// If the node does not answer, or has no server of this name.
 pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = match &args.order {
         None => {
-            // The timer needs the runtime that it is made in.
+            // A timer must be created within its runtime.
             let asking = async { admin_client::get(admin, "/servers", PATIENCE).await };
             runtime.block_on(asking)?
         }

@@ -23,24 +23,26 @@ use super::get::{self, args::NetworkArgs};
 /// Publishes a tree with a manifest, or makes a directory equal to a published tree.
 ///
 /// Given a directory, it writes DIRECTORY.manifest beside it. Given a manifest's URL and a directory, it
-/// fetches what differs, verifies it, and puts it in place file by file. The server is any node or any
-/// HTTP server with the manifest and the directory beside each other.
+/// fetches the files that differ, verifies them, and replaces them one by one. The server is any node or
+/// any HTTP server with the manifest and the directory beside each other.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SyncArgs {
-    /// A directory to be published, or the URL of a manifest.
+    /// A directory to publish, or the URL of a manifest.
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// The directory to be made equal to the published one.
+    /// The directory to make equal to the published one.
     #[arg(value_name = "DESTINATION")]
     destination: Option<PathBuf>,
-    /// Takes part: names anywhere, or paths from the root if they have a slash; all by default.
+    /// Files to include: names anywhere, or paths from the root if they have a slash. The default
+    /// is all files.
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Takes no part, even if included. With --delete it is not removed either.
+    /// Files to exclude, even if included. With --delete they are not removed either.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Publishing: also writes everything into one tar file. Pulling: uses it if most is wanted.
+    /// Publishing: also writes all files into one tar file. Pulling: uses it if most files are
+    /// needed.
     #[arg(long)]
     tar: bool,
     /// Prints the report as JSON.
@@ -50,26 +52,26 @@ pub(crate) struct SyncArgs {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Publishing: where to write the manifest.
+    /// Publishing: the path of the manifest.
     #[arg(short = 'o', long, value_name = "FILE", help_heading = "Publishing")]
     manifest: Option<PathBuf>,
-    /// Publishing: where the files will be; relative to the manifest, or a URL.
+    /// Publishing: the URL of the files; relative to the manifest, or absolute.
     #[arg(long, value_name = "URL", help_heading = "Publishing")]
     root: Option<String>,
-    /// Publishing: how files are told apart. MD5 is no protection against intent.
+    /// Publishing: the digest of files. MD5 does not protect against intentional changes.
     #[arg(long, value_name = "ALGORITHM", default_value = "sha-256", help_heading = "Publishing")]
     digest: DigestName,
 
-    /// Pulling: removes what the manifest does not have.
+    /// Pulling: removes files that the manifest does not have.
     #[arg(long, help_heading = "Pulling")]
     delete: bool,
-    /// Pulling: says what would be done, and does nothing.
+    /// Pulling: reports the changes and makes none.
     #[arg(short = 'n', long, help_heading = "Pulling")]
     dry_run: bool,
     /// Pulling: compares digests even where length and time are equal.
     #[arg(short, long, help_heading = "Pulling")]
     checksum: bool,
-    /// Pulling: files at a time.
+    /// Pulling: number of files to fetch at a time.
     #[arg(long, value_name = "N", default_value = "8", help_heading = "Pulling")]
     transfers: usize,
     #[command(flatten)]
@@ -88,7 +90,7 @@ enum DigestName {
 /// Publishes or pulls.
 ///
 /// # Errors
-/// When the arguments make no sense, or nothing could be done at all.
+/// If the arguments are invalid, or no file could be processed.
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<CommandStatus> {
     let filter = PathFilter::new(&args.include, &args.exclude)?;
     match &args.destination {

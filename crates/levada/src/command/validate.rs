@@ -1,4 +1,4 @@
-//! `levada validate`: everything that is wrong with a configuration.
+//! `levada validate`: all problems of a configuration.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use levada_config::Severity;
 use crate::cli::ValidateArgs;
 use levada_command::CommandStatus;
 
-/// Checks the file and prints what was found.
+/// Checks the file and prints its problems.
 ///
 /// # Errors
 /// When the file cannot be read or the report cannot be written.

@@ -1,5 +1,5 @@
-//! What stands in the way of handing connections over. Requests are proxied then, and answered; one line
-//! of the front-end's log says why.
+//! Obstacles to handing connections over. Requests are proxied then, and answered; one line of the
+//! front-end's log says why.
 
 use super::{liar::Channel, *};
 
@@ -9,7 +9,7 @@ fn reasons(log: &str) -> Vec<&str> {
     log.lines().filter(told).collect()
 }
 
-/// Those that are about one back-end.
+/// The metrics of one back-end.
 fn reasons_of(log: &str, back: Ipv4Addr) -> Vec<&str> {
     let place = format!("back_end={back}:");
     reasons(log).into_iter().filter(|line| line.contains(&place)).collect()
@@ -35,7 +35,7 @@ impl Cluster {
     }
 }
 
-/// The binary without these capabilities. Nothing where that cannot be had, which is said.
+/// The binary without these capabilities. `None`, with a message, if the network cannot be created.
 fn without(capabilities: &[&str]) -> Option<Command> {
     let there = Command::new("setpriv").arg("--version").stdout(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
@@ -124,7 +124,7 @@ fn firewall_before_the_channel_is_told_once_and_proxied_past() {
 #[test]
 fn firewall_before_the_answers_is_told_once_and_proxied_past() {
     let Some(cluster) = Cluster::new("stay") else { return };
-    // What the back-end sends from the service's address goes to a neighbour that is not there.
+    // The packets from the service's address go to a neighbour that does not exist.
     let nobody = "10.0.2.99";
     for order in [
         format!("neigh add {nobody} lladdr 02:00:00:00:00:99 dev eth0 nud permanent"),
@@ -137,7 +137,7 @@ fn firewall_before_the_answers_is_told_once_and_proxied_past() {
     let start = Instant::now();
     while !proxying() {
         assert!(start.elapsed() < PATIENCE, "{}", cluster.log());
-        // Nobody can help this one.
+        // This request cannot be repaired.
         let _ = cluster.curl(&["-s", "-m", "1", "-o", "/dev/null", "http://back0.test/1000"]);
         cluster.gets("back1.test", 1000);
     }
@@ -211,13 +211,13 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
         channel.say(&take(id, connection(service), &bytes));
         assert_eq!(channel.hear(), Some(Frame::Refused(id)));
     }
-    // What only back-ends say, and what is no frame at all.
+    // Frames that only back-ends send, and bytes that are no frame.
     channel.say(&Frame::Speaks(1));
     assert_eq!(channel.hear(), None);
     let mut channel = connect();
     channel.say_bytes(&[99; 40]);
     assert_eq!(channel.hear(), None);
-    // Who does not know the secret is not heard.
+    // A sender without the secret is rejected.
     let stranger = cluster.front.namespace().run(|| TcpStream::connect((BACKS[0], 7072)));
     let mut stranger = Channel::of_front(stranger.unwrap().unwrap(), "some other secret");
     stranger.say(&take(1, connection(SERVICE), &bytes));

@@ -57,7 +57,7 @@ impl Channel {
         let _ = self.stream.write_all(&[&length[..], &mark, bytes].concat());
     }
 
-    /// What the other side says next; nothing when it has closed.
+    /// The next frame of the other side; `None` when it has closed.
     pub(crate) fn hear(&mut self) -> Option<Frame> {
         let (mut length, mut mark) = ([0; 4], [0; 16]);
         self.stream.read_exact(&mut length).ok()?;

@@ -159,7 +159,7 @@ impl Cluster {
         self.running[2] = Some(self.front.start(command).unwrap());
     }
 
-    /// What the front-end has logged since its start.
+    /// The front-end's log since its start.
     fn log(&self) -> String {
         fs::read_to_string(self.path("front.log")).unwrap()
     }
@@ -544,7 +544,7 @@ fn a_front_end_that_crashed_begins_anew() {
 #[test]
 fn a_back_end_whose_server_is_down_leaves_requests_to_the_front_end() {
     let Some(mut cluster) = Cluster::bare() else { return };
-    // Nothing listens there.
+    // No process listens there.
     cluster.start_back(0, 8081);
     cluster.start_front("stay");
     let file = cluster.path("body");
@@ -572,7 +572,7 @@ fn a_kept_connection_ends_with_its_server_so_that_the_client_asks_another() {
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
-    // What may have had an effect is not to be asked twice.
+    // A request that may have had an effect must not be sent twice.
     posting
         .write_all(b"POST /echo HTTP/1.1\r\nHost: back0.test\r\nContent-Length: 2\r\n\r\nhi")
         .unwrap();
@@ -604,7 +604,8 @@ fn a_back_end_that_dies_within_an_answer_cuts_it_and_is_forgotten() {
 }
 
 impl Cluster {
-    /// Whatever a back-end says to the front-end is lost from now on, and not what it says to clients.
+    /// From now on all packets from the back-end to the front-end are lost, but not its packets to
+    /// clients.
     fn cut_channel(&self, at: usize) {
         let order = format!("route add blackhole {}/32", lab::LabCluster::FRONT);
         self.backs[at].ip(&[&order]).unwrap();

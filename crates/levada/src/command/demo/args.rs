@@ -17,10 +17,10 @@ pub(crate) struct DemoArgs {
     /// A parameter of the policy, such as replicas=2; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Requests per second of the trace. As many as suit the nodes when not given.
+    /// Requests per second of the trace. The default suits the number of nodes.
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
-    /// How long the load lasts, all phases together (10s to 1h).
+    /// Duration of the load, all phases together (10s to 1h).
     #[arg(long, value_name = "TIME", default_value = "40s")]
     pub(crate) duration: String,
     /// Replays this trace or access log instead of the generated trace.
@@ -29,19 +29,19 @@ pub(crate) struct DemoArgs {
     /// Seeds the generated trace, the arrivals and the policies.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u32,
-    /// Objects that the flash crowd asks for (1 to 100).
+    /// Objects that the flash crowd requests (1 to 100).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hot: usize,
-    /// What the flash crowd asks for, in links of a node (0 to 64).
+    /// Load of the flash crowd, in link capacities of a node (0 to 64).
     #[arg(long, value_name = "LINKS")]
     pub(crate) crowd: Option<f64>,
-    /// The emulated link of each node.
+    /// Rate of the emulated link of each node.
     #[arg(long, value_name = "RATE", default_value = "40Mbit/s")]
     pub(crate) link: String,
     /// Keeps nodes and origin running afterwards, until ctrl-c.
     #[arg(long)]
     pub(crate) hold: bool,
-    /// Prints the summary as one JSON object; what happens meanwhile goes to standard error.
+    /// Prints the summary as one JSON object; progress goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
 }

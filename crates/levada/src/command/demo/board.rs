@@ -1,4 +1,4 @@
-//! What is known while the demo runs: clients, watcher and story write it, view and summary read it.
+//! The state of a running demo: clients, watcher and story write it, view and summary read it.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -15,56 +15,56 @@ use super::{
     plan::{Arrival, Phase},
 };
 
-/// The board. Every access is short.
+/// The shared state. Every access is short.
 pub(super) struct Board {
     whole: Duration,
     hottest: u32,
     state: Mutex<State>,
 }
 
-/// What stands on it.
+/// The state itself.
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) phases: Vec<PhaseTally>,
     /// Failed requests by reason.
     pub(super) failures: BTreeMap<String, u64>,
-    /// What broke the first connection that broke, in its own words.
+    /// The error of the first connection that broke.
     pub(super) first_break: Option<String>,
-    /// What was served lately, and by which node.
+    /// Recently served requests, with their nodes.
     recent: VecDeque<(Instant, u32, Option<usize>)>,
     pub(super) nodes: Vec<NodeLive>,
-    /// The policy's own sets of the hottest objects, as a redirector told them.
+    /// The policy's own sets of the hottest objects, as a redirector reported them.
     pub(super) sets: HashMap<u32, Vec<String>>,
     origin_at_begin: Count,
 }
 
-/// What happened in one phase. Requests belong to the phase in which they were to be sent.
+/// The events of one phase. Requests belong to the phase of their scheduled time.
 pub(super) struct PhaseTally {
     pub(super) phase: Phase,
     pub(super) requests: u64,
     pub(super) failed: u64,
     pub(super) client_retries: u64,
     pub(super) bytes: u64,
-    /// In microseconds; of requests that got the right body.
+    /// Latencies in microseconds, of requests that got the right body.
     pub(super) latency: Histogram<u64>,
     /// Requests served, by node.
     pub(super) served: Vec<u64>,
     /// Of these, requests for the hottest object.
     pub(super) hot: Vec<u64>,
-    /// The size of the hottest object's set, as each redirector told it time and again.
+    /// The size of the hottest object's set, in each report of a redirector.
     pub(super) hot_sets: Vec<usize>,
     pub(super) origin: Count,
 }
 
-/// A node as its admin address and its peers tell it.
+/// A node, as its admin address and its peers report it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeLive {
     pub(super) up: bool,
-    /// How far its slow start has got, by the redirector that trusts it least.
+    /// Progress of its slow start, the least of all redirectors' views.
     pub(super) ramp: f64,
     /// Requests of all redirectors that it has not finished.
     pub(super) outstanding: u32,
-    /// Hits and all requests served since the last look.
+    /// Hits and all requests served since the last poll.
     pub(super) hits: u64,
     pub(super) lookups: u64,
     /// Bytes per second from the origin.
@@ -85,7 +85,7 @@ impl NodeLive {
 pub(super) struct HotObject {
     pub(super) object: u32,
     pub(super) requests: usize,
-    /// Nodes that served it and how often, most often first.
+    /// Nodes that served it and their counts, highest first.
     pub(super) by: Vec<(usize, usize)>,
 }
 
@@ -108,19 +108,19 @@ impl Board {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A phase begins; the one before it has asked the origin for the difference.
+    /// Begins a phase; the difference of the origin's counts belongs to the phase before.
     pub(super) fn enter(&self, phase: Phase, origin: Count) {
         let mut state = self.look();
         state.settle(origin);
         state.phase = phase;
     }
 
-    /// The last phase is over.
+    /// Ends the last phase.
     pub(super) fn finish(&self, origin: Count) {
         self.look().settle(origin);
     }
 
-    /// A request has ended.
+    /// Records the end of a request.
     pub(super) fn ended(&self, arrival: Arrival, latency: Duration, ending: &Ending) {
         let phase = Phase::at(arrival.at, self.whole);
         let mut state = self.look();
@@ -149,7 +149,7 @@ impl Board {
         }
     }
 
-    /// A redirector has told how many nodes are responsible for the hottest object.
+    /// Records a redirector's report of the number of nodes responsible for the hottest object.
     pub(super) fn hot_set(&self, size: usize) {
         let mut state = self.look();
         let phase = state.phase as usize;
@@ -158,7 +158,7 @@ impl Board {
 }
 
 impl State {
-    /// Gives what the origin was asked since the last time to the phase that ends.
+    /// Adds the origin's counts since the last time to the phase that ends.
     fn settle(&mut self, origin: Count) {
         let before = std::mem::replace(&mut self.origin_at_begin, origin);
         let tally = &mut self.phases[self.phase as usize];
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// Requests per second that each node served lately.
+    /// Requests per second that each node served recently.
     pub(super) fn rates(&mut self) -> Vec<f64> {
         self.forget();
         let mut rates = vec![0.0; self.nodes.len()];
@@ -183,7 +183,7 @@ impl State {
         rates
     }
 
-    /// The objects that were served most often lately.
+    /// The objects that were served most often recently.
     pub(super) fn hottest(&mut self, count: usize) -> Vec<HotObject> {
         self.forget();
         let mut objects: HashMap<u32, HashMap<usize, usize>> = HashMap::new();
@@ -225,5 +225,5 @@ impl PhaseTally {
     }
 }
 
-/// What "lately" means in the view.
+/// The time span of "recently" in the view.
 pub(super) const LATELY: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What is requested: the objects of a trace under names that fit into a request line.
+//! The objects of the demo: those of a trace, under names that fit into a request line.
 
 use std::{collections::HashMap, path::Path};
 
@@ -6,12 +6,12 @@ use anyhow::{Context as _, ensure};
 use levada_trace::{RICE, Trace, TraceLimits};
 use levada_types::{ByteSize, Key};
 
-/// The objects, and the order in which they are asked for.
+/// The objects, and the order in which they are requested.
 pub(super) struct Catalog {
     pub(super) objects: Vec<Object>,
     /// Numbers of objects.
     pub(super) requests: Vec<u32>,
-    /// Where they come from, in words.
+    /// The source of the objects, in words.
     pub(super) source: String,
     by_target: HashMap<Box<str>, u32>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Catalog {
 pub(super) struct Object {
     /// Path and query.
     pub(super) target: Box<str>,
-    /// Its content follows from this.
+    /// Its content follows from this key.
     pub(super) key: Key,
     pub(super) size: u64,
 }
@@ -37,7 +37,7 @@ impl Catalog {
     /// The requests of a trace or an access log.
     ///
     /// # Errors
-    /// When the file cannot be read or nothing in it can be replayed.
+    /// If the file cannot be read or has no requests to replay.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let reader = levada_trace::open(path).context("--trace")?;
         let limits = TraceLimits {
@@ -61,7 +61,7 @@ impl Catalog {
         let mut objects = Vec::new();
         for (id, object) in (0u32..).zip(trace.objects()) {
             let mut target = target(&object.name);
-            // The origin's own page, and names that differ only beyond what a target can say.
+            // Skip the origin's own page, and names that are equal after they were shortened.
             if &*target == "/" || by_target.contains_key(&*target) {
                 target = format!("{target}~{id}").into();
             }
@@ -96,16 +96,16 @@ impl Catalog {
         sizes.fold((0, 0), |(count, bytes), (_, object)| (count + 1, bytes + object.size))
     }
 
-    /// The `count` objects that a flash crowd asks for: popular ones whose size is near `size`, so that
-    /// the crowd's weight lies in its requests and not in one transfer.
+    /// The `count` objects that a flash crowd requests: popular objects whose size is near `size`, so
+    /// that the load consists of many requests and not of one transfer.
     pub(super) fn hot(&self, count: usize, size: u64) -> Vec<u32> {
         let mut asked = vec![0u64; self.objects.len()];
         self.requests.iter().for_each(|id| asked[*id as usize] += 1);
         let mut ids: Vec<u32> = (0..self.objects.len() as u32).collect();
         ids.sort_by_key(|id| {
             let own = self.object(*id).size.max(1);
-            // How many times larger or smaller, in halves of a doubling; popularity decides among
-            // those that are alike.
+            // The ratio of the sizes, in halves of a doubling; popularity decides among similar
+            // sizes.
             let apart = ((own as f64 / size as f64).log2().abs() * 2.0) as u64;
             (apart, std::cmp::Reverse(asked[*id as usize]), *id)
         });
@@ -114,7 +114,8 @@ impl Catalog {
     }
 }
 
-/// A name as a path: what a request line does not take is escaped, what is absurdly long is cut.
+/// A name as a path: characters that a request line does not allow are escaped, and a very long
+/// name is cut.
 fn target(name: &str) -> Box<str> {
     let mut target = String::from("/");
     for byte in name.trim_start_matches('/').bytes().take(LONGEST_NAME) {
@@ -129,9 +130,10 @@ fn target(name: &str) -> Box<str> {
     target.into()
 }
 
-/// The shape of the generated trace: its hit ratio can get as high as 1 - 1/this.
+/// The mean number of requests per object of the generated trace: the hit ratio is at most 1 -
+/// 1/this.
 const REQUESTS_PER_FILE: u64 = 12;
-/// More than the longest demo asks for.
+/// More requests than the longest demo sends.
 const MOST_REQUESTS: usize = 5_000_000;
 const LONGEST_NAME: usize = 1_000;
 

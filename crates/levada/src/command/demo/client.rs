@@ -1,5 +1,5 @@
-//! The clients: they ask any node, keep connections open, check every byte, and know that the site has
-//! several addresses.
+//! The clients: they use all nodes, keep connections open, verify every byte, and try another address
+//! of the site when one fails.
 
 use std::{
     net::SocketAddr,
@@ -35,7 +35,7 @@ struct Door {
     name: String,
     address: SocketAddr,
     idle: Mutex<Vec<Connection>>,
-    /// Until when clients leave it alone, because connecting failed.
+    /// The end of the time in which clients avoid it, because connecting failed.
     avoided: Mutex<Option<Instant>>,
 }
 
@@ -44,7 +44,7 @@ type Connection = SendRequest<Empty<Bytes>>;
 /// A request that got the right body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
-    /// The node that had the object or fetched it.
+    /// The node that served it from its store or fetched it.
     pub(super) by: Option<usize>,
     pub(super) bytes: u64,
 }
@@ -52,15 +52,15 @@ pub(super) struct Served {
 /// Why a request did not get the right body.
 #[derive(Clone, Debug)]
 pub(super) enum Trouble {
-    /// No connection, or none that lived until the end of the body.
+    /// No connection, or a connection that broke before the end of the body.
     Broken(String),
     /// An error page.
     Status(StatusCode),
-    /// Other bytes than the origin's, or fewer.
+    /// Bytes other than the origin's, or fewer.
     WrongBody,
-    /// Nothing for too long.
+    /// No data for too long.
     Timeout,
-    /// More requests under way than the clients can hold.
+    /// More concurrent requests than the clients can hold.
     TooMany,
 }
 
@@ -76,7 +76,7 @@ impl Trouble {
     }
 }
 
-/// How a request ended, and how many more tries it took.
+/// The result of a request, and the number of further tries.
 pub(super) struct Ending {
     pub(super) result: Result<Served, Trouble>,
     pub(super) retries: u64,
@@ -93,9 +93,10 @@ impl Clients {
         Self { nodes: nodes.iter().map(door).collect(), turn: AtomicUsize::new(0), catalog }
     }
 
-    /// One request by one client: at the node whose turn it is, and at another one when the connection
-    /// breaks, as a client does that knows several addresses. Twice at most: the first break can be a
-    /// peer's that died behind the node that was asked, and the second that peer itself.
+    /// One request by one client: at the next node in turn, and at another node if the connection
+    /// breaks, like a client that knows several addresses. It tries again at most twice: the first
+    /// break may come from a peer that died behind the first node, and the second try may reach that
+    /// peer itself.
     pub(super) async fn request(&self, object: u32) -> Ending {
         let object = self.catalog.object(object);
         let mut tried = Vec::new();
@@ -109,8 +110,8 @@ impl Clients {
         }
     }
 
-    /// Whose turn it is, of those that have not been tried. An address that could not be reached is
-    /// left out for a while.
+    /// The next node in turn that has not been tried. An unreachable address is left out for a
+    /// while.
     fn next(&self, tried: &[usize]) -> usize {
         let now = Instant::now();
         let turn = self.turn.fetch_add(1, Relaxed);
@@ -152,8 +153,8 @@ impl Clients {
         }
     }
 
-    /// The node that served: the first member of `Cache-Status` (RFC 9211), which is the cache nearest
-    /// to the origin.
+    /// The node that served the request: the first member of `Cache-Status` (RFC 9211), the cache
+    /// nearest to the origin.
     fn server(&self, headers: &HeaderMap) -> Option<usize> {
         let status = headers.get("cache-status")?.to_str().ok()?;
         let name = status.split([';', ',']).next()?.trim().trim_matches('"');
@@ -167,7 +168,7 @@ impl Door {
         avoided.is_some_and(|until| until > now)
     }
 
-    /// The connection used last, or a new one.
+    /// The most recently used idle connection, or a new one.
     async fn connection(&self) -> Result<Connection, Trouble> {
         while let Some(connection) = self.pop() {
             if connection.is_ready() {
@@ -193,7 +194,7 @@ impl Door {
         stream.set_nodelay(true)?;
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // What breaks a connection is reported to the request that uses it.
+        // The request that uses a broken connection reports the error.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }
@@ -209,13 +210,12 @@ fn broken(error: hyper::Error) -> Trouble {
     Trouble::Broken(error.to_string())
 }
 
-/// How long a client waits for a small object. A large one may take longer, at this many bytes per
-/// second.
+/// Time limit of a small object. A large object may take longer, at this many bytes per second.
 const PATIENCE: Duration = Duration::from_secs(15);
 const SLOWEST: u64 = 64 << 10;
 
-/// More tries of one request, each at another node.
+/// Further tries of one request, each at another node.
 const RETRIES: usize = 2;
 
-/// How long clients do without an address after they could not connect to it.
+/// Time that clients avoid an address after a failed connection.
 const AVOIDANCE: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};
 
-/// Requests that a node holds at once. Small, so that the policies' busy thresholds, which are
-/// derived from it, are reached before a queue has grown long.
+/// Requests that a node holds at once. It is small, so that load reaches the policies' busy
+/// thresholds, which are derived from it, before a queue has grown long.
 pub(super) const CAPACITY: u32 = 64;
 
 /// The configuration of node `index`.
@@ -69,7 +69,7 @@ origin = "http://{origin}"
 debug = true
 "#,
         name = node_name(index),
-        // Every redirector draws by itself, as it does where seeds come from the system.
+        // Every redirector has its own seed, as with seeds from the system.
         seed = u64::from(setup.seed) * 1_000 + index as u64,
         clients = own.clients,
         admin = own.admin,

@@ -1,4 +1,4 @@
-//! Open-loop load: every request is sent at its time, whatever became of those before it.
+//! Open-loop load: every request is sent at its scheduled time, independent of earlier requests.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::{
     setup::Setup,
 };
 
-/// Sends all requests of the demo and returns when the last one has been sent. Each is measured from
-/// the time at which it was to be sent: a client that is late counts its lateness as latency, so
-/// that an overloaded demo cannot look better than it is.
+/// Sends all requests of the demo and returns when the last one has been sent. Each latency is
+/// measured from the scheduled time: the lateness of a client counts as latency, so that an
+/// overloaded demo cannot look better than it is.
 pub(super) async fn send(
     setup: Arc<Setup>,
     clients: Arc<Clients>,
@@ -37,5 +37,6 @@ pub(super) async fn send(
     }
 }
 
-/// Requests under way at once, far more than the nodes hold: what cannot be sent counts as failed.
+/// Limit of concurrent requests, far above the capacity of the nodes: a request beyond it counts as
+/// failed.
 pub(super) const MOST_UNDER_WAY: usize = 4_096;

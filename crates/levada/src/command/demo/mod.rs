@@ -50,13 +50,13 @@ use self::{
     watch::Watched,
 };
 
-/// Every client asks for objects of this site. The name is reserved: it can be nobody's (RFC 6761).
+/// Clients request objects of this site. The name is reserved for tests (RFC 6761).
 const HOST_NAME: &str = "levada.test";
 
 /// Runs the demo.
 ///
 /// # Errors
-/// When an option cannot be met, or the nodes cannot be started.
+/// If an option is invalid, or the nodes cannot be started.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
     let setup = Arc::new(Setup::new(args)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -119,7 +119,7 @@ async fn story(
     Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
 }
 
-/// The phases, one after another, while the load goes on.
+/// Plays the phases, one after another, while the load runs.
 async fn play(
     setup: &Setup,
     origin: &Origin,
@@ -147,7 +147,7 @@ async fn play(
     Ok(())
 }
 
-/// The node to be killed: the one that served the hottest object most often after the crowd had gone.
+/// The node to kill: the one that served the hottest object most often after the crowd had gone.
 fn victim(board: &Board) -> usize {
     let state = board.look();
     let hot = &state.phases[Phase::After as usize].hot;
@@ -155,7 +155,7 @@ fn victim(board: &Board) -> usize {
     most.map_or(0, |(index, _)| index)
 }
 
-/// Starts the killed node again, as a service manager would.
+/// Restarts the killed node, as a service manager would.
 async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::Result<()> {
     let Some(killed) = killed else { return Ok(()) };
     let Some(node) = cluster.nodes.iter_mut().find(|n| n.name == killed.node) else {
@@ -168,7 +168,7 @@ async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::R
     Ok(())
 }
 
-/// Waits for the answers that are still under way; whether all of them came.
+/// Waits for outstanding answers; returns whether all of them came.
 async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut Stop) -> bool {
     tokio::select! {
         all = tokio::time::timeout(patience, places.acquire_many(MOST_UNDER_WAY as u32)) => {
@@ -183,7 +183,7 @@ fn watched(cluster: &Cluster) -> Vec<Watched> {
     cluster.nodes.iter().map(watched).collect()
 }
 
-/// Where to look while it runs.
+/// Prints the addresses of the running demo.
 fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster) -> Vec<String> {
     let hottest = &setup.catalog.object(setup.hottest()).target;
     let all = cluster.nodes.iter().map(|n| format!("{} {}", n.name, n.addresses.clients));
@@ -229,7 +229,7 @@ fn report(setup: &Setup, summary: &Summary) -> anyhow::Result<()> {
 
 async fn hold(setup: &Setup, addresses: &[String], stop: &mut Stop) {
     let text = format!("\nstill running, until ctrl-c:\n{}\n", addresses.join("\n"));
-    // Without a reader there is still ctrl-c.
+    // If standard output is closed, ctrl-c still ends the demo.
     let _ = match setup.json {
         true => io::stderr().lock().write_all(text.as_bytes()),
         false => io::stdout().lock().write_all(text.as_bytes()),
@@ -237,7 +237,7 @@ async fn hold(setup: &Setup, addresses: &[String], stop: &mut Stop) {
     stop.asked().await;
 }
 
-/// Ctrl-c, or whatever else asks a process to end.
+/// Ctrl-c, and other signals that ask a process to end.
 struct Stop {
     signals: [unix::Signal; 3],
 }

@@ -11,8 +11,7 @@ use super::{
     setup::{Setup, node_name},
 };
 
-/// All nodes. They end when this is dropped, and also when this process is killed: each of them
-/// watches the pipe that is its standard input.
+/// All nodes. They end when this is dropped, and also when this process is killed.
 pub(super) struct Cluster {
     pub(super) nodes: Vec<Node>,
     directory: TempDir,
@@ -22,14 +21,14 @@ impl Cluster {
     /// Starts all nodes and waits until each of them is ready.
     ///
     /// # Errors
-    /// When a node does not start, with what it said.
+    /// If a node does not start, with the end of its log.
     pub(super) async fn start(setup: &Setup, origin: SocketAddr) -> anyhow::Result<Self> {
         let mut tries = 1;
         loop {
             let mut cluster = Self::prepare(setup, origin)?;
             match cluster.start_all().await {
                 Ok(()) => return Ok(cluster),
-                // Somebody took one of the ports between its release and its use.
+                // Another process took one of the ports between its release and its use.
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -65,7 +64,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Where configurations and logs are.
+    /// The directory of configurations and logs.
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
     }

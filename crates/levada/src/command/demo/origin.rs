@@ -37,7 +37,7 @@ struct Served {
     bytes: AtomicU64,
 }
 
-/// What an origin has been asked for.
+/// Requests and bytes that an origin served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) requests: u64,
@@ -48,7 +48,7 @@ impl Origin {
     /// Listens on a free port and serves until the runtime ends.
     ///
     /// # Errors
-    /// When there is no port to be had.
+    /// If no port is free.
     pub(super) async fn start(catalog: Arc<Catalog>) -> anyhow::Result<Self> {
         let listener =
             TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
@@ -69,7 +69,7 @@ impl Origin {
 
 async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<Served>) {
     loop {
-        // Out of file handles: others will be closed.
+        // No file handles are left: others will be closed.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
@@ -84,7 +84,7 @@ async fn converse(stream: TcpStream, catalog: Arc<Catalog>, served: Arc<Served>)
         let response = answer(&catalog, &served, &request);
         async move { Ok::<_, Infallible>(response) }
     });
-    // Nodes that are killed break their connections: that is the demo's business, not an error.
+    // Killed nodes break their connections. The demo expects that, so it is no error.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -164,7 +164,7 @@ const LISTED: usize = 50;
 enum Content {
     Nothing,
     Page(Bytes),
-    /// An object, made as it is sent.
+    /// An object, generated while it is sent.
     Object {
         key: Key,
         at: u64,
@@ -173,7 +173,7 @@ enum Content {
     },
 }
 
-/// Bytes made at once.
+/// Bytes generated at a time.
 const PIECE: u64 = 64 << 10;
 
 impl Body for Content {

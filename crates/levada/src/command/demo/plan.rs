@@ -1,4 +1,4 @@
-//! When what happens: the phases of the demo, and the requests as they come.
+//! The schedule: the phases of the demo and the times of requests.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ pub(super) enum Phase {
     WarmUp,
     /// The trace alone.
     Before,
-    /// And a crowd that wants one object.
+    /// The trace and a crowd that requests one object.
     Crowd,
     /// The trace alone again.
     After,
-    /// A node has been killed.
+    /// The trace, with one node killed.
     NodeDown,
-    /// It has been started again, with an empty cache.
+    /// The trace, with the node started again and its cache empty.
     NodeBack,
 }
 
@@ -38,7 +38,7 @@ impl Phase {
         }
     }
 
-    /// When it ends in a demo of length `whole`.
+    /// The end of the phase in a demo of length `whole`.
     pub(super) fn end(self, whole: Duration) -> Duration {
         let fortieths = match self {
             Self::WarmUp => 8,
@@ -51,18 +51,18 @@ impl Phase {
         whole * fortieths / 40
     }
 
-    /// The phase at a moment since the beginning.
+    /// The phase at a time since the beginning.
     pub(super) fn at(moment: Duration, whole: Duration) -> Self {
         Self::ALL.into_iter().find(|p| moment < p.end(whole)).unwrap_or(Self::NodeBack)
     }
 }
 
-/// A request to come.
+/// A scheduled request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrival {
-    /// When, since the beginning.
+    /// Its time since the beginning.
     pub(super) at: Duration,
-    /// For which object.
+    /// Its object.
     pub(super) object: u32,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Arrivals<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    /// `requests` at `rate`, `hot` at `crowd_rate` during the flash crowd.
+    /// A plan of `requests` at `rate`, and of `hot` at `crowd_rate` during the flash crowd.
     pub(super) fn new(
         (requests, rate): (&'a [u32], f64),
         (hot, crowd_rate): (&'a [u32], f64),

@@ -1,7 +1,7 @@
 //! The live view on a terminal.
 //!
-//! The terminal stays in its usual mode, only on its other screen: ctrl-c is a signal as everywhere,
-//! and whatever ends this process leaves a shell that works.
+//! The terminal stays in its usual mode, on its alternate screen: ctrl-c is a signal as usual, and
+//! the shell works after any end of this process.
 
 use std::{
     io::{self, Stdout, stdout},
@@ -24,14 +24,14 @@ use ratatui::{
 
 use super::view::{NODE_COLUMNS, OBJECT_COLUMNS, Picture};
 
-/// The other screen of the terminal, until it is dropped.
+/// The alternate screen of the terminal, until it is dropped.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     foot: Vec<String>,
 }
 
 impl Screen {
-    /// Switches to it; `foot` stays at its bottom.
+    /// Switches to it; `foot` is the line at its bottom.
     pub(super) fn open(foot: Vec<String>) -> io::Result<Self> {
         static ON_PANIC: Once = Once::new();
         ON_PANIC.call_once(|| {
@@ -95,7 +95,7 @@ fn table<'a, const N: usize>(
         .block(Block::bordered().title(title))
 }
 
-/// The states of nodes stand out.
+/// Highlights the states of nodes.
 fn cell(text: &str) -> Cell<'_> {
     let colour = match text {
         "up" => Color::Green,

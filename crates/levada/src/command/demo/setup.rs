@@ -1,5 +1,5 @@
-//! From the options to a demo that can run: everything is checked and chosen here, before any process
-//! is started.
+//! From the options to a demo that can run: this module checks all options and chooses defaults,
+//! before any process is started.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -36,17 +36,17 @@ pub(super) struct Setup {
     pub(super) seed: u32,
     pub(super) hold: bool,
     pub(super) json: bool,
-    /// The command line that asks for the same.
+    /// The command line of the same demo.
     pub(super) options: String,
-    /// What was chosen otherwise than a reader may expect, in sentences.
+    /// Sentences about unexpected choices.
     pub(super) notes: Vec<String>,
 }
 
 impl Setup {
-    /// Checks the options and chooses what they leave open.
+    /// Checks the options and chooses the others.
     ///
     /// # Errors
-    /// With the option that cannot be met and what to do about it.
+    /// The invalid option and its remedy.
     pub(super) fn new(args: &DemoArgs) -> anyhow::Result<Self> {
         ensure!(
             (2..=64).contains(&args.nodes),
@@ -92,19 +92,18 @@ impl Setup {
         Arrivals::new(trace, crowd, self.duration, self.seed.into())
     }
 
-    /// How long a node that comes back takes to get its full share.
+    /// Time in which a restarted node reaches its full share.
     pub(super) fn slow_start(&self) -> Duration {
         self.duration / 10
     }
 
-    /// How long answers may take after the last request: a link that is shared takes its time for the
-    /// largest object.
+    /// Time for answers after the last request: a shared link takes long for the largest object.
     pub(super) fn patience(&self) -> Duration {
         let largest = self.catalog.objects.iter().map(|object| object.size).max().unwrap_or(0);
         Duration::from_secs(15 + (largest * 4 / self.link).min(60))
     }
 
-    /// The first object that the crowd asks for: the one that is followed through the demo.
+    /// The first object of the crowd, which the demo follows.
     pub(super) fn hottest(&self) -> u32 {
         self.hot[0]
     }
@@ -128,7 +127,7 @@ fn link(text: &str) -> anyhow::Result<u64> {
     }
 }
 
-/// The policy with its parameters, held against its declaration as a node would.
+/// The policy with its parameters, checked as in a node.
 fn policy(
     args: &DemoArgs,
     duration: Duration,
@@ -160,7 +159,7 @@ fn policy(
     Ok(PolicyChoice { name: entry.name.to_owned(), parameters })
 }
 
-/// A demo lasts less than a minute: sets that grew shall be seen to shrink within it.
+/// A demo lasts less than a minute, and sets that grew must shrink within it.
 fn hasten(
     entry: &PolicyEntry,
     duration: Duration,
@@ -171,7 +170,7 @@ fn hasten(
     if parameters.contains_key(SHRINK_AFTER) {
         return;
     }
-    // To the tenth of a second, as people write it.
+    // Rounds to tenths of a second.
     let sooner = duration.mul_f64(SHRINK_PART).as_millis() as u64 / 100 * 100;
     let sooner = format!("{}", format_duration(Duration::from_millis(sooner)));
     notes.push(format!(
@@ -191,7 +190,7 @@ fn value_of(text: &str) -> ParameterValue {
     }
 }
 
-/// The requests and how many of them come per second.
+/// The requests and their rate.
 fn load(
     args: &DemoArgs,
     duration: Duration,
@@ -228,7 +227,7 @@ fn load(
     Ok((rate, catalog))
 }
 
-/// Requests per second of the crowd: a multiple of a node's link.
+/// Requests per second of the crowd, from a multiple of a node's link capacity.
 fn crowd_rate(
     args: &DemoArgs,
     catalog: &Catalog,
@@ -254,8 +253,8 @@ fn crowd_rate(
     Ok(rate.min(MOST_CROWD))
 }
 
-/// A node's cache: too small for everything that is asked for, while all nodes together have room for
-/// it once. Each object is reckoned with the bookkeeping that a node adds.
+/// Size of a node's cache: too small for all requested objects, while all nodes together have room
+/// for each object once. Each object counts with the node's bookkeeping.
 fn cache((objects, bytes): (u64, u64), nodes: usize) -> u64 {
     let whole = bytes + objects * OBJECT_OVERHEAD;
     (whole * 5 / 4 / nodes as u64).max(1 << 20)
@@ -271,20 +270,20 @@ fn options(args: &DemoArgs) -> String {
     words.join(" ")
 }
 
-/// The phase in which a node is dead must outlast the probes that find it out.
+/// The phase with a dead node must last longer than the probes that detect it.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
 const SLOWEST_LINK: u64 = 125_000;
 
-/// What two cores carry beside four nodes, an origin and the clients.
+/// Requests per second that two cores carry beside four nodes, an origin and the clients.
 const USUAL_RATE: f64 = 300.0;
 const LEAST_RATE: f64 = 1.0;
 const MOST_RATE: f64 = 20_000.0;
 const MOST_CROWD: f64 = 1_500.0;
 
-/// The part of all links that the trace alone takes.
+/// The part of all link capacities that the trace alone takes.
 const BASE_LOAD: f64 = 0.27;
-/// The crowd in links: more than one node has, less than three.
+/// The crowd in link capacities: more than one node has, less than three.
 const USUAL_CROWD: f64 = 2.0;
 /// The size of a hot object: large enough that a link is full before the processor is, small enough
 /// that no single transfer matters.
@@ -294,12 +293,12 @@ const SHRINK_AFTER: &str = "shrink_after";
 const SHRINK_PART: f64 = 0.075;
 const OBJECT_OVERHEAD: u64 = 1_500;
 
-/// What the nodes are called.
+/// The name of a node.
 pub(super) fn node_name(index: usize) -> String {
     format!("n{}", index + 1)
 }
 
-/// When each phase ends, for listings.
+/// The end of each phase, for listings.
 pub(super) fn schedule(whole: Duration) -> String {
     let mut begin = Duration::ZERO;
     let part = |phase: &Phase| {

@@ -1,4 +1,4 @@
-//! The end: what was measured, as text and as JSON.
+//! The summary: all measurements, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{
     setup::{Setup, node_name, schedule},
 };
 
-/// Everything that the demo measured.
+/// All measurements of the demo.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     policy: String,
@@ -22,7 +22,7 @@ pub(super) struct Summary {
     seed: u32,
     seconds: f64,
     requests_per_second: f64,
-    /// Whether the demo came to its end.
+    /// Whether the demo reached its end.
     complete: bool,
     requests: u64,
     pub(super) failed: u64,
@@ -50,7 +50,7 @@ struct PhaseSummary {
     failed: u64,
     client_retries: u64,
     hit_ratio: Option<f64>,
-    /// `None` when no request got the right body.
+    /// `None` if no request got the right body.
     latency_ms: Option<Latency>,
 }
 
@@ -82,21 +82,21 @@ struct HotSummary {
 struct HotPhase {
     phase: Phase,
     requests: u64,
-    /// By node, in the order of the nodes.
+    /// Shares by node, in the order of the nodes.
     share_per_node: Vec<Option<f64>>,
     /// Nodes that served it at all.
     nodes_serving: usize,
-    /// The set as the redirectors told it.
+    /// The set as the redirectors reported it.
     set_mean: Option<f64>,
     set_max: Option<usize>,
 }
 
-/// The node that died.
+/// The node that was killed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Killed {
     pub(super) node: String,
     pub(super) at_seconds: f64,
-    /// Until the node was ready to serve again; `None` when it was not.
+    /// Time until the node was ready again; `None` if it never was.
     pub(super) back_after_seconds: Option<f64>,
 }
 
@@ -175,7 +175,7 @@ impl Summary {
         }
     }
 
-    /// The summary as a person reads it.
+    /// The summary as text.
     pub(super) fn text(&self, setup: &Setup) -> String {
         let mut text = String::new();
         self.totals(&mut text);
@@ -290,7 +290,7 @@ impl Summary {
     }
 }
 
-/// What of the demo is not the machine's own speed, in one sentence each.
+/// Limits that the demo sets besides the machine's speed, one sentence each.
 pub(super) fn emulation(setup: &Setup) -> String {
     let (objects, bytes) = setup.working_set;
     format!(
@@ -340,7 +340,7 @@ fn part(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The part that was spared: below zero when the origin was asked for more than clients were.
+/// The saved part: negative if the origin served more than the clients received.
 fn saved(spent: u64, whole: u64) -> Option<f64> {
     part(spent, whole).map(|part| 1.0 - part)
 }

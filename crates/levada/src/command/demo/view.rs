@@ -1,5 +1,5 @@
-//! What is shown while the demo runs: a screen that is drawn anew on a terminal, a few lines every two
-//! seconds elsewhere.
+//! The view of a running demo: a screen that is redrawn on a terminal, otherwise a few lines every two
+//! seconds.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{board::Board, screen::Screen, setup::Setup, watch::OBJECTS};
 
-/// Everything that is shown at one moment, already in words.
+/// The contents of the view at one moment, as text.
 pub(super) struct Picture {
     /// Phase, time, totals.
     pub(super) head: String,
@@ -36,7 +36,7 @@ impl Drop for View {
 }
 
 impl View {
-    /// Draws on the terminal, if there is one and it is not needed for JSON; writes lines otherwise.
+    /// Draws on the terminal, if there is one and JSON does not use it; otherwise writes lines.
     pub(super) fn start(
         setup: &Arc<Setup>,
         board: &Arc<Board>,
@@ -55,7 +55,7 @@ impl View {
         Self { task }
     }
 
-    /// Takes the screen away, so that the summary stands where the command was given.
+    /// Removes the screen, so that the summary follows the command.
     pub(super) async fn end(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -78,7 +78,7 @@ async fn write(setup: Arc<Setup>, board: Arc<Board>, begin: Instant) {
     loop {
         ticks.tick().await;
         let text = lines(&picture(&setup, &board, begin));
-        // Nobody reads any more: the demo goes on, its exit code still counts.
+        // Standard error is closed: the demo continues, because its exit code still counts.
         let _ = match setup.json {
             true => io::stderr().lock().write_all(text.as_bytes()),
             false => io::stdout().lock().write_all(text.as_bytes()),
@@ -161,7 +161,7 @@ fn percent(part: f64, whole: f64) -> String {
 }
 
 fn shorten(target: &str) -> String {
-    // Targets are ASCII: any place is a boundary.
+    // Targets are ASCII: every offset is a boundary.
     if target.len() <= 40 { target.to_owned() } else { format!("{}...", &target[..37]) }
 }
 

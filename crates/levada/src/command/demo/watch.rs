@@ -1,4 +1,4 @@
-//! Looks at the nodes from outside, as an operator would: their status pages, and what they say about
+//! Polls the nodes from outside, as an operator would: their status pages, and their explanations of
 //! the hottest objects.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use super::{
     setup::Setup,
 };
 
-/// What is read of `/status`.
+/// The fields read of `/status`.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Status {
     hits: u64,
@@ -29,7 +29,7 @@ struct Peer {
     outstanding: Option<u32>,
 }
 
-/// What is read of `/explain`.
+/// The fields read of `/explain`.
 #[derive(Clone, Debug, Deserialize)]
 struct Explanation {
     set: Vec<String>,
@@ -43,14 +43,14 @@ struct Candidate {
     ramp: f64,
 }
 
-/// A node that is watched.
+/// A node to poll.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     pub(super) name: String,
     pub(super) admin: SocketAddr,
 }
 
-/// Looks at all nodes twice a second, for ever.
+/// Polls all nodes twice a second, for ever.
 pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Board>) {
     let mut last: Vec<Option<Status>> = vec![None; nodes.len()];
     let mut looked = Instant::now();
@@ -75,7 +75,7 @@ pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Boa
     }
 }
 
-/// What changed since the last look. A node that was restarted counts from zero again.
+/// The change since the last poll. A restarted node counts from zero again.
 fn live(
     nodes: &[Watched],
     statuses: &[Option<Status>],
@@ -107,7 +107,7 @@ fn live(
     .collect()
 }
 
-/// A node ramps while some redirector says so.
+/// A node ramps while some redirector reports it.
 fn judge(nodes: &[Watched], explanation: &Explanation, live: &mut [NodeLive]) {
     for candidate in &explanation.candidates {
         let Some(index) = nodes.iter().position(|node| node.name == candidate.node) else {
@@ -164,5 +164,5 @@ async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option
 pub(super) const OBJECTS: usize = 4;
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// A node that is alive but busy must not pass for dead.
+/// The timeout is long, so that a busy node does not count as dead.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The options of `levada get`: curl's and aria2's names for what they have.
+//! The options of `levada get`, with the names of curl and aria2 where they have them.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,97 +6,99 @@ use clap::Args;
 use levada_fetch::Digest;
 use levada_types::{ByteSize, parse_duration};
 
-/// Fetches files, whatever becomes of the connections.
+/// Fetches files over connections that may break.
 ///
-/// A connection that ends in the middle means that the route has moved: what came is kept, the same
-/// address is connected to again and asked for the rest, as long as there is progress. A file gets its
-/// name when it is complete and of one version. An interrupted command goes on when it is run again.
+/// A connection that ends in the middle means that the route has moved: the command keeps the received
+/// bytes, connects to the same address again and requests the rest, as long as there is progress. A
+/// file gets its name when it is complete and of one version. An interrupted command continues when it
+/// is run again.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GetArgs {
-    /// What to fetch; `-` reads URLs from standard input.
+    /// URLs to fetch; `-` reads URLs from standard input.
     #[arg(value_name = "URL", required_unless_present = "input_file")]
     pub(super) urls: Vec<String>,
     /// A file with URLs, one per line; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     pub(super) input_file: Option<PathBuf>,
-    /// Where to write; once for each URL, in order.
+    /// The file to write; once for each URL, in order.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Vec<PathBuf>,
-    /// Names files as in the URL. This is the default; curl's users write it.
+    /// Names files as in the URL. This is the default; the option exists for users of curl.
     #[arg(short = 'O', long)]
     remote_name: bool,
-    /// Names files as the server does (Content-Disposition); replaces none.
+    /// Names files by the server's Content-Disposition; overwrites no file.
     #[arg(short = 'J', long)]
     pub(super) remote_header_name: bool,
     /// The directory to write to.
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Takes a file that another program has left as the beginning.
+    /// Continues a file that another program has begun.
     #[arg(short = 'C', long = "continue")]
     pub(super) continue_file: bool,
-    /// Uses nothing that an earlier run has left.
+    /// Ignores partial files of an earlier run.
     #[arg(long, conflicts_with = "continue_file")]
     pub(super) restart: bool,
-    /// Connections for each file, each with a part of it.
+    /// Number of connections per file; each fetches a part.
     #[arg(short = 'x', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) connections: u32,
-    /// Parts that a file is divided into at first; by default as many as connections.
+    /// Number of parts of a file at first. The default is the number of connections.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) split: Option<u32>,
-    /// Parts are not made smaller than this.
+    /// Minimum size of a part.
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub(super) min_split_size: ByteSize,
-    /// Files at a time.
+    /// Number of files to fetch at a time.
     #[arg(short, long, value_name = "N", default_value = "1")]
     pub(super) jobs: usize,
-    /// The digest that the file must have.
+    /// The digest of the file, which is verified.
     #[arg(long, value_name = "ALGORITHM=HEX", value_parser = digest)]
     pub(super) checksum: Option<Digest>,
-    /// Gives a file up after so long.
+    /// Time limit for each file.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(super) max_time: Option<Duration>,
-    /// Writes a file to the disk itself before it gets its name.
+    /// Syncs each file to the disk before it gets its name.
     #[arg(long)]
     pub(super) fsync: bool,
-    /// Shows no progress, and only what went wrong.
+    /// Shows no progress, only errors.
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Prints a report as JSON: every connection, what it brought and why it ended.
+    /// Prints a report as JSON: every connection, its bytes and why it ended.
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) network: NetworkArgs,
 }
 
-/// How servers are spoken to.
+/// Options of connections and requests.
 #[derive(Args, Debug)]
 pub(crate) struct NetworkArgs {
-    /// A field for every request, such as "Accept: text/html".
+    /// A header field for every request, such as "Accept: text/html".
     #[arg(short = 'H', long, value_name = "FIELD")]
     pub(crate) header: Vec<String>,
-    /// Waits for an outage to end, so often: no connection, 429, 500, 502, 503, 504.
+    /// Number of waits for an outage to end: no connection, 429, 500, 502, 503, 504.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) retry: u32,
-    /// At most so many bytes per second altogether, such as 500KiB.
+    /// Rate limit of all files together, in bytes per second, such as 500KiB.
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_rate: Option<ByteSize>,
-    /// Counts a connection as broken after so long a silence; by default learnt from the transfer.
+    /// Time without data after which a connection counts as broken. By default it is learned from
+    /// the transfer.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) stall_timeout: Option<Duration>,
-    /// How long a connection may take to be made.
+    /// Time limit for making a connection.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) connect_timeout: Duration,
-    /// Follows at most so many redirects.
+    /// Maximum number of redirects to follow.
     #[arg(long, value_name = "N", default_value = "20")]
     pub(crate) max_redirs: u32,
     /// An HTTP proxy: http://[USER:PASSWORD@]HOST:PORT.
     #[arg(long, value_name = "PROXY")]
     pub(crate) proxy: Option<String>,
-    /// Believes the certificate authorities of this PEM file instead of the system's.
+    /// Trusts the certificate authorities of this PEM file instead of the system's.
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// Believes any server.
+    /// Accepts any certificate.
     #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
     /// Does not offer HTTP/2.
@@ -109,7 +111,7 @@ fn digest(text: &str) -> Result<Digest, String> {
         .ok_or_else(|| "write sha-256= or md5= and the digest in hexadecimal".to_owned())
 }
 
-/// Seconds, as curl takes them, or a time with its unit.
+/// Seconds, as in curl, or a time with its unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let text = if text.parse::<f64>().is_ok() { &format!("{text}s") } else { text };
     parse_duration(text).map_err(|error| error.to_string())

@@ -5,14 +5,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use levada_client::DownloadProgress;
 
-/// A bar for each file that is being fetched.
+/// A bar for each file in progress.
 pub(crate) struct Bars {
     all: MultiProgress,
     files: Vec<(String, Arc<DownloadProgress>, ProgressBar)>,
 }
 
 impl Bars {
-    /// For these files, none being fetched yet.
+    /// Bars for these files, none in progress yet.
     pub(crate) fn new(quiet: bool, files: Vec<(String, Arc<DownloadProgress>)>) -> Self {
         let all = MultiProgress::new();
         if quiet {
@@ -22,18 +22,18 @@ impl Bars {
         Self { all, files: files.into_iter().map(bar).collect() }
     }
 
-    /// The file at `place` is being fetched from now on.
+    /// Shows that the file at `place` is in progress.
     pub(crate) fn begin(&self, place: usize) {
         let Some((name, progress, bar)) = self.files.get(place) else { return };
         bar.set_style(style());
         bar.set_message(short(name));
         self.all.add(bar.clone());
-        // What an earlier run has fetched says nothing about the speed of this one.
+        // Bytes of an earlier run are no measure of this run's speed.
         bar.set_position(progress.held());
         bar.reset_eta();
     }
 
-    /// It no longer is.
+    /// Removes the bar of the file at `place`.
     pub(crate) fn end(&self, place: usize) {
         if let Some((_, _, bar)) = self.files.get(place) {
             bar.finish_and_clear();
@@ -41,12 +41,12 @@ impl Bars {
         }
     }
 
-    /// Writes a line that stays.
+    /// Writes a line above the bars.
     pub(crate) fn say(&self, line: &str) {
         self.all.suspend(|| eprintln!("{line}"));
     }
 
-    /// Draws until `work` is done.
+    /// Draws until `work` ends.
     pub(crate) async fn draw_while<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {

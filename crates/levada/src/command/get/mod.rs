@@ -24,7 +24,7 @@ use levada_command::CommandStatus;
 /// Fetches.
 ///
 /// # Errors
-/// When the arguments make no sense: before anything is fetched.
+/// If the arguments are invalid, before anything is fetched.
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<CommandStatus> {
     let requests = requests(args)?;
     let client = Arc::new(client(&args.network)?);
@@ -66,7 +66,7 @@ async fn fetch(
     Ok(bars.draw_while(fetching).await)
 }
 
-/// Calls `stop` on INT and TERM: transfers end in order, and what has come is kept.
+/// Calls `stop` on INT and TERM: transfers end gracefully, and received bytes are kept.
 pub(crate) fn on_signals(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -81,7 +81,7 @@ pub(crate) fn on_signals(stop: impl FnOnce() + Send + 'static) -> io::Result<()>
     Ok(())
 }
 
-/// What became of a file, for people.
+/// The result of a file, as text.
 fn line(report: &GetReport) -> String {
     let path = shown(&report.path);
     if let Some(error) = &report.error {
@@ -118,7 +118,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A client as the options describe it.
+/// A client with these options.
 pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
     let roots = match (&args.cacert, args.insecure) {
         (_, true) => Roots::Anyone,
@@ -186,13 +186,13 @@ fn requests(args: &GetArgs) -> anyhow::Result<Vec<GetRequest>> {
     Ok(requests)
 }
 
-/// Those of the command line, and those of the list.
+/// The URLs of the command line and of the list.
 fn urls(args: &GetArgs) -> anyhow::Result<Vec<String>> {
     let mut urls = args.urls.clone();
     let mut list = args.input_file.clone();
     if let Some(place) = urls.iter().position(|url| url == "-") {
         urls.remove(place);
-        // `-C -` is how curl's users write it.
+        // `-C -` is the notation of curl.
         if !args.continue_file {
             ensure!(list.is_none(), "two lists of URLs");
             list = Some(PathBuf::from("-"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use levada_config::text::{Rate, Size, Time};
 
-/// Simulates: which policy, how many servers, what latency.
+/// Simulates policies, numbers of servers and latencies.
 ///
 /// The same policies and caches as in a node decide over simulated servers and a simulated network.
 /// The same seed gives the same numbers.
@@ -24,11 +24,11 @@ pub(crate) enum SimCommand {
     Large(LargeArgs),
 }
 
-/// Lists what there is to be simulated, with what, and what is measured.
+/// Lists scenarios, papers, topologies, workloads, metrics, policies and evictions.
 #[derive(Args, Debug)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// Only one of the lists.
+    /// Prints only one of the lists.
     #[arg(value_name = "LIST")]
     pub(crate) list: Option<List>,
     /// Prints JSON.
@@ -44,13 +44,13 @@ pub(crate) enum List {
     Papers,
     /// Networks.
     Topologies,
-    /// Requests: generated traces, and ways to send them.
+    /// Workloads: generated traces, and rules for the times of requests.
     Workloads,
-    /// What is measured.
+    /// Metrics.
     Collectors,
     /// Policies that choose the server.
     Policies,
-    /// What leaves a full cache.
+    /// Eviction algorithms.
     Evictions,
 }
 
@@ -58,12 +58,12 @@ pub(crate) enum List {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md says
-    /// what it may hold.
+    /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md
+    /// describes its keys.
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
-    /// Policies instead of the file's, one run each. Parameters in the file are for the policy that
-    /// it names.
+    /// Policies instead of the file's, one run each. Parameters in the file apply only to the
+    /// file's policy.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Numbers of servers instead of the file's, one run each.
@@ -81,19 +81,19 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// Runs the tables and figures of a paper, and prints ours beside the paper's.
+/// Runs the tables and figures of a paper, and prints our results beside the paper's.
 #[derive(Args, Debug)]
 #[command(after_help = PAPER_EXAMPLES)]
 pub(crate) struct PaperArgs {
     /// The paper.
     pub(crate) paper: String,
-    /// Only this table; may be repeated. `levada sim list papers` has them.
+    /// Only this table; may be repeated. `levada sim list papers` lists the tables.
     #[arg(long, value_name = "N")]
     pub(crate) table: Vec<String>,
     /// Only this figure; may be repeated.
     #[arg(long, value_name = "N")]
     pub(crate) figure: Vec<String>,
-    /// Everything that there is of the paper.
+    /// All tables and figures of the paper.
     #[arg(long, conflicts_with_all = ["table", "figure"])]
     pub(crate) all: bool,
     /// The main comparisons with few servers, for order and ratios only.
@@ -164,31 +164,32 @@ pub(crate) enum Retry {
     Deadline,
 }
 
-/// How runs are carried out and kept.
+/// Execution and storage of runs.
 #[derive(Args, Debug)]
 pub(crate) struct SweepArgs {
-    /// Runs at a time. One per core when not given; each takes up to some hundred megabytes.
+    /// Number of runs at a time. The default is one per core; each takes up to some hundred
+    /// megabytes.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
-    /// Where finished runs are kept, so that the same command goes on from there. By default
+    /// Directory of finished runs, so that the same command continues from there. The default is
     /// $XDG_CACHE_HOME/levada/sim, or ~/.cache/levada/sim.
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
-    /// Runs everything again, whatever is kept.
+    /// Runs everything again, and ignores finished runs.
     #[arg(long)]
     pub(crate) fresh: bool,
 }
 
-/// What is printed, and in which form.
+/// The form of the output.
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Prints JSON: the tables, and everything that was measured in each run.
+    /// Prints JSON: the tables, and all measurements of each run.
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,
     /// Prints comma-separated values, a line for each number.
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Writes a page with tables and figures as well.
+    /// Also writes a page with tables and figures.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

@@ -1,11 +1,11 @@
-//! The files that scenarios name, read for the simulator, which opens none.
+//! Reads the files of scenarios for the simulator, which opens none itself.
 
 use std::fs;
 
 use levada_sim::Source;
 use levada_trace::{Trace, TraceLimits, open};
 
-/// The files of this machine.
+/// Source of files: this machine.
 pub(super) struct Files;
 
 impl Source for Files {

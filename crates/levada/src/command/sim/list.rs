@@ -1,4 +1,4 @@
-//! `levada sim list`: what there is.
+//! `levada sim list`: everything that can be simulated and measured.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ use super::{
 /// Prints the lists.
 ///
 /// # Errors
-/// When they cannot be written.
+/// If they cannot be written.
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<CommandStatus> {
     let lists: Vec<List> = args.list.map_or_else(|| List::value_variants().to_vec(), |l| vec![l]);
     let mut out = io::stdout().lock();
@@ -101,7 +101,7 @@ fn to_json(list: List) -> Json {
     items(list).into_iter().map(item).collect()
 }
 
-/// As the command line has it.
+/// The name on the command line.
 fn name(list: List) -> String {
     list.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

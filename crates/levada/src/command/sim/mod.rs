@@ -40,7 +40,7 @@ use self::{
 /// Runs the subcommand.
 ///
 /// # Errors
-/// When it cannot run, or cannot write what it found.
+/// If it cannot run, or cannot write its report.
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
     match &args.command {
         SimCommand::List(args) => list::run(args),
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Fills the tables in with what was run and writes them in the form that was asked for.
+/// Fills the tables with the finished runs and writes them in the requested form.
 fn report(
     title: &str,
     tables: &[Table],
@@ -90,7 +90,7 @@ fn report(
     Ok(if failed || swept.stopped { CommandStatus::ProblemsFound } else { CommandStatus::Success })
 }
 
-/// What there is to run for these tables.
+/// The cases of these tables.
 fn cases(tables: &[Table]) -> Vec<&Case> {
     tables.iter().flat_map(|table| table.rows.iter().map(|row| &row.case)).collect()
 }

@@ -1,4 +1,4 @@
-//! `levada sim paper`: the tables of a paper, ours beside theirs.
+//! `levada sim paper`: the tables of a paper, our results beside the paper's.
 
 use anyhow::{Context as _, bail};
 use levada_command::CommandStatus;
@@ -7,10 +7,10 @@ use levada_paper::{PAPERS, Paper, Table};
 
 use super::{args::PaperArgs, cases, report, sweep::sweep};
 
-/// Runs what was chosen of the paper.
+/// Runs the chosen tables of the paper.
 ///
 /// # Errors
-/// When there is no such paper or table, or a run cannot be carried out.
+/// If there is no such paper or table, or a run fails.
 pub(super) fn run(args: &PaperArgs) -> anyhow::Result<CommandStatus> {
     let paper = find(&args.paper)?;
     let tables = chosen(paper, args)?;
@@ -39,7 +39,7 @@ fn chosen(paper: &Paper, args: &PaperArgs) -> anyhow::Result<Vec<Table>> {
         .chain(args.figure.iter().map(|name| ("fig", name)))
         .map(|(kind, name)| match name.parse::<u32>() {
             Ok(number) => format!("{}-{kind}{number}", paper.name),
-            // As `levada sim list papers` has it, with or without the paper.
+            // The name in `levada sim list papers`, with or without the paper.
             Err(_) if name.starts_with(paper.name) => name.clone(),
             Err(_) => format!("{}-{name}", paper.name),
         })

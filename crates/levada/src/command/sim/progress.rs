@@ -1,4 +1,4 @@
-//! How far the runs are, on standard error: bars on a terminal, a line for each finished run elsewhere.
+//! Progress of the runs, on standard error: bars on a terminal, otherwise a line for each finished run.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -9,7 +9,7 @@ use std::{
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use levada_sim::Progress as Position;
 
-/// Shown while runs go on.
+/// The progress display of a sweep.
 pub(super) struct Progress {
     begin: Instant,
     state: Mutex<State>,
@@ -19,7 +19,7 @@ pub(super) struct Progress {
 struct State {
     done: usize,
     all: usize,
-    /// What is done and what there is to do, in the weights of the cases.
+    /// Finished and total work, in the weights of the cases.
     weight: f64,
     weights: f64,
 }
@@ -31,7 +31,7 @@ struct Bars {
 }
 
 impl Progress {
-    /// Of `all` runs to come, of `weights` together, beside `kept` that are finished already.
+    /// Progress of `all` runs with these `weights`, besides `kept` runs that are finished already.
     pub(super) fn start(all: usize, kept: usize, weights: f64, jobs: usize) -> Self {
         if kept > 0 {
             eprintln!("{kept} of {} runs are finished already", all + kept);
@@ -41,14 +41,14 @@ impl Progress {
         Self { begin: Instant::now(), state: Mutex::new(state), bars }
     }
 
-    /// `worker` has begun a case.
+    /// Records that `worker` has begun a case.
     pub(super) fn begun(&self, worker: usize, case: &str) {
         if let Some(bars) = &self.bars {
             bars.workers[worker].set_prefix(case.to_owned());
         }
     }
 
-    /// How far the case of `worker` is.
+    /// Updates the progress of the case of `worker`.
     pub(super) fn at(&self, worker: usize, position: &Position) {
         let Some(bars) = &self.bars else { return };
         bars.workers[worker].set_message(format!(
@@ -59,7 +59,7 @@ impl Progress {
         ));
     }
 
-    /// `worker` has finished a case of this weight, or left it when it was stopped.
+    /// Records that `worker` has finished a case of this weight, or was stopped.
     pub(super) fn finished(&self, worker: usize, case: &str, weight: Option<f64>, seconds: f64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(weight) = weight else { return };
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Clears what is shown.
+    /// Clears the display.
     pub(super) fn end(&self) {
         if let Some(bars) = &self.bars {
             // Without a terminal there is nothing to clear.
@@ -86,7 +86,7 @@ impl Progress {
 }
 
 impl State {
-    /// In the time that the rest takes if it goes on as before.
+    /// The remaining time if the rest goes on as before.
     fn left(&self, elapsed: Duration) -> String {
         let rest = (self.weights - self.weight).max(0.0);
         if self.done == self.all {

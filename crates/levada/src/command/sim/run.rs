@@ -17,10 +17,10 @@ use super::{
     sweep::{Swept, sweep},
 };
 
-/// Runs the scenario in all the forms that are asked for.
+/// Runs the scenario in all requested variants.
 ///
 /// # Errors
-/// When the scenario has errors, or a file cannot be read or written.
+/// If the scenario has errors, or a file cannot be read or written.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let scenarios = scenarios(args)?;
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
@@ -37,13 +37,13 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 /// A scenario, and how it differs from the others.
 struct Variant {
     scenario: Scenario,
-    /// Where several numbers of servers are run.
+    /// Number of servers, if several are run.
     servers: Option<usize>,
-    /// Where several seeds are run.
+    /// Seed, if several are run.
     seed: Option<u64>,
 }
 
-/// Every combination of what is asked for. Whatever is wrong with any of them is said at once.
+/// Every combination of the options. All errors of all combinations are reported at once.
 fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
     let source = source(&args.scenario)?;
     let directory = args.scenario.parent().unwrap_or(Path::new(""));
@@ -74,7 +74,7 @@ fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
         }
     }
     if !wrong.is_empty() {
-        // The same mistake of the file comes up for each policy.
+        // Each policy reports the same mistake of the file.
         let mut seen = BTreeSet::new();
         wrong.retain(|error| seen.insert(error.clone()));
         bail!("{} cannot be run\n{}", args.scenario.display(), wrong.concat());
@@ -95,7 +95,7 @@ fn source(path: &Path) -> anyhow::Result<Source> {
     }
 }
 
-/// Each of the options, or that of the file.
+/// Each value of the option, or the file's.
 fn options<T>(given: &[T]) -> Vec<Option<&T>> {
     if given.is_empty() { vec![None] } else { given.iter().map(Some).collect() }
 }
@@ -106,7 +106,7 @@ fn split(set: &str) -> anyhow::Result<(String, String)> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// What every run gives.
+/// A table of all runs.
 fn overview(name: &str, path: &Path, variants: &[Variant]) -> Table {
     let several = variants.iter().any(|variant| variant.servers.is_some());
     let mut plots = vec![match several {
@@ -130,7 +130,7 @@ fn overview(name: &str, path: &Path, variants: &[Variant]) -> Table {
     }
 }
 
-/// Latencies at the rates that a scenario names, if some run has come to them.
+/// Latencies at the rates that a scenario names, if some run reached them.
 fn latencies(name: &str, path: &Path, variants: &[Variant], swept: &Swept) -> Option<Table> {
     let mut rows = Vec::new();
     for variant in variants {

@@ -2,9 +2,9 @@
 
 /// A scenario file of examples/sim.
 pub(super) struct Example {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub(super) name: &'static str,
-    /// Where it is in the source.
+    /// Its path in the source.
     pub(super) path: &'static str,
     pub(super) text: &'static str,
 }
@@ -20,7 +20,7 @@ macro_rules! examples {
     };
 }
 
-/// Every one of them.
+/// All scenario files.
 pub(super) const SCENARIOS: &[Example] = examples![
     "osdi02",
     "osdi02-flash",

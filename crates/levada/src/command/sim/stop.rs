@@ -1,4 +1,5 @@
-//! Ctrl-C: runs end where they are, what is finished stays. A second one ends the process at once.
+//! Ctrl-C: running simulations are stopped, finished ones are kept. A second ctrl-C ends the
+//! process at once.
 
 use std::{
     process,
@@ -12,14 +13,14 @@ use std::{
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether somebody wants the runs to stop.
+/// Whether the user wants the runs to stop.
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Begins to listen.
+    /// Begins to handle ctrl-C.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// If the system refuses the signal handler.
     pub(super) fn new() -> anyhow::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,11 +47,11 @@ impl Stop {
         Ok(Self(asked))
     }
 
-    /// Whether it was asked for.
+    /// Whether a stop was requested.
     pub(super) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What shells report of a program that ended by ctrl-c.
+/// The exit code of shells for a program that ended by ctrl-C.
 const INTERRUPTED: i32 = 130;

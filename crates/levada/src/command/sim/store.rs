@@ -1,4 +1,4 @@
-//! Finished runs, kept so that an interrupted sweep goes on where it was.
+//! Finished runs, stored so that an interrupted sweep continues.
 //!
 //! A file of JSON lines, one for each run, to which only whole lines are ever added:
 //!
@@ -6,8 +6,8 @@
 //! {"key":"6f2a...","case":"osdi02 normal fdr","seconds":31.4,"outcome":{...}}
 //! ```
 //!
-//! The key is a hash of the scenario, of the files that it reads and of the code that computes. What
-//! another version computed is thus never shown as this one's.
+//! The key is a hash of the scenario, of the files that it reads and of the simulator's code.
+//! Results of another version are never shown as this version's.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use levada_sim::{End, Outcome, Scenario};
 use levada_types::hash64;
 use serde::{Deserialize, Serialize};
 
-/// Of the sources of whatever has a part in an outcome (build.rs).
+/// Hash of the sources that determine an outcome (build.rs).
 const CODE: &str = env!("LEVADA_SIM_CODE");
 
 /// One finished run.
@@ -41,11 +41,11 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the file `name` in `directory`, or the user's own, and reads what it holds. A
-    /// `fresh` one does not look at it and only adds to it.
+    /// Opens the file `name` in `directory`, or in the user's cache directory, and reads it. A
+    /// `fresh` store ignores its content and only appends.
     ///
     /// # Errors
-    /// When the file cannot be made, read or written.
+    /// If the file cannot be created, read or written.
     pub(super) fn open(directory: Option<&Path>, name: &str, fresh: bool) -> anyhow::Result<Self> {
         let directory = match directory {
             Some(given) => given.to_owned(),
@@ -62,7 +62,7 @@ impl Store {
             .open(&path)
             .with_context(cannot)?;
         let (mut known, whole) = read(&file).with_context(cannot)?;
-        // A line that was cut off by a crash would take the next one with it.
+        // A line that a crash cut off would destroy the next one.
         file.set_len(whole).with_context(cannot)?;
         if fresh {
             known.clear();
@@ -70,25 +70,25 @@ impl Store {
         Ok(Self { path, file, known })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The outcome that is kept under `key`.
+    /// The outcome stored under `key`.
     pub(super) fn get(&self, key: &str) -> Option<&Outcome> {
         self.known.get(key)
     }
 
-    /// The same, for whoever needs nothing else of the store.
+    /// The store's outcomes, without the store.
     pub(super) fn take(&mut self, key: &str) -> Option<Outcome> {
         self.known.remove(key)
     }
 
-    /// Keeps an outcome, on disk as well. What was stopped is not finished and not kept.
+    /// Stores an outcome, on disk as well. The outcome of a stopped run is not stored.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(super) fn keep(
         &mut self,
         key: &str,
@@ -109,8 +109,8 @@ impl Store {
     }
 }
 
-/// What the file holds, and where its last whole line ends. Lines that cannot be read are passed over:
-/// an older version wrote them.
+/// The runs in the file, and the end of its last whole line. Lines that cannot be read are skipped: an
+/// older version wrote them.
 fn read(file: &File) -> anyhow::Result<(BTreeMap<String, Outcome>, u64)> {
     let mut known = BTreeMap::new();
     let mut whole = 0;
@@ -126,13 +126,13 @@ fn read(file: &File) -> anyhow::Result<(BTreeMap<String, Outcome>, u64)> {
     Ok((known, whole))
 }
 
-/// What identifies a run: equal keys, equal outcomes. Files that the scenario reads count with their
-/// contents.
+/// The key of a run: equal keys mean equal outcomes. The contents of files that the scenario reads
+/// are part of it.
 pub(super) fn key(scenario: &Scenario) -> String {
     let mut text = serde_json::to_string(scenario).unwrap_or_default();
     let files = [Some(&scenario.workload.trace), scenario.topology.file.as_ref()];
     for path in files.into_iter().flatten() {
-        // The name of a generated trace is no file; a file that cannot be read is an error later.
+        // A generated trace has no file; a file that cannot be read is an error later.
         if let Ok(bytes) = fs::read(path) {
             text += &format!("\n{:016x}", hash64(&bytes));
         }
@@ -140,7 +140,7 @@ pub(super) fn key(scenario: &Scenario) -> String {
     format!("{:016x}", hash64(format!("{CODE}\n{text}").as_bytes()))
 }
 
-/// The user's directory for what can be computed again.
+/// The user's cache directory.
 fn usual_directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = match variable("XDG_CACHE_HOME") {

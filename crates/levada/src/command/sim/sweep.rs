@@ -1,4 +1,4 @@
-//! Many runs: several at a time, each kept as soon as it is finished.
+//! Many runs: several at a time, each stored as soon as it is finished.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,14 +22,14 @@ use super::{
     store::{Store, key},
 };
 
-/// What became of a sweep.
+/// The result of a sweep.
 pub(super) struct Swept {
     outcomes: BTreeMap<String, Outcome>,
     /// Whether it was stopped before its end.
     pub(super) stopped: bool,
     /// Runs that are not finished.
     pub(super) left: usize,
-    /// Where the finished ones are.
+    /// The file with the finished runs.
     pub(super) kept: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Swept {
     }
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct Shared<'s> {
     /// Cases to come, the next one last.
     waiting: Vec<(String, &'s Case)>,
@@ -49,10 +49,10 @@ struct Shared<'s> {
     failure: Option<anyhow::Error>,
 }
 
-/// Runs each scenario of `cases` once, but for those that are finished in the file `name`.
+/// Runs each scenario of `cases` once, except those that are finished in the file `name`.
 ///
 /// # Errors
-/// When a scenario has errors, or the file cannot be written.
+/// If a scenario has errors, or the file cannot be written.
 pub(super) fn sweep(cases: &[&Case], name: &str, args: &SweepArgs) -> anyhow::Result<Swept> {
     let store = Store::open(args.results.as_deref(), name, args.fresh)?;
     let kept = store.path().to_owned();
@@ -91,7 +91,7 @@ pub(super) fn sweep(cases: &[&Case], name: &str, args: &SweepArgs) -> anyhow::Re
     Ok(Swept { outcomes, stopped: left > 0, left, kept })
 }
 
-/// One worker: takes cases until there are none, or everything is to stop.
+/// One worker: takes cases until none are left or the sweep stops.
 fn work(worker: usize, shared: &Mutex<Shared<'_>>, progress: &Progress, stop: &Stop) {
     while !stop.asked() {
         let taken = {
@@ -125,7 +125,7 @@ fn one(
 ) -> anyhow::Result<(Outcome, f64)> {
     let begin = Instant::now();
     progress.begun(worker, &case.id);
-    // One at a time: most wait for the same trace to be made.
+    // One worker at a time prepares: most wait for the same trace.
     let prepared = match case.scenario.prepare(&mut lock(shared).library) {
         Ok(prepared) => prepared,
         Err(problems) => bail!("{} cannot be run:\n{problems}", case.id),
@@ -137,7 +137,7 @@ fn one(
     Ok((outcome, begin.elapsed().as_secs_f64()))
 }
 
-/// A worker that panicked has left nothing half done: what is shared is changed in single steps.
+/// A panicked worker leaves the shared state consistent, because each change is a single step.
 fn lock<'m, 's>(shared: &'m Mutex<Shared<'s>>) -> MutexGuard<'m, Shared<'s>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -146,8 +146,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// About how long a case takes, compared with others: a ramp ends at a rate that grows with the
-/// servers.
+/// The approximate relative time of a case: a ramp ends at a rate that grows with the servers.
 fn weight(case: &Case) -> f64 {
     case.scenario.servers.count as f64
 }

@@ -1,5 +1,5 @@
-//! Reports as comma-separated values (RFC 4180), a line for each number: what a spreadsheet or a
-//! script wants.
+//! Reports as comma-separated values (RFC 4180), a line for each number, for spreadsheets and
+//! scripts.
 
 use std::fmt::Write as _;
 
@@ -45,7 +45,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// In quotes where it must be. A text that a spreadsheet would take for a formula stays a text.
+/// Quotes a field where necessary, and escapes a text that a spreadsheet would read as a formula.
 fn field(text: &str) -> String {
     let text = match text.starts_with(['=', '+', '-', '@']) {
         true => format!("'{text}"),

@@ -1,5 +1,5 @@
-//! Reports as people and programs want them. Each form is made from [`Report`]s alone, so that they
-//! cannot tell different stories.
+//! Reports for people and programs. Each form is made from [`Report`]s alone, so that all forms
+//! agree.
 
 pub(crate) mod csv;
 pub(crate) mod html;
@@ -11,7 +11,7 @@ pub(crate) mod text;
 use levada_paper::{Report, ReportRow, Verdict};
 use levada_sim::Unit;
 
-/// A number with as many digits as its unit deserves.
+/// A number with the digits that its unit needs.
 fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::PerSecond => format!("{value:.0}"),
@@ -21,14 +21,14 @@ fn number(value: f64, unit: Unit) -> String {
     }
 }
 
-/// How far ours is from the paper's.
+/// The difference between our number and the paper's.
 fn difference(part: f64) -> String {
     let percent = (part * 100.0).round();
     // Minus zero is zero.
     format!("{:+.0} %", if percent == 0.0 { 0.0 } else { percent })
 }
 
-/// What a reader sees of a verdict.
+/// The mark of a verdict in tables.
 fn mark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "ok",
@@ -48,14 +48,14 @@ fn row_name(row: &ReportRow) -> String {
     }
 }
 
-/// Whether some row is not the paper's, which a note then explains.
+/// Whether some row is not in the paper; a note explains such rows.
 fn has_beyond(report: &Report) -> bool {
     report.rows.iter().any(|row| row.beyond) && !report.rows.iter().all(|row| row.beyond)
 }
 
 const BEYOND: &str = "* not in the paper: run beside it in the same world";
 
-/// Verdicts that are held against a tolerance, and how many of them hold.
+/// Number of verdicts within the tolerance, and of all verdicts.
 fn score(reports: &[Report]) -> (usize, usize) {
     let verdicts = || reports.iter().flat_map(Report::verdicts);
     let passed = verdicts().filter(|verdict| *verdict == Verdict::Pass).count();
@@ -63,7 +63,7 @@ fn score(reports: &[Report]) -> (usize, usize) {
     (passed, passed + failed)
 }
 
-/// One sentence about all of them; none where there is nothing to say.
+/// One sentence about all reports; empty without verdicts and missing rows.
 fn summary(reports: &[Report]) -> String {
     let (passed, judged) = score(reports);
     let rows = || reports.iter().flat_map(|report| &report.rows);

@@ -6,7 +6,7 @@ use levada_sim::Unit;
 
 use super::row_name;
 
-/// The figures of a report; none where it has nothing to draw.
+/// The figures of a report; empty if no row was run.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     if report.rows.iter().all(|row| !row.done) {
         return Vec::new();
@@ -39,8 +39,7 @@ fn bars_of(report: &Report) -> Bars {
     Bars { x: unit.as_str().to_owned(), rows: report.rows.iter().map(row).collect() }
 }
 
-/// The columns that a figure shows: the first one, and those that count in the same and that the paper
-/// has as well.
+/// The columns of a figure: the first one, and those with the same unit that the paper has as well.
 fn drawn_columns(report: &Report) -> Vec<usize> {
     let unit = report.columns[0].metric.unit();
     let fits = |column: &usize| {
@@ -65,7 +64,7 @@ fn lines_of(report: &Report, x: &str, log: bool) -> Option<Figure> {
     lines(&report.title, &curves, &axes)
 }
 
-/// A figure for each rate: the part of the requests over their latency.
+/// A figure for each rate: the distribution of latencies.
 fn latencies(report: &Report) -> Vec<Figure> {
     let mut rates: Vec<_> = report.rows.iter().map(|row| row.at).collect();
     rates.sort_unstable();

@@ -7,7 +7,7 @@ use levada_sim::{Metric, Outcome, Reading, Scenario, Series};
 
 use super::*;
 
-/// Two strategies over servers, and one that was not run; latencies at a rate.
+/// A report with two strategies over servers, one that was not run, and latencies at a rate.
 fn reports() -> Vec<Report> {
     let row = |series: &str, servers: u32, paper: Option<f64>| Row {
         key: format!("{series}/{servers}"),
@@ -112,7 +112,7 @@ fn a_page_needs_nothing_else() {
     if let Some(path) = env::var_os("LEVADA_SHOW_PAGE") {
         fs::write(path, &page).unwrap();
     }
-    // The name space of SVG is no address that anything is loaded from.
+    // The namespace of SVG is not an address that a browser loads.
     let linked = page.replace("http://www.w3.org/2000/svg", "");
     for foreign in ["<script", "http", "src=", "@import", "url("] {
         assert!(!linked.contains(foreign), "{foreign}");

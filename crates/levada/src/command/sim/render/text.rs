@@ -37,10 +37,11 @@ fn add_report(text: &mut String, report: &Report) {
     }
 }
 
-/// As wide as people read.
+/// The width of lines, in characters.
 const WIDTH: usize = 96;
 
-/// Ours, the paper's, the difference and the verdict for each column; what no row has is left out.
+/// Our number, the paper's, the difference and the verdict for each column; columns without paper
+/// numbers show ours only.
 fn add_table(text: &mut String, report: &Report) {
     let by_rate = report.rows.iter().any(|row| row.at.is_some());
     let mut head: [Vec<String>; 2] = [vec![String::new()], vec![String::new()]];
@@ -83,8 +84,8 @@ fn add_table(text: &mut String, report: &Report) {
     add_lines(text, &head, &rows);
 }
 
-/// The first column to the left, all others to the right. A heading of the upper line runs over the
-/// columns that have none.
+/// Aligns the first column to the left, all others to the right. A heading of the upper line spans
+/// the following columns without a heading.
 fn add_lines(text: &mut String, head: &[Vec<String>; 2], rows: &[Vec<String>]) {
     let lines = || [&head[1]].into_iter().chain(rows);
     let width =
@@ -114,8 +115,7 @@ fn add_lines(text: &mut String, head: &[Vec<String>; 2], rows: &[Vec<String>]) {
     }
 }
 
-/// Gives a heading that is wider than the columns under it the room that it lacks, before the first of
-/// them.
+/// Widens the first column under a heading that is wider than its columns.
 fn widen(widths: &mut [usize], headings: &[String]) {
     let mut begin = 0;
     while begin < headings.len() {
