@@ -41,7 +41,7 @@ impl Queue {
     /// Simulates `jobs` jobs of `length` on average, from an empty system; gives the mean time in
     /// the system, in mean lengths.
     pub fn simulate(self, load: f64, jobs: u64, seed: u64) -> f64 {
-        let arrivals = Arrivals {
+        let arrivals = JobArrivals {
             rng: Rng::new(seed),
             mean: LENGTH / load,
             lengths: Rng::new(seed ^ 0x1e46),
@@ -59,14 +59,14 @@ impl Queue {
 const LENGTH: f64 = 1e6;
 
 /// Draws when jobs arrive and how long they are.
-struct Arrivals {
+struct JobArrivals {
     rng: Rng,
     mean: f64,
     lengths: Rng,
     fixed: bool,
 }
 
-impl Arrivals {
+impl JobArrivals {
     fn next(&mut self, now: Timestamp) -> Timestamp {
         Timestamp(now.0 + (exponential(&mut self.rng) * self.mean) as u64)
     }
@@ -82,7 +82,7 @@ fn exponential(rng: &mut Rng) -> f64 {
 
 /// An event of these queues.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum QueueEvent {
     Arrival,
     /// The job that arrived at this time is done, unless the queue has changed since the change of
     /// this number.
@@ -90,21 +90,21 @@ enum Event {
 }
 
 /// First come, first served: the sum of all times in the system, in ns.
-fn in_turn(mut arrivals: Arrivals, jobs: u64) -> f64 {
+fn in_turn(mut arrivals: JobArrivals, jobs: u64) -> f64 {
     let (mut agenda, mut station) = (Agenda::new(), Station::default());
     let (mut sum, mut come) = (0.0, 0);
-    agenda.schedule(arrivals.next(Timestamp::ZERO), Event::Arrival);
+    agenda.schedule(arrivals.next(Timestamp::ZERO), QueueEvent::Arrival);
     while let Some((now, event)) = agenda.next() {
         match event {
-            Event::Arrival => {
+            QueueEvent::Arrival => {
                 let done = station.take(now, arrivals.length() as u64);
-                agenda.schedule(done, Event::Departure(now, 0));
+                agenda.schedule(done, QueueEvent::Departure(now, 0));
                 come += 1;
                 if come < jobs {
-                    agenda.schedule(arrivals.next(now), Event::Arrival);
+                    agenda.schedule(arrivals.next(now), QueueEvent::Arrival);
                 }
             }
-            Event::Departure(came, _) => sum += (now - came).as_nanos() as f64,
+            QueueEvent::Departure(came, _) => sum += (now - came).as_nanos() as f64,
         }
     }
     sum
@@ -113,15 +113,15 @@ fn in_turn(mut arrivals: Arrivals, jobs: u64) -> f64 {
 /// Equal shares: the sum of all times in the system, in ns. `served` is the service that a job
 /// present from the beginning would have received. It is the same for all jobs, so each job leaves
 /// when `served` reaches a value known at its arrival. Only the next departure is in the agenda.
-fn shared(mut arrivals: Arrivals, jobs: u64) -> f64 {
+fn shared(mut arrivals: JobArrivals, jobs: u64) -> f64 {
     let mut agenda = Agenda::new();
     // The value of `served` at which each job is done, largest first.
     let mut present: Vec<(f64, Timestamp)> = Vec::new();
     let (mut served, mut changed, mut change) = (0.0, Timestamp::ZERO, 0);
     let (mut sum, mut come) = (0.0, 0);
-    agenda.schedule(arrivals.next(Timestamp::ZERO), Event::Arrival);
+    agenda.schedule(arrivals.next(Timestamp::ZERO), QueueEvent::Arrival);
     while let Some((now, event)) = agenda.next() {
-        if matches!(event, Event::Departure(_, at) if at != change) {
+        if matches!(event, QueueEvent::Departure(_, at) if at != change) {
             continue;
         }
         if !present.is_empty() {
@@ -129,16 +129,16 @@ fn shared(mut arrivals: Arrivals, jobs: u64) -> f64 {
         }
         changed = now;
         match event {
-            Event::Arrival => {
+            QueueEvent::Arrival => {
                 let done = served + arrivals.length();
                 let place = present.partition_point(|(other, _)| *other >= done);
                 present.insert(place, (done, now));
                 come += 1;
                 if come < jobs {
-                    agenda.schedule(arrivals.next(now), Event::Arrival);
+                    agenda.schedule(arrivals.next(now), QueueEvent::Arrival);
                 }
             }
-            Event::Departure(came, _) => {
+            QueueEvent::Departure(came, _) => {
                 present.pop();
                 sum += (now - came).as_nanos() as f64;
             }
@@ -146,7 +146,7 @@ fn shared(mut arrivals: Arrivals, jobs: u64) -> f64 {
         change += 1;
         if let Some((done, came)) = present.last() {
             let longer = ((done - served).max(0.0) * present.len() as f64).round() as u64;
-            agenda.schedule(Timestamp(now.0 + longer), Event::Departure(*came, change));
+            agenda.schedule(Timestamp(now.0 + longer), QueueEvent::Departure(*came, change));
         }
     }
     sum

@@ -1,13 +1,15 @@
 //! The life of a simulated request, top to bottom: the mirror of levada-edge's `pipeline.rs`.
 //!
 //! ```text
-//! send        a client asks; its redirector picks a server; the network carries the request
-//! arrive      at the server: a place among the active ones, or the queue
-//! connected   the CPU has set the connection up: memory, or the disk, or a read under way
-//! read        a block is there: whoever waits for it goes on
-//! transmitted the CPU has handed a block to the network; the next one, when it is there
-//! over        all acknowledged: loads fall, the CPU takes the connection down
-//! closed      the place is free for the next in the queue
+//! send           a client sends a request, and the network carries it to the server
+//! redirect       the client's redirector chooses the server by its policy
+//! serve_locally  the server has capacity, or the request waits in its queue
+//! lookup         the CPU has set the connection up: memory, a fill in progress, or a new fill
+//! fill           single flight: one request starts the read, block by block
+//! serve_from_fill  the request follows the fill and is served as its blocks arrive
+//! respond        the CPU hands the next block to the network, if it has been filled
+//! finish         everything is acknowledged: loads fall, the CPU takes the connection down
+//! closed         the capacity is free for the next request in the queue
 //! ```
 
 use std::ops::ControlFlow;
@@ -15,7 +17,7 @@ use std::ops::ControlFlow;
 use levada_cache::eviction::find_eviction;
 use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
-use levada_types::{Request as Asked, ServiceClass, Timestamp};
+use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
 
 use crate::{
     End, Outcome, Prepared, Progress,
@@ -47,7 +49,7 @@ pub(crate) struct World<'a> {
     /// a run at an absurd rate before it fills the memory.
     most_in_flight: usize,
     requests: Slab<Request>,
-    reads: Slab<Read>,
+    fills: Slab<Fill>,
     collector: Collector,
     arrivals: Vec<Arrival>,
     events: u64,
@@ -63,7 +65,7 @@ pub(crate) struct World<'a> {
 enum Event {
     /// The CPU has finished the work of this request's stage.
     Cpu(u32),
-    /// A disk, or the CPU of another server, has a block for this read.
+    /// A disk, or the CPU of another server, has a block for this fill.
     Block(u32),
     Network(NetworkEvent),
     /// Takes a checkpoint.
@@ -88,9 +90,9 @@ struct Request {
     stage: Stage,
     /// The next block to transmit.
     block: u32,
-    /// The read that it follows; [`NONE`] when the whole file is in memory.
-    read: u32,
-    /// The next request in the same list: a server's queue, or a read's followers.
+    /// The fill that it follows; [`NONE`] when the whole file is in memory.
+    fill: u32,
+    /// The next request in the same list: a server's queue, or a fill's followers.
     next: u32,
     counted: Option<Counted>,
 }
@@ -98,13 +100,13 @@ struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// On its way, or in the server's queue.
-    Coming,
+    Arriving,
     /// The CPU sets the connection up.
     Connecting,
     /// The CPU hands a block to the network.
     Transmitting,
-    /// The next block is not there yet.
-    Reading,
+    /// The next block has not been filled yet.
+    Filling,
     /// The network has everything.
     Sending,
     /// The CPU takes the connection down.
@@ -119,7 +121,7 @@ pub const BYTES_PER_REQUEST: usize =
 /// A file on its way from the disk, or from another server's memory. Requests for the same file
 /// meanwhile become followers.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct Fill {
     server: u32,
     document: u32,
     /// The server whose memory it comes from; [`NONE`] for the disk.
@@ -165,7 +167,7 @@ impl<'a> World<'a> {
             queue_limit: scenario.servers.queue,
             most_in_flight: most_in_flight(&scenario.servers),
             requests: Slab::new(),
-            reads: Slab::new(),
+            fills: Slab::new(),
             arrivals: Vec::new(),
             events: 0,
             failed: false,
@@ -233,11 +235,11 @@ impl<'a> World<'a> {
         let Some((_, event)) = self.agenda.next() else { return };
         match event {
             Event::Cpu(request) => match self.requests[request].stage {
-                Stage::Connecting => self.connected(request),
+                Stage::Connecting => self.lookup(request),
                 Stage::Transmitting => self.transmitted(request),
                 _ => self.closed(request),
             },
-            Event::Block(read) => self.block_read(read),
+            Event::Block(fill) => self.block_fetched(fill),
             Event::Network(event) => self.arrived(event),
             Event::Tick => {
                 let offered = self.demand.rate(self.now).unwrap_or(0.0);
@@ -251,27 +253,33 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A client asks. Its redirector picks at once: it sits where the client's network begins.
+    /// A client sends a request, and the network carries it to the chosen server.
     fn send(&mut self) {
         let (client, document) = self.demand.next();
-        let Document { key, size } = self.documents[document as usize];
-        let asked = Asked { key, class: ServiceClass::Normal, size: Some(size) };
-        let Some((node, counted)) = self.redirectors.pick(&asked, client, self.now) else { return };
-        let server = node.0;
+        let Some((server, counted)) = self.redirect(client, document) else { return };
         self.collector.sent(self.now, document, server);
         let request = self.requests.insert(Request {
             sent: self.now,
             document,
             client,
             server,
-            stage: Stage::Coming,
+            stage: Stage::Arriving,
             block: 0,
-            read: NONE,
+            fill: NONE,
             next: NONE,
             counted: Some(counted),
         });
         self.network.open(request, client, server, self.now, &mut self.agenda);
         self.failed |= self.requests.len() > self.most_in_flight;
+    }
+
+    /// The client's redirector chooses the server. This takes no time, because the redirector is where
+    /// the client's network begins.
+    fn redirect(&mut self, client: u32, document: u32) -> Option<(u32, Counted)> {
+        let Document { key, size } = self.documents[document as usize];
+        let request = PolicyRequest { key, class: ServiceClass::Normal, size: Some(size) };
+        let (node, counted) = self.redirectors.pick(&request, client, self.now)?;
+        Some((node.0, counted))
     }
 
     /// Handles an event of the network, which may report arrivals.
@@ -281,17 +289,17 @@ impl<'a> World<'a> {
         self.network.handle(event, self.now, until, &mut self.agenda, &mut arrivals);
         for arrival in arrivals.drain(..) {
             match arrival {
-                Arrival::Request(request) => self.arrive(request),
+                Arrival::Request(request) => self.serve_locally(request),
                 Arrival::LastByte { transfer, first, at } => self.received(transfer, first, at),
-                Arrival::Acknowledged(request) => self.over(request),
+                Arrival::Acknowledged(request) => self.finish(request),
             }
         }
         self.arrivals = arrivals;
     }
 
-    /// The server has the request: it is served, or waits for a place. A server in whose queue too
-    /// many wait has failed (OSDI'02 Sec. 4.3).
-    fn arrive(&mut self, request: u32) {
+    /// The server has received the request: it is served, or waits for capacity. A server with too long
+    /// a queue has failed (OSDI'02 Sec. 4.3).
+    fn serve_locally(&mut self, request: u32) {
         let server = &mut self.servers[self.requests[request].server as usize];
         if server.active < self.active_limit {
             server.active += 1;
@@ -314,38 +322,43 @@ impl<'a> World<'a> {
         self.agenda.schedule(done, Event::Cpu(request));
     }
 
-    /// The connection stands: the file is in memory, or on its way from the disk, or must be read.
-    fn connected(&mut self, request: u32) {
+    /// The connection is established: the file is in memory, a fill of it is in progress, or a new fill
+    /// begins.
+    fn lookup(&mut self, request: u32) {
         let Request { document, server: at, .. } = self.requests[request];
         let server = &mut self.servers[at as usize];
         let place = server.memory.find(document);
         let holder = if place.is_none() { self.holder(document, at) } else { NONE };
         let hit = match place {
             Some(Place::Memory(_)) => true,
-            Some(Place::Read(read)) => self.reads[read].holder != NONE,
+            Some(Place::Fill(fill)) => self.fills[fill].holder != NONE,
             None => holder != NONE,
         };
         let server = &mut self.servers[at as usize];
         server.hits += u64::from(hit);
         self.collector.looked_up(self.now, hit);
         match place {
-            Some(Place::Memory(_)) => return self.transmit(request),
-            Some(Place::Read(read)) => self.follow(request, read),
-            None => {
-                let followers = Line::default();
-                let read = Read { server: at, document, holder, done: 0, followers };
-                let read = self.reads.insert(read);
-                server.memory.begin_read(document, read);
-                self.follow(request, read);
-                self.read_block(read);
-            }
+            Some(Place::Memory(_)) => self.transmit(request),
+            Some(Place::Fill(fill)) => self.serve_from_fill(request, fill),
+            None => self.fill(request, holder),
         }
-        self.go_on(request);
     }
 
-    fn follow(&mut self, request: u32, read: u32) {
-        self.requests[request].read = read;
-        self.reads[read].followers.push(request, &mut self.requests);
+    /// Begins a fill and serves the request from it.
+    fn fill(&mut self, request: u32, holder: u32) {
+        let Request { document, server, .. } = self.requests[request];
+        let followers = Line::default();
+        let fill = self.fills.insert(Fill { server, document, holder, done: 0, followers });
+        self.servers[server as usize].memory.begin_fill(document, fill);
+        self.serve_from_fill(request, fill);
+        self.fetch_block(fill);
+    }
+
+    /// The request follows the fill.
+    fn serve_from_fill(&mut self, request: u32, fill: u32) {
+        self.requests[request].fill = fill;
+        self.fills[fill].followers.push(request, &mut self.requests);
+        self.respond(request);
     }
 
     /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
@@ -365,8 +378,8 @@ impl<'a> World<'a> {
     /// The disk reads the next block, or the server that has it in memory sends it, at the cost of
     /// sending it to a client. Receiving costs nothing: LARD's paper leaves this open, and zero
     /// favours WRR/GMS.
-    fn read_block(&mut self, read: u32) {
-        let Read { server, document, holder, done, .. } = self.reads[read];
+    fn fetch_block(&mut self, fill: u32) {
+        let Fill { server, document, holder, done, .. } = self.fills[fill];
         let bytes = block_bytes(self.documents[document as usize].size, done);
         let at = if holder == NONE {
             let disk = self.servers[server as usize].disk_of(document);
@@ -374,34 +387,34 @@ impl<'a> World<'a> {
         } else {
             self.servers[holder as usize].cpu.take(self.now, self.cost.transmit(bytes))
         };
-        self.agenda.schedule(at, Event::Block(read));
+        self.agenda.schedule(at, Event::Block(fill));
     }
 
-    /// A block is there: the disk goes on, and so does whoever waits for this block.
-    fn block_read(&mut self, read: u32) {
-        self.reads[read].done += 1;
-        let Read { server, document, holder, done, followers } = self.reads[read];
+    /// A block was read: the fill goes on, and so do the requests that wait for this block.
+    fn block_fetched(&mut self, fill: u32) {
+        self.fills[fill].done += 1;
+        let Fill { server, document, holder, done, followers } = self.fills[fill];
         let Document { key, size } = self.documents[document as usize];
         let whole = done == blocks(size);
         if whole {
             let memory = &mut self.servers[server as usize].memory;
             if holder == NONE {
-                memory.end_read(document, key, size);
+                memory.end_fill(document, key, size);
             } else {
                 // WRR/GMS keeps one copy in all memories together, as one large memory would.
                 memory.forget(document);
             }
-            self.reads.remove(read);
+            self.fills.remove(fill);
         } else {
-            self.read_block(read);
+            self.fetch_block(fill);
         }
         let mut follower = followers.first;
         while follower != NONE {
             let next = self.requests[follower].next;
             if whole {
-                self.requests[follower].read = NONE;
+                self.requests[follower].fill = NONE;
             }
-            if self.requests[follower].stage == Stage::Reading {
+            if self.requests[follower].stage == Stage::Filling {
                 self.transmit(follower);
             }
             follower = next;
@@ -409,12 +422,12 @@ impl<'a> World<'a> {
     }
 
     /// The CPU transmits the next block if it has been read; otherwise the request waits for it.
-    fn go_on(&mut self, request: u32) {
-        let Request { read, block, .. } = self.requests[request];
-        if read == NONE || block < self.reads[read].done {
+    fn respond(&mut self, request: u32) {
+        let Request { fill, block, .. } = self.requests[request];
+        if fill == NONE || block < self.fills[fill].done {
             self.transmit(request);
         } else {
-            self.requests[request].stage = Stage::Reading;
+            self.requests[request].stage = Stage::Filling;
         }
     }
 
@@ -437,7 +450,7 @@ impl<'a> World<'a> {
         let bytes = block_bytes(size, block);
         self.network.ready(request, bytes, size, self.now, &mut self.agenda);
         if !last {
-            self.go_on(request);
+            self.respond(request);
         }
     }
 
@@ -457,7 +470,7 @@ impl<'a> World<'a> {
     }
 
     /// Everything is acknowledged: the load falls, and the connection is taken down.
-    fn over(&mut self, request: u32) {
+    fn finish(&mut self, request: u32) {
         self.requests[request].counted = None;
         self.requests[request].stage = Stage::Closing;
         self.collector.over(self.now, self.requests[request].server);

@@ -14,7 +14,7 @@ pub(super) struct Tree {
 }
 
 /// The number of a document; 0 is the most popular.
-pub(super) type Document = u32;
+pub(super) type DocumentNumber = u32;
 
 impl Tree {
     /// Draws the sizes. Size and popularity are independent.
@@ -40,7 +40,7 @@ impl Tree {
     }
 
     /// The size of one document.
-    pub(super) fn bytes(&self, document: Document) -> u64 {
+    pub(super) fn bytes(&self, document: DocumentNumber) -> u64 {
         u64::from(self.bytes[document as usize])
     }
 
@@ -50,15 +50,15 @@ impl Tree {
     }
 
     /// Draws a document by popularity.
-    pub(super) fn draw(&self, rng: &mut Rng) -> Document {
+    pub(super) fn draw(&self, rng: &mut Rng) -> DocumentNumber {
         let place = rng.unit();
         let at = self.popularity.partition_point(|share| *share <= place);
-        at.min(self.bytes.len() - 1) as Document
+        at.min(self.bytes.len() - 1) as DocumentNumber
     }
 
     /// Whether the lightly dynamic document `document` may be cached: a property of the document, so
     /// that all servers and all policies agree on it.
-    pub(super) fn cacheable(&self, document: Document) -> bool {
+    pub(super) fn cacheable(&self, document: DocumentNumber) -> bool {
         let place = weigh(Key(u64::from(document)), 0x6c69_6768_746c_7921) >> 11;
         (place as f64) < self.cacheable * (1u64 << 53) as f64
     }

@@ -24,7 +24,8 @@ use levada_policy::{BuildError, Deployment, Policy, build};
 
 pub use distribution::{InverseGaussian, Lognormal, Pareto};
 pub use settings::{
-    Database, Dispatch, Documents, Hardware, Load, Mix, Sessions, Settings, Ssl, Switch, Window,
+    Database, Dispatch, Documents, LoadMeasure, MeasurementWindow, Mix, Sessions, Settings, Ssl,
+    Switch, WebServerHardware,
 };
 
 use crate::scenario::Problems;
@@ -39,7 +40,7 @@ pub(crate) fn run(
     let policy = policy(scenario).expect("the scenario has been prepared");
     let eviction = find_eviction(&scenario.cache.eviction).unwrap_or(DEFAULT_EVICTION);
     let servers = scenario.servers.count;
-    world::World::new(settings, servers, policy, eviction, scenario.seed).run(watch)
+    world::SessionWorld::new(settings, servers, policy, eviction, scenario.seed).run(watch)
 }
 
 /// Builds the policy of one switch over servers that never refuse.

@@ -4,8 +4,8 @@
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 
-use super::server::{Part, Server};
-use super::settings::Window;
+use super::server::{Part, WebServer};
+use super::settings::MeasurementWindow;
 use crate::{End, Metric, Outcome, Series, ServerUse};
 
 /// The measurements of one run.
@@ -39,14 +39,14 @@ struct Done {
 }
 
 impl Done {
-    fn of(server: &Server, now: Timestamp) -> Self {
+    fn of(server: &WebServer, now: Timestamp) -> Self {
         let busy = Part::ALL.map(|part| server.busy(part, now));
         Self { busy, looked_up: server.looked_up, found: server.found }
     }
 }
 
 impl Report {
-    pub(super) fn new(window: &Window, servers: usize) -> Self {
+    pub(super) fn new(window: &MeasurementWindow, servers: usize) -> Self {
         let begin = Timestamp::ZERO + window.warm_up.0;
         let until = begin + window.measure.0;
         Self {
@@ -87,7 +87,7 @@ impl Report {
     /// Records the servers' totals when the window begins and ends. The world calls it before every
     /// event.
     #[inline]
-    pub(super) fn watch_servers(&mut self, now: Timestamp, servers: &[Server]) {
+    pub(super) fn watch_servers(&mut self, now: Timestamp, servers: &[WebServer]) {
         let done = |at: Timestamp| Some((at, servers.iter().map(|s| Done::of(s, at)).collect()));
         if self.at_begin.is_none() && now >= self.begin {
             self.at_begin = done(now);
@@ -125,7 +125,7 @@ impl Report {
         &mut self,
         now: Timestamp,
         open: impl Iterator<Item = Timestamp>,
-        servers: &[Server],
+        servers: &[WebServer],
     ) {
         self.now = now;
         self.watch_servers(now.max(self.until), servers);
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn pages_that_begin_in_the_window_count_even_if_they_never_end() {
         let time = |s| Time(Duration::from_secs(s));
-        let window = Window { warm_up: time(10), measure: time(10), drain: time(5) };
+        let window = MeasurementWindow { warm_up: time(10), measure: time(10), drain: time(5) };
         let mut report = Report::new(&window, 0);
         for (began, ended) in
             [(9, Some(12)), (11, Some(12)), (19, Some(22)), (15, None), (21, None)]

@@ -7,11 +7,11 @@ use levada_cache::eviction::{EvictionEntry, Keyed};
 use levada_types::Timestamp;
 
 use super::resource::{Resource, SliceEnd};
-use super::session::{Object, Source};
-use super::settings::Hardware;
+use super::session::{ContentSource, Object};
+use super::settings::WebServerHardware;
 
 /// One server with its replica of the database.
-pub(super) struct Server {
+pub(super) struct WebServer {
     parts: [Resource<u32>; Part::COUNT],
     cache: Keyed,
     /// Requests for cacheable objects, and the hits among them.
@@ -43,9 +43,13 @@ impl Part {
         [Self::Cpu, Self::Memory, Self::Disk, Self::Database, Self::Nic];
 }
 
-impl Server {
+impl WebServer {
     /// An idle server whose cache holds `cache_bytes`.
-    pub(super) fn new(hardware: &Hardware, eviction: &EvictionEntry, cache_bytes: u64) -> Self {
+    pub(super) fn new(
+        hardware: &WebServerHardware,
+        eviction: &EvictionEntry,
+        cache_bytes: u64,
+    ) -> Self {
         let parts = Part::ALL.map(|part| match part {
             Part::Cpu => Resource::in_slices(hardware.cpu_slice.0),
             Part::Nic => Resource::in_slices(hardware.nic_slice.0),
@@ -82,7 +86,7 @@ impl Server {
         &mut self,
         object: &Object,
         cacheable: bool,
-        hardware: &Hardware,
+        hardware: &WebServerHardware,
     ) -> (Part, Duration) {
         if cacheable {
             self.looked_up += 1;
@@ -96,11 +100,11 @@ impl Server {
             hardware.disk_controller.0 + hardware.disk_seek.0 + hardware.disk_rotation.0;
         let bytes = transfer(object.bytes, hardware.disk_rate);
         match object.source {
-            Source::File => (Part::Disk, positioning + bytes),
-            Source::LightQuery => {
+            ContentSource::File => (Part::Disk, positioning + bytes),
+            ContentSource::LightQuery => {
                 (Part::Database, positioning * hardware.light_query_reads + bytes)
             }
-            Source::HeavyQuery => {
+            ContentSource::HeavyQuery => {
                 (Part::Database, positioning * hardware.heavy_query_reads + bytes)
             }
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use levada_policy::Outstanding;
 use levada_types::{Key, Rng, ServiceClass, Timestamp, weigh};
 
-use super::documents::{Document, Tree};
-use super::settings::{Kind, Settings};
+use super::documents::{DocumentNumber, Tree};
+use super::settings::{PageKind, Settings};
 
 /// One client on the site, and the object that it is waiting for.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Session {
     rng: Rng,
     pages_left: u32,
     /// The kind of the page.
-    kind: Kind,
+    kind: PageKind,
     /// Objects of the page that are still to be requested.
     objects_left: u32,
     /// Whether a page is being loaded.
@@ -34,7 +34,7 @@ pub(super) struct Session {
     /// The server of the request, or of the page's connection.
     pub(super) server: u32,
     /// The stage of the object.
-    pub(super) stage: Stage,
+    pub(super) stage: ObjectStage,
     /// Counts the request, or the page, at the switch until it ends.
     pub(super) outstanding: Option<Outstanding>,
 }
@@ -42,8 +42,8 @@ pub(super) struct Session {
 /// A requested object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
-    pub(super) source: Source,
-    pub(super) document: Document,
+    pub(super) source: ContentSource,
+    pub(super) document: DocumentNumber,
     pub(super) bytes: u64,
     /// Whether the object is sent encrypted.
     pub(super) secure: bool,
@@ -53,7 +53,7 @@ pub(super) struct Object {
 
 /// The source of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ContentSource {
     /// A file on the server's disk.
     File,
     /// A simple search in the database, whose result may be cacheable.
@@ -64,7 +64,7 @@ pub(super) enum Source {
 
 /// The stage of an object at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ObjectStage {
     /// The CPU reads the request and builds the head of the response.
     Parse,
     /// Memory, disk or database provides the content, which may be cached.
@@ -78,7 +78,7 @@ pub(super) enum Stage {
 impl Object {
     /// The class that the switch sees in the URL (WWW10 Sec. 3.2).
     pub(super) fn class(&self) -> ServiceClass {
-        match (self.source == Source::HeavyQuery, self.secure) {
+        match (self.source == ContentSource::HeavyQuery, self.secure) {
             (false, false) => ServiceClass::Normal,
             (true, false) => ServiceClass::DiskBound,
             (false, true) => ServiceClass::CpuBound,
@@ -100,13 +100,13 @@ impl Session {
         Self {
             rng,
             pages_left: pages,
-            kind: Kind::Static,
+            kind: PageKind::Static,
             objects_left: 0,
             page_open: false,
             page_began: Timestamp::ZERO,
             object_began: Timestamp::ZERO,
             object: Object {
-                source: Source::File,
+                source: ContentSource::File,
                 document: 0,
                 bytes: 0,
                 secure: false,
@@ -114,7 +114,7 @@ impl Session {
             },
             keyed: false,
             server: 0,
-            stage: Stage::Parse,
+            stage: ObjectStage::Parse,
             outstanding: None,
         }
     }
@@ -154,13 +154,13 @@ impl Session {
         let document = tree.draw(&mut self.rng);
         // Objects embedded in a page are files, such as images, unless the settings say otherwise.
         let source = match self.kind {
-            Kind::LightlyDynamic if first || settings.sessions.embedded_dynamic => {
-                Source::LightQuery
+            PageKind::LightlyDynamic if first || settings.sessions.embedded_dynamic => {
+                ContentSource::LightQuery
             }
-            Kind::DiskBound | Kind::DiskAndCpuBound if first => Source::HeavyQuery,
-            _ => Source::File,
+            PageKind::DiskBound | PageKind::DiskAndCpuBound if first => ContentSource::HeavyQuery,
+            _ => ContentSource::File,
         };
-        let secure = matches!(self.kind, Kind::CpuBound | Kind::DiskAndCpuBound);
+        let secure = matches!(self.kind, PageKind::CpuBound | PageKind::DiskAndCpuBound);
         self.object = Object { source, document, bytes: tree.bytes(document), secure, first };
     }
 }

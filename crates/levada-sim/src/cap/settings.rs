@@ -25,13 +25,13 @@ pub struct Settings {
     /// The site's documents.
     pub documents: Documents,
     /// The servers.
-    pub hardware: Hardware,
+    pub hardware: WebServerHardware,
     /// The costs of secure pages.
     pub ssl: Ssl,
     /// The switch.
     pub switch: Switch,
     /// The measurement.
-    pub window: Window,
+    pub window: MeasurementWindow,
 }
 
 impl Default for Settings {
@@ -41,10 +41,10 @@ impl Default for Settings {
             sessions: Sessions::default(),
             mix: Mix::default(),
             documents: Documents::default(),
-            hardware: Hardware::default(),
+            hardware: WebServerHardware::default(),
             ssl: Ssl::default(),
             switch: Switch::default(),
-            window: Window::default(),
+            window: MeasurementWindow::default(),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Default for Mix {
 
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     Static,
     LightlyDynamic,
     DiskBound,
@@ -122,17 +122,17 @@ pub(super) enum Kind {
 
 impl Mix {
     /// In the order of the fields.
-    pub(super) fn shares(&self) -> [(Kind, f64); 5] {
+    pub(super) fn shares(&self) -> [(PageKind, f64); 5] {
         [
-            (Kind::Static, self.r#static),
-            (Kind::LightlyDynamic, self.lightly_dynamic),
-            (Kind::DiskBound, self.disk_bound),
-            (Kind::CpuBound, self.cpu_bound),
-            (Kind::DiskAndCpuBound, self.disk_and_cpu_bound),
+            (PageKind::Static, self.r#static),
+            (PageKind::LightlyDynamic, self.lightly_dynamic),
+            (PageKind::DiskBound, self.disk_bound),
+            (PageKind::CpuBound, self.cpu_bound),
+            (PageKind::DiskAndCpuBound, self.disk_and_cpu_bound),
         ]
     }
 
-    pub(super) fn draw(&self, rng: &mut Rng) -> Kind {
+    pub(super) fn draw(&self, rng: &mut Rng) -> PageKind {
         let shares = self.shares();
         let mut place = rng.unit() * shares.iter().map(|(_, share)| share).sum::<f64>();
         for (kind, share) in shares {
@@ -143,7 +143,7 @@ impl Mix {
         }
         // Only rounding leads here: return the last kind with a share.
         let there = shares.into_iter().rev().find(|(_, share)| *share > 0.0);
-        there.map_or(Kind::Static, |(kind, _)| kind)
+        there.map_or(PageKind::Static, |(kind, _)| kind)
     }
 }
 
@@ -188,7 +188,7 @@ impl Default for Documents {
 /// A Web server and its back-end server (Sec. 4.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Hardware {
+pub struct WebServerHardware {
     /// CPU time of every request. Not in the paper; the value is that of LARD's server (ASPLOS'98
     /// Sec. 3.1).
     pub cpu_per_request: Time,
@@ -233,7 +233,7 @@ pub enum Database {
     OwnDisk,
 }
 
-impl Default for Hardware {
+impl Default for WebServerHardware {
     fn default() -> Self {
         Self {
             cpu_per_request: Time(Duration::from_micros(290)),
@@ -320,7 +320,7 @@ pub struct Switch {
     /// The unit of distribution.
     pub dispatch: Dispatch,
     /// The measure of a server's load for the policy.
-    pub load: Load,
+    pub load: LoadMeasure,
     /// The interval of the servers' utilisation reports. Not in the paper's simulation; 10 s in its
     /// prototype (Sec. 5.1).
     pub gather: Time,
@@ -343,7 +343,7 @@ pub enum Dispatch {
 /// The measure of a server's load for the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Load {
+pub enum LoadMeasure {
     /// Outstanding requests or pages, as the switch counts them.
     #[default]
     Outstanding,
@@ -357,7 +357,7 @@ impl Default for Switch {
     fn default() -> Self {
         Self {
             dispatch: Dispatch::Object,
-            load: Load::Outstanding,
+            load: LoadMeasure::Outstanding,
             gather: Time(Duration::from_secs(1)),
             delay: Time(Duration::from_micros(194)),
         }
@@ -367,7 +367,7 @@ impl Default for Switch {
 /// The choice of the measured pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Window {
+pub struct MeasurementWindow {
     /// Time before the measurement, in which caches fill and sessions spread.
     pub warm_up: Time,
     /// Length of the measurement: pages that begin in it are measured.
@@ -377,7 +377,7 @@ pub struct Window {
     pub drain: Time,
 }
 
-impl Default for Window {
+impl Default for MeasurementWindow {
     fn default() -> Self {
         Self {
             warm_up: Time(Duration::from_secs(120)),
@@ -404,7 +404,7 @@ mod tests {
     fn kinds_are_drawn_by_share() {
         let mix = Mix { r#static: 3.0, disk_bound: 1.0, ..Mix::default() };
         let mut rng = Rng::new(1);
-        let heavy = (0..40_000).filter(|_| mix.draw(&mut rng) == Kind::DiskBound).count();
+        let heavy = (0..40_000).filter(|_| mix.draw(&mut rng) == PageKind::DiskBound).count();
         assert!((9_700..10_300).contains(&heavy), "{heavy}");
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster at work: [`World::handle`] is the life of a request in WWW10's system, top to bottom.
+//! The cluster at work: [`SessionWorld::handle`] is the life of a request in WWW10's system, top to bottom.
 //!
 //! A client asks for one object at a time, so a session is also the job that queues: the switch sends
 //! it to a server, where it passes CPU, memory or disk or database, the CPU again if the page is
@@ -16,15 +16,15 @@ use super::distribution::exponential;
 use super::documents::Tree;
 use super::report::Report;
 use super::resource::SliceEnd;
-use super::server::{Part, Server, transfer};
-use super::session::{Session, Source, Stage};
-use super::settings::{Database, Dispatch, Load, Settings};
+use super::server::{Part, WebServer, transfer};
+use super::session::{ContentSource, ObjectStage, Session};
+use super::settings::{Database, Dispatch, LoadMeasure, Settings};
 use crate::kernel::Agenda;
 use crate::{Outcome, Progress};
 
 /// An event of the simulation.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum SessionEvent {
     /// A client arrives at the site.
     Enter,
     /// A client has read its page and requests the next one.
@@ -38,11 +38,11 @@ enum Event {
 }
 
 /// A cluster, its switch and its clients.
-pub(super) struct World<'a> {
+pub(super) struct SessionWorld<'a> {
     settings: &'a Settings,
-    agenda: Agenda<Event>,
+    agenda: Agenda<SessionEvent>,
     tree: Tree,
-    servers: Vec<Server>,
+    servers: Vec<WebServer>,
     policy: Box<dyn Policy>,
     cluster: Cluster,
     /// The policy's own random numbers.
@@ -60,7 +60,7 @@ pub(super) struct World<'a> {
     events: u64,
 }
 
-impl<'a> World<'a> {
+impl<'a> SessionWorld<'a> {
     /// An idle cluster of `servers` with empty caches.
     pub(super) fn new(
         settings: &'a Settings,
@@ -77,7 +77,7 @@ impl<'a> World<'a> {
             agenda: Agenda::new(),
             tree,
             servers: (0..servers)
-                .map(|_| Server::new(&settings.hardware, eviction, cache_bytes))
+                .map(|_| WebServer::new(&settings.hardware, eviction, cache_bytes))
                 .collect(),
             policy,
             cluster: Cluster::new(nodes, LoadTable::new(servers)),
@@ -95,9 +95,10 @@ impl<'a> World<'a> {
     /// Runs until all measured pages are finished or their time is over.
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Outcome {
         let end = self.report.end();
-        self.agenda.schedule(Timestamp::ZERO, Event::Enter);
-        if self.settings.switch.load != Load::Outstanding {
-            self.agenda.schedule(Timestamp::ZERO + self.settings.switch.gather.0, Event::Gather);
+        self.agenda.schedule(Timestamp::ZERO, SessionEvent::Enter);
+        if self.settings.switch.load != LoadMeasure::Outstanding {
+            self.agenda
+                .schedule(Timestamp::ZERO + self.settings.switch.gather.0, SessionEvent::Gather);
         }
         let mut now = Timestamp::ZERO;
         while let Some((time, event)) = self.agenda.next() {
@@ -118,32 +119,34 @@ impl<'a> World<'a> {
         self.report.outcome(self.events)
     }
 
-    fn handle(&mut self, event: Event, now: Timestamp) {
+    fn handle(&mut self, event: SessionEvent, now: Timestamp) {
         match event {
-            Event::Enter => {
+            SessionEvent::Enter => {
                 let session = self.enter();
                 self.begin_page(session, now);
                 let gap = exponential(1.0 / self.settings.clients_per_second, &mut self.arrivals);
-                self.agenda.schedule(now + Duration::from_secs_f64(gap), Event::Enter);
+                self.agenda.schedule(now + Duration::from_secs_f64(gap), SessionEvent::Enter);
             }
-            Event::Page { session } => self.begin_page(session, now),
-            Event::Arrive { session } => self.parse(session, now),
-            Event::SliceEnd { server, part } => {
+            SessionEvent::Page { session } => self.begin_page(session, now),
+            SessionEvent::Arrive { session } => self.parse(session, now),
+            SessionEvent::SliceEnd { server, part } => {
                 let SliceEnd { done, next } = self.servers[server as usize].slice_ended(part, now);
                 if let Some(end) = next {
-                    self.agenda.schedule(end, Event::SliceEnd { server, part });
+                    self.agenda.schedule(end, SessionEvent::SliceEnd { server, part });
                 }
                 match done.map(|session| (session, self.sessions[session as usize].stage)) {
-                    Some((session, Stage::Parse)) => self.read(session, now),
-                    Some((session, Stage::Read { store })) => self.have_read(session, store, now),
-                    Some((session, Stage::Encrypt)) => self.send(session, now),
-                    Some((session, Stage::Send)) => self.sent(session, now),
+                    Some((session, ObjectStage::Parse)) => self.read(session, now),
+                    Some((session, ObjectStage::Read { store })) => {
+                        self.have_read(session, store, now)
+                    }
+                    Some((session, ObjectStage::Encrypt)) => self.send(session, now),
+                    Some((session, ObjectStage::Send)) => self.sent(session, now),
                     None => {}
                 }
             }
-            Event::Gather => {
+            SessionEvent::Gather => {
                 self.gather(now);
-                self.agenda.schedule(now + self.settings.switch.gather.0, Event::Gather);
+                self.agenda.schedule(now + self.settings.switch.gather.0, SessionEvent::Gather);
             }
         }
     }
@@ -183,12 +186,12 @@ impl<'a> World<'a> {
             let pick = self.policy.pick(&request, &self.cluster, &mut context);
             let node = pick.expect("all servers are up").node;
             client.server = node.0;
-            if self.settings.switch.load == Load::Outstanding {
+            if self.settings.switch.load == LoadMeasure::Outstanding {
                 client.outstanding = Some(self.cluster.loads().begin(node));
             }
         }
         let delay = if by_object { self.settings.switch.delay.0 } else { Duration::ZERO };
-        self.agenda.schedule(now + delay, Event::Arrive { session });
+        self.agenda.schedule(now + delay, SessionEvent::Arrive { session });
     }
 
     /// The CPU reads the request and builds the response; the first secure page of a session
@@ -196,7 +199,7 @@ impl<'a> World<'a> {
     fn parse(&mut self, session: u32, now: Timestamp) {
         let hardware = &self.settings.hardware;
         let client = &mut self.sessions[session as usize];
-        client.stage = Stage::Parse;
+        client.stage = ObjectStage::Parse;
         let segments = client.object.bytes.div_ceil(512).min(u64::from(u32::MAX)) as u32;
         let mut work = hardware.cpu_per_request.0 + hardware.cpu_per_512_bytes.0 * segments;
         if client.object.secure && !client.keyed {
@@ -210,14 +213,14 @@ impl<'a> World<'a> {
     fn read(&mut self, session: u32, now: Timestamp) {
         let client = &mut self.sessions[session as usize];
         let cacheable = match client.object.source {
-            Source::File => true,
-            Source::LightQuery => self.tree.cacheable(client.object.document),
-            Source::HeavyQuery => false,
+            ContentSource::File => true,
+            ContentSource::LightQuery => self.tree.cacheable(client.object.document),
+            ContentSource::HeavyQuery => false,
         };
         let own = client.server;
         let hardware = &self.settings.hardware;
         let (part, work) = self.servers[own as usize].read(&client.object, cacheable, hardware);
-        client.stage = Stage::Read { store: cacheable && part != Part::Memory };
+        client.stage = ObjectStage::Read { store: cacheable && part != Part::Memory };
         let (server, part) = match (part, hardware.database) {
             (Part::Database, Database::OwnDisk) => (own, Part::Disk),
             (Part::Database, Database::Shared) => {
@@ -237,14 +240,14 @@ impl<'a> World<'a> {
         if !client.object.secure {
             return self.send(session, now);
         }
-        client.stage = Stage::Encrypt;
+        client.stage = ObjectStage::Encrypt;
         let (server, work) = (client.server, self.settings.ssl.encryption(client.object.bytes));
         self.work(session, server, Part::Cpu, work, now);
     }
 
     fn send(&mut self, session: u32, now: Timestamp) {
         let client = &mut self.sessions[session as usize];
-        client.stage = Stage::Send;
+        client.stage = ObjectStage::Send;
         let ssl = &self.settings.ssl;
         let mut bytes = client.object.bytes;
         if client.object.secure {
@@ -292,7 +295,7 @@ impl<'a> World<'a> {
         client.page_open = false;
         self.report.page_ended(client.page_began, now);
         match client.think(self.settings) {
-            Some(time) => self.agenda.schedule(now + time, Event::Page { session }),
+            Some(time) => self.agenda.schedule(now + time, SessionEvent::Page { session }),
             None => self.free.push(session),
         }
     }
@@ -300,7 +303,7 @@ impl<'a> World<'a> {
     /// Queues work at a part of a server.
     fn work(&mut self, session: u32, server: u32, part: Part, work: Duration, now: Timestamp) {
         if let Some(end) = self.servers[server as usize].take(part, session, work, now) {
-            self.agenda.schedule(end, Event::SliceEnd { server, part });
+            self.agenda.schedule(end, SessionEvent::SliceEnd { server, part });
         }
     }
 
@@ -314,8 +317,10 @@ impl<'a> World<'a> {
                 |part: Part| (busy[part as usize] - before[part as usize]) as f64 / period * 100.0;
             let parts = [Part::Cpu, Part::Disk, Part::Database, Part::Nic].map(used);
             let load = match self.settings.switch.load {
-                Load::MeanOfParts => parts.iter().sum::<f64>() / parts.len() as f64,
-                Load::Outstanding | Load::BusiestPart => parts.into_iter().fold(0.0, f64::max),
+                LoadMeasure::MeanOfParts => parts.iter().sum::<f64>() / parts.len() as f64,
+                LoadMeasure::Outstanding | LoadMeasure::BusiestPart => {
+                    parts.into_iter().fold(0.0, f64::max)
+                }
             };
             loads.set(NodeIndex(index), load.round() as u32);
             *before = busy;

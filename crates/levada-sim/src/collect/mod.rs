@@ -24,7 +24,7 @@ const NEAR: f64 = 0.025;
 pub(crate) struct Collector {
     warm_up: Timestamp,
     latency: Histogram,
-    windows: Vec<Window>,
+    windows: Vec<RateWindow>,
     ticks: Vec<Tick>,
     checkpoints: VecDeque<Checkpoint>,
     /// After the warm-up: requests sent, finished, found in memory, and read from disk.
@@ -34,7 +34,7 @@ pub(crate) struct Collector {
     misses: u64,
     moved: u64,
     last_server: Vec<u32>,
-    loads: Vec<Load>,
+    loads: Vec<ServerLoad>,
     /// A server with fewer outstanding requests than this counts as idle.
     low: u32,
     replicas: Vec<(f64, f64)>,
@@ -42,7 +42,7 @@ pub(crate) struct Collector {
 }
 
 /// Requests sent around one rate.
-struct Window {
+struct RateWindow {
     rate: u32,
     from: Timestamp,
     to: Timestamp,
@@ -65,7 +65,7 @@ struct Checkpoint {
 
 /// A server's outstanding requests, and how long it was idle.
 #[derive(Clone, Copy, Default)]
-struct Load {
+struct ServerLoad {
     outstanding: u32,
     since: Timestamp,
     low: u64,
@@ -78,7 +78,7 @@ impl Collector {
             let ramp = Ramp::new(workload.rate, workload.growth, workload.step.0);
             let (from, to) =
                 ramp.between(f64::from(*rate) * (1.0 - NEAR), f64::from(*rate) * (1.0 + NEAR));
-            Window { rate: *rate, from, to, latency: Histogram::new() }
+            RateWindow { rate: *rate, from, to, latency: Histogram::new() }
         };
         let t_low = match prepared.scenario.policy.parameters.get("t_low") {
             Some(Scalar::Integer(low)) => *low as f64,
@@ -96,7 +96,7 @@ impl Collector {
             misses: 0,
             moved: 0,
             last_server: vec![u32::MAX; documents],
-            loads: vec![Load::default(); servers],
+            loads: vec![ServerLoad::default(); servers],
             low: (0.4 * t_low).ceil() as u32,
             replicas: Vec::new(),
             seen: vec![0; documents],

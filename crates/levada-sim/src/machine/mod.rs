@@ -121,12 +121,12 @@ impl Usage {
 /// A machine at work.
 pub struct Machine<J> {
     cost: Cost,
-    cpu: Station<u32>,
-    disk: Station<Reading>,
+    cpu: SlicedStation<u32>,
+    disk: SlicedStation<DiskJob>,
     memory: Keyed,
     jobs: Slab<Job<J>>,
     /// Files on their way from the disk.
-    reads: BTreeMap<Key, Read>,
+    reads: BTreeMap<Key, FileRead>,
     idle: Idle,
     answered: u64,
     hits: u64,
@@ -134,14 +134,14 @@ pub struct Machine<J> {
 }
 
 /// A part with its queue, and the end of its slice.
-struct Station<J> {
+struct SlicedStation<J> {
     queue: Resource<J>,
     end: Option<Timestamp>,
 }
 
 /// A job of the disk.
 #[derive(Clone, Copy, Debug)]
-enum Reading {
+enum DiskJob {
     /// The next block of a file.
     Block(Key),
     /// The disk work of this request's service.
@@ -152,7 +152,7 @@ enum Reading {
 struct Job<J> {
     name: J,
     work: Work,
-    stage: Stage,
+    stage: JobStage,
     /// The next block to transmit.
     block: u32,
     /// Whether it follows a read; otherwise the whole file is in memory.
@@ -160,7 +160,7 @@ struct Job<J> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum JobStage {
     Connecting,
     Transmitting,
     /// Requests that wait for a block, or for the disk work of their service.
@@ -169,7 +169,7 @@ enum Stage {
 }
 
 /// A file that is being read. Requests for the same file meanwhile become followers.
-struct Read {
+struct FileRead {
     bytes: u64,
     /// Blocks read so far.
     done: u32,
@@ -182,8 +182,8 @@ impl<J: Copy> Machine<J> {
         let servers = Servers { cpu: hardware.cpu, disk: hardware.disk, ..Servers::default() };
         Self {
             cost: Cost::new(&servers),
-            cpu: Station::new(Resource::in_slices(hardware.slice)),
-            disk: Station::new(Resource::in_order()),
+            cpu: SlicedStation::new(Resource::in_slices(hardware.slice)),
+            disk: SlicedStation::new(Resource::in_order()),
             memory: Keyed::new((eviction.build)(memory)),
             jobs: Slab::new(),
             reads: BTreeMap::new(),
@@ -197,7 +197,7 @@ impl<J: Copy> Machine<J> {
     /// Takes a request. The caller must have called [`Self::advance`] for `now` before.
     pub fn take(&mut self, name: J, work: Work, now: Timestamp) {
         self.idle.begin(now);
-        let stage = Stage::Connecting;
+        let stage = JobStage::Connecting;
         let job = self.jobs.insert(Job { name, work, stage, block: 0, reading: false });
         let computing = match work {
             Work::File { .. } => 0,
@@ -220,8 +220,8 @@ impl<J: Copy> Machine<J> {
                 }
             } else if let Some(reading) = self.disk.end_slice(time) {
                 match reading {
-                    Reading::Block(key) => self.block_read(key, time),
-                    Reading::Service(job) => self.transmit(job, time),
+                    DiskJob::Block(key) => self.block_read(key, time),
+                    DiskJob::Service(job) => self.transmit(job, time),
                 }
             }
         }
@@ -247,18 +247,18 @@ impl<J: Copy> Machine<J> {
 
     fn cpu_done(&mut self, job: u32, now: Timestamp, answered: &mut Vec<Answered<J>>) {
         match self.jobs[job].stage {
-            Stage::Connecting => self.connected(job, now),
-            Stage::Closing => self.jobs.remove(job),
-            Stage::Transmitting | Stage::Waiting => self.transmitted(job, now, answered),
+            JobStage::Connecting => self.connected(job, now),
+            JobStage::Closing => self.jobs.remove(job),
+            JobStage::Transmitting | JobStage::Waiting => self.transmitted(job, now, answered),
         }
     }
 
     fn connected(&mut self, job: u32, now: Timestamp) {
-        self.jobs[job].stage = Stage::Waiting;
+        self.jobs[job].stage = JobStage::Waiting;
         let (key, bytes) = match self.jobs[job].work {
             Work::Service { disk: Duration::ZERO, .. } => return self.transmit(job, now),
             Work::Service { disk, .. } => {
-                return self.disk.take(Reading::Service(job), nanoseconds(disk), now);
+                return self.disk.take(DiskJob::Service(job), nanoseconds(disk), now);
             }
             Work::File { key, bytes } => (key, bytes),
         };
@@ -272,9 +272,9 @@ impl<J: Copy> Machine<J> {
         match self.reads.entry(key) {
             Place::Occupied(mut read) => read.get_mut().followers.push(job),
             Place::Vacant(place) => {
-                place.insert(Read { bytes, done: 0, followers: vec![job] });
+                place.insert(FileRead { bytes, done: 0, followers: vec![job] });
                 let first = self.cost.read(0, block_bytes(bytes, 0));
-                self.disk.take(Reading::Block(key), first, now);
+                self.disk.take(DiskJob::Block(key), first, now);
             }
         }
         self.go_on(job, now);
@@ -290,12 +290,12 @@ impl<J: Copy> Machine<J> {
         if read.is_none_or(|read| block < read.done) {
             self.transmit(job, now);
         } else {
-            self.jobs[job].stage = Stage::Waiting;
+            self.jobs[job].stage = JobStage::Waiting;
         }
     }
 
     fn transmit(&mut self, job: u32, now: Timestamp) {
-        self.jobs[job].stage = Stage::Transmitting;
+        self.jobs[job].stage = JobStage::Transmitting;
         let bytes = block_bytes(self.jobs[job].work.bytes(), self.jobs[job].block);
         self.cpu.take(job, self.cost.transmit(bytes), now);
     }
@@ -309,7 +309,7 @@ impl<J: Copy> Machine<J> {
         self.idle.end(now);
         self.answered += 1;
         answered.push(Answered { job: self.jobs[job].name, at: now });
-        self.jobs[job].stage = Stage::Closing;
+        self.jobs[job].stage = JobStage::Closing;
         self.cpu.take(job, self.cost.connection, now);
     }
 
@@ -328,13 +328,13 @@ impl<J: Copy> Machine<J> {
             self.memory.request(key, bytes);
         } else {
             let next = self.cost.read(done, block_bytes(bytes, done));
-            self.disk.take(Reading::Block(key), next, now);
+            self.disk.take(DiskJob::Block(key), next, now);
         }
         for job in followers {
             if whole {
                 self.jobs[job].reading = false;
             }
-            if self.jobs[job].stage == Stage::Waiting {
+            if self.jobs[job].stage == JobStage::Waiting {
                 self.transmit(job, now);
             }
         }
@@ -350,7 +350,7 @@ impl Work {
     }
 }
 
-impl<J: Copy> Station<J> {
+impl<J: Copy> SlicedStation<J> {
     fn new(queue: Resource<J>) -> Self {
         Self { queue, end: None }
     }

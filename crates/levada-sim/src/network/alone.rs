@@ -48,17 +48,17 @@ pub fn transfer(
     let mut network = Network::new(model, topology, &routes, &servers, &clients);
     let mut agenda = Agenda::new();
     for (n, transfer) in (0..).zip(transfers) {
-        agenda.schedule(transfer.at, Event::Open(n));
+        agenda.schedule(transfer.at, TransferEvent::Open(n));
     }
     let mut results = vec![Transferred::default(); transfers.len()];
     let mut arrivals = Vec::new();
     while let Some((now, event)) = agenda.next() {
         match event {
-            Event::Open(n) => {
+            TransferEvent::Open(n) => {
                 let Transfer { client, server, .. } = transfers[n as usize];
                 network.open(n, client, server, now, &mut agenda);
             }
-            Event::Network(event) => {
+            TransferEvent::Network(event) => {
                 let until = Timestamp(u64::MAX);
                 network.handle(event, now, until, &mut agenda, &mut arrivals);
             }
@@ -82,12 +82,12 @@ pub fn transfer(
 }
 
 #[derive(Clone, Copy)]
-enum Event {
+enum TransferEvent {
     Network(NetworkEvent),
     Open(u32),
 }
 
-impl From<NetworkEvent> for Event {
+impl From<NetworkEvent> for TransferEvent {
     fn from(event: NetworkEvent) -> Self {
         Self::Network(event)
     }

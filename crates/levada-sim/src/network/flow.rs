@@ -17,24 +17,24 @@
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
 
-use super::{Arrival, NetworkEvent, tcp::Tcp, ways::Ways};
+use super::{Arrival, NetworkEvent, idle_paths::IdlePaths, tcp::Tcp};
 use crate::kernel::Agenda;
 
 /// The network in bulk: see the module.
 #[derive(Debug)]
 pub(crate) struct Flow {
     tcp: Tcp,
-    ways: Ways,
+    paths: IdlePaths,
     /// Links by direction: [`Hop::index`](levada_topology::Hop::index).
-    links: Vec<Load>,
-    transfers: Vec<Transfer>,
+    links: Vec<LinkLoad>,
+    transfers: Vec<FlowTransfer>,
     /// For each transfer, the lost time of each link of its path when it began.
     lost_before: Vec<u32>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct LinkLoad {
     /// Capacity, in bytes per second.
     capacity: u64,
     /// The demand of its transfers, in bytes per second.
@@ -47,7 +47,7 @@ struct Load {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Transfer {
+struct FlowTransfer {
     server: u32,
     client: u32,
     /// Its demand on its links, in bytes per second; 0 before it begins.
@@ -64,7 +64,7 @@ struct Transfer {
 }
 
 /// Bytes of memory per transfer, besides 4 for each link of the longest path.
-pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<Transfer>();
+pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<FlowTransfer>();
 
 /// The server has received the request.
 const REQUEST: u8 = 0;
@@ -79,7 +79,7 @@ impl Flow {
         servers: &[PlaceIndex],
         clients: &[PlaceIndex],
     ) -> Self {
-        let load = |bits: u64| Load {
+        let load = |bits: u64| LinkLoad {
             capacity: (bits / 8).max(1),
             asked: 0,
             lost: 0,
@@ -89,7 +89,7 @@ impl Flow {
         let both_ways = topology.links.iter().flat_map(|link| [link.bits_per_second; 2]);
         Self {
             tcp,
-            ways: Ways::new(tcp.segment, topology, routes, servers, clients),
+            paths: IdlePaths::new(tcp.segment, topology, routes, servers, clients),
             links: both_ways.map(load).collect(),
             transfers: Vec::new(),
             lost_before: Vec::new(),
@@ -106,11 +106,11 @@ impl Flow {
     ) {
         let at = transfer as usize;
         if self.transfers.len() <= at {
-            self.transfers.resize(at + 1, Transfer::default());
-            self.lost_before.resize((at + 1) * self.ways.longest(), 0);
+            self.transfers.resize(at + 1, FlowTransfer::default());
+            self.lost_before.resize((at + 1) * self.paths.longest(), 0);
         }
-        self.transfers[at] = Transfer { server, client, ..Transfer::default() };
-        let arrives = now.0 + self.tcp.request(self.ways.timing(server, client));
+        self.transfers[at] = FlowTransfer { server, client, ..FlowTransfer::default() };
+        let arrives = now.0 + self.tcp.request(self.paths.timing(server, client));
         agenda.schedule(Timestamp(arrives), NetworkEvent { kind: REQUEST, about: transfer }.into());
     }
 
@@ -123,7 +123,7 @@ impl Flow {
         agenda: &mut Agenda<E>,
     ) {
         let mut state = self.transfers[transfer as usize];
-        let timing = self.ways.timing(state.server, state.client);
+        let timing = self.paths.timing(state.server, state.client);
         if state.asks == 0 {
             state.takes = self.tcp.received_offset(self.tcp.segments(total), timing) + timing.back;
             state.base = now;
@@ -170,16 +170,16 @@ impl Flow {
             return;
         }
         self.release(&state, now);
-        let back = self.ways.timing(state.server, state.client).back;
+        let back = self.paths.timing(state.server, state.client).back;
         let at = Timestamp(now.0 - back);
         arrivals.push(Arrival::LastByte { transfer, first: state.first, at });
         arrivals.push(Arrival::Acknowledged(transfer));
     }
 
     /// A transfer begins its demand on its links.
-    fn ask(&mut self, transfer: u32, state: &Transfer, now: Timestamp) {
-        let before = &mut self.lost_before[transfer as usize * self.ways.longest()..];
-        for (before, hop) in before.iter_mut().zip(self.ways.path(state.server, state.client)) {
+    fn ask(&mut self, transfer: u32, state: &FlowTransfer, now: Timestamp) {
+        let before = &mut self.lost_before[transfer as usize * self.paths.longest()..];
+        for (before, hop) in before.iter_mut().zip(self.paths.path(state.server, state.client)) {
             let link = &mut self.links[hop];
             link.advance(now);
             link.asked += state.asks;
@@ -188,9 +188,9 @@ impl Flow {
     }
 
     /// A transfer is over.
-    fn release(&mut self, state: &Transfer, now: Timestamp) {
+    fn release(&mut self, state: &FlowTransfer, now: Timestamp) {
         let weight = self.tcp.on_the_wire(state.ready);
-        for hop in self.ways.path(state.server, state.client) {
+        for hop in self.paths.path(state.server, state.client) {
             let link = &mut self.links[hop];
             link.advance(now);
             link.asked -= state.asks;
@@ -200,10 +200,10 @@ impl Flow {
 
     /// The time lost since the transfer began, at the link of the path that lost most, and the part
     /// of its demand that the transfer gets now.
-    fn lost_since_begin(&self, transfer: u32, state: &Transfer, now: Timestamp) -> (u64, f64) {
-        let before = &self.lost_before[transfer as usize * self.ways.longest()..];
+    fn lost_since_begin(&self, transfer: u32, state: &FlowTransfer, now: Timestamp) -> (u64, f64) {
+        let before = &self.lost_before[transfer as usize * self.paths.longest()..];
         let (mut most, mut part) = (0, 1.0_f64);
-        for (before, hop) in before.iter().zip(self.ways.path(state.server, state.client)) {
+        for (before, hop) in before.iter().zip(self.paths.path(state.server, state.client)) {
             let link = &self.links[hop];
             let since = coarse(link.lost + link.losing(now)).wrapping_sub(*before);
             most = most.max(u64::from(since) << COARSE);
@@ -218,7 +218,7 @@ impl Flow {
     }
 }
 
-impl Load {
+impl LinkLoad {
     /// The part of their demand that transfers get.
     fn part(&self) -> f64 {
         if self.asked <= self.capacity { 1.0 } else { self.capacity as f64 / self.asked as f64 }

@@ -8,10 +8,10 @@ use levada_topology::{Hop, PlaceIndex, Routes, Topology};
 use super::tcp::{HEADER, Timing};
 
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct IdlePaths {
     segment: u32,
-    servers: Vec<End>,
-    clients: Vec<End>,
+    servers: Vec<Endpoint>,
+    clients: Vec<Endpoint>,
     /// For each hub of a server (row) and of a client (column), the links between them.
     cores: Vec<Core>,
     client_hubs: u32,
@@ -22,23 +22,23 @@ pub(crate) struct Ways {
 
 /// A server or client: its hub and its own link, if it has one.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct Endpoint {
     hub: u32,
     /// The direction of its link that responses take; [`NONE`] for none.
     access: u32,
-    way: Way,
+    way: IdlePath,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Core {
     begin: u32,
     end: u32,
-    way: Way,
+    way: IdlePath,
 }
 
 /// The times of one or several links.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct IdlePath {
     latency: u64,
     /// Time of a bit at each of the links, summed, in units of 2^-16 ns.
     bit: u64,
@@ -48,7 +48,7 @@ struct Way {
 
 const NONE: u32 = u32::MAX;
 
-impl Ways {
+impl IdlePaths {
     /// Computes the paths for segments of `segment` bytes.
     pub(crate) fn new(
         segment: u32,
@@ -67,7 +67,11 @@ impl Ways {
                 routes.path(*from, *to, &mut path);
                 let begin = hops.len() as u32;
                 hops.extend(path.iter().map(|hop| hop.index() as u32));
-                cores.push(Core { begin, end: hops.len() as u32, way: Way::of(topology, &path) });
+                cores.push(Core {
+                    begin,
+                    end: hops.len() as u32,
+                    way: IdlePath::of(topology, &path),
+                });
                 longest = longest.max(path.len() + 2);
             }
         }
@@ -111,12 +115,12 @@ impl Ways {
         }
     }
 
-    fn core(&self, from: &End, to: &End) -> &Core {
+    fn core(&self, from: &Endpoint, to: &Endpoint) -> &Core {
         &self.cores[(from.hub * self.client_hubs + to.hub) as usize]
     }
 }
 
-impl Way {
+impl IdlePath {
     const NOWHERE: Self = Self { latency: 0, bit: 0, narrowest: 0 };
 
     fn of(topology: &Topology, path: &[Hop]) -> Self {
@@ -156,12 +160,12 @@ fn ends(
     places: &[PlaceIndex],
     hubs: &[u32],
     direction: impl Fn(Hop) -> Hop,
-) -> Vec<End> {
+) -> Vec<Endpoint> {
     let end = |(place, hub): (&PlaceIndex, &u32)| {
         let access = routes.access(*place);
-        let way = access.map_or(Way::NOWHERE, |hop| Way::of(topology, &[hop]));
+        let way = access.map_or(IdlePath::NOWHERE, |hop| IdlePath::of(topology, &[hop]));
         let access = access.map_or(NONE, |hop| direction(hop).index() as u32);
-        End { hub: *hub, access, way }
+        Endpoint { hub: *hub, access, way }
     };
     places.iter().zip(hubs).map(end).collect()
 }

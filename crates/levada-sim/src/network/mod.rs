@@ -14,9 +14,9 @@
 
 mod alone;
 mod flow;
+mod idle_paths;
 mod packet;
 mod tcp;
-mod ways;
 
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;

@@ -118,12 +118,12 @@ pub fn server_name(number: usize) -> String {
 
 /// Plays `plan` with a policy in virtual time.
 pub fn play(plan: &Plan, policy: Box<dyn Policy>) -> Measured {
-    World::new(plan, policy).run()
+    PrototypeWorld::new(plan, policy).run()
 }
 
-struct World<'a> {
+struct PrototypeWorld<'a> {
     plan: &'a Plan,
-    agenda: Agenda<Event>,
+    agenda: Agenda<PrototypeEvent>,
     policy: Box<dyn Policy>,
     chance: Rng,
     cluster: Cluster,
@@ -134,7 +134,7 @@ struct World<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum PrototypeEvent {
     /// A client sends a request.
     Ask { client: u32 },
     /// An event at a server.
@@ -151,19 +151,19 @@ struct Client {
     outstanding: Option<Outstanding>,
 }
 
-impl<'a> World<'a> {
+impl<'a> PrototypeWorld<'a> {
     fn new(plan: &'a Plan, policy: Box<dyn Policy>) -> Self {
         let nodes = (0..plan.servers).map(|server| Node::new(&server_name(server))).collect();
         let machine = |_| Machine::new(&plan.hardware, plan.eviction, plan.memory);
         let mut agenda = Agenda::new();
         let client = |(number, mut visitor): (u32, Visitor)| {
             let (think, next) = visitor.next(&plan.site);
-            agenda.schedule(Timestamp::ZERO + think, Event::Ask { client: number });
+            agenda.schedule(Timestamp::ZERO + think, PrototypeEvent::Ask { client: number });
             let (asked, server) = (Timestamp::ZERO, NodeIndex(0));
             Client { visitor, next, asked, server, outstanding: None }
         };
         let clients = (0..).zip(plan.visitors()).map(client).collect();
-        agenda.schedule(Timestamp::ZERO + plan.warm_up, Event::Sample);
+        agenda.schedule(Timestamp::ZERO + plan.warm_up, PrototypeEvent::Sample);
         Self {
             plan,
             agenda,
@@ -181,15 +181,15 @@ impl<'a> World<'a> {
         let end = Timestamp::ZERO + self.plan.warm_up + self.plan.measure;
         while let Some((now, event)) = self.agenda.next() {
             match event {
-                Event::Ask { client } => self.ask(client, now),
-                Event::Server { server } => self.work(server, now),
-                Event::Sample => {
+                PrototypeEvent::Ask { client } => self.ask(client, now),
+                PrototypeEvent::Server { server } => self.work(server, now),
+                PrototypeEvent::Sample => {
                     self.sample(now);
                     if now >= end {
                         break;
                     }
                     let next = now + self.plan.sample;
-                    self.agenda.schedule(next.min(end), Event::Sample);
+                    self.agenda.schedule(next.min(end), PrototypeEvent::Sample);
                 }
             }
         }
@@ -225,7 +225,7 @@ impl<'a> World<'a> {
             }
             let (think, next) = client.visitor.next(&self.plan.site);
             client.next = next;
-            self.agenda.schedule(at + think, Event::Ask { client: job });
+            self.agenda.schedule(at + think, PrototypeEvent::Ask { client: job });
         }
         self.answered = answered;
         self.expect(server);
@@ -234,7 +234,7 @@ impl<'a> World<'a> {
     /// A superfluous event does no harm: it changes nothing.
     fn expect(&mut self, server: u32) {
         if let Some(time) = self.servers[server as usize].next_time() {
-            self.agenda.schedule(time, Event::Server { server });
+            self.agenda.schedule(time, PrototypeEvent::Server { server });
         }
     }
 

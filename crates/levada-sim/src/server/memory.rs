@@ -19,8 +19,8 @@ pub(crate) struct Memory {
 pub(crate) enum Place {
     /// In memory.
     Memory(Handle),
-    /// On its way from the disk, under this number.
-    Read(u32),
+    /// A fill with this number is in progress.
+    Fill(u32),
 }
 
 impl Memory {
@@ -41,12 +41,12 @@ impl Memory {
     }
 
     /// Records that `document` is being read.
-    pub(crate) fn begin_read(&mut self, document: u32, read: u32) {
-        self.index.insert_unique(mix(document), (document, Place::Read(read)), |(d, _)| mix(*d));
+    pub(crate) fn begin_fill(&mut self, document: u32, fill: u32) {
+        self.index.insert_unique(mix(document), (document, Place::Fill(fill)), |(d, _)| mix(*d));
     }
 
     /// Records that `document` has been read. It is kept if it is not too large.
-    pub(crate) fn end_read(&mut self, document: u32, key: Key, bytes: u64) {
+    pub(crate) fn end_fill(&mut self, document: u32, key: Key, bytes: u64) {
         if bytes > self.largest {
             self.forget(document);
             return;
@@ -96,16 +96,16 @@ mod tests {
     use levada_cache::eviction::find_eviction;
 
     fn read(memory: &mut Memory, document: u32, bytes: u64) {
-        memory.begin_read(document, 0);
-        memory.end_read(document, Key(u64::from(document)), bytes);
+        memory.begin_fill(document, 0);
+        memory.end_fill(document, Key(u64::from(document)), bytes);
     }
 
     #[test]
     fn what_was_read_is_held_until_it_is_evicted() {
         let mut memory = Memory::new((find_eviction("lru").unwrap().build)(100), 80);
-        memory.begin_read(7, 3);
-        assert_eq!(memory.find(7), Some(Place::Read(3)));
-        memory.end_read(7, Key(7), 60);
+        memory.begin_fill(7, 3);
+        assert_eq!(memory.find(7), Some(Place::Fill(3)));
+        memory.end_fill(7, Key(7), 60);
         assert!(matches!(memory.find(7), Some(Place::Memory(_))));
         read(&mut memory, 8, 60);
         assert_eq!(memory.documents().collect::<Vec<_>>(), [8], "no room for both");

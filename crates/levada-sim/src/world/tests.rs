@@ -42,7 +42,7 @@ fn what_is_sent_is_finished_and_counted_under_every_policy() {
         let finished: u64 = world.servers.iter().map(|server| server.finished).sum();
         assert_eq!(finished, 3000, "{}", entry.name);
         assert!(world.servers.iter().all(|server| server.active == 0), "{}", entry.name);
-        assert_eq!(world.reads.len(), 0, "{}", entry.name);
+        assert_eq!(world.fills.len(), 0, "{}", entry.name);
     }
 }
 

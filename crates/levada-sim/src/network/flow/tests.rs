@@ -128,7 +128,7 @@ fn a_full_link_carries_what_it_can_and_shares_it_evenly() {
 fn a_full_link_slows_nobody_elsewhere() {
     // Two clients, one behind a link of 0.5 Mbit/s that several transfers fill.
     let mut net = Net::star(2, 100.0, 10.0);
-    let slow = net.flow.ways.path(0, 0).find(|hop| net.flow.links[*hop].capacity == 1_250_000);
+    let slow = net.flow.paths.path(0, 0).find(|hop| net.flow.links[*hop].capacity == 1_250_000);
     net.flow.links[slow.unwrap()].capacity = 62_500;
     for transfer in 0..4 {
         net.send(transfer, 0, 100_000);
@@ -150,7 +150,7 @@ fn links_count_what_they_carried() {
     }
     net.drain();
     let wire: u64 = (1..=3).map(|n| net.flow.tcp.on_the_wire(1_000 * n)).sum();
-    let server = net.flow.ways.path(0, 0).next().unwrap();
+    let server = net.flow.paths.path(0, 0).next().unwrap();
     assert_eq!(net.flow.carried(server), wire);
     assert!(net.flow.links.iter().all(|link| link.asked == 0));
 }

@@ -4,16 +4,16 @@
 //! ([`Connection::poll`]) and for events of the world ([`Connection::poll_event`]).
 
 use super::{
-    Kind, Packet,
+    Packet, PacketKind,
     calendar::NEVER,
-    paths::Way,
-    tcp::{HEADER, Receiver, Reply, Sender, Settings, Timeout},
+    paths::PacketPath,
+    tcp::{HEADER, Receiver, Reply, Sender, TcpSettings, Timeout},
 };
 
 /// A connection: see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    pub(super) way: Way,
+    pub(super) way: PacketPath,
     /// The world's number of the transfer.
     pub(super) transfer: u32,
     /// Distinguishes it from earlier connections with the same number.
@@ -24,9 +24,9 @@ pub(super) struct Connection {
     pub(super) timer_at: u64,
     /// When the client received the first segment.
     pub(super) first_byte_at: u64,
-    stage: Stage,
+    stage: ConnectionState,
     wants: Wants,
-    news: Option<News>,
+    event: Option<ConnectionEvent>,
     sender: Sender,
     receiver: Receiver,
     /// Bytes of the response: in all, and ready.
@@ -47,7 +47,7 @@ pub(super) struct Connection {
 
 /// The state of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum ConnectionState {
     /// The client has sent SYN.
     Opening,
     /// The server has answered.
@@ -74,14 +74,14 @@ struct Wants {
 
 /// An event for the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ConnectionEvent {
     Request,
     LastByte,
     Acknowledged,
 }
 
 impl Connection {
-    pub(super) fn new(transfer: u32, generation: u32, way: Way) -> Self {
+    pub(super) fn new(transfer: u32, generation: u32, way: PacketPath) -> Self {
         Self {
             way,
             transfer,
@@ -89,9 +89,9 @@ impl Connection {
             packets: 0,
             timer_at: NEVER,
             first_byte_at: NEVER,
-            stage: Stage::Opening,
+            stage: ConnectionState::Opening,
             wants: Wants::default(),
-            news: None,
+            event: None,
             sender: Sender::idle(),
             receiver: Receiver::default(),
             total: 0,
@@ -106,14 +106,14 @@ impl Connection {
     }
 
     /// The client opens it.
-    pub(super) fn begin(&mut self, now: u64, settings: &Settings) {
+    pub(super) fn begin(&mut self, now: u64, settings: &TcpSettings) {
         self.wants.syn = true;
         self.syn_at = now;
         self.await_answer(now, settings);
     }
 
     /// The server has `bytes` more of `total` ready.
-    pub(super) fn ready(&mut self, bytes: u64, total: u64, settings: &Settings) {
+    pub(super) fn ready(&mut self, bytes: u64, total: u64, settings: &TcpSettings) {
         self.total = total;
         self.ready += bytes;
         let segment = u64::from(settings.segment);
@@ -125,56 +125,57 @@ impl Connection {
     }
 
     /// Handles a packet that arrives.
-    pub(super) fn receive(&mut self, packet: Packet, now: u64, settings: &Settings) {
+    pub(super) fn receive(&mut self, packet: Packet, now: u64, settings: &TcpSettings) {
         if self.is_over() {
             return;
         }
         match packet.kind {
-            Kind::Syn => {
+            PacketKind::Syn => {
                 // A SYN is answered each time it arrives.
-                if self.stage <= Stage::HalfOpen {
+                if self.stage <= ConnectionState::HalfOpen {
                     self.wants.syn_ack = true;
-                    self.syn_ack_at = if self.stage == Stage::Opening { now } else { NEVER };
-                    self.stage = Stage::HalfOpen;
+                    self.syn_ack_at =
+                        if self.stage == ConnectionState::Opening { now } else { NEVER };
+                    self.stage = ConnectionState::HalfOpen;
                 }
             }
-            Kind::SynAck => {
-                if self.stage == Stage::HalfOpen {
+            PacketKind::SynAck => {
+                if self.stage == ConnectionState::HalfOpen {
                     if self.syn_at != NEVER {
                         self.client.sample(now - self.syn_at);
                     }
-                    self.stage = Stage::Requesting;
+                    self.stage = ConnectionState::Requesting;
                     self.wants.request = true;
                     self.await_answer(now, settings);
                 }
             }
-            Kind::Request => {
+            PacketKind::Request => {
                 self.wants.request_ack = true;
-                if self.stage == Stage::Requesting {
+                if self.stage == ConnectionState::Requesting {
                     let sent_once = self.syn_ack_at != NEVER;
                     let round_trip = sent_once.then(|| now - self.syn_ack_at);
                     self.sender = Sender::new(round_trip, settings);
-                    self.stage = Stage::Requested;
-                    self.news = Some(News::Request);
+                    self.stage = ConnectionState::Requested;
+                    self.event = Some(ConnectionEvent::Request);
                 }
             }
-            Kind::RequestAck => self.client_deadline = NEVER,
-            Kind::Data => self.receive_segment(packet.number, now, settings),
-            Kind::Ack => {
+            PacketKind::RequestAck => self.client_deadline = NEVER,
+            PacketKind::Data => self.receive_segment(packet.number, now, settings),
+            PacketKind::Ack => {
                 self.again = self.sender.acknowledge(packet.number, now, settings);
                 if self.sender.is_done() {
-                    self.stage = Stage::Over;
-                    self.news = Some(News::Acknowledged);
+                    self.stage = ConnectionState::Over;
+                    self.event = Some(ConnectionEvent::Acknowledged);
                 }
             }
         }
     }
 
     /// Handles the timer.
-    pub(super) fn time_out(&mut self, now: u64, settings: &Settings) {
+    pub(super) fn time_out(&mut self, now: u64, settings: &TcpSettings) {
         if now >= self.client_deadline {
             self.client.double();
-            if self.stage <= Stage::HalfOpen {
+            if self.stage <= ConnectionState::HalfOpen {
                 self.wants.syn = true;
                 self.syn_at = NEVER;
             } else {
@@ -197,38 +198,42 @@ impl Connection {
 
     /// The next packet to send: kind, number, bytes with headers.
     #[inline]
-    pub(super) fn poll(&mut self, now: u64, settings: &Settings) -> Option<(Kind, u32, u16)> {
-        if self.stage == Stage::Requested || self.stage == Stage::Received {
+    pub(super) fn poll(
+        &mut self,
+        now: u64,
+        settings: &TcpSettings,
+    ) -> Option<(PacketKind, u32, u16)> {
+        if self.stage == ConnectionState::Requested || self.stage == ConnectionState::Received {
             let segment = self.again.take().or_else(|| self.sender.poll(now, settings));
             if let Some(number) = segment {
-                return Some((Kind::Data, number, self.segment_bytes(number, settings)));
+                return Some((PacketKind::Data, number, self.segment_bytes(number, settings)));
             }
         }
         let bare = HEADER as u16;
         let wants = &mut self.wants;
         if std::mem::take(&mut wants.ack) {
-            return Some((Kind::Ack, self.receiver.expected, bare));
+            return Some((PacketKind::Ack, self.receiver.expected, bare));
         }
         if std::mem::take(&mut wants.syn) {
-            return Some((Kind::Syn, 0, bare));
+            return Some((PacketKind::Syn, 0, bare));
         }
         if std::mem::take(&mut wants.syn_ack) {
-            return Some((Kind::SynAck, 0, bare));
+            return Some((PacketKind::SynAck, 0, bare));
         }
         if std::mem::take(&mut wants.request) {
-            return Some((Kind::Request, 0, (HEADER + settings.request) as u16));
+            return Some((PacketKind::Request, 0, (HEADER + settings.request) as u16));
         }
-        std::mem::take(&mut wants.request_ack).then_some((Kind::RequestAck, 0, bare))
+        std::mem::take(&mut wants.request_ack).then_some((PacketKind::RequestAck, 0, bare))
     }
 
     /// The next event for the world.
-    pub(super) fn news(&mut self) -> Option<News> {
-        self.news.take()
+    pub(super) fn poll_event(&mut self) -> Option<ConnectionEvent> {
+        self.event.take()
     }
 
     /// The time of the next timer.
     pub(super) fn deadline(&self) -> u64 {
-        if self.stage == Stage::Over {
+        if self.stage == ConnectionState::Over {
             return NEVER;
         }
         self.client_deadline.min(self.sender.deadline).min(self.ack_deadline)
@@ -236,23 +241,23 @@ impl Connection {
 
     /// Whether the connection is over, except for packets under way.
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == ConnectionState::Over
     }
 
     /// Bytes of the response that the client has in order.
-    pub(super) fn received(&self, settings: &Settings) -> u64 {
+    pub(super) fn received(&self, settings: &TcpSettings) -> u64 {
         (u64::from(self.receiver.expected) * u64::from(settings.segment)).min(self.total)
     }
 
     /// Both ends forget the connection.
     pub(super) fn abort(&mut self) {
-        self.stage = Stage::Over;
+        self.stage = ConnectionState::Over;
         self.wants = Wants::default();
-        self.news = None;
+        self.event = None;
         self.again = None;
     }
 
-    fn receive_segment(&mut self, number: u32, now: u64, settings: &Settings) {
+    fn receive_segment(&mut self, number: u32, now: u64, settings: &TcpSettings) {
         self.first_byte_at = self.first_byte_at.min(now);
         // The end that answers has received the request.
         self.client_deadline = NEVER;
@@ -267,19 +272,19 @@ impl Connection {
             }
         }
         let everything = self.ready >= self.total && self.receiver.expected == self.sender.segments;
-        if everything && self.stage == Stage::Requested {
-            self.stage = Stage::Received;
-            self.news = Some(News::LastByte);
+        if everything && self.stage == ConnectionState::Requested {
+            self.stage = ConnectionState::Received;
+            self.event = Some(ConnectionEvent::LastByte);
         }
     }
 
-    fn segment_bytes(&self, number: u32, settings: &Settings) -> u16 {
+    fn segment_bytes(&self, number: u32, settings: &TcpSettings) -> u16 {
         let before = u64::from(number) * u64::from(settings.segment);
         let payload = (self.total - before.min(self.total)).min(u64::from(settings.segment));
         (payload as u32 + HEADER) as u16
     }
 
-    fn await_answer(&mut self, now: u64, settings: &Settings) {
+    fn await_answer(&mut self, now: u64, settings: &TcpSettings) {
         self.client_deadline =
             now + self.client.length(settings.first_timeout, settings.least_timeout);
     }

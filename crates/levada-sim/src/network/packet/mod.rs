@@ -16,12 +16,12 @@ mod tests;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use calendar::{Calendar, NEVER};
-use connection::{Connection, News};
+use connection::{Connection, ConnectionEvent};
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
 use link::Link;
 use paths::{Paths, Step, is_last};
-use tcp::Settings;
+use tcp::TcpSettings;
 
 use super::{Arrival, NetworkEvent};
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) use tcp::MAX_WINDOW;
 /// The packet network: see the module.
 #[derive(Debug)]
 pub(crate) struct PacketNetwork {
-    settings: Settings,
+    settings: TcpSettings,
     paths: Paths,
     /// Links by [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Link>,
@@ -63,12 +63,12 @@ struct Packet {
     cursor: u32,
     /// Its size, with headers.
     bytes: u16,
-    kind: Kind,
+    kind: PacketKind,
 }
 
 /// The kind of a packet, which determines its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum PacketKind {
     /// To the server: the connection begins.
     #[default]
     Syn,
@@ -84,7 +84,7 @@ enum Kind {
     Data,
 }
 
-impl Kind {
+impl PacketKind {
     const fn to_client(self) -> bool {
         matches!(self, Self::SynAck | Self::RequestAck | Self::Data)
     }
@@ -309,11 +309,11 @@ impl PacketNetwork {
             }
         }
         let connection = &mut self.connections[number];
-        if let Some(news) = connection.news() {
-            let kind = match news {
-                News::Request => REQUEST,
-                News::LastByte => LAST_BYTE,
-                News::Acknowledged => ACKNOWLEDGED,
+        if let Some(reported) = connection.poll_event() {
+            let kind = match reported {
+                ConnectionEvent::Request => REQUEST,
+                ConnectionEvent::LastByte => LAST_BYTE,
+                ConnectionEvent::Acknowledged => ACKNOWLEDGED,
             };
             let event = NetworkEvent { kind, about: connection.transfer };
             agenda.schedule(Timestamp(now), event.into());

@@ -17,8 +17,8 @@ use levada_topology::{Hop, PlaceIndex, Routes};
 /// All paths: see the module.
 #[derive(Debug)]
 pub(super) struct Paths {
-    servers: Vec<End>,
-    clients: Vec<End>,
+    servers: Vec<PathEnd>,
+    clients: Vec<PathEnd>,
     /// For each hub of servers (row) and of clients (column), the marks around the links between
     /// them.
     between: Vec<(u32, u32)>,
@@ -27,7 +27,7 @@ pub(super) struct Paths {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct PathEnd {
     hub: u32,
     /// Its own link, in the direction of responses; [`MARK`] for none.
     own: u32,
@@ -35,7 +35,7 @@ struct End {
 
 /// The path of one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct PacketPath {
     /// The mark where responses begin.
     begin: u32,
     /// The mark where requests begin.
@@ -77,8 +77,8 @@ impl Paths {
             }
         }
         let own = |hop: Option<Hop>| hop.map_or(MARK, |hop| hop.index() as u32);
-        let server = |(place, hub)| End { hub, own: own(routes.access(place)) };
-        let client = |(place, hub)| End { hub, own: own(routes.access(place).map(Hop::back)) };
+        let server = |(place, hub)| PathEnd { hub, own: own(routes.access(place)) };
+        let client = |(place, hub)| PathEnd { hub, own: own(routes.access(place).map(Hop::back)) };
         Self {
             servers: servers.iter().copied().zip(of_server).map(server).collect(),
             clients: clients.iter().copied().zip(of_client).map(client).collect(),
@@ -89,15 +89,15 @@ impl Paths {
     }
 
     /// The path between a client and a server.
-    pub(super) fn way(&self, client: u32, server: u32) -> Way {
+    pub(super) fn way(&self, client: u32, server: u32) -> PacketPath {
         let (client, server) = (self.clients[client as usize], self.servers[server as usize]);
         let pair = server.hub as usize * self.client_hubs + client.hub as usize;
         let (begin, end) = self.between[pair];
-        Way { begin, end, server: server.own, client: client.own }
+        PacketPath { begin, end, server: server.own, client: client.own }
     }
 
     /// The first step, from the server or from the client.
-    pub(super) fn first(&self, way: &Way, to_client: bool) -> Step {
+    pub(super) fn first(&self, way: &PacketPath, to_client: bool) -> Step {
         let (own, cursor) =
             if to_client { (way.server, way.begin) } else { (way.client ^ 1, way.end) };
         // Reversing the mark for none gives the mark for none.
@@ -119,7 +119,7 @@ impl Paths {
     }
 
     /// The last step.
-    pub(super) fn last(&self, way: &Way, to_client: bool) -> Step {
+    pub(super) fn last(&self, way: &PacketPath, to_client: bool) -> Step {
         let own = if to_client { way.client } else { way.server ^ 1 };
         if own | 1 == MARK { Step::Arrived } else { Step::Link(own as usize, LAST) }
     }

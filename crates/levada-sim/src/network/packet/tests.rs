@@ -9,21 +9,21 @@ use super::*;
 use crate::network::Network;
 
 #[derive(Clone, Copy)]
-enum Event {
+enum TestEvent {
     Network(NetworkEvent),
     /// A client opens transfer n.
     Open(u32),
 }
 
-impl From<NetworkEvent> for Event {
+impl From<NetworkEvent> for TestEvent {
     fn from(event: NetworkEvent) -> Self {
         Self::Network(event)
     }
 }
 
 /// Clients on the left of a link, servers on the right; servers answer at once.
-struct World {
-    agenda: Agenda<Event>,
+struct TestNetwork {
+    agenda: Agenda<TestEvent>,
     network: Network,
     /// Client, server and size of each transfer.
     transfers: Vec<(u32, u32, u64)>,
@@ -53,7 +53,7 @@ fn topology(clients: &[Figures], middle: Figures, servers: &[Figures]) -> Topolo
     topology
 }
 
-impl World {
+impl TestNetwork {
     fn new(topology: &Topology, model: &NetworkModel) -> Self {
         let places = |role| topology.places_of(role).collect::<Vec<_>>();
         let routes = topology.routes().unwrap();
@@ -68,7 +68,7 @@ impl World {
     }
 
     fn ask(&mut self, at: u64, client: u32, server: u32, size: u64) {
-        self.agenda.schedule(Timestamp(at), Event::Open(self.transfers.len() as u32));
+        self.agenda.schedule(Timestamp(at), TestEvent::Open(self.transfers.len() as u32));
         self.transfers.push((client, server, size));
     }
 
@@ -78,11 +78,11 @@ impl World {
         while let Some(now) = self.agenda.next_time().filter(|now| now.0 <= end) {
             let Some((_, event)) = self.agenda.next() else { break };
             match event {
-                Event::Open(transfer) => {
+                TestEvent::Open(transfer) => {
                     let (client, server, _) = self.transfers[transfer as usize];
                     self.network.open(transfer, client, server, now, &mut self.agenda);
                 }
-                Event::Network(event) => {
+                TestEvent::Network(event) => {
                     let until = Timestamp(u64::MAX);
                     self.network.handle(event, now, until, &mut self.agenda, &mut arrivals);
                 }
@@ -131,7 +131,7 @@ const BEHIND_ACK: u64 = 40 + 40_000 - 576;
 /// One transfer of `size` bytes over an idle path. Returns the times of the request at the server,
 /// of the last byte at the client, and of its acknowledgement at the server.
 fn alone(size: u64, model: &NetworkModel) -> [u64; 3] {
-    let mut world = World::new(&topology(&[FAST], MIDDLE, &[FAST]), model);
+    let mut world = TestNetwork::new(&topology(&[FAST], MIDDLE, &[FAST]), model);
     world.ask(0, 0, 0, size);
     world.play(u64::MAX);
     let kinds: Vec<_> = world.seen.iter().map(|(_, arrival)| *arrival).collect();
@@ -208,7 +208,7 @@ fn delayed_acknowledgements_halve_the_packets_and_cost_the_first_round() {
 fn a_burst_into_a_short_queue_plays_out_as_by_hand() {
     let middle = (10 * MS, 8_000_000, 3);
     let model = NetworkModel { initial_window: 8, ..NetworkModel::default() };
-    let mut world = World::new(&topology(&[FAST], middle, &[FAST]), &model);
+    let mut world = TestNetwork::new(&topology(&[FAST], middle, &[FAST]), &model);
     world.ask(0, 0, 0, 9 * 536);
     world.play(u64::MAX);
     let way = |bytes: u64| 1_002 * bytes + 10 * MS;
@@ -234,7 +234,7 @@ fn a_lost_segment_in_a_full_window_is_sent_again_at_once() {
     // A queue on the path of a long transfer overflows now and then.
     let middle = (10 * MS, 8_000_000, 12);
     let model = NetworkModel { window: 64, ..NetworkModel::default() };
-    let mut world = World::new(&topology(&[FAST], middle, &[FAST]), &model);
+    let mut world = TestNetwork::new(&topology(&[FAST], middle, &[FAST]), &model);
     world.ask(0, 0, 0, 5_000_000);
     world.play(u64::MAX);
     let dropped = world.packets().dropped();
@@ -251,7 +251,8 @@ fn a_lost_segment_in_a_full_window_is_sent_again_at_once() {
 fn many_transfers_fill_the_link_and_all_end() {
     let middle = (10 * MS, 80_000_000, 512);
     let clients = [FAST; 50];
-    let mut world = World::new(&topology(&clients, middle, &[FAST; 4]), &NetworkModel::default());
+    let mut world =
+        TestNetwork::new(&topology(&clients, middle, &[FAST; 4]), &NetworkModel::default());
     let mut rng = Rng::new(9);
     for n in 0..2_000 {
         let client = rng.below(50) as u32;
@@ -271,7 +272,7 @@ fn same_seed_same_packets() {
     let play = || {
         let middle = (10 * MS, 8_000_000, 20);
         let mut world =
-            World::new(&topology(&[FAST; 9], middle, &[FAST; 3]), &NetworkModel::default());
+            TestNetwork::new(&topology(&[FAST; 9], middle, &[FAST; 3]), &NetworkModel::default());
         let mut rng = Rng::new(4);
         for n in 0..300 {
             world.ask(rng.below(2_000) as u64 * MS, n % 9, n % 3, rng.below(30_000) as u64);
@@ -287,7 +288,8 @@ fn same_seed_same_packets() {
 fn a_lost_handshake_is_tried_again() {
     // A queue of one packet before a link that takes 40 ms for a SYN: three at once, one is lost.
     let middle = (0, 8_000, 1);
-    let mut world = World::new(&topology(&[FAST; 3], middle, &[FAST]), &NetworkModel::default());
+    let mut world =
+        TestNetwork::new(&topology(&[FAST; 3], middle, &[FAST]), &NetworkModel::default());
     for client in 0..3 {
         world.ask(0, client, 0, 10);
     }
@@ -302,19 +304,21 @@ fn a_server_that_is_slow_with_a_block_holds_nothing_back_but_that() {
     // The response comes in two parts, the second 500 ms after the first.
     let model = NetworkModel::default();
     let routes_of = topology(&[FAST], MIDDLE, &[FAST]);
-    let mut world = World::new(&routes_of, &model);
+    let mut world = TestNetwork::new(&routes_of, &model);
     world.ask(0, 0, 0, 0);
     let mut arrivals = Vec::new();
     let total = 5 * 536;
     let mut parts = 0;
     while let Some((now, event)) = world.agenda.next() {
         match event {
-            Event::Open(_) if parts == 0 => {
+            TestEvent::Open(_) if parts == 0 => {
                 parts = 1;
                 world.network.open(0, 0, 0, now, &mut world.agenda);
             }
-            Event::Open(_) => world.network.ready(0, total - 700, total, now, &mut world.agenda),
-            Event::Network(event) => {
+            TestEvent::Open(_) => {
+                world.network.ready(0, total - 700, total, now, &mut world.agenda)
+            }
+            TestEvent::Network(event) => {
                 let until = Timestamp(u64::MAX);
                 world.network.handle(event, now, until, &mut world.agenda, &mut arrivals);
             }
@@ -324,7 +328,7 @@ fn a_server_that_is_slow_with_a_block_holds_nothing_back_but_that() {
             if arrival == Arrival::Request(0) {
                 // One segment and a part of the next, which waits for its other part.
                 world.network.ready(0, 700, total, now, &mut world.agenda);
-                world.agenda.schedule(Timestamp(now.0 + 500 * MS), Event::Open(0));
+                world.agenda.schedule(Timestamp(now.0 + 500 * MS), TestEvent::Open(0));
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) const HEADER: u32 = 40;
 
 /// The parameters of all connections of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct TcpSettings {
     /// Payload of a full segment, in bytes.
     pub(super) segment: u32,
     /// Initial congestion window, in segments.
@@ -58,7 +58,7 @@ pub(super) struct Settings {
 /// The segments that a receiver can hold while one before them is missing.
 pub(crate) const MAX_WINDOW: u32 = 64;
 
-impl From<&NetworkModel> for Settings {
+impl From<&NetworkModel> for TcpSettings {
     fn from(model: &NetworkModel) -> Self {
         Self {
             segment: model.segment,

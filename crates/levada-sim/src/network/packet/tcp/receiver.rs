@@ -1,6 +1,6 @@
 //! The client's side of a response: received segments, missing segments, acknowledgements.
 
-use super::Settings;
+use super::TcpSettings;
 
 /// The client's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,12 @@ pub(in super::super) enum Reply {
 impl Receiver {
     /// Handles segment `number`; `last` marks the end of the response.
     #[inline]
-    pub(in super::super) fn take(&mut self, number: u32, last: bool, settings: &Settings) -> Reply {
+    pub(in super::super) fn take(
+        &mut self,
+        number: u32,
+        last: bool,
+        settings: &TcpSettings,
+    ) -> Reply {
         if number != self.expected {
             // An out-of-order or duplicate segment is acknowledged at once (RFC 5681, 4.2).
             if number > self.expected {
@@ -64,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_told_at_once_and_closes_at_once() {
-        let settings = Settings { segments_per_ack: 2, ..SETTINGS };
+        let settings = TcpSettings { segments_per_ack: 2, ..SETTINGS };
         let mut receiver = Receiver::default();
         let mut play = |number| {
             let reply = receiver.take(number, false, &settings);

@@ -1,7 +1,7 @@
 //! The server's side of a response: slow start, congestion avoidance, fast retransmit and fast
 //! recovery (RFC 5681, as Reno has them), and the retransmission timeout.
 
-use super::{Settings, Timeout};
+use super::{TcpSettings, Timeout};
 
 /// The server's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,7 @@ impl Sender {
 
     /// Starts an established connection. `round_trip` is the time of its handshake, if no packet of
     /// it was sent twice.
-    pub(in super::super) fn new(round_trip: Option<u64>, settings: &Settings) -> Self {
+    pub(in super::super) fn new(round_trip: Option<u64>, settings: &TcpSettings) -> Self {
         let mut timeout = Timeout::default();
         if let Some(round_trip) = round_trip {
             timeout.sample(round_trip);
@@ -59,7 +59,7 @@ impl Sender {
 
     /// The next segment to send now, if the windows allow one.
     #[inline]
-    pub(in super::super) fn poll(&mut self, now: u64, settings: &Settings) -> Option<u32> {
+    pub(in super::super) fn poll(&mut self, now: u64, settings: &TcpSettings) -> Option<u32> {
         let window = self.window.min(settings.window);
         if self.next >= self.ready || self.next >= self.unacknowledged + window {
             return None;
@@ -86,7 +86,7 @@ impl Sender {
         &mut self,
         expected: u32,
         now: u64,
-        settings: &Settings,
+        settings: &TcpSettings,
     ) -> Option<u32> {
         if expected > self.unacknowledged {
             self.progress(expected, now, settings);
@@ -113,7 +113,7 @@ impl Sender {
 
     /// Handles a retransmission timeout at [`Sender::deadline`]: all unacknowledged segments are
     /// sent again, from a window of one segment.
-    pub(in super::super) fn time_out(&mut self, now: u64, settings: &Settings) {
+    pub(in super::super) fn time_out(&mut self, now: u64, settings: &TcpSettings) {
         self.halve();
         self.window = 1;
         self.recovering = false;
@@ -128,7 +128,7 @@ impl Sender {
         self.segments > 0 && self.unacknowledged == self.segments
     }
 
-    fn progress(&mut self, expected: u32, now: u64, settings: &Settings) {
+    fn progress(&mut self, expected: u32, now: u64, settings: &TcpSettings) {
         if let Some(timed) = self.timed
             && expected > timed
         {
@@ -169,7 +169,7 @@ impl Sender {
         self.timed = None;
     }
 
-    fn restart(&mut self, now: u64, settings: &Settings) {
+    fn restart(&mut self, now: u64, settings: &TcpSettings) {
         self.deadline = now + self.timeout.length(settings.first_timeout, settings.least_timeout);
     }
 }
@@ -178,7 +178,7 @@ impl Sender {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) const SETTINGS: Settings = Settings {
+    pub(in super::super) const SETTINGS: TcpSettings = TcpSettings {
         segment: 536,
         initial_window: 1,
         window: 20,
