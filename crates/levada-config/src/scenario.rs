@@ -28,7 +28,7 @@ pub struct Changes {
 }
 
 /// A scenario that was read.
-pub struct Checked {
+pub struct CheckedScenario {
     /// `None` exactly when there are errors.
     pub scenario: Option<Scenario>,
     /// The errors, a paragraph each: first the file's, in the order of its lines.
@@ -42,14 +42,17 @@ pub fn check(
     directory: &FilePath,
     changes: &Changes,
     library: &mut Library,
-) -> Checked {
+) -> CheckedScenario {
     let (root, syntax_errors) = Node::parse(&source.text);
     let mut findings = Findings::new(source, &root);
     if !syntax_errors.is_empty() {
         for error in syntax_errors {
             findings.error_at(error.span, &Path::default(), error.message, None);
         }
-        return Checked { scenario: None, errors: vec![findings.into_report().to_string()] };
+        return CheckedScenario {
+            scenario: None,
+            errors: vec![findings.into_report().to_string()],
+        };
     }
     let (mut scenario, mut problems) = Scenario::read_toml(&source.text);
     begin_paths_at(directory, &mut scenario);
@@ -67,7 +70,7 @@ pub fn check(
     let report = findings.into_report().to_string();
     let of_file = (!report.is_empty()).then_some(report);
     let errors: Vec<String> = of_file.into_iter().chain(of_options).collect();
-    Checked { scenario: errors.is_empty().then_some(scenario), errors }
+    CheckedScenario { scenario: errors.is_empty().then_some(scenario), errors }
 }
 
 impl Changes {

@@ -108,7 +108,7 @@ fn number(value: f64) -> String {
 
 /// A way to distribute: the policy and the settings of the switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Strategy {
+struct SwitchStrategy {
     key: &'static str,
     name: &'static str,
     policy: &'static str,
@@ -118,13 +118,14 @@ struct Strategy {
 /// The unit of distribution of a switch of layer 4, which RAN, RR and WRR are for (Sec. 2, 3).
 const BY_PAGE: (&str, &str) = ("cap.switch.dispatch", "page");
 
-const RANDOM: Strategy = Strategy { key: "ran", name: "RAN", policy: "random", set: &[BY_PAGE] };
-const ROUND_ROBIN: Strategy =
-    Strategy { key: "rr", name: "RR", policy: "round_robin", set: &[BY_PAGE] };
-const CAP: Strategy = Strategy { key: "cap", name: "CAP", policy: "cap", set: &[] };
+const RANDOM: SwitchStrategy =
+    SwitchStrategy { key: "ran", name: "RAN", policy: "random", set: &[BY_PAGE] };
+const ROUND_ROBIN: SwitchStrategy =
+    SwitchStrategy { key: "rr", name: "RR", policy: "round_robin", set: &[BY_PAGE] };
+const CAP: SwitchStrategy = SwitchStrategy { key: "cap", name: "CAP", policy: "cap", set: &[] };
 
 /// WRR_num with the period that the paper found best among short ones: "simply WRR" (Sec. 4.3.1).
-const WRR: Strategy = Strategy {
+const WRR: SwitchStrategy = SwitchStrategy {
     key: "wrr",
     name: "WRR",
     policy: "weighted_round_robin",
@@ -133,7 +134,7 @@ const WRR: Strategy = Strategy {
 
 /// LARD with T_low = 0.3 and T_high = 0.7 of a server's utilisation (Sec. 4.3.1), measured as the mean
 /// over its parts.
-const LARD: Strategy = Strategy {
+const LARD: SwitchStrategy = SwitchStrategy {
     key: "lard",
     name: "LARD",
     policy: "lard",
@@ -141,11 +142,15 @@ const LARD: Strategy = Strategy {
 };
 
 /// LARD as in ASPLOS'98: outstanding requests, 25 and 65.
-const LARD_COUNTING: Strategy =
-    Strategy { key: "lard_counting", name: "LARD, outstanding requests", policy: "lard", set: &[] };
+const LARD_COUNTING: SwitchStrategy = SwitchStrategy {
+    key: "lard_counting",
+    name: "LARD, outstanding requests",
+    policy: "lard",
+    set: &[],
+};
 
 /// Dedicated servers for each service: the unit is a page with its embedded objects.
-const PARTITION: Strategy = Strategy {
+const PARTITION: SwitchStrategy = SwitchStrategy {
     key: "static_partition",
     name: "StaticPartitioning",
     policy: "static_partition",
@@ -153,14 +158,14 @@ const PARTITION: Strategy = Strategy {
 };
 
 /// The policies of today's proxies, by request.
-const PEERS: &[Strategy] = &[
-    Strategy {
+const PEERS: &[SwitchStrategy] = &[
+    SwitchStrategy {
         key: "bounded_hash_1.25",
         name: "bounded_hash 1.25",
         policy: "bounded_hash",
         set: &[("policy.hash_balance_factor", "125")],
     },
-    Strategy {
+    SwitchStrategy {
         key: "bounded_hash_1.5",
         name: "bounded_hash 1.5",
         policy: "bounded_hash",
@@ -172,12 +177,18 @@ const PEERS: &[Strategy] = &[
     known_as("peak_ewma"),
 ];
 
-const fn known_as(name: &'static str) -> Strategy {
-    Strategy { key: name, name, policy: name, set: &[] }
+const fn known_as(name: &'static str) -> SwitchStrategy {
+    SwitchStrategy { key: name, name, policy: name, set: &[] }
 }
 
 /// A case of `strategy` on `site`, changed by `set`, which `what` describes.
-fn case(strategy: Strategy, site: Site, size: Size, what: &str, set: &[(&str, &str)]) -> Case {
+fn case(
+    strategy: SwitchStrategy,
+    site: Site,
+    size: Size,
+    what: &str,
+    set: &[(&str, &str)],
+) -> Case {
     let mut changes = vec![("policy.name", strategy.policy.to_owned())];
     changes.push(("cache.eviction", "lru".to_owned()));
     changes.extend(site.changes());

@@ -41,7 +41,7 @@ fn quick() -> Vec<Table> {
 }
 
 /// A workload and the cluster sizes that it is run with.
-struct Load {
+struct TraceLoad {
     name: &'static str,
     title: &'static str,
     also: &'static [&'static str],
@@ -52,7 +52,7 @@ struct Load {
     claims: fn() -> Vec<Claim>,
 }
 
-const RICE: Load = Load {
+const RICE: TraceLoad = TraceLoad {
     name: "rice",
     title: "Rice-like trace",
     also: &["lard-fig7", "lard-fig8", "lard-fig9"],
@@ -62,7 +62,7 @@ const RICE: Load = Load {
     claims: rice_claims,
 };
 
-const IBM: Load = Load {
+const IBM: TraceLoad = TraceLoad {
     name: "ibm",
     title: "IBM-like trace",
     also: &["lard-fig10"],
@@ -73,7 +73,7 @@ const IBM: Load = Load {
     claims: ibm_claims,
 };
 
-const QUICK: Load = Load {
+const QUICK: TraceLoad = TraceLoad {
     name: "quick",
     title: "beginning of the Rice-like trace",
     also: &[],
@@ -110,7 +110,13 @@ const WORLD: &[(&str, &str)] = &[
 ];
 
 /// A case of `strategy` on `nodes` under `load`, changed by `set`, which `what` describes.
-fn case(strategy: Strategy, load: &Load, nodes: usize, what: &str, set: &[(&str, &str)]) -> Case {
+fn case(
+    strategy: Strategy,
+    load: &TraceLoad,
+    nodes: usize,
+    what: &str,
+    set: &[(&str, &str)],
+) -> Case {
     let nodes = nodes.to_string();
     let mut changes = vec![("policy.name", strategy.policy), ("servers.count", &nodes)];
     changes.extend(WORLD);
@@ -144,7 +150,7 @@ fn row(strategy: Strategy, x: f64, label: String, case: Case) -> Row {
 }
 
 /// Throughput, misses, idle time and delay over the size of the cluster (Sec. 4.1).
-fn cluster_sizes(load: &Load) -> Table {
+fn cluster_sizes(load: &TraceLoad) -> Table {
     let strategies = PAPERS.iter().chain(PEERS);
     let over_nodes = |strategy: &Strategy| {
         let strategy = *strategy;
@@ -258,7 +264,7 @@ mod tests {
     fn small(strategies: &[&str], nodes: usize) -> Report {
         let mut library = Library::without_files();
         library.keep("rice", levada_trace::RICE.scaled(1_900, 60_000).generate(1));
-        let load = Load { nodes: &[], requests: "60000", ..QUICK };
+        let load = TraceLoad { nodes: &[], requests: "60000", ..QUICK };
         let rows = PAPERS.iter().filter(|strategy| strategies.contains(&strategy.name));
         let rows = rows.map(|strategy| {
             let mut set = vec![("cache.memory", "1677721")];

@@ -43,7 +43,7 @@ use levada_command::{CommandStatus, admin_client};
 /// If the network cannot be created, or BIRD is missing.
 pub(super) fn run(args: &SwitchArgs) -> anyhow::Result<CommandStatus> {
     let directory = tempfile::tempdir().context("no room for the downloads")?;
-    let world = World::new(args, directory.path())?;
+    let world = SwitchWorld::new(args, directory.path())?;
     let _origin = world.origin(args)?;
     let mut programs = vec![world.bird(&world.router, "router", &router_conf(args.daemon))?];
     for (index, node) in world.nodes.iter().enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &SwitchArgs) -> anyhow::Result<CommandStatus> {
 
 fn moves_and_outcomes(
     args: &SwitchArgs,
-    world: &World<'_>,
+    world: &SwitchWorld<'_>,
     downloads: Vec<Download>,
 ) -> anyhow::Result<(Vec<Move>, Vec<Outcome>)> {
     let mut moves = Vec::new();
@@ -81,7 +81,7 @@ fn moves_and_outcomes(
     Ok((moves, outcomes.collect::<Result<Vec<_>, _>>()?))
 }
 
-struct World<'a> {
+struct SwitchWorld<'a> {
     directory: &'a Path,
     clients: Host,
     router: Host,
@@ -101,7 +101,7 @@ struct Move {
     first_byte: Duration,
 }
 
-impl<'a> World<'a> {
+impl<'a> SwitchWorld<'a> {
     fn new(args: &SwitchArgs, directory: &'a Path) -> anyhow::Result<Self> {
         let mut network = Network::new(args.every.seed);
         let (clients, router) = (network.host("clients")?, network.host("router")?);

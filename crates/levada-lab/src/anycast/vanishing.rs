@@ -38,7 +38,7 @@ pub(super) fn run(args: &VanishingArgs) -> anyhow::Result<CommandStatus> {
     let needed = args.clients as u64 + SPARE;
     allow_files(needed).with_context(|| format!("{needed} files cannot be open at once"))?;
     let directory = tempfile::tempdir().context("no room for a configuration")?;
-    let world = World::new(args, directory.path())?;
+    let world = VanishingWorld::new(args, directory.path())?;
     let _origin = world.origin()?;
     let node = world.node(args, directory.path())?;
     let (over, received) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -51,7 +51,7 @@ pub(super) fn run(args: &VanishingArgs) -> anyhow::Result<CommandStatus> {
     })
 }
 
-struct World {
+struct VanishingWorld {
     node: Host,
     clients: Host,
     other: Host,
@@ -80,7 +80,7 @@ struct Measured {
 
 fn measure(
     args: &VanishingArgs,
-    world: &World,
+    world: &VanishingWorld,
     node: &Child,
     received: &AtomicU64,
 ) -> anyhow::Result<Measured> {
@@ -146,7 +146,7 @@ fn measure(
     })
 }
 
-impl World {
+impl VanishingWorld {
     fn new(args: &VanishingArgs, directory: &std::path::Path) -> anyhow::Result<Self> {
         let mut network = Network::new(args.every.seed);
         let (node, clients) = (network.host("node")?, network.host("clients")?);

@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 use crate::emulation::{client::Client, cluster::Cluster, run};
 
 /// Clients at work.
-pub(super) struct Clients {
+pub(super) struct CapClients {
     tasks: JoinSet<()>,
     failed: Arc<AtomicU64>,
 }
 
 /// Starts clients that run until they are stopped; `once` makes a connection for each request.
-pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster) -> Clients {
+pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster) -> CapClients {
     let failed = Arc::<AtomicU64>::default();
     let mut tasks = JoinSet::new();
     for mut visitor in plan.visitors() {
@@ -42,10 +42,10 @@ pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster)
             }
         });
     }
-    Clients { tasks, failed }
+    CapClients { tasks, failed }
 }
 
-impl run::Clients for Clients {
+impl run::Clients for CapClients {
     fn end(mut self) -> u64 {
         self.tasks.abort_all();
         self.failed.load(Relaxed)

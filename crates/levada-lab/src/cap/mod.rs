@@ -27,7 +27,7 @@ use super::{
 use levada_command::CommandStatus;
 
 /// Measurements and their predictions.
-struct Row {
+struct CapRow {
     mix: MixName,
     clients: usize,
     policy: &'static str,
@@ -39,7 +39,7 @@ struct Row {
 }
 
 /// The checked options.
-struct Setup {
+struct CapSetup {
     mixes: Vec<MixName>,
     seeds: Vec<u64>,
     clients: Vec<usize>,
@@ -53,7 +53,7 @@ struct Setup {
 /// # Errors
 /// If an option is invalid, or processes cannot be started.
 pub(super) fn run(args: &CapArgs) -> anyhow::Result<CommandStatus> {
-    let setup = Setup::new(args)?;
+    let setup = CapSetup::new(args)?;
     let mut report = report::begin(args, &setup)?;
     let mut rows = Vec::new();
     for mix in setup.mixes.iter().copied() {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &CapArgs) -> anyhow::Result<CommandStatus> {
                         None => return Ok(CommandStatus::ProblemsFound),
                     }
                 }
-                let row = Row::of(mix, clients, strategy, all);
+                let row = CapRow::of(mix, clients, strategy, all);
                 report::row(&mut report, &row)?;
                 rows.push(row);
             }
@@ -78,7 +78,7 @@ pub(super) fn run(args: &CapArgs) -> anyhow::Result<CommandStatus> {
 /// One measurement and its prediction; `None` when it was interrupted.
 fn one(
     args: &CapArgs,
-    setup: &Setup,
+    setup: &CapSetup,
     (mix, clients, seed): (MixName, usize, u64),
     strategy: &Strategy,
 ) -> anyhow::Result<Option<(Run, Measured)>> {
@@ -100,7 +100,7 @@ fn one(
     Ok(run.map(|run| (run, predicted)))
 }
 
-impl Row {
+impl CapRow {
     fn of(mix: MixName, clients: usize, strategy: &Strategy, all: Vec<(Run, Measured)>) -> Self {
         let each =
             |(run, predicted): &(Run, Measured)| [run.measured.throughput, predicted.throughput];
@@ -121,7 +121,7 @@ fn site(args: &CapArgs, mix: MixName, seed: u64) -> Site {
     }
 }
 
-impl Setup {
+impl CapSetup {
     fn new(args: &CapArgs) -> anyhow::Result<Self> {
         let common = &args.prototype;
         let (mixes, clients, policies, warm_up, measure, seeds) = match args.quick {

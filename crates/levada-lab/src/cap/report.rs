@@ -5,12 +5,12 @@ use levada_sim::prototype::{Habits, Measured, Service};
 use levada_types::{ByteSize, format_duration};
 use serde_json::json;
 
-use super::{Row, Setup, site};
+use super::{CapRow, CapSetup, site};
 use crate::{
     cap_args::{CapArgs, MixName},
     emulation::{
         report::{
-            Claim, QUALITY_1, QUALITY_2, Report, handed_over, machine_was_busy, misprediction,
+            Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,
             nothing_failed, percent, quality,
         },
         run::mean,
@@ -19,7 +19,7 @@ use crate::{
 use levada_command::CommandStatus;
 
 /// Prints the setup.
-pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
+pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabReport> {
     let mut emulated = vec![format!(
         "servers: {}, a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's, \
          CPU shared in slices of 10 ms",
@@ -91,11 +91,11 @@ pub(super) fn begin(args: &CapArgs, setup: &Setup) -> anyhow::Result<Report> {
         "",
         "ratio"
     );
-    Ok(Report::begin(args.prototype.json, emulated, &head)?)
+    Ok(LabReport::begin(args.prototype.json, emulated, &head)?)
 }
 
 /// One measurement.
-pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
+pub(super) fn row(report: &mut LabReport, row: &CapRow) -> anyhow::Result<()> {
     let (measured, predicted) = (&row.run.measured, &row.predicted);
     let span = |measured: &Measured| {
         format!("{} - {}", percent(measured.least_busy), percent(measured.most_busy))
@@ -137,12 +137,17 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
 }
 
 /// The paper's statements, and whether they hold.
-pub(super) fn end(args: &CapArgs, report: Report, rows: &[Row]) -> anyhow::Result<CommandStatus> {
+pub(super) fn end(
+    args: &CapArgs,
+    report: LabReport,
+    rows: &[CapRow],
+) -> anyhow::Result<CommandStatus> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
     for cap in rows.iter().filter(|row| row.policy == "cap") {
-        let same =
-            |row: &&Row| row.mix == cap.mix && row.clients == cap.clients && row.policy == "lard";
+        let same = |row: &&CapRow| {
+            row.mix == cap.mix && row.clients == cap.clients && row.policy == "lard"
+        };
         if let Some(lard) = rows.iter().find(same) {
             claims.extend(beside_lard(cap, lard));
         }
@@ -162,7 +167,7 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// Sec. 5.2, Figures 7, 9 and 10. The text gives no numbers for Figure 8.
-fn beside_lard(cap: &Row, lard: &Row) -> Vec<Claim> {
+fn beside_lard(cap: &CapRow, lard: &CapRow) -> Vec<Claim> {
     // Compares seed by seed: with the same site and the same requests.
     let ratios = |which: usize| {
         let pairs = cap.each.iter().zip(&lard.each);
@@ -202,7 +207,7 @@ fn beside_lard(cap: &Row, lard: &Row) -> Vec<Claim> {
         }
     }
     if cap.mix != MixName::Static {
-        let spread = |row: &Row| row.run.measured.most_busy - row.run.measured.least_busy;
+        let spread = |row: &CapRow| row.run.measured.most_busy - row.run.measured.least_busy;
         claims.push(Claim {
             text: format!(
                 "CAP's servers are busy more alike than LARD's {with} (the busiest and the least are {} apart, \

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
 
 /// The report at `/-/usage`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct UsageReport {
     pub(crate) usage: Usage,
     pub(crate) late: Late,
 }
@@ -201,7 +201,7 @@ impl Backend {
     fn usage(&self) -> Response<Full<Bytes>> {
         let mut state = self.state();
         let now = self.advance(&mut state);
-        let report = Report { usage: state.machine.usage(now), late: state.late };
+        let report = UsageReport { usage: state.machine.usage(now), late: state.late };
         plain(StatusCode::OK, serde_json::to_string(&report).expect("numbers are JSON"))
     }
 

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    backend::{Report, USAGE},
+    backend::{USAGE, UsageReport},
     processor,
 };
 use levada_command::{
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 
 /// A back-end on loopback. It ends with its standard input, a pipe that the system closes when this
 /// process ends.
-struct Backend {
+struct BackendProcess {
     address: SocketAddr,
     child: Child,
     _leash: Option<ChildStdin>,
@@ -74,7 +74,7 @@ impl Cluster {
     /// If one does not start, with its log.
     pub(crate) async fn start(spec: &Spec) -> anyhow::Result<Self> {
         let backends =
-            try_join_all((0..spec.backends).map(|_| Backend::start(&spec.options))).await?;
+            try_join_all((0..spec.backends).map(|_| BackendProcess::start(&spec.options))).await?;
         let directory = directory()?;
         let mut tries = 1;
         loop {
@@ -100,7 +100,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When one does not answer.
-    pub(crate) async fn reports(&self) -> anyhow::Result<Vec<Report>> {
+    pub(crate) async fn reports(&self) -> anyhow::Result<Vec<UsageReport>> {
         let each = self.backends.iter().map(|backend| async {
             let body = admin_client::get(*backend, USAGE, ANSWER).await?;
             anyhow::Ok(serde_json::from_slice(&body)?)
@@ -210,7 +210,11 @@ admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
     text
 }
 
-async fn front(spec: &Spec, backends: &[Backend], directory: &TempDir) -> anyhow::Result<Node> {
+async fn front(
+    spec: &Spec,
+    backends: &[BackendProcess],
+    directory: &TempDir,
+) -> anyhow::Result<Node> {
     let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
     let servers = backends.iter().map(|b| Listed { address: b.address, handoff: None });
     let servers: Vec<_> = servers.collect();
@@ -223,7 +227,7 @@ async fn front(spec: &Spec, backends: &[Backend], directory: &TempDir) -> anyhow
     Ok(front)
 }
 
-impl Backend {
+impl BackendProcess {
     async fn start(options: &[String]) -> anyhow::Result<Self> {
         let executable = std::env::current_exe().context("cannot find this executable")?;
         let mut child = Command::new(executable)

@@ -10,7 +10,7 @@ use levada_command::CommandStatus;
 use crate::emulation_args::Transport;
 
 /// A report in progress.
-pub(crate) struct Report {
+pub(crate) struct LabReport {
     json: bool,
     emulated: Vec<String>,
     rows: Vec<Value>,
@@ -22,7 +22,7 @@ pub(crate) struct Claim {
     pub(crate) holds: bool,
 }
 
-impl Report {
+impl LabReport {
     /// Prints the emulated machines, and the head of the table.
     ///
     /// # Errors

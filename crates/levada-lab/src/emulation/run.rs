@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    backend::Report,
+    backend::UsageReport,
     cluster::{Cluster, Spec, Times},
     hosts::Hosts,
     processor,
@@ -105,7 +105,7 @@ async fn run<C: Clients>(
 /// A snapshot of a cluster.
 struct Look {
     at: Instant,
-    reports: Vec<Report>,
+    reports: Vec<UsageReport>,
     handed: u64,
     times: Times,
 }
@@ -133,7 +133,7 @@ impl Run {
         };
         let usages = |look: &Look| look.reports.iter().map(|report| report.usage).collect();
         let samples: Vec<Vec<Usage>> = looks.iter().map(usages).collect();
-        let sum = |of: fn(&Report) -> u64| {
+        let sum = |of: fn(&UsageReport) -> u64| {
             let all = |look: &Look| look.reports.iter().map(of).sum::<u64>();
             (all(last) - all(first)) as f64
         };

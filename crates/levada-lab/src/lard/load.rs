@@ -28,7 +28,7 @@ pub(super) struct Replay {
 }
 
 /// Clients at work.
-pub(super) struct Clients {
+pub(super) struct LardClients {
     tasks: JoinSet<()>,
     failed: Arc<AtomicU64>,
 }
@@ -91,7 +91,7 @@ impl Replay {
         clients: usize,
         once: bool,
         cluster: &Cluster,
-    ) -> Clients {
+    ) -> LardClients {
         let server = cluster.address;
         self.place.store(0, Relaxed);
         let failed = Arc::<AtomicU64>::default();
@@ -114,7 +114,7 @@ impl Replay {
                 }
             });
         }
-        Clients { tasks, failed }
+        LardClients { tasks, failed }
     }
 
     fn next(&self) -> &TraceObject {
@@ -138,7 +138,7 @@ fn renamed(trace: &Trace) -> Trace {
 /// Offset of the path in such a URL.
 const ROOT: usize = "http://".len() + HOST.len();
 
-impl run::Clients for Clients {
+impl run::Clients for LardClients {
     fn end(mut self) -> u64 {
         self.tasks.abort_all();
         self.failed.load(Relaxed)

@@ -26,7 +26,7 @@ use super::{
 use levada_command::CommandStatus;
 
 /// The checked options.
-struct Setup {
+struct LardSetup {
     nodes: Vec<usize>,
     strategies: Vec<Strategy>,
     replay: Arc<Replay>,
@@ -38,7 +38,7 @@ struct Setup {
 }
 
 /// One measurement and its prediction.
-struct Row {
+struct LardRow {
     nodes: usize,
     policy: &'static str,
     run: Run,
@@ -50,7 +50,7 @@ struct Row {
 /// # Errors
 /// If an option is invalid, or processes cannot be started.
 pub(super) fn run(args: &LardArgs) -> anyhow::Result<CommandStatus> {
-    let (setup, common) = (Setup::new(args)?, &args.prototype);
+    let (setup, common) = (LardSetup::new(args)?, &args.prototype);
     let mut report = report::begin(args, &setup)?;
     let mut rows = Vec::new();
     for nodes in setup.nodes.iter().copied() {
@@ -71,7 +71,7 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<CommandStatus> {
             let Some(run) = run::measure(common.transport, &spec, window, clients)? else {
                 return Ok(CommandStatus::ProblemsFound);
             };
-            let row = Row { nodes, policy: strategy.policy.name, run, predicted };
+            let row = LardRow { nodes, policy: strategy.policy.name, run, predicted };
             report::row(&mut report, &row)?;
             rows.push(row);
         }
@@ -79,7 +79,7 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<CommandStatus> {
     report::end(args, report, &rows)
 }
 
-impl Setup {
+impl LardSetup {
     fn new(args: &LardArgs) -> anyhow::Result<Self> {
         let policies = match args.quick {
             true => vec!["wrr".to_owned(), "lard/r".to_owned()],
@@ -114,7 +114,7 @@ impl Setup {
     }
 }
 
-fn options(args: &LardArgs, setup: &Setup) -> Vec<String> {
+fn options(args: &LardArgs, setup: &LardSetup) -> Vec<String> {
     let mut options = vec![format!("--memory={}B", setup.memory)];
     options.push(format!("--time-scale={}", args.prototype.time_scale));
     options.extend(args.prototype.machine.options());

@@ -8,7 +8,7 @@ use levada_sim::{
     Size, Time, TopologyChoice, Workload, prototype::Measured,
 };
 
-use super::Setup;
+use super::LardSetup;
 use crate::{emulation::strategy::Strategy, lard_args::LardArgs};
 
 /// Plays the trace in virtual time.
@@ -17,7 +17,7 @@ use crate::{emulation::strategy::Strategy, lard_args::LardArgs};
 /// If a parameter is wrong.
 pub(super) fn predict(
     args: &LardArgs,
-    setup: &Setup,
+    setup: &LardSetup,
     nodes: usize,
     strategy: &Strategy,
 ) -> anyhow::Result<Measured> {
@@ -35,7 +35,7 @@ pub(super) fn predict(
 }
 
 /// Front-end and networks cost nothing (Sec. 3.1).
-fn scenario(args: &LardArgs, setup: &Setup, nodes: usize, strategy: &Strategy) -> Scenario {
+fn scenario(args: &LardArgs, setup: &LardSetup, nodes: usize, strategy: &Strategy) -> Scenario {
     let microsecond = || Scalar::Text("1us".to_owned());
     let fast = || Scalar::Number(1e6);
     let network = [

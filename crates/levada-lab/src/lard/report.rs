@@ -5,10 +5,10 @@ use levada_sim::prototype::Measured;
 use levada_types::{ByteSize, format_duration};
 use serde_json::json;
 
-use super::{Row, Setup};
+use super::{LardRow, LardSetup};
 use crate::{
     emulation::report::{
-        Claim, QUALITY_1, QUALITY_2, Report, handed_over, machine_was_busy, misprediction,
+        Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,
         nothing_failed, percent, quality,
     },
     lard_args::LardArgs,
@@ -16,7 +16,7 @@ use crate::{
 use levada_command::CommandStatus;
 
 /// Prints the setup.
-pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
+pub(super) fn begin(args: &LardArgs, setup: &LardSetup) -> anyhow::Result<LabReport> {
     let replay = &setup.replay;
     let outstanding = setup.nodes.iter().map(|nodes| setup.outstanding(*nodes).to_string());
     let emulated = vec![
@@ -63,11 +63,11 @@ pub(super) fn begin(args: &LardArgs, setup: &Setup) -> anyhow::Result<Report> {
         "meas.",
         "sim."
     );
-    Ok(Report::begin(args.prototype.json, emulated, &head)?)
+    Ok(LabReport::begin(args.prototype.json, emulated, &head)?)
 }
 
 /// One measurement.
-pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
+pub(super) fn row(report: &mut LabReport, row: &LardRow) -> anyhow::Result<()> {
     let (measured, predicted) = (&row.run.measured, &row.predicted);
     let line = format!(
         "{:>5}  {:<13} {:>8.0} {:>9.0} {:>5.2}  {:>7} {:>7}  {:>7} {:>7} {}",
@@ -100,7 +100,11 @@ pub(super) fn row(report: &mut Report, row: &Row) -> anyhow::Result<()> {
 }
 
 /// The paper's statements, and whether they hold.
-pub(super) fn end(args: &LardArgs, report: Report, rows: &[Row]) -> anyhow::Result<CommandStatus> {
+pub(super) fn end(
+    args: &LardArgs,
+    report: LabReport,
+    rows: &[LardRow],
+) -> anyhow::Result<CommandStatus> {
     let runs = || rows.iter().map(|row| &row.run);
     let mut claims = vec![nothing_failed(runs())];
     let of = |nodes, policy| rows.iter().find(|row| row.nodes == nodes && row.policy == policy);

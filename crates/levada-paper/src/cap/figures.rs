@@ -4,8 +4,8 @@ use levada_sim::Metric;
 
 use super::{
     CAP, COMMERCE_A, COMMERCE_B, COMMERCE_C, Case, Claim, LARD, LARD_COUNTING, LIGHT, PARTITION,
-    PEERS, RANDOM, ROUND_ROBIN, Row, STATIC, Site, Size, Strategy, TRANSACTION, Table, WRR, case,
-    published, reported,
+    PEERS, RANDOM, ROUND_ROBIN, Row, STATIC, Site, Size, SwitchStrategy, TRANSACTION, Table, WRR,
+    case, published, reported,
 };
 use crate::Plot;
 
@@ -178,7 +178,7 @@ pub(super) fn figure_3(number: &str, site: Site, size: Size) -> Table {
         [("wrr_num", "WRR_num", "active_connections"), ("wrr_time", "WRR_time", "service_time")]
     {
         for seconds in [1, 10, 30] {
-            let (strategy, refresh) = (Strategy { name, ..WRR }, format!("{seconds}s"));
+            let (strategy, refresh) = (SwitchStrategy { name, ..WRR }, format!("{seconds}s"));
             let set = [("policy.weights", weights), ("policy.refresh", &refresh)];
             let case = case(strategy, site, size, &refresh, &set);
             rows.push(row(format!("{key}/{seconds}"), name, Some(f64::from(seconds)), case));

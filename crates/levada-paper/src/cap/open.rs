@@ -4,7 +4,7 @@ use levada_sim::Metric;
 
 use super::{
     CAP, COMMERCE_A, COMMERCE_B, COMMERCE_C, Claim, LARD, LARD_COUNTING, LIGHT, PARTITION, Row,
-    STATIC, Site, Size, Strategy, TRANSACTION, Table, WRR, case, reported,
+    STATIC, Site, Size, SwitchStrategy, TRANSACTION, Table, WRR, case, reported,
 };
 use crate::Plot;
 
@@ -22,7 +22,7 @@ const AS_IS: Choice = ("", &[]);
 pub(super) fn readings() -> Table {
     let mut rows = Vec::new();
     for site in [STATIC, TRANSACTION, COMMERCE_C] {
-        let mut add = |strategy: Strategy, choices: &[Choice]| {
+        let mut add = |strategy: SwitchStrategy, choices: &[Choice]| {
             rows.extend(choices.iter().map(|choice| row(strategy, site, *choice)));
         };
         add(
@@ -167,7 +167,7 @@ fn varied(id: &str, site: Site, choices: &[Choice]) -> Table {
     )
 }
 
-fn row(strategy: Strategy, site: Site, (what, set): Choice) -> Row {
+fn row(strategy: SwitchStrategy, site: Site, (what, set): Choice) -> Row {
     let told = if what.is_empty() { "as in the figures" } else { what };
     Row {
         key: format!("{}/{}/{told}", strategy.key, site.name).replace(' ', "_"),

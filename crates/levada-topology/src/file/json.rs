@@ -24,20 +24,20 @@ use super::{
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    places: Vec<Place>,
-    links: Vec<Link>,
+    places: Vec<FilePlace>,
+    links: Vec<FileLink>,
 }
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct FilePlace {
     name: String,
     role: Option<String>,
 }
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Link {
+struct FileLink {
     a: String,
     b: String,
     latency: String,
@@ -60,12 +60,12 @@ pub fn from_json(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
         let what = said.split(" at line ").next().unwrap_or(&said).to_owned();
         vec![FileError { at, problem: Problem::Format(what) }]
     })?;
-    let place = |(n, place): (usize, Place)| RawPlace {
+    let place = |(n, place): (usize, FilePlace)| RawPlace {
         at: format!("places[{n}]"),
         name: place.name,
         role: place.role,
     };
-    let link = |(n, link): (usize, Link)| RawLink {
+    let link = |(n, link): (usize, FileLink)| RawLink {
         at: format!("links[{n}]"),
         a: link.a,
         b: link.b,
@@ -81,11 +81,11 @@ pub fn from_json(text: &str) -> Result<(Topology, Routes), Vec<FileError>> {
 /// Writes a topology in the format of [`from_json`], to inspect a built one or to start from it.
 pub fn to_json(topology: &Topology) -> String {
     let name = |place: u32| topology.places[place as usize].name.to_string();
-    let place = |place: &super::super::Place| Place {
+    let place = |place: &crate::Place| FilePlace {
         name: place.name.to_string(),
         role: Some(place.role.as_str().to_owned()),
     };
-    let link = |link: &super::super::Link| Link {
+    let link = |link: &crate::Link| FileLink {
         a: name(link.a),
         b: name(link.b),
         latency: format!("{}", format_duration(Duration::from_nanos(link.latency_ns))),

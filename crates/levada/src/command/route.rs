@@ -25,11 +25,11 @@ pub(crate) struct RouteArgs {
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
-    order: Option<Order>,
+    order: Option<RouteCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Order {
+enum RouteCommand {
     /// Forwards the node's decisions to ExaBGP, line by line. ExaBGP runs this process.
     ///
     /// If the node is gone, the route is withdrawn.
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
             let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
             show(args, &state)
         }
-        Some(Order::Exabgp) => runtime.block_on(tell(args.node.address()?)),
-        Some(Order::Withdraw { file }) => {
+        Some(RouteCommand::Exabgp) => runtime.block_on(tell(args.node.address()?)),
+        Some(RouteCommand::Withdraw { file }) => {
             let unreadable = || format!("cannot read {}", file.display());
             let checked = levada_config::load(file).with_context(unreadable)?;
             let route = checked.settings.and_then(|settings| settings.route);

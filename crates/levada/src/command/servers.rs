@@ -22,11 +22,11 @@ pub(crate) struct ServersArgs {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    order: Option<Order>,
+    order: Option<ServersCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Order {
+enum ServersCommand {
     /// Sends no new requests to a server; running requests may end.
     Drain(Which),
     /// Takes a drained server into service again.
@@ -79,10 +79,10 @@ pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
     Ok(CommandStatus::Success)
 }
 
-fn target(order: &Order) -> String {
+fn target(order: &ServersCommand) -> String {
     let (verb, Which { server, site }) = match order {
-        Order::Drain(which) => ("drain", which),
-        Order::Resume(which) => ("resume", which),
+        ServersCommand::Drain(which) => ("drain", which),
+        ServersCommand::Resume(which) => ("resume", which),
     };
     let mut target = format!("/servers/{verb}?server={}", admin_client::escaped(server));
     if let Some(site) = site {
@@ -186,6 +186,6 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let which = Which { server: "a b".to_owned(), site: Some("x.y".to_owned()) };
-        assert_eq!(target(&Order::Drain(which)), "/servers/drain?server=a%20b&site=x.y");
+        assert_eq!(target(&ServersCommand::Drain(which)), "/servers/drain?server=a%20b&site=x.y");
     }
 }

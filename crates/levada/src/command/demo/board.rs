@@ -19,11 +19,11 @@ use super::{
 pub(super) struct Board {
     whole: Duration,
     hottest: u32,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
 }
 
 /// The state itself.
-pub(super) struct State {
+pub(super) struct BoardState {
     pub(super) phase: Phase,
     pub(super) phases: Vec<PhaseTally>,
     /// Failed requests by reason.
@@ -91,7 +91,7 @@ pub(super) struct HotObject {
 
 impl Board {
     pub(super) fn new(whole: Duration, hottest: u32, nodes: usize) -> Self {
-        let state = State {
+        let state = BoardState {
             phase: Phase::WarmUp,
             phases: Phase::ALL.iter().map(|phase| PhaseTally::new(*phase, nodes)).collect(),
             failures: BTreeMap::new(),
@@ -104,7 +104,7 @@ impl Board {
         Self { whole, hottest, state: Mutex::new(state) }
     }
 
-    pub(super) fn look(&self) -> MutexGuard<'_, State> {
+    pub(super) fn look(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,7 @@ impl Board {
     }
 }
 
-impl State {
+impl BoardState {
     /// Adds the origin's counts since the last time to the phase that ends.
     fn settle(&mut self, origin: Count) {
         let before = std::mem::replace(&mut self.origin_at_begin, origin);

@@ -43,7 +43,7 @@ type Connection = SendRequest<Empty<Bytes>>;
 
 /// A request that got the right body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Served {
+pub(super) struct ServedBy {
     /// The node that served it from its store or fetched it.
     pub(super) by: Option<usize>,
     pub(super) bytes: u64,
@@ -78,7 +78,7 @@ impl Trouble {
 
 /// The result of a request, and the number of further tries.
 pub(super) struct Ending {
-    pub(super) result: Result<Served, Trouble>,
+    pub(super) result: Result<ServedBy, Trouble>,
     pub(super) retries: u64,
 }
 
@@ -121,7 +121,7 @@ impl Clients {
         reachable.or_else(|| rest().next()).unwrap_or(turn % self.nodes.len())
     }
 
-    async fn ask(&self, node: usize, object: &Object) -> Result<Served, Trouble> {
+    async fn ask(&self, node: usize, object: &Object) -> Result<ServedBy, Trouble> {
         let patience = PATIENCE + Duration::from_secs(object.size / SLOWEST);
         match tokio::time::timeout(patience, self.exchange(&self.nodes[node], object)).await {
             Ok(result) => result,
@@ -129,7 +129,7 @@ impl Clients {
         }
     }
 
-    async fn exchange(&self, door: &Door, object: &Object) -> Result<Served, Trouble> {
+    async fn exchange(&self, door: &Door, object: &Object) -> Result<ServedBy, Trouble> {
         let mut connection = door.connection().await?;
         let request = Request::get(&*object.target).header(HOST, HOST_NAME);
         // Targets were made to fit into a request line.
@@ -146,7 +146,7 @@ impl Clients {
         door.keep(connection).await;
         match status {
             StatusCode::OK if verifier.is_whole(object.size) => {
-                Ok(Served { by, bytes: verifier.bytes() })
+                Ok(ServedBy { by, bytes: verifier.bytes() })
             }
             StatusCode::OK => Err(Trouble::WrongBody),
             status => Err(Trouble::Status(status)),

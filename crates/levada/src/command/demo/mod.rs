@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
         .build()
         .context("cannot start the demo")?;
     runtime.block_on(async {
-        let mut stop = Stop::new()?;
+        let mut stop = StopSignals::new()?;
         let origin = Origin::start(setup.catalog.clone()).await?;
         let mut cluster = tokio::select! {
             started = Cluster::start(&setup, origin.address) => started?,
@@ -82,7 +82,7 @@ async fn story(
     setup: &Arc<Setup>,
     origin: &Origin,
     cluster: &mut Cluster,
-    stop: &mut Stop,
+    stop: &mut StopSignals,
 ) -> anyhow::Result<CommandStatus> {
     let addresses = addresses(setup, origin, cluster);
     announce(setup, &addresses)?;
@@ -169,7 +169,7 @@ async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::R
 }
 
 /// Waits for outstanding answers; returns whether all of them came.
-async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut Stop) -> bool {
+async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut StopSignals) -> bool {
     tokio::select! {
         all = tokio::time::timeout(patience, places.acquire_many(MOST_UNDER_WAY as u32)) => {
             all.is_ok()
@@ -227,7 +227,7 @@ fn report(setup: &Setup, summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn hold(setup: &Setup, addresses: &[String], stop: &mut Stop) {
+async fn hold(setup: &Setup, addresses: &[String], stop: &mut StopSignals) {
     let text = format!("\nstill running, until ctrl-c:\n{}\n", addresses.join("\n"));
     // If standard output is closed, ctrl-c still ends the demo.
     let _ = match setup.json {
@@ -238,11 +238,11 @@ async fn hold(setup: &Setup, addresses: &[String], stop: &mut Stop) {
 }
 
 /// Ctrl-c, and other signals that ask a process to end.
-struct Stop {
+struct StopSignals {
     signals: [unix::Signal; 3],
 }
 
-impl Stop {
+impl StopSignals {
     fn new() -> anyhow::Result<Self> {
         let kinds = [
             unix::SignalKind::interrupt(),

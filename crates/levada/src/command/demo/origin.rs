@@ -28,11 +28,11 @@ use super::catalog::Catalog;
 /// The running origin.
 pub(super) struct Origin {
     pub(super) address: SocketAddr,
-    served: Arc<Served>,
+    served: Arc<OriginCounts>,
 }
 
 #[derive(Default)]
-struct Served {
+struct OriginCounts {
     requests: AtomicU64,
     bytes: AtomicU64,
 }
@@ -53,7 +53,7 @@ impl Origin {
         let listener =
             TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
         let address = listener.local_addr()?;
-        let served = Arc::new(Served::default());
+        let served = Arc::new(OriginCounts::default());
         tokio::spawn(accept(listener, catalog, served.clone()));
         Ok(Self { address, served })
     }
@@ -67,7 +67,7 @@ impl Origin {
     }
 }
 
-async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<Served>) {
+async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<OriginCounts>) {
     loop {
         // No file handles are left: others will be closed.
         let Ok((stream, _)) = listener.accept().await else {
@@ -79,7 +79,7 @@ async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<Served
     }
 }
 
-async fn converse(stream: TcpStream, catalog: Arc<Catalog>, served: Arc<Served>) {
+async fn converse(stream: TcpStream, catalog: Arc<Catalog>, served: Arc<OriginCounts>) {
     let service = service_fn(|request| {
         let response = answer(&catalog, &served, &request);
         async move { Ok::<_, Infallible>(response) }
@@ -92,7 +92,7 @@ async fn converse(stream: TcpStream, catalog: Arc<Catalog>, served: Arc<Served>)
 
 fn answer(
     catalog: &Catalog,
-    served: &Arc<Served>,
+    served: &Arc<OriginCounts>,
     request: &Request<Incoming>,
 ) -> Response<Content> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -169,7 +169,7 @@ enum Content {
         key: Key,
         at: u64,
         size: u64,
-        served: Arc<Served>,
+        served: Arc<OriginCounts>,
     },
 }
 

@@ -6,7 +6,7 @@ use levada_types::ByteSize;
 use serde::Serialize;
 
 use super::{
-    board::{PhaseTally, State},
+    board::{BoardState, PhaseTally},
     config::CAPACITY,
     plan::Phase,
     setup::{Setup, node_name, schedule},
@@ -112,7 +112,7 @@ struct Emulated {
 impl Summary {
     pub(super) fn new(
         setup: &Setup,
-        state: &State,
+        state: &BoardState,
         killed: Option<Killed>,
         complete: bool,
     ) -> Self {

@@ -137,7 +137,7 @@ fn picture(setup: &Setup, board: &Board, begin: Instant) -> Picture {
     Picture { head: head(setup, &state, begin.elapsed(), total), nodes, objects }
 }
 
-fn head(setup: &Setup, state: &super::board::State, elapsed: Duration, rate: f64) -> String {
+fn head(setup: &Setup, state: &super::board::BoardState, elapsed: Duration, rate: f64) -> String {
     let left = setup.duration.saturating_sub(elapsed);
     let sum =
         |read: fn(&super::board::PhaseTally) -> u64| -> u64 { state.phases.iter().map(read).sum() };

@@ -6,12 +6,12 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use levada_client::DownloadProgress;
 
 /// A bar for each file in progress.
-pub(crate) struct Bars {
+pub(crate) struct DownloadBars {
     all: MultiProgress,
     files: Vec<(String, Arc<DownloadProgress>, ProgressBar)>,
 }
 
-impl Bars {
+impl DownloadBars {
     /// Bars for these files, none in progress yet.
     pub(crate) fn new(quiet: bool, files: Vec<(String, Arc<DownloadProgress>)>) -> Self {
         let all = MultiProgress::new();

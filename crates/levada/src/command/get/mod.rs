@@ -18,7 +18,7 @@ use levada_client::{
 };
 
 use args::{GetArgs, NetworkArgs};
-use bars::Bars;
+use bars::DownloadBars;
 use levada_command::CommandStatus;
 
 /// Fetches.
@@ -48,7 +48,7 @@ async fn fetch(
     let transfers = progress.clone();
     on_signals(move || transfers.iter().for_each(|transfer| transfer.stop()))?;
     let names = requests.iter().map(|request| shown(&request.path));
-    let bars = Bars::new(args.quiet, names.zip(progress.iter().cloned()).collect());
+    let bars = DownloadBars::new(args.quiet, names.zip(progress.iter().cloned()).collect());
     let transfers =
         requests.iter().zip(&progress).enumerate().map(|(place, (request, progress))| {
             let (client, bars) = (&client, &bars);

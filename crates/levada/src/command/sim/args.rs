@@ -19,7 +19,7 @@ pub(crate) struct SimArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     List(ListArgs),
-    Run(RunArgs),
+    Run(SimRunArgs),
     Paper(PaperArgs),
     Large(LargeArgs),
 }
@@ -57,7 +57,7 @@ pub(crate) enum List {
 /// Runs a scenario, or several that differ in policy, servers or seed.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
-pub(crate) struct RunArgs {
+pub(crate) struct SimRunArgs {
     /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md
     /// describes its keys.
     #[arg(value_name = "SCENARIO.toml")]
@@ -127,7 +127,7 @@ pub(crate) struct LargeArgs {
     /// Pieces of one transfer at once, as `window` in `[site.large]`.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) window: u16,
-    /// What is done about slow pieces, as `retry` in `[site.large]`.
+    /// Measures against slow pieces, as `retry` in `[site.large]`.
     #[arg(long, value_enum, default_value_t = Retry::Timeout)]
     pub(crate) retry: Retry,
     /// The rate of each node's link.
@@ -156,11 +156,11 @@ pub(crate) struct LargeArgs {
 /// As `retry` in `[site.large]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Retry {
-    /// A late piece is given up and asked of another node.
+    /// A late piece is given up and requested from another node.
     Timeout,
-    /// A piece that all others wait for is asked of a second node as well.
+    /// A piece that blocks the window is requested from a second node as well.
     Hedge,
-    /// No more of the window is used than fills the client's link.
+    /// A transfer uses only as much of the window as fills the client's link.
     Deadline,
 }
 

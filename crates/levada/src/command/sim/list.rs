@@ -34,7 +34,7 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<CommandStatus> {
         let items = items(list);
         let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
         writeln!(out, "{}", name(list))?;
-        for Item { name, from, summary } in items {
+        for ListItem { name, from, summary } in items {
             let from = if from.is_empty() { from } else { format!(" ({from})") };
             writeln!(out, "  {name:width$}  {summary}{from}")?;
         }
@@ -44,17 +44,17 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// One line of a list.
-struct Item {
+struct ListItem {
     name: String,
     from: String,
     summary: String,
 }
 
-fn item(name: &str, from: &str, summary: &str) -> Item {
-    Item { name: name.to_owned(), from: from.to_owned(), summary: summary.to_owned() }
+fn item(name: &str, from: &str, summary: &str) -> ListItem {
+    ListItem { name: name.to_owned(), from: from.to_owned(), summary: summary.to_owned() }
 }
 
-fn items(list: List) -> Vec<Item> {
+fn items(list: List) -> Vec<ListItem> {
     match list {
         List::Scenarios => SCENARIOS
             .iter()
@@ -87,7 +87,7 @@ fn items(list: List) -> Vec<Item> {
     }
 }
 
-fn tables(paper: &levada_paper::Paper) -> Vec<Item> {
+fn tables(paper: &levada_paper::Paper) -> Vec<ListItem> {
     let table = |table: levada_paper::Table| {
         let runs = table.rows.len();
         item(&table.id, &table.source, &format!("{}, {runs} rows", table.title))
@@ -96,8 +96,7 @@ fn tables(paper: &levada_paper::Paper) -> Vec<Item> {
 }
 
 fn to_json(list: List) -> Json {
-    let item =
-        |Item { name, from, summary }| json!({ "name": name, "from": from, "summary": summary });
+    let item = |ListItem { name, from, summary }| json!({ "name": name, "from": from, "summary": summary });
     items(list).into_iter().map(item).collect()
 }
 

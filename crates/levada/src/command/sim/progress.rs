@@ -12,11 +12,11 @@ use levada_sim::Progress as Position;
 /// The progress display of a sweep.
 pub(super) struct Progress {
     begin: Instant,
-    state: Mutex<State>,
-    bars: Option<Bars>,
+    state: Mutex<SweepCounts>,
+    bars: Option<SweepBars>,
 }
 
-struct State {
+struct SweepCounts {
     done: usize,
     all: usize,
     /// Finished and total work, in the weights of the cases.
@@ -24,7 +24,7 @@ struct State {
     weights: f64,
 }
 
-struct Bars {
+struct SweepBars {
     together: MultiProgress,
     total: ProgressBar,
     workers: Vec<ProgressBar>,
@@ -36,8 +36,8 @@ impl Progress {
         if kept > 0 {
             eprintln!("{kept} of {} runs are finished already", all + kept);
         }
-        let bars = (io::stderr().is_terminal() && all > 0).then(|| Bars::new(all, jobs));
-        let state = State { done: 0, all, weight: 0.0, weights };
+        let bars = (io::stderr().is_terminal() && all > 0).then(|| SweepBars::new(all, jobs));
+        let state = SweepCounts { done: 0, all, weight: 0.0, weights };
         Self { begin: Instant::now(), state: Mutex::new(state), bars }
     }
 
@@ -85,7 +85,7 @@ impl Progress {
     }
 }
 
-impl State {
+impl SweepCounts {
     /// The remaining time if the rest goes on as before.
     fn left(&self, elapsed: Duration) -> String {
         let rest = (self.weights - self.weight).max(0.0);
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-impl Bars {
+impl SweepBars {
     fn new(all: usize, jobs: usize) -> Self {
         let style = |template| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn the_rest_takes_as_long_for_its_weight() {
-        let state = State { done: 1, all: 3, weight: 2.0, weights: 6.0 };
+        let state = SweepCounts { done: 1, all: 3, weight: 2.0, weights: 6.0 };
         assert_eq!(state.left(Duration::from_secs(10)), "about 20 s left");
         assert_eq!(state.left(Duration::from_secs(60)), "about 2 min left");
-        let state = State { done: 3, all: 3, weight: 6.0, weights: 6.0 };
+        let state = SweepCounts { done: 3, all: 3, weight: 6.0, weights: 6.0 };
         assert_eq!(state.left(Duration::from_secs(10)), "done");
     }
 }

@@ -9,7 +9,7 @@ use levada_paper::{Case, Column, Plot, Row, Table};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
 use super::{
-    args::RunArgs,
+    args::SimRunArgs,
     cases,
     files::Files,
     report,
@@ -21,7 +21,7 @@ use super::{
 ///
 /// # Errors
 /// If the scenario has errors, or a file cannot be read or written.
-pub(super) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
+pub(super) fn run(args: &SimRunArgs) -> anyhow::Result<CommandStatus> {
     let scenarios = scenarios(args)?;
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
     let mut tables = vec![overview(&name, &args.scenario, &scenarios)];
@@ -44,7 +44,7 @@ struct Variant {
 }
 
 /// Every combination of the options. All errors of all combinations are reported at once.
-fn scenarios(args: &RunArgs) -> anyhow::Result<Vec<Variant>> {
+fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
     let source = source(&args.scenario)?;
     let directory = args.scenario.parent().unwrap_or(Path::new(""));
     let sets = args.set.iter().map(|set| split(set)).collect::<anyhow::Result<Vec<_>>>()?;

@@ -14,9 +14,9 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Whether the user wants the runs to stop.
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Begins to handle ctrl-C.
     ///
     /// # Errors

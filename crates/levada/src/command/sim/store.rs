@@ -26,7 +26,7 @@ const CODE: &str = env!("LEVADA_SIM_CODE");
 
 /// One finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Line {
+struct StoredRun {
     key: String,
     case: String,
     seconds: f64,
@@ -99,7 +99,7 @@ impl Store {
         if outcome.end == End::Stopped {
             return Ok(());
         }
-        let line = Line { key: key.to_owned(), case: case.to_owned(), seconds, outcome };
+        let line = StoredRun { key: key.to_owned(), case: case.to_owned(), seconds, outcome };
         let text = serde_json::to_string(&line)? + "\n";
         self.file
             .write_all(text.as_bytes())
@@ -118,7 +118,7 @@ fn read(file: &File) -> anyhow::Result<(BTreeMap<String, Outcome>, u64)> {
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
         whole += line.len() as u64;
-        if let Ok(Line { key, outcome, .. }) = serde_json::from_slice(&line) {
+        if let Ok(StoredRun { key, outcome, .. }) = serde_json::from_slice(&line) {
             known.insert(key, outcome);
         }
         line.clear();

@@ -18,7 +18,7 @@ use super::{
     args::SweepArgs,
     files::Files,
     progress::Progress,
-    stop::Stop,
+    stop::StopFlag,
     store::{Store, key},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn sweep(cases: &[&Case], name: &str, args: &SweepArgs) -> anyhow::Re
     waiting.reverse();
     let library = Library::new(Box::new(Files));
     let shared = Mutex::new(Shared { waiting, store, library, failure: None });
-    let stop = Stop::new()?;
+    let stop = StopFlag::new()?;
     thread::scope(|scope| {
         for worker in 0..jobs {
             let (shared, progress, stop) = (&shared, &progress, &stop);
@@ -92,7 +92,7 @@ pub(super) fn sweep(cases: &[&Case], name: &str, args: &SweepArgs) -> anyhow::Re
 }
 
 /// One worker: takes cases until none are left or the sweep stops.
-fn work(worker: usize, shared: &Mutex<Shared<'_>>, progress: &Progress, stop: &Stop) {
+fn work(worker: usize, shared: &Mutex<Shared<'_>>, progress: &Progress, stop: &StopFlag) {
     while !stop.asked() {
         let taken = {
             let mut shared = lock(shared);
@@ -121,7 +121,7 @@ fn one(
     case: &Case,
     shared: &Mutex<Shared<'_>>,
     progress: &Progress,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> anyhow::Result<(Outcome, f64)> {
     let begin = Instant::now();
     progress.begun(worker, &case.id);
