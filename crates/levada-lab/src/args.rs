@@ -88,7 +88,7 @@ Examples:
   levada lab cap --quick
 
 Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
-Nothing is left when it ends, however it does.
+No network and no process is left when the command ends, even if it is killed.
 
 Exit codes:
   2  it could not run";

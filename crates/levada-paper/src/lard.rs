@@ -165,8 +165,8 @@ fn cluster_sizes(load: &TraceLoad) -> Table {
         title: format!("Cluster sizes, {}", load.title),
         source: "ASPLOS'98 Sec. 4.1".to_owned(),
         note: "LB/GC foretells its caches in the order of use, as an edge could; the caches themselves \
-            evict by GDS. What WRR/GMS pays for a fetch from another memory is not in the text: here, \
-            what sending it to a client costs."
+            evict by GDS. The text does not give the cost of a fetch from another memory for WRR/GMS: \
+            here it is the cost of sending the file to a client."
             .to_owned(),
         columns: columns(),
         rows: strategies.flat_map(over_nodes).collect(),

@@ -117,7 +117,7 @@ Examples:
   NODE=a levada run -c cluster.toml
 
 Exit codes:
-  0  it was told to stop
+  0  it was stopped
   2  it could not start: the configuration has errors, an address is taken";
 
 const VALIDATE_EXAMPLES: &str = "\

@@ -190,8 +190,8 @@ Examples:
   levada lab anycast vanishing --clients 10000
 
 Exit codes:
-  0  what the paper says holds
-  1  it does not, in this run
+  0  the statements of the paper hold
+  1  one of them does not, in this run
   2  it could not run: not root, no /dev/net/tun";
 
 #[cfg(test)]

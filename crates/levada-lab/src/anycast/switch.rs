@@ -62,7 +62,7 @@ pub(super) fn run(args: &SwitchArgs) -> anyhow::Result<CommandStatus> {
     })?;
     let [x, y] = ["seconds", "Mbit/s"].map(str::to_owned);
     let axes = Axes { x, y, ..Axes::default() };
-    draw(&args.every, "A route that moves", lines("What the nodes send", &curves, &axes))?;
+    draw(&args.every, "A route that moves", lines("The rate of each node", &curves, &axes))?;
     report(args, &moves, &outcomes)
 }
 

@@ -81,7 +81,7 @@ Examples:
   levada lab cap --mix intensive --transport handoff
 
 Exit codes:
-  0  what the paper says holds: CAP serves at least 1.1 times what LARD does on the intensive mix, in the
+  0  the statements of the paper hold: CAP serves at least 1.1 times what LARD does on the intensive mix, in the
      mean over the seeds
-  1  it does not, a request failed, or the simulator is wrong by more than a fifth
+  1  one of them does not, a request failed, or the simulator is wrong by more than a fifth
   2  it could not run";

@@ -163,7 +163,7 @@ Examples:
   curl http://127.0.0.1:9001/-/usage
 
 Exit codes:
-  0  it was told to stop
+  0  it was stopped
   2  it could not run: the address is taken";
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use tokio::{
 use crate::emulation_args::{BackendArgs, ServiceCost};
 use levada_command::{CommandStatus, content, end_with_stdin};
 
-/// Serves until it is told to stop.
+/// Serves until it is stopped.
 ///
 /// # Errors
 /// If it cannot listen.

@@ -241,7 +241,7 @@ impl BackendProcess {
             .spawn()
             .context("cannot start a back-end")?;
         let leash = child.stdin.take();
-        let stdout = child.stdout.take().context("a back-end says nothing")?;
+        let stdout = child.stdout.take().context("a back-end has no standard output")?;
         let mut line = String::new();
         let read = tokio::time::timeout(START, BufReader::new(stdout).read_line(&mut line)).await;
         read.context("a back-end did not start in time")??;

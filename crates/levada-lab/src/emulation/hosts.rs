@@ -27,7 +27,8 @@ impl Hosts {
     /// # Errors
     /// If the network cannot be created, for example without root.
     pub(crate) fn new(backs: usize) -> anyhow::Result<Self> {
-        let backs = u8::try_from(backs).context("so many back-ends have no addresses")?;
+        let backs =
+            u8::try_from(backs).context("the network has no addresses for this many back-ends")?;
         Ok(Self(lab::LabCluster::new(backs)?))
     }
 

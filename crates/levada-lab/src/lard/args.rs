@@ -53,6 +53,6 @@ Examples:
   levada lab lard --trace access.log --memory 4MiB --time-scale 2 --json
 
 Exit codes:
-  0  what the paper says holds: LARD/R serves at least twice what WRR does
-  1  it does not, a request failed, or the simulator is wrong by more than a fifth
+  0  the statements of the paper hold: LARD/R serves at least twice what WRR does
+  1  one of them does not, a request failed, or the simulator is wrong by more than a fifth
   2  it could not run";

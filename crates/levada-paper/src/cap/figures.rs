@@ -22,7 +22,7 @@ pub(super) const ALL: &[Figure] = &[
         number: "4b",
         site: LIGHT,
         claims: &[Says::Order(WITHIN_1S, "cap ~ lard"), Says::Order(WITHIN_1S, "cap <= lard")],
-        note: "The document of each page is a simple search, what it embeds are files.",
+        note: "The document of each page is a simple search; embedded objects are files.",
     },
     Figure {
         number: "5",

@@ -50,8 +50,8 @@ pub(super) fn readings() -> Table {
     table(
         "cap-open-readings",
         "How the strategies are read",
-        "What is called a server's utilisation, how old it is when LARD uses it, and whether a page or a \
-            request is distributed.",
+        "The measure of a server's utilisation, its age when LARD uses it, and the unit of distribution: \
+            a page or a request.",
         rows,
     )
 }
@@ -161,7 +161,7 @@ fn varied(id: &str, site: Site, choices: &[Choice]) -> Table {
     let rows = choices.iter().flat_map(|choice| strategies.map(|s| row(s, site, *choice)));
     table(
         id,
-        &format!("What the paper leaves open, {}", site.name),
+        &format!("Parameters that the paper leaves open, {}", site.name),
         "One choice at a time, otherwise as in the figures.",
         rows.collect(),
     )

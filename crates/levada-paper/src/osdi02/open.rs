@@ -60,7 +60,7 @@ pub(super) fn sensitivity() -> Table {
     Table {
         id: "osdi02-sensitivity".to_owned(),
         also: Vec::new(),
-        title: "What the paper leaves open".to_owned(),
+        title: "Parameters that the paper leaves open".to_owned(),
         source: "after OSDI'02, normal load".to_owned(),
         note: "One choice at a time, otherwise as in the other tables. A threshold that all redirectors \
             together reach only after a server has failed lengthens no walk: 12 x 300 is beyond the \

@@ -55,7 +55,7 @@ Examples:
       --secret-file /etc/levada/handoff-secret --to unix:/run/app.sock
 
 Exit codes:
-  0  it was told to stop
+  0  it was stopped
   2  it could not start: an address is taken, a capability is missing";
 
 /// Runs until a signal ends it.

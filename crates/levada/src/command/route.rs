@@ -133,5 +133,5 @@ Examples:
 
 Exit codes:
   0  done
-  1  the BGP daemon does not do as it is told
+  1  the BGP daemon refuses
   2  the node does not answer, or has no route";

@@ -156,7 +156,7 @@ fn requests(args: &GetArgs) -> anyhow::Result<Vec<GetRequest>> {
         let url = parse_url(text).map_err(anyhow::Error::msg)?;
         let path = match args.output.get(place) {
             Some(output) if output.as_os_str() == "-" => {
-                bail!("-o -: what has gone down a pipe cannot be taken back; name a file")
+                bail!("-o -: bytes that were written to a pipe cannot be replaced; name a file")
             }
             Some(output) => output.clone(),
             None => PathBuf::from(name_from_url(&url).map_err(anyhow::Error::msg)?),
