@@ -1,5 +1,5 @@
-//! What the disk tier costs, alone: hits beside a plain read of the same file, writes, and starts with
-//! many records.
+//! The cost of the disk tier alone: hits beside a plain read of the same file, writes, and starts
+//! with many records.
 //!
 //! `cargo bench -p levada-store --bench disk -- [records] [directory]`; with a million records it
 //! writes some 4 GB of small files.
@@ -134,7 +134,7 @@ fn key(n: u64) -> Key {
     Key::of(&n.to_le_bytes())
 }
 
-/// What the threads of this process have used of the processor.
+/// The processor time that the threads of this process have used.
 fn processor_time() -> Duration {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let times = tasks.filter_map(|task| {

@@ -1,5 +1,5 @@
-//! What a hit in the memory tier costs, side by side with quick_cache, which knows one algorithm only
-//! and keeps no exact account.
+//! The cost of a hit in the memory tier, side by side with quick_cache, which has one algorithm and
+//! keeps no exact account.
 //!
 //! `cargo bench -p levada-store --bench store` prints nanoseconds on the processor per hit; the best of
 //! several rounds counts, since neighbours only ever add time.

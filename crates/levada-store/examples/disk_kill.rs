@@ -3,8 +3,8 @@
 //! `cargo run --release -p levada-store --example disk_kill -- [kills] [directory]`
 //!
 //! The writer puts, replaces and removes records without end and is killed (`kill -9`) at a random
-//! moment. Then every record that the directory holds is read: whatever comes back must be, byte for
-//! byte, what some writer put under its key. What the directory takes must be within the limit.
+//! moment. Then every record that the directory holds is read: whatever comes back must be, byte
+//! for byte, what some writer put under its key. The directory must stay within the limit.
 
 use std::{
     env,
@@ -81,7 +81,7 @@ struct Found {
     scan: Duration,
 }
 
-/// What a new start finds.
+/// The records that a new start finds.
 fn look(dir: &Path) -> Found {
     assert!(taken(dir) <= LIMIT, "{} bytes are more than {LIMIT}", taken(dir));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -174,7 +174,7 @@ fn is_written(n: u64, record: &Record) -> bool {
         && size.parse().is_ok_and(|size| body(head, size).concat() == record.body.concat())
 }
 
-/// What the directory takes, by the file system's own account.
+/// The size of the directory, by the file system's own account.
 fn taken(path: &Path) -> u64 {
     let own = path.symlink_metadata().map_or(0, |found| found.blocks() * 512);
     let entries = path.read_dir().into_iter().flatten().flatten();

@@ -46,7 +46,7 @@ impl Block {
         Self { object, version, number, body, lent: SharedLoan::default() }
     }
 
-    /// What is at a position, up to the end of a segment.
+    /// The bytes at a position, up to the end of a segment.
     pub fn at(&self, position: u64) -> Option<Bytes> {
         at(self.body(), position)
     }
@@ -66,7 +66,7 @@ impl Block {
         self.lent.take(loans, self.weight())
     }
 
-    /// What it takes of memory.
+    /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
         (size_of::<Self>() + ARC + segments(self.body())) as u64
     }

@@ -7,8 +7,8 @@
 //! block   3 object:8 version:8 number:8
 //! ```
 //!
-//! Numbers are little-endian, `x*` is a length of four bytes and so many bytes. What does not read as
-//! one of these is no entry.
+//! Numbers are little-endian, `x*` is a length of four bytes and so many bytes. Any other bytes are
+//! no entry.
 
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ fn write(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// What a purge asks of an object's head: its URI and its label. `None` for everything else.
+/// The URI and the label in an object's head, for purges. `None` for everything else.
 pub(crate) fn label(head: &[u8]) -> Option<(&str, Label)> {
     let mut read = DecodedEntry { bytes: head };
     if read.u8()? != OBJECT {

@@ -1,4 +1,5 @@
-//! What a stored response carries so that it can be purged: whose it is, since when, and its tags.
+//! The facts of a stored response that purges go by: its site, the purge it was born after, and its
+//! tags.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,7 +22,7 @@ const MAX_TAGS: usize = 1000;
 /// Keeps the groups of an origin apart from plain tags.
 const GROUP: u64 = 0x67_72_6f_75_70;
 
-/// What a stored response carries so that it can be purged.
+/// The facts of a stored response that purges go by.
 #[derive(Debug)]
 pub struct Label {
     /// The site that it is of.
@@ -135,7 +136,8 @@ impl Label {
         head.iter().chain(tags).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// What [`to_bytes`](Self::to_bytes) wrote. It has to be checked before its first use.
+    /// Reads the bytes that [`to_bytes`](Self::to_bytes) wrote. It has to be checked before its
+    /// first use.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,4 +1,4 @@
-//! What a node keeps: responses, found by the hash of their URI, in memory and on disk.
+//! The store of a node: responses, found by the hash of their URI, in memory and on disk.
 //!
 //! ```text
 //! store ─┬─ memory      entries by key, bounded in bytes

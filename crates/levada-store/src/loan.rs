@@ -1,4 +1,4 @@
-//! What readers of long bodies hold on to, beside what the tiers hold.
+//! The memory that readers of long bodies hold beside the tiers.
 //!
 //! A connection keeps what it is given until its client takes it, and a block that is evicted
 //! meanwhile lives on as long as somebody reads it. So that a thousand clients that read a byte per
@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// What a connection gathers at most before it writes, and a little that it does not see coming.
+/// The most that a connection gathers before it writes, with some room for a last piece.
 const GATHERED: u64 = 320 << 10;
 
 /// The piece that is handed out without a loan, at most: a segment of what is stored.
@@ -89,7 +89,7 @@ impl std::fmt::Debug for SharedLoan {
     }
 }
 
-/// What one reader has handed out.
+/// The pieces that one reader has handed out.
 pub struct HandedOut {
     loans: Arc<Loans>,
     /// For what the connection gathers.

@@ -8,7 +8,7 @@
 //!
 //! A shard counts the weights of its entries and what its table, its eviction and its lists have
 //! allocated. Together they never exceed its part of the limit: after every insertion, entries go
-//! until that is so. What goes is dropped after the lock has been released.
+//! until that is so. Evicted entries are dropped after the lock has been released.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -23,12 +23,12 @@ use parking_lot::Mutex;
 
 use crate::{block::Block, object::Object, variants::Varies};
 
-/// What is kept under a key.
+/// The entry under a key.
 #[derive(Clone, Debug)]
 pub(crate) enum StoredEntry {
     /// A response.
     Object(Arc<Object>),
-    /// What leads to the variants of a URI.
+    /// The fields by which a URI varies.
     Varies(Arc<Varies>),
     /// A part of a long body.
     #[allow(dead_code, reason = "made when long objects are kept in blocks")]
@@ -36,7 +36,7 @@ pub(crate) enum StoredEntry {
 }
 
 impl StoredEntry {
-    /// What it takes of memory.
+    /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
         match self {
             Self::Object(object) => object.weight(),
@@ -46,7 +46,7 @@ impl StoredEntry {
     }
 }
 
-/// What a sweep does with an entry.
+/// The decision of a sweep about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SweepAction {
     Keep,
@@ -296,7 +296,7 @@ impl MemoryShard {
         self.eviction.used() + self.overhead()
     }
 
-    /// What the lists have allocated, whatever stands in them.
+    /// The allocated size of the lists, full or empty.
     fn overhead(&self) -> u64 {
         let keys = self.keys.capacity() * size_of::<Key>();
         let free = self.free.capacity() * size_of::<Handle>();

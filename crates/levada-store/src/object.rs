@@ -29,7 +29,7 @@ pub struct StoredHead {
     pub vary: Vary,
     /// The key of the variant: the values of those fields.
     pub variant: Box<[u8]>,
-    /// What purges go by.
+    /// The facts that purges go by.
     pub label: Label,
 }
 
@@ -88,12 +88,12 @@ impl StoredBody {
     }
 }
 
-/// The fields of a response from the store. What changes with time is as it was for the last hit: most
-/// hits come within the same second as the one before, and are answered with a copy.
+/// The fields of a response from the store. Fields that change with time have their values of the
+/// last hit: most hits come within the same second as the one before, and get a copy.
 #[derive(Debug)]
 struct CachedReply {
     fields: HeaderMap,
-    /// What the fields tell; `None` before the first hit.
+    /// The age and the status in the fields; `None` before the first hit.
     told: Option<(u32, CacheStatus<'static>)>,
 }
 
@@ -183,7 +183,7 @@ impl Object {
         self.blocks
     }
 
-    /// What is at a position of the body, up to the end of a segment.
+    /// The bytes at a position of the body, up to the end of a segment.
     pub fn at(&self, position: u64) -> Option<Bytes> {
         at(self.body(), position)
     }
@@ -203,7 +203,7 @@ impl Object {
         self.len
     }
 
-    /// What it takes of memory.
+    /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
         let head = &self.head;
         let values: usize = head.headers.values().map(HeaderValue::len).sum();
@@ -217,8 +217,8 @@ impl Object {
     }
 }
 
-/// What is too small to be followed one by one: the length as a field, the entity tag, what was told
-/// last, and what the copied values need to be shared.
+/// An allowance for small parts: the length as a field, the entity tag, the values of the last hit,
+/// and the counts by which copied values are shared.
 const SMALL: usize = 240;
 
 /// The fields as they are sent, with room for what [`Object::reply`] puts there. They share their values with `headers`, which share them among

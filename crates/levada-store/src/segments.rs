@@ -1,7 +1,7 @@
 //! A stored body: segments of its own.
 //!
-//! Whole segments come from buffers that are used again. What a body was in goes back when its last
-//! reader lets go of it, so that bodies that come and go cost no fresh pages of the system.
+//! Whole segments come from buffers that are used again. The buffer of a body goes back when its
+//! last reader drops it, so that short-lived bodies cost no fresh pages of the system.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ static SPARES: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// The next segment of a body of which so much is left. What is in it is anything.
+    /// The next segment of a body of which so much is left. Its content is undefined.
     pub(crate) fn of(left: usize) -> Self {
         let spare = if left >= SEGMENT { SPARES.lock().pop() } else { None };
         Self(spare.unwrap_or_else(|| vec![0; left.min(SEGMENT)].into_boxed_slice()))
@@ -110,7 +110,7 @@ fn shared(segment: Buffer, filled: usize) -> Option<Bytes> {
     (filled > 0).then(|| segment.share(filled))
 }
 
-/// What is at a position of a body, up to the end of a segment.
+/// The bytes at a position of a body, up to the end of a segment.
 pub(crate) fn at(body: &[Bytes], position: u64) -> Option<Bytes> {
     let mut position = usize::try_from(position).ok()?;
     for segment in body {

@@ -1,4 +1,4 @@
-//! What a store is told.
+//! The settings of a store.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ pub struct CacheSettings {
     pub max_object: u64,
     /// Bytes in a block: what is longer is kept in blocks of so many bytes.
     pub block: u64,
-    /// What goes first when it is full, in either tier.
+    /// The order of eviction in either tier.
     pub eviction: &'static eviction::EvictionEntry,
     /// Whether an object is kept only when it is fetched for the second time within memory.
     pub second_hit: bool,
-    /// What is kept on disk as well.
+    /// The disk tier, if there is one.
     pub disk: Option<DiskCache>,
 }
 

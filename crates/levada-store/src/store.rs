@@ -1,7 +1,7 @@
-//! What a node keeps: responses, found by the hash of their URI, in memory and on disk.
+//! The two tiers as one: look-ups, insertions and sweeps go to the memory and to the disk.
 //!
-//! Everything is written to both tiers at once. What only the disk has left is recalled into the
-//! memory when it is asked for.
+//! Everything is written to both tiers at once. An entry that only the disk still has is recalled
+//! into the memory by the next request.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -32,7 +32,7 @@ pub struct Store {
     memory: Memory,
     disk: Option<Disk>,
     doorkeeper: Option<Mutex<Doorkeeper>>,
-    /// What this node adds to `Via`.
+    /// The value that this node adds to `Via`.
     via: HeaderValue,
 }
 
@@ -52,7 +52,7 @@ pub enum LabelVerdict {
     Remove,
 }
 
-/// What is known of a URI.
+/// The result of a look-up.
 pub struct Sought {
     /// Under which key its object is, or would be.
     pub key: Key,
@@ -62,7 +62,7 @@ pub struct Sought {
     pub varies: bool,
 }
 
-/// What the bytes of an entry are read as, written again; for fuzzing.
+/// Reads the bytes of an entry and writes them again, for fuzzing.
 #[doc(hidden)]
 pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
     let entry =
@@ -148,9 +148,9 @@ impl Store {
         Sought { key, object, varies }
     }
 
-    /// The object for a URI and the request's fields with its body in a file, for a client that can be
-    /// sent it from there; `None` when it has to be looked for elsewhere. What the system has in its
-    /// memory is not copied into this one's.
+    /// The object for a URI and the request's fields with its body in a file, for a client that can
+    /// be sent it from there; `None` when it has to be looked for elsewhere. Bytes that the system
+    /// has in its memory are not copied into this process.
     pub fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
         let (key, varies) = match self.memory.peek(key) {
             None => (key, false),
@@ -191,7 +191,7 @@ impl Store {
             disk.remove(key);
             return None;
         };
-        // What was stored while the disk was read is newer.
+        // An entry that was stored while the disk was read is newer.
         let entry = self.memory.insert_if_absent(key, entry);
         if !disk.holds(key) {
             // It was removed while it was read.
@@ -301,8 +301,8 @@ impl Store {
         }
     }
 
-    /// Holds everything against `keep`, a part at a time, and drops what does not pass. What leads to
-    /// variants stays, and blocks, which nothing leads to any more.
+    /// Holds everything against `keep`, a part at a time, and drops what does not pass. Entries
+    /// that lead to variants stay, and blocks, which nothing leads to any more.
     pub fn sweep(&self, keep: impl Fn(&Object) -> bool) {
         let mut place = Some(memory::SweepCursor::default());
         while let Some(from) = place {

@@ -19,7 +19,7 @@ pub(crate) struct Varies {
 }
 
 impl Varies {
-    /// What leads to the variants of `object`'s URI.
+    /// The entry that leads to the variants of `object`'s URI.
     pub(crate) fn of(object: &Object, generation: u64) -> Self {
         Self { identity: object.identity().into(), vary: object.head.vary.clone(), generation }
     }
@@ -34,7 +34,7 @@ impl Varies {
         Key(weigh(Key(weigh(key, hash64(variant))), self.generation))
     }
 
-    /// What it takes of memory.
+    /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
         let own = size_of::<Self>() + ARC + self.identity.len();
         (own + size_of_val(self.vary.fields())) as u64

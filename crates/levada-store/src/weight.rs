@@ -1,4 +1,4 @@
-//! What things take of memory, so that the tier's limit means bytes of this process.
+//! The size of entries in memory, so that the tier's limit means bytes of this process.
 //!
 //! Sizes of foreign structures are computed as they are laid out; tests/weights.rs holds the sums
 //! against an allocator that counts.
@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What counts the owners of an `Arc`.
+/// The counts of the owners of an `Arc`.
 pub(crate) const ARC: usize = 2 * size_of::<usize>();
 
-/// What counts the owners of a `Bytes`, allocated when there are two for the first time.
+/// The count of the owners of a `Bytes`, allocated with the second owner.
 const SHARED: usize = 3 * size_of::<usize>();
 
 /// One name with its first value: both, their hash and a link to further values.

@@ -74,7 +74,7 @@ fn wait() -> ReadError {
 #[cfg(target_os = "linux")]
 fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-    // What is no file could make its reader wait for a writer.
+    // A path that is no regular file could make its reader wait for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
     let file = File::from(file.map_err(io::Error::from)?);

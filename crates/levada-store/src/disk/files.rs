@@ -31,7 +31,7 @@ use super::{
 pub(super) const FANOUT: u16 = 1024;
 /// The name of what is being written.
 pub(super) const WRITING: &str = "writing";
-/// What one read brings of a record whose head alone is wanted: usually all of it.
+/// The bytes that are read at once where only the head is wanted: usually all of it.
 const HEAD_READ: usize = 4096;
 /// Pieces up to here are put together before they are written.
 const TOGETHER: usize = 64 << 10;

@@ -1,8 +1,9 @@
 //! Bodies that stay in their files: the system sends them from its own memory.
 //!
-//! Nobody reads such a body here, so it must be known to be good already. A record whose checksums held
-//! when it was read counts as [`Verified`] for a minute, as the very file that it was. After that, or
-//! when the system has let go of a part of it, it is read and verified once more.
+//! This process does not read such a body, so it must be known to be good already. A record whose
+//! checksums held when it was read counts as [`Verified`] for a minute, as the very file that it
+//! was. After that, or when the system has let go of a part of it, it is read and verified once
+//! more.
 //!
 //! A file that is removed or replaced meanwhile lives on until it was sent: files are never changed in
 //! place. The room that such files take is bounded ([`room`]).
@@ -106,7 +107,7 @@ impl Verified {
         &self.marks[place as usize % self.marks.len()]
     }
 
-    /// What tells this file, as it is, at about this time, from all others.
+    /// A mark that tells this file, as it is, at about this time, from all others.
     fn mark(&self, key: Key, file: &Metadata, seconds: u64) -> u64 {
         // Not all in the same second.
         let period = (seconds + key.0 % GOOD_FOR) / GOOD_FOR;

@@ -1,5 +1,5 @@
-//! What lies on the disk, as far as is known: by key, with the room that it takes, in the order in
-//! which it goes.
+//! The records on the disk, as far as they are known: by key, with the room that each takes, in the
+//! order of eviction.
 //!
 //! The files are the truth and this is a hint; but only the tier's own thread writes and removes
 //! files, so that the room accounted here is never less than the room taken.
@@ -10,9 +10,9 @@ use hashbrown::HashTable;
 use levada_cache::eviction::{self, Eviction, Handle};
 use levada_types::{Key, weigh};
 
-/// What the file system gives out at once.
+/// The unit in which the file system gives out room.
 pub(super) const PAGE: u64 = 4096;
-/// What a file takes beside its pages: an inode and a name in a directory that is half empty.
+/// The room of a file beside its pages: an inode and a name in a directory that is half empty.
 const FILE: u64 = 512;
 /// The directory itself, the lock, and rounding.
 const FIXED: u64 = 64 << 10;
@@ -45,7 +45,7 @@ pub(super) struct Index {
     eviction: Box<dyn Eviction>,
     algorithm: &'static eviction::EvictionEntry,
     limit: u64,
-    /// What directories and the snapshot take.
+    /// The room of directories and of the snapshot.
     beside: u64,
     /// Chosen at random: keys follow from URLs, so anyone could make them meet in the table.
     seed: u64,
@@ -111,7 +111,7 @@ impl Index {
         true
     }
 
-    /// Notes a record that has been written. Whoever calls has made room for it.
+    /// Notes a record that has been written. The caller has made room for it.
     pub(super) fn insert(&mut self, entry: IndexEntry) {
         let key = Key(entry.key);
         match self.find(key) {

@@ -1,4 +1,4 @@
-//! What operators watch of the disk tier.
+//! The metrics of the disk tier.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},

@@ -7,16 +7,16 @@
 //!
 //! A record is a file of its own (`record`, `files`). One thread alone changes the directory: it
 //! takes it, scans it (`scan`), then does what waits (`queue`, `writer`). Readers read at once what
-//! the system has in memory (`at_once`), and else on the runtime's blocking threads. What is wrong with the disk or with a record is a miss, a count and a log
-//! line (`trouble`), never an error of a request.
+//! the system has in memory (`at_once`), and else on the runtime's blocking threads. A fault of the
+//! disk or of a record is a miss, a count and a log line (`trouble`), never an error of a request.
 //!
 //! A record is found by what the file system says. The `index` in memory says what is there, how much
 //! room it takes and what goes first; until the first scan has ended it knows nothing, and `get` tries
 //! the files. Nothing is written before that: how much room is taken is not known.
 //!
-//! What was put last is what is found, or nothing: when a record is dropped instead of being written,
-//! the one before it goes, too. A removal counts at once; its file goes when the thread comes to it, so
-//! a crash before that brings the record back.
+//! A look-up finds the record that was put last, or nothing: when a record is dropped instead of
+//! being written, the one before it goes, too. A removal counts at once; its file goes when the
+//! thread comes to it, so a crash before that brings the record back.
 
 mod at_once;
 mod files;
@@ -73,14 +73,14 @@ const FLUSH_STEP: Duration = Duration::from_millis(20);
 /// How long the end waits for a thread that is stuck in the disk.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// What a disk tier is made of.
+/// The settings of a disk tier.
 #[derive(Clone, Debug)]
 pub struct DiskSettings {
     /// A directory of its own.
     pub dir: PathBuf,
     /// The most bytes that it may take, with all that belongs to it.
     pub bytes: u64,
-    /// What goes first when it is full.
+    /// The order of eviction when it is full.
     pub eviction: &'static eviction::EvictionEntry,
     /// The most bytes that may wait to be written.
     pub queue_bytes: u64,
@@ -234,7 +234,7 @@ impl Disk {
             }
             Place::File { change, troubled } => (change, troubled),
         };
-        // What the system has in memory costs less to copy than to have another thread copy it.
+        // Copying from the system's memory costs less than having another thread do it.
         if !troubled && let Ok(record) = self.shared.files.read_at_once(key) {
             return Some(self.shared.found(record, change));
         }
@@ -426,7 +426,7 @@ impl Shared {
         record
     }
 
-    /// What follows from a record that could not be read.
+    /// Handles a record that could not be read.
     fn unreadable(&self, key: Key, error: ReadError) {
         match error {
             ReadError::Damaged(damage) => {
@@ -505,7 +505,7 @@ impl Shared {
     }
 }
 
-/// What the bytes of a record's file are read as, for fuzzing.
+/// Reads the bytes of a record's file, for fuzzing.
 #[doc(hidden)]
 pub fn read_record(key: Key, bytes: &Bytes) -> Option<Record> {
     record::parse(bytes, key).ok()

@@ -1,4 +1,4 @@
-//! What is still to be done on the disk: at most one thing per key, bounded in bytes.
+//! The work that waits for the disk: at most one item per key, bounded in bytes.
 //!
 //! The last word on a key counts: a removal takes the place of a write that waits, and a write that of
 //! a removal. Until it is done, readers go by what waits here instead of by the file.
@@ -21,7 +21,7 @@ pub(super) enum Work {
     Remove,
 }
 
-/// What a waiting thing takes beside its bytes.
+/// The size of a waiting item beside its bytes.
 const OVERHEAD: u64 = 128;
 
 impl Work {
@@ -62,7 +62,7 @@ impl WriteQueue {
         self.bytes
     }
 
-    /// What is to be done about `key`.
+    /// The work that waits for `key`.
     pub(super) fn get(&self, key: Key) -> Option<&Work> {
         self.waiting.get(&key.0).map(|waiting| &waiting.work)
     }
@@ -98,14 +98,14 @@ impl WriteQueue {
         same
     }
 
-    /// What to do next. It stays visible until [`finish`](Self::finish).
+    /// The next item of work. It stays visible until [`finish`](Self::finish).
     pub(super) fn start(&mut self) -> Option<(Key, Ticket, Work)> {
         let key = self.order.pop_front()?;
         self.waiting.get(&key).map(|waiting| (Key(key), waiting.ticket, waiting.work.clone()))
     }
 
-    /// Ends what [`start`](Self::start) gave: with `again` left to be done, it waits anew. What was
-    /// asked for meanwhile is next.
+    /// Ends what [`start`](Self::start) gave: with `again` left to be done, it waits anew. A newer
+    /// item of the same key comes next.
     pub(super) fn finish(&mut self, key: Key, ticket: Ticket, again: Option<Work>) {
         let newer = self.waiting.get(&key.0).is_some_and(|waiting| waiting.ticket != ticket);
         match again {

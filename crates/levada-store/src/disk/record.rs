@@ -26,7 +26,7 @@ use crate::segments::Buffer;
 /// A record read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What the owner wrote about the body.
+    /// The owner's description of the body.
     pub head: Bytes,
     /// The body in segments.
     pub body: Box<[Bytes]>,
@@ -36,7 +36,8 @@ pub struct Record {
 pub(super) const MAX_HEAD: usize = 1 << 20;
 /// The longest body.
 pub(super) const MAX_BODY: usize = 64 << 20;
-/// What is read first: usually all that stands before the body, or the whole of a short record.
+/// The bytes that are read first: usually all that stands before the body, or the whole of a short
+/// record.
 const FRONT: usize = 4096;
 
 const MARK: &[u8; 6] = b"levada";
@@ -46,7 +47,7 @@ pub(super) const HEADER: usize = 40;
 /// From here on the head checksum counts.
 const CHECKED: usize = 16;
 
-/// What is wrong with the bytes of a record.
+/// The damage to the bytes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Damage {
     #[error("it is not a record")]
@@ -63,7 +64,7 @@ pub(super) enum Damage {
     Key,
 }
 
-/// What stands before a head.
+/// The header before a head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     key: u64,
@@ -159,7 +160,7 @@ pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, 
     Ok(Record { head, body: body.into() })
 }
 
-/// What the file of the record of `key` begins with: header, head, and perhaps more.
+/// The first bytes of the file of the record of `key`: header, head, and perhaps more.
 pub(super) fn read_front(
     total: u64,
     key: Key,

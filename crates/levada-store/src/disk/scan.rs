@@ -81,7 +81,7 @@ fn fill(writer: &mut DiskWriter<'_>, mut found: Vec<IndexEntry>) {
     tracing::info!(dir = %shared.files.root().display(), entries, bytes, "the disk cache is scanned");
 }
 
-/// What a snapshot says, by key.
+/// The entries of a snapshot, by key.
 struct Hints {
     entries: Vec<IndexEntry>,
     /// Nothing was written after it.
@@ -145,7 +145,7 @@ fn scan_part(
     Ok(())
 }
 
-/// What a file of a record's name is.
+/// Judges a file that has a record's name.
 fn entry(writer: &DiskWriter<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<IndexEntry> {
     let hint = hints.of(key);
     if let Some(hint) = hint.filter(|_| hints.clean) {
@@ -178,7 +178,7 @@ fn foreign(writer: &DiskWriter<'_>, file: &DirEntry) {
         return;
     }
     match remove(&file.path()) {
-        // What the end has interrupted.
+        // An interruption by the end of the tier.
         Ok(()) if file.file_name() == WRITING => {}
         Ok(()) => drop(writer.shared.metrics.foreign.inc()),
         Err(error) => writer.shared.trouble(

@@ -7,7 +7,7 @@ use levada_types::Key;
 
 use super::{Disk, Shared, index::IndexEntry, queue::Work};
 
-/// What is to become of a record, by its head.
+/// The fate of a record, judged by its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordAction {
     /// It stays.
@@ -18,14 +18,14 @@ pub enum RecordAction {
     Rewrite(Bytes),
 }
 
-/// What a sweep has done.
+/// The work that a sweep has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Records judged.
     pub judged: u64,
-    /// Those removed.
+    /// Records removed.
     pub removed: u64,
-    /// Those given another head.
+    /// Records given another head.
     pub rewritten: u64,
 }
 
@@ -108,7 +108,7 @@ impl Shared {
     fn carry_out(&self, key: Key, head: Bytes, verdict: RecordAction, swept: &mut Swept) {
         swept.judged += 1;
         let mut state = self.state.lock();
-        // What waits has been judged, or was put later.
+        // A record that waits has been judged, or was put later.
         if verdict == RecordAction::Keep || state.queue.get(key).is_some() {
             return;
         }

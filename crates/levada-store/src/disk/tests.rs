@@ -73,7 +73,7 @@ async fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What the directory takes, by the file system's own account.
+/// The size of the directory, by the file system's own account.
 fn taken(dir: &Path) -> u64 {
     let own = fs::symlink_metadata(dir).map_or(0, |found| found.blocks() * 512);
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -370,7 +370,7 @@ async fn disk_that_hangs_costs_a_bounded_queue_and_nobody_waits() {
     assert_eq!(disk.shared.metrics.dropped_for("queue_full"), 41);
     assert!(disk.shared.state.lock().queue.bytes() <= 100_000);
     assert!(disk.has(3, 10_000).await && !disk.has(20, 10_000).await && disk.has(50, 200).await);
-    // What is dropped leaves nothing older behind.
+    // A dropped record leaves nothing older behind.
     disk.put_record(50, 99_999);
     assert!(!disk.has(50, 100).await);
     let start = Instant::now();

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is the matter, as metrics and log name it.
+/// The kind of a fault, as metrics and log name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Full,
@@ -72,7 +72,7 @@ impl Pause {
     }
 
     pub(super) fn failed(&mut self, now: Instant) {
-        // What failed at the same time has failed once.
+        // Faults at the same time count as one.
         if self.is_over(now) {
             let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
             self.failures = self.failures.saturating_add(1);

@@ -36,7 +36,7 @@ pub(super) fn run(shared: &Shared, lock: Option<File>) {
     if writer.take() && scan::run(&mut writer) && writer.work() {
         writer.written_down(true);
     }
-    // Whoever waits for the end may want the directory for himself.
+    // A thread that waits for the end may want the directory for itself.
     drop(writer);
     shared.state.lock().ended = true;
     shared.end.notify_all();
@@ -152,7 +152,7 @@ impl DiskWriter<'_> {
             self.shared.metrics.dropped("failed");
         }
         self.failed("the disk cache cannot be written", &error);
-        // What was to be replaced or removed must not come back.
+        // The record that was to be replaced or removed must not come back.
         self.shared.state.lock().index.contains(key).then_some(Work::Remove)
     }
 

@@ -21,7 +21,7 @@ fn number(entry: &StoredEntry) -> u64 {
     }
 }
 
-/// What is in the table is in the eviction with the weight it has, and nothing else is.
+/// The table and the eviction hold the same entries with the same weights.
 fn check(memory: &Memory, limit: u64) {
     for shard in &memory.shards {
         let shard = shard.0.lock();
