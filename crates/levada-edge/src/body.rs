@@ -1,4 +1,4 @@
-//! The bodies that pass through a node, and what must happen when one ends.
+//! The bodies that pass through a node, and the accounts that close when one ends.
 
 use levada_store::Object;
 use std::{
@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -20,12 +20,10 @@ use tokio::time::Sleep;
 
 use crate::{
     access_record::AccessRecord,
-    blocks::BlockReader,
+    body_reader::{ReadAt, Script},
     drain::{Drain, Movable},
     failure::Failure,
-    fill::{FillEnd, FillRead, FillReader},
     pace::Paced,
-    partial::{Cursor, Script},
     upstream::Inbound,
 };
 
@@ -75,14 +73,14 @@ pub(crate) enum RequestBody {
 
 /// A client's body.
 pub(crate) struct Upload {
-    /// What was read ahead, and is to be sent first.
+    /// Pieces that were read ahead and are sent first.
     ahead: VecDeque<Bytes>,
     body: Incoming,
     stall: Stall,
     progress: Arc<Progress>,
 }
 
-/// How a client's body gets on, for those who wait for what depends on it.
+/// The progress of a client's body, for the deadline of the answer that depends on it.
 #[derive(Default)]
 pub(crate) struct Progress {
     moved: AtomicBool,
@@ -210,7 +208,7 @@ pub(crate) struct ResponseBody {
     /// Drops when the body has ended or was given up.
     record: Option<Box<AccessRecord>>,
     exchange: Option<ActiveRequest>,
-    /// What breaks the body off, as soon as what came before it is on its way.
+    /// The error that breaks the body off as soon as all bytes before it are on their way.
     broken: Option<BodyError>,
     /// While a drain may end it in the middle.
     movable: Option<Box<Movable>>,
@@ -228,16 +226,14 @@ pub(crate) enum Source {
         object: Arc<Object>,
         next: usize,
     },
-    /// An object that is being fetched, from its beginning.
-    Filling(FillReader),
-    /// Parts of an object, or one that is kept in blocks.
+    /// Any other object, or parts of one.
     Script(Box<Script>),
     /// A server's body, passed through.
     Upstream(Box<Relay>),
 }
 
-impl From<Script> for Source {
-    fn from(script: Script) -> Self {
+impl<R: ReadAt + 'static> From<Script<R>> for Source {
+    fn from(script: Script<R>) -> Self {
         Self::Script(Box::new(script))
     }
 }
@@ -311,20 +307,17 @@ impl ResponseBody {
     /// Waits until it is in memory, if it is on its way there. Returns whether its frames hold on to
     /// nothing but themselves.
     pub(crate) async fn kept(&mut self) -> bool {
-        match &self.source {
+        match &mut self.source {
             _ if self.pace.is_some() => false,
             Source::Stored { .. } => true,
-            Source::Filling(reader) => {
-                reader.ended().await;
-                true
-            }
+            Source::Script(script) => std::future::poll_fn(|cx| script.poll_kept(cx)).await,
             _ => false,
         }
     }
 
     /// Takes along what is counted until the body ends.
     pub(crate) fn take_along(&mut self, mut record: Box<AccessRecord>) {
-        // Nobody polls a body that is known to be empty.
+        // hyper does not poll a body that is known to be empty.
         if self.ended() {
             record.finished();
         }
@@ -409,19 +402,6 @@ impl Source {
                 *next += 1;
                 Poll::Ready(segment.map(|s| Ok(Frame::data(s))))
             }
-            Self::Filling(reader) => match ready!(reader.poll(cx)) {
-                FillRead::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-                FillRead::End(FillEnd::Whole) => Poll::Ready(None),
-                FillRead::End(FillEnd::Broken | FillEnd::LetGo) => {
-                    Poll::Ready(Some(Err(BodyError::Fill)))
-                }
-                FillRead::End(FillEnd::Continued(blocked)) => {
-                    let position = reader.position();
-                    let cursor = Cursor::Blocks(BlockReader::new(blocked, u64::MAX));
-                    *self = Self::Script(Box::new(Script::from(position, None, cursor)));
-                    self.poll(cx)
-                }
-            },
             Self::Script(script) => script.poll(cx).map(|piece| piece.map(|p| p.map(Frame::data))),
             Self::Upstream(relay) => relay.poll(cx),
         }
@@ -432,7 +412,6 @@ impl Source {
             Self::Empty => true,
             Self::Text(text) => text.is_empty(),
             Self::Stored { object, next } => *next >= object.body().len(),
-            Self::Filling(reader) => reader.is_ended(),
             Self::Script(script) => script.left() == Some(0),
             Self::Upstream(relay) => relay.is_end_stream(),
         }
@@ -444,7 +423,6 @@ impl Source {
             Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::Stored { object, next: 0 } => SizeHint::with_exact(object.length()),
             Self::Stored { .. } => SizeHint::default(),
-            Self::Filling(reader) => reader.size_hint(),
             Self::Script(script) => {
                 script.left().map_or_else(SizeHint::default, SizeHint::with_exact)
             }

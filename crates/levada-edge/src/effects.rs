@@ -1,4 +1,4 @@
-//! What an answer that passes the cache by tells of what is stored.
+//! The effects of an answer that passes the cache by on stored responses.
 //!
 //! A successful unsafe request invalidates its URI, and those of the same host that its answer names
 //! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3), here and at the peers. The
@@ -16,7 +16,7 @@ use levada_types::Key;
 
 use crate::{clock, node::Node, purge, resource::Resource, uri::identity_of};
 
-/// What was asked, as far as it matters to what is stored.
+/// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
     method: Method,
     /// Of a HEAD: the client's fields, which select a variant, and when it was sent on.
@@ -92,7 +92,7 @@ fn compare(
     node.keep(resource.key, Arc::new(stored.renewed(head, &node.via)), &flight);
 }
 
-/// What is invalid from now on.
+/// The URLs that are invalid from now on.
 fn invalidate(
     node: &Arc<Node>,
     resource: &Resource,

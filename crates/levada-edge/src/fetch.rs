@@ -1,4 +1,4 @@
-//! Fetching an object from the origin into the store, for everyone who waits for it.
+//! Fetches an object from the origin into the store, for its leader and all followers.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -36,13 +36,13 @@ pub(crate) struct Fetch {
     /// The key that the fetch is shared by: of the URI, or of the variant.
     pub(crate) fill_key: Key,
     pub(crate) identity: String,
-    /// What goes to the origin.
+    /// The request to the origin.
     pub(crate) head: UpstreamHead,
     /// The client's fields, by which a variant is selected.
     pub(crate) request_headers: HeaderMap,
-    /// What is stored and needs validation.
+    /// The stored object that needs validation.
     pub(crate) stored: Option<Arc<Object>>,
-    /// What the client that leads asked of caches.
+    /// The cache directives of the leader's request.
     pub(crate) directives: RequestDirectives,
     /// The block to begin with, when only parts are wanted.
     pub(crate) part: Option<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Fetch {
     pub(crate) flight: PendingStore,
 }
 
-/// So much of an answer that nobody wants is read for the sake of its connection.
+/// The most that is read of an unwanted answer so that its connection can be used again.
 const DRAINED: usize = 64 << 10;
 
 impl Fetch {
@@ -338,7 +338,7 @@ impl Fetch {
         }
     }
 
-    /// What has come of a long body before it broke off is kept, if the rest can be asked for.
+    /// Keeps the blocks of a long body that broke off, if the rest can be asked for by range.
     fn salvage(&self, head: &StoredHead, long: Option<LongBodyWriter>, length: Option<u64>) {
         if let (Some(long), Some(length)) = (long, length)
             && long.resumable()
@@ -356,8 +356,7 @@ impl Fetch {
         object
     }
 
-    /// Whether a representation is one of those that are fetched in pieces, and that is known to who
-    /// asks.
+    /// Whether a representation is fetched in pieces and the request may be told so.
     fn is_large(&self, headers: &HeaderMap, length: u64, received: SystemTime) -> bool {
         let validators = Validators::of(headers, received);
         self.head_is_enough

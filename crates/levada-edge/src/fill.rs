@@ -1,9 +1,10 @@
-//! One fetch for many: whoever asks meanwhile streams from the growing copy.
+//! Single flight: one fetch for many requests. Requests that arrive meanwhile follow it and stream
+//! from the growing copy.
 //!
-//! The first to miss leads ([`Lead`](crate::leader::FetchLeader)), in such a way that its client's abort does not
-//! end what others read. Everyone, the leader's client included, awaits the [`FetchOutcome`] on the head and then
-//! reads at its own speed. A fetch that fails is never mistaken for the end of a body: its readers get
-//! an error, and their connections are cut.
+//! The first request to miss leads ([`FetchLeader`](crate::leader::FetchLeader)); when its client
+//! aborts, the fetch goes on for the followers. All of them await the [`FetchOutcome`], which the
+//! head decides, and then read at their own speed. A fetch that fails is never mistaken for the end
+//! of a body: its readers get an error, and their connections are cut.
 //!
 //! ```text
 //!   join ── leader ──> lead fetch ───> head ──┬─ Share: pieces appended, readers woken
@@ -29,7 +30,6 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::SizeHint;
 use levada_store::{Label, Loan, Object, StoredHead};
 use levada_types::Key;
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ pub(crate) struct Fills {
 pub(crate) struct Fill {
     key: Key,
     identity: Box<str>,
-    /// What purges go by until the head has arrived.
+    /// The label that purges go by until the head has arrived.
     label: Label,
     /// [`PendingStore::begun`].
     begun: u64,
@@ -105,7 +105,7 @@ pub(crate) enum FillEnd {
     Broken,
 }
 
-/// What has become of a fetch, as soon as the head has arrived.
+/// The outcome of a fetch, known as soon as the head has arrived.
 #[derive(Clone)]
 pub(crate) enum FetchOutcome {
     /// It may be shared; `length` where the head tells it, `kept` if it will be stored.
@@ -172,8 +172,9 @@ impl Fills {
     }
 
     /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
-    /// being fetched: the caller is on its own. A fetch that began before a purge of it or an
-    /// invalidation is not joined any more; it goes on for those who asked before.
+    /// being fetched: the caller is on its own. A fetch that began before a purge or an
+    /// invalidation of its object is not followed any more; it goes on for the requests that
+    /// arrived before.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: Key,
@@ -274,7 +275,7 @@ impl Fill {
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers += 1;
-        FillReader { fill: self.clone(), id, position: 0, length: None }
+        FillReader { fill: self.clone(), id }
     }
 
     /// Whether somebody reads it, or waits for its verdict.
@@ -433,7 +434,7 @@ impl FillWriter {
         self.settle(FetchOutcome::Failed(failed));
     }
 
-    /// Nobody may join any more.
+    /// Later requests may not follow any more.
     pub(crate) fn close_door(&self) {
         self.fill.leave_table();
     }
@@ -482,11 +483,9 @@ impl FillState {
 pub(crate) struct FillReader {
     fill: Arc<Fill>,
     id: u64,
-    position: u64,
-    length: Option<u64>,
 }
 
-/// What a reader gets.
+/// The result of a read.
 pub(crate) enum FillRead {
     Piece(Bytes),
     End(FillEnd),
@@ -513,45 +512,22 @@ impl FillReader {
         .await
     }
 
-    /// What has become of the fetch, if that is known.
+    /// The outcome of the fetch, if it is known.
     pub(crate) fn settled(&self) -> Option<FetchOutcome> {
         self.fill.state.lock().verdict.clone()
     }
 
-    /// What the head said of the length, for the framing of the response.
-    pub(crate) fn of_length(mut self, length: Option<u64>) -> Self {
-        self.length = length;
-        self
-    }
-
-    /// Awaits the end, whatever it is. What is read then is the store's own.
-    pub(crate) async fn ended(&self) {
-        std::future::poll_fn(|cx| {
-            let mut state = self.fill.state.lock();
-            if state.end.is_some() {
-                return Poll::Ready(());
-            }
-            state.waiting.insert(self.id, cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Bytes that were read.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// What comes next.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FillRead> {
-        let read = std::task::ready!(self.poll_at(cx, self.position));
-        if let FillRead::Piece(piece) = &read {
-            self.position += piece.len() as u64;
+    /// Waits for the end, whatever it is. The bytes that are read then are the store's own.
+    pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.fill.state.lock();
+        if state.end.is_some() {
+            return Poll::Ready(());
         }
-        Poll::Ready(read)
+        state.waiting.insert(self.id, cx.waker().clone());
+        Poll::Pending
     }
 
-    /// What is at a position, up to the end of the piece it is in.
+    /// The bytes at a position, up to the end of their piece.
     pub(crate) fn poll_at(&self, cx: &mut Context<'_>, position: u64) -> Poll<FillRead> {
         let mut state = self.fill.state.lock();
         if position < state.bytes {
@@ -566,19 +542,6 @@ impl FillReader {
                 Poll::Pending
             }
         }
-    }
-
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        match self.length {
-            Some(length) => SizeHint::with_exact(length.saturating_sub(self.position)),
-            None => SizeHint::default(),
-        }
-    }
-
-    /// Whether it is known without asking that nothing more will come: whoever knows the length does
-    /// not ask.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.length == Some(self.position)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A fetch and the request that began it.
+//! The leader of a single flight: a fetch and the request that began it.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,8 +17,8 @@ use crate::{
 ///
 /// Until its head has come the request that began it does so itself: most responses that are not
 /// stored, and most failures, end there, and cost neither a task nor a wake-up between tasks. From
-/// then on, or when its client leaves before, the fetch runs in a task of its own, so that nobody's
-/// leaving ends what others wait for.
+/// then on, or when its client leaves before, the fetch runs in a task of its own, so that no
+/// client's abort ends it for the followers.
 pub(crate) struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl FetchLeader {
@@ -35,7 +35,7 @@ impl FetchLeader {
             {
                 self.0 = None;
             }
-            // Nobody but the fetch settles it, so there is nothing else to be woken by.
+            // Only the fetch settles it, so that no other waker is needed.
             match reader.settled() {
                 None if self.0.is_some() => Poll::Pending,
                 verdict => Poll::Ready(verdict),

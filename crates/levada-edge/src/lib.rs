@@ -21,6 +21,7 @@ mod admin;
 mod admission;
 mod blocks;
 mod body;
+mod body_reader;
 mod cache_result;
 mod classes;
 mod client_connection;

@@ -1,4 +1,4 @@
-//! What the store has for a request, and whether it may be used.
+//! Looks a request up in the store and judges whether the result may be used.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use levada_types::Key;
 
 use crate::{clock, node::Node, partial::first_byte, request::RequestContext};
 
-/// What a lookup found.
+/// The result of a look-up.
 pub(crate) enum LookupResult {
     /// A stored response that may be used as it is.
     Stored {
         object: Arc<Object>,
         age: u32,
         ttl: i64,
-        /// It is stale, and is to be fetched anew for those who come later.
+        /// It is stale, and is to be fetched anew for later requests.
         refresh: Option<FillRequest>,
     },
     /// It has to be fetched; the result may be shared.
@@ -39,13 +39,13 @@ pub(crate) enum LookupResult {
 pub(crate) struct FillRequest {
     /// The key to fetch under: of the URI, or of the variant.
     pub(crate) key: Key,
-    /// What is stored and needs validation.
+    /// The stored object that needs validation.
     pub(crate) stored: Option<Arc<Object>>,
     pub(crate) why: ForwardReason,
     pub(crate) directives: RequestDirectives,
     /// The block to begin with, when the client wants parts only.
     pub(crate) part: Option<u64>,
-    /// Nobody waits for it who did not give the order: the response is not expected to be storable.
+    /// It is not shared with other requests: the response is not expected to be storable.
     pub(crate) alone: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResul
     judge(node, context, sought)
 }
 
-/// What to do with what is known of a URI.
+/// Decides how to answer with the result of a look-up.
 fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult {
     let RequestContext { resource, wants, parts, .. } = context;
     let RequestCacheFields { directives, range: ranged, conditional } = *wants;

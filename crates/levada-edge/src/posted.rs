@@ -1,5 +1,5 @@
-//! The answer to a POST that is what a GET of the same URI would give, by its own words (RFC 9110
-//! Sec. 9.3.3): it is kept for those who come later.
+//! Stores the answer to a POST that says of itself that a GET of the same URI would get it (RFC
+//! 9110 Sec. 9.3.3), for later requests.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -43,7 +43,7 @@ pub(crate) struct Kept {
 }
 
 impl Posted {
-    /// `None` for what is no POST, and for those whose answer is for their client alone.
+    /// `None` for other methods, and for a POST whose answer is for its client alone.
     pub(crate) fn of(node: &Node, context: &RequestContext) -> Option<Self> {
         let RequestContext { resource, wants, parts, .. } = context;
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;

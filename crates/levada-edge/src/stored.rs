@@ -1,5 +1,5 @@
-//! Answers from what is stored, and from what is on its way into the store: the head that this client
-//! gets, and where its body comes from.
+//! Answers from stored responses and from responses on their way into the store: the head for this
+//! client, and the source of its body.
 
 use std::sync::Arc;
 
@@ -12,14 +12,16 @@ use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
 use levada_store::{Object, StoredHead};
 
 use crate::{
-    blocks::{BlockReader, BlockedBody},
+    blocks::{BlockReader, BlockedBody, GrowingReader},
     body::{BodyError, ResponseBody, Source},
+    body_reader::Script,
     clock,
     fill::{FetchOutcome, FillReader},
     node::Node,
-    partial::{self, Cursor, Script, Wanted},
+    partial::{self, Wanted},
     request::RequestContext,
-    respond, zero_copy,
+    respond,
+    zero_copy::{self, StoredReader},
 };
 
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
@@ -48,14 +50,14 @@ pub(crate) fn answer(
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
         Wanted::Whole if zero_copy::chunk(object.stored_body()).is_some() => {
-            let cursor = Cursor::of(object, context.zero_copy.as_ref());
-            Script::from(0, Some(object.length()), cursor).into()
+            let reader = StoredReader::new(object, context.zero_copy.as_ref());
+            Script::whole(Some(object.length()), reader).into()
         }
         Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
         Wanted::Nothing => return unsatisfied(node, object.length(), status),
         Wanted::Some(ranges) => {
-            let cursor = Cursor::of(object, context.zero_copy.as_ref());
-            partial::answer(&mut response, &ranges, object.length(), cursor).into()
+            let reader = StoredReader::new(object, context.zero_copy.as_ref());
+            partial::answer(&mut response, &ranges, object.length(), reader).into()
         }
     };
     response.body_mut().replace(source);
@@ -119,17 +121,16 @@ pub(crate) async fn from_blocks(
     }
     status.append_to(headers, &node.cache_name);
     respond::via(node, headers);
-    let cursor = Cursor::Blocks(reader);
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor).into(),
-        _ => Script::from(0, Some(length), cursor).into(),
+        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, reader).into(),
+        _ => Script::whole(Some(length), reader).into(),
     };
     Ok(response.map(|()| ResponseBody::new(source)))
 }
 
-/// What a client reads of a response that is on its way into the store. The one for whom it was fetched
-/// also gets the fields that are not stored.
+/// The response to a client whose body is on its way into the store. The leader's client also gets
+/// the fields that are not stored.
 pub(crate) async fn arriving(
     node: &Node,
     parts: &Parts,
@@ -184,13 +185,14 @@ fn growing(
     respond::via(node, headers);
     // While the length is not known the whole is sent: a server may ignore a range.
     let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
+    let reader = GrowingReader::Fill(reader);
     let source = match (wanted, length) {
         _ if parts.method == Method::HEAD => Source::Empty,
         (Wanted::Nothing, Some(length)) => return unsatisfied(node, length, status),
         (Wanted::Some(ranges), Some(length)) => {
-            partial::answer(&mut response, &ranges, length, Cursor::Growing(reader)).into()
+            partial::answer(&mut response, &ranges, length, reader).into()
         }
-        _ => Source::Filling(reader.of_length(length)),
+        _ => Script::whole(length, reader).into(),
     };
     response.map(|()| ResponseBody::new(source))
 }

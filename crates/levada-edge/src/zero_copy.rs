@@ -1,9 +1,45 @@
-//! Stored bodies as chunks that the system sends by itself.
+//! Stored bodies: read segment by segment, or sent by the system itself in one zero-copy chunk.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use levada_http1::{FileRange, Hold, Segments, ZeroCopyChunk};
-use levada_store::{Loan, StoredBody};
+use bytes::Bytes;
+use levada_http1::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
+use levada_store::{Loan, Object, StoredBody};
+
+use crate::{body::BodyError, body_reader::ReadAt};
+
+/// Reads the body of a stored object.
+pub(crate) enum StoredReader {
+    Segments(Arc<Object>),
+    Chunk(ZeroCopyChunk, Arc<ZeroCopyQueue>),
+}
+
+impl StoredReader {
+    /// For a client whose connection has `queue`: by way of it if that pays.
+    pub(crate) fn new(object: &Arc<Object>, queue: Option<&Arc<ZeroCopyQueue>>) -> Self {
+        match (chunk(object.stored_body()), queue) {
+            (Some(chunk), Some(queue)) => Self::Chunk(chunk, queue.clone()),
+            _ => Self::Segments(object.clone()),
+        }
+    }
+}
+
+impl ReadAt for StoredReader {
+    fn poll_at(
+        &mut self,
+        _: &mut Context<'_>,
+        position: u64,
+        most: u64,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        Poll::Ready(match self {
+            Self::Segments(object) => object.at(position).map(Ok),
+            Self::Chunk(chunk, queue) => queue.hand_in(chunk, position, most).map(Ok),
+        })
+    }
+}
 
 /// A body that is in a file, or in several segments; one segment leaves as cheaply without this.
 pub(crate) fn chunk(body: &StoredBody) -> Option<ZeroCopyChunk> {

@@ -15,7 +15,7 @@ use crate::{
     forward,
 };
 
-/// What the origin's answer to a request for a block is.
+/// The meaning of the origin's answer to a request for a block.
 enum BlockAnswer {
     /// The block.
     Block,
@@ -27,7 +27,7 @@ enum BlockAnswer {
     Error,
 }
 
-/// Fetches a block into the store, for everyone who waits for it. Runs in a task of its own.
+/// Fetches a block into the store, for all its readers. Runs in a task of its own.
 pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill>) {
     let writer = FillWriter::new(fill);
     let Some(mut request) = blocked.request.clone() else { return };

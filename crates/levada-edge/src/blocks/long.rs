@@ -1,4 +1,4 @@
-//! Writing a long body: block after block, into the store and under the eyes of its readers.
+//! Writes a long body block after block, into the store, while its readers read it.
 
 use levada_store::Block;
 use std::{
@@ -29,7 +29,7 @@ pub(crate) struct LongBodyWriter {
     written: u64,
 }
 
-/// Nobody reads it, and it is not kept either.
+/// The body has no reader, and is not kept either.
 pub(crate) struct NoReader;
 
 impl LongBodyWriter {
@@ -127,7 +127,7 @@ impl LongBodyWriter {
         }
     }
 
-    /// Whether those who fall behind find a block again: on disk, or at the origin by range.
+    /// Whether a reader that falls behind finds a block again: on disk, or at the origin by range.
     fn is_found_again(&self) -> bool {
         let blocked = &self.blocked;
         self.kept && (blocked.offers_ranges() || blocked.node.store.has_disk())
@@ -147,20 +147,21 @@ impl LongBodyWriter {
                 }
                 return Err(NoReader);
             };
-            // What is kept nowhere waits for the slow as well, but not for ever.
+            // A body that is not kept waits for its slowest reader as well, within its patience.
             let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
-            // When memory is short, what is kept nowhere takes no more of it than its readers need.
+            // When memory is short, a body that is not kept takes no more of it than its readers
+            // need.
             let lean = !self.kept && blocked.node.fills.is_tight();
             if lean {
                 running.let_go_before(pace);
             }
-            // What cannot be lent is evicted; it is the less likely to be before it is read the less there
-            // is of it.
+            // Blocks that cannot be lent may be evicted before they are read: the fewer there are,
+            // the less likely.
             let near = lean || blocked.node.loans.are_short_of(blocked.block);
             if free || pace + if near { 0 } else { WINDOW } >= next {
                 break;
             }
-            // Those who leave before they have entered do not say so.
+            // A reader that leaves before it has entered causes no notification.
             let _ = tokio::time::timeout(LOOK, change).await;
         }
         blocked.node.fills.room().await;

@@ -1,10 +1,10 @@
 //! Long bodies: read block by block, each from wherever it is.
 //!
 //! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
-//! store, from the fetch of the whole body if one is running, or by a range request of their own, and
-//! are kept one by one. So a range costs the blocks that it touches, and a slow reader costs a block,
-//! not the distance to a quicker one: what has left the memory meanwhile is read or fetched again. When
-//! many are slow, it does not even cost that ([`levada_store::loan`]).
+//! store, from the fetch of the whole body if one is running, or by a range request of their own,
+//! and are kept one by one. So a range costs the blocks that it touches, and a slow reader costs
+//! one block, not the distance to a quicker one: a block that has left the memory meanwhile is read
+//! or fetched again. When many are slow, it does not even cost that ([`levada_store::loan`]).
 //!
 //! ```text
 //!   obtain(n) ── being fetched as part of the whole ──> Growing
@@ -30,7 +30,7 @@ use levada_store::{Block, Blocks, Object, StoredHead, block_key};
 use levada_types::Key;
 
 pub(crate) use long::LongBodyWriter;
-pub(crate) use reader::BlockReader;
+pub(crate) use reader::{BlockReader, GrowingReader};
 pub(crate) use running::RunningFetch;
 
 use crate::{
@@ -177,7 +177,7 @@ impl BlockedBody {
                     // Far ahead of the whole fetch: by range, if that is possible.
                     BlockStatus::Later { far: true } if self.request.is_some() => break,
                     BlockStatus::Later { .. } => change.await,
-                    // Nobody else has more of it.
+                    // No other source has more of it.
                     BlockStatus::Broken(Some(fill)) if self.request.is_none() => {
                         return Ok(BlockLocation::Growing(fill.reader()));
                     }
@@ -209,7 +209,7 @@ impl BlockedBody {
     /// The first block that was asked for is arriving, and with it all that `writer`'s readers need to
     /// read the others.
     pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: FillWriter) {
-        // Nobody else knows this version.
+        // Only this fetch knows this version.
         let Some(part) = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)
         else {
             return writer.dismiss();
@@ -217,7 +217,7 @@ impl BlockedBody {
         let block = FillWriter::new(part.reader.fill().clone());
         drop(part);
         writer.blocked(self.clone());
-        // The head is in the store: whoever comes now finds it there.
+        // The head is in the store: later requests find it there.
         drop(writer);
         fetch::receive(&self, number, relay, block).await;
     }
@@ -232,7 +232,7 @@ impl BlockedBody {
         Some(part.reader)
     }
 
-    /// Sees to it that the blocks after `number` arrive before they are read, up to byte `end`.
+    /// Begins to fetch the blocks after `number` before they are read, up to byte `end`.
     fn read_ahead(self: &Arc<Self>, number: u64, end: u64) {
         let last = end.div_ceil(self.block).min(number + 1 + AHEAD);
         for next in number + 1..last {
@@ -243,7 +243,8 @@ impl BlockedBody {
     }
 }
 
-/// Fields of a 206 for a part, for whoever keeps the whole: as the 200 would have had them.
+/// Turns the fields of a 206 into those that the 200 would have had, for an object that is kept as
+/// a whole.
 pub(crate) fn as_whole(headers: &mut HeaderMap, length: u64) {
     headers.remove(header::CONTENT_RANGE);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));

@@ -1,4 +1,4 @@
-//! Reading a long body at one's own speed.
+//! Readers of long and of growing bodies, each at its own speed.
 
 use levada_store::{Block, Loan, loan::HandedOut};
 use std::{
@@ -14,6 +14,7 @@ use levada_http1::{ZeroCopyChunk, ZeroCopyQueue};
 use super::{BlockLocation, BlockedBody, running::ReaderPlace};
 use crate::{
     body::BodyError,
+    body_reader::ReadAt,
     fill::{FillEnd, FillRead, FillReader},
     zero_copy,
 };
@@ -30,7 +31,7 @@ pub(crate) struct BlockReader {
     place: Option<ReaderPlace>,
     /// The block that broke off while it was read: once is not reason enough to give up.
     broken: Option<u64>,
-    /// What its connection has got of it.
+    /// The pieces that its connection holds.
     handed: HandedOut,
     /// The block after which others were fetched ahead.
     ahead: Option<u64>,
@@ -63,9 +64,53 @@ impl BlockReader {
         std::future::poll_fn(|cx| self.poll_block(cx)).await.map(|_| ())
     }
 
-    /// What is at `position`, up to the end of a piece; `None` at the end of a body whose length was
-    /// not known. What is in a file is given out for good, and `most` of it only.
-    pub(crate) fn poll_at(
+    fn turn_to(&mut self, number: u64) {
+        if number == self.number && !matches!(self.now, ReaderStep::Nowhere) {
+            return;
+        }
+        self.number = number;
+        if let Some(place) = &self.place {
+            place.at(number);
+        }
+        self.now = ReaderStep::Obtaining(Box::pin(self.blocked.clone().obtain(number)));
+        if self.ahead.replace(number) != Some(number) {
+            self.blocked.read_ahead(number, self.end);
+        }
+    }
+
+    /// Waits for the block; false when the body has ended before it.
+    fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+        let ReaderStep::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
+        self.now = match ready!(obtaining.as_mut().poll(cx)) {
+            Ok(BlockLocation::Stored(block)) => {
+                let loan = block.loan(&self.blocked.node.loans);
+                match (
+                    zero_copy::lent_chunk(block.stored_body(), loan.as_ref()),
+                    &self.blocked.zero_copy,
+                ) {
+                    (Some(chunk), Some(zero_copy)) => {
+                        ReaderStep::Parcelled(chunk, zero_copy.clone())
+                    }
+                    _ => ReaderStep::Stored(block, loan),
+                }
+            }
+            Ok(BlockLocation::Growing(reader)) => ReaderStep::Growing(reader),
+            Ok(BlockLocation::End) => {
+                self.now = ReaderStep::Nowhere;
+                return Poll::Ready(Ok(false));
+            }
+            Err(error) => {
+                self.now = ReaderStep::Nowhere;
+                return Poll::Ready(Err(error));
+            }
+        };
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl ReadAt for BlockReader {
+    /// `None` at the end of a body whose length was not known.
+    fn poll_at(
         &mut self,
         cx: &mut Context<'_>,
         position: u64,
@@ -116,47 +161,43 @@ impl BlockReader {
             }
         }
     }
+}
 
-    fn turn_to(&mut self, number: u64) {
-        if number == self.number && !matches!(self.now, ReaderStep::Nowhere) {
-            return;
-        }
-        self.number = number;
-        if let Some(place) = &self.place {
-            place.at(number);
-        }
-        self.now = ReaderStep::Obtaining(Box::pin(self.blocked.clone().obtain(number)));
-        if self.ahead.replace(number) != Some(number) {
-            self.blocked.read_ahead(number, self.end);
+/// Reads a body that is being fetched and was not known to be long: from the fill of its first block,
+/// and block by block as soon as it turns out to have more.
+pub(crate) enum GrowingReader {
+    Fill(FillReader),
+    Blocks(BlockReader),
+}
+
+impl ReadAt for GrowingReader {
+    fn poll_at(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+        most: u64,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let reader = match self {
+            Self::Blocks(reader) => return reader.poll_at(cx, position, most),
+            Self::Fill(reader) => reader,
+        };
+        match ready!(reader.poll_at(cx, position)) {
+            FillRead::Piece(piece) => Poll::Ready(Some(Ok(piece))),
+            FillRead::End(FillEnd::Broken | FillEnd::LetGo) => {
+                Poll::Ready(Some(Err(BodyError::Fill)))
+            }
+            FillRead::End(FillEnd::Whole) => Poll::Ready(None),
+            FillRead::End(FillEnd::Continued(blocked)) => {
+                *self = Self::Blocks(BlockReader::new(blocked, u64::MAX));
+                self.poll_at(cx, position, most)
+            }
         }
     }
 
-    /// Waits for the block; false when the body has ended before it.
-    fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        let ReaderStep::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
-        self.now = match ready!(obtaining.as_mut().poll(cx)) {
-            Ok(BlockLocation::Stored(block)) => {
-                let loan = block.loan(&self.blocked.node.loans);
-                match (
-                    zero_copy::lent_chunk(block.stored_body(), loan.as_ref()),
-                    &self.blocked.zero_copy,
-                ) {
-                    (Some(chunk), Some(zero_copy)) => {
-                        ReaderStep::Parcelled(chunk, zero_copy.clone())
-                    }
-                    _ => ReaderStep::Stored(block, loan),
-                }
-            }
-            Ok(BlockLocation::Growing(reader)) => ReaderStep::Growing(reader),
-            Ok(BlockLocation::End) => {
-                self.now = ReaderStep::Nowhere;
-                return Poll::Ready(Ok(false));
-            }
-            Err(error) => {
-                self.now = ReaderStep::Nowhere;
-                return Poll::Ready(Err(error));
-            }
-        };
-        Poll::Ready(Ok(true))
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match self {
+            Self::Fill(reader) => reader.poll_ended(cx).map(|()| true),
+            Self::Blocks(_) => Poll::Ready(false),
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::fill::Fill;
 /// its quickest reader when nothing else could give a later reader its block.
 pub(crate) const WINDOW: u64 = 4;
 
-/// What a running fetch shares with its readers.
+/// The state that a running fetch shares with its readers.
 pub(crate) struct RunningFetch {
     state: Mutex<RunningFetchState>,
     changed: Arc<Notify>,
@@ -34,7 +34,7 @@ struct RunningFetchState {
     next_reader: u64,
 }
 
-/// What a running fetch has to say of a block.
+/// The state of a block in a running fetch.
 pub(crate) enum BlockStatus {
     /// It is at hand, complete or not.
     Growing(Arc<Fill>),
@@ -49,7 +49,7 @@ pub(crate) enum BlockStatus {
 }
 
 impl RunningFetch {
-    /// What is fetched for the readers of `door`, who come in one by one.
+    /// A fetch for the readers of `door`, which enter one by one.
     pub(crate) fn new(door: &Arc<Fill>) -> Arc<Self> {
         let door = Arc::downgrade(door);
         Arc::new(Self { state: Mutex::default(), changed: Arc::default(), door })

@@ -38,12 +38,13 @@ use parking_lot::Mutex;
 use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
+    body_reader::Script,
     cache_result::CacheResult,
     client_connection::Door,
     failure::{Failed, Failure},
     fields::{DIGEST, LARGE},
     node::Node,
-    partial::{self, Cursor, Script, Wanted},
+    partial::{self, Wanted},
     request::RequestContext,
     stored,
 };
@@ -53,7 +54,6 @@ pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{address, as_object, tell};
 use room::Room;
-pub(crate) use transfer::PieceReader;
 use transfer::Transfer;
 
 /// What is read of a piece at once at most: it goes to where the piece is gathered, and the more
@@ -197,10 +197,9 @@ async fn in_pieces(
     record.pieces = Some(reader.counts());
     let mut response = response.map(drop);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-    let cursor = Cursor::Pieces(Box::new(reader));
     let script = match wanted {
-        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, cursor),
-        _ => Script::from(0, Some(length), cursor),
+        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, reader),
+        _ => Script::whole(Some(length), reader),
     };
     Ok(response.map(|()| ResponseBody::new(script.into())))
 }

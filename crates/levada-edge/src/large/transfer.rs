@@ -31,8 +31,8 @@ use super::{
     room::Share,
 };
 use crate::{
-    access_record::TransferCounts, body::BodyError, failure::Failure, node::Node,
-    request::RequestContext, resource::Piece,
+    access_record::TransferCounts, body::BodyError, body_reader::ReadAt, failure::Failure,
+    node::Node, request::RequestContext, resource::Piece,
 };
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
@@ -365,7 +365,7 @@ impl Agent {
 }
 
 /// The body of a transfer: pieces in order.
-pub(crate) struct PieceReader {
+pub(super) struct PieceReader {
     shared: Arc<SharedTransfer>,
     task: AbortHandle,
     /// What is left of the piece that is being taken.
@@ -373,6 +373,26 @@ pub(crate) struct PieceReader {
     position: u64,
     end: u64,
     check: Option<Check>,
+}
+
+impl ReadAt for PieceReader {
+    /// The bytes at `position`, which is where the last call has ended.
+    fn poll_at(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+        _: u64,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if position != self.position {
+            return Poll::Ready(Some(Err(BodyError::Gone)));
+        }
+        if let Err(error) = std::task::ready!(self.poll_piece(cx)) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let segment = self.current.pop_front();
+        self.position += segment.as_ref().map_or(0, Bytes::len) as u64;
+        Poll::Ready(segment.map(Ok))
+    }
 }
 
 impl PieceReader {
@@ -386,23 +406,6 @@ impl PieceReader {
 
     pub(super) fn counts(&self) -> Arc<SharedTransfer> {
         self.shared.clone()
-    }
-
-    /// What is at `position`, which is where the last call has ended.
-    pub(crate) fn poll_at(
-        &mut self,
-        cx: &mut Context<'_>,
-        position: u64,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
-        if position != self.position {
-            return Poll::Ready(Some(Err(BodyError::Gone)));
-        }
-        if let Err(error) = std::task::ready!(self.poll_piece(cx)) {
-            return Poll::Ready(Some(Err(error)));
-        }
-        let segment = self.current.pop_front();
-        self.position += segment.as_ref().map_or(0, Bytes::len) as u64;
-        Poll::Ready(segment.map(Ok))
     }
 
     /// Gets the next piece, unless there is something left of the last, or nothing more to come.
