@@ -60,7 +60,7 @@ fn compare(
     requested: SystemTime,
     answer: &HeaderMap,
 ) {
-    let flight = node.purges.begin();
+    let pending = node.purges.begin();
     let sought = node.store.get(resource.key, &resource.identity, request);
     let stored = node.purges.sift(sought).object;
     let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
@@ -89,7 +89,7 @@ fn compare(
         head.freshness = head.freshness.expired(received);
     }
     node.purges.strip(&mut head.headers);
-    node.keep(resource.key, Arc::new(stored.renewed(head, &node.via)), &flight);
+    node.keep(resource.key, Arc::new(stored.renewed(head, &node.via)), &pending);
 }
 
 /// The URLs that are invalid from now on.

@@ -51,7 +51,7 @@ pub(crate) struct Fetch {
     /// Whether the head of a large file is enough.
     pub(crate) head_is_enough: bool,
     /// Since when: purges that come later win.
-    pub(crate) flight: PendingStore,
+    pub(crate) pending: PendingStore,
 }
 
 /// The most that is read of an unwanted answer so that its connection can be used again.
@@ -62,7 +62,7 @@ impl Fetch {
         node: &Arc<Node>,
         context: &RequestContext,
         order: FillRequest,
-        flight: PendingStore,
+        pending: PendingStore,
     ) -> Self {
         let FillRequest { key, stored, directives, part, .. } = order;
         let resource = &context.resource;
@@ -100,11 +100,11 @@ impl Fetch {
             part,
             piece: resource.piece.clone(),
             head_is_enough: context.head_is_enough,
-            flight,
+            pending,
         }
     }
 
-    /// Fetches. A [`Lead`](crate::leader::FetchLeader) sees to it that no client's abort ends it.
+    /// Fetches. A [`FetchLeader`](crate::leader::FetchLeader) keeps it running when a client aborts.
     pub(crate) async fn run(mut self, writer: FillWriter) {
         let requested = clock::wall();
         let sent =
@@ -250,7 +250,7 @@ impl Fetch {
         let validators = Validators::of(&headers, received);
         strip_fields(&mut headers, &storable.strip);
         headers.remove(header::AGE);
-        let label = Label::of(&headers, &self.identity, self.site.id, self.flight.born());
+        let label = Label::of(&headers, &self.identity, self.site.id, self.pending.born());
         self.node.purges.strip(&mut headers);
         StoredHead {
             status: head.status,
@@ -308,7 +308,7 @@ impl Fetch {
             if let Some(long) = &mut long {
                 let Ok(()) = long.push(piece).await else { return };
                 if !long.kept() {
-                    writer.close_door();
+                    writer.end_following();
                 }
             }
         }
@@ -370,7 +370,7 @@ impl Fetch {
     }
 
     fn keep(&self, object: Arc<Object>) {
-        self.node.keep(self.key, object, &self.flight);
+        self.node.keep(self.key, object, &self.pending);
     }
 
     /// A body that is being fetched as a whole, block by block.
@@ -457,7 +457,7 @@ impl Fetch {
         let verdict = self.judge(stored.head.status, &headers, requested, received);
         let mut head = StoredHead { headers, ..stored.head.clone() };
         head.headers.remove(header::AGE);
-        head.label = head.label.renewed(&head.headers, &self.identity, self.flight.born());
+        head.label = head.label.renewed(&head.headers, &self.identity, self.pending.born());
         self.node.purges.strip(&mut head.headers);
         match verdict {
             Ok(storable) => {

@@ -8,10 +8,10 @@
 //!
 //! ```text
 //!   join ── leader ──> lead fetch ───> head ──┬─ Share: pieces appended, readers woken
-//!     └── follower ───────────────────────────┼─ BlockedBody: read block by block, each a fill of its own
+//!     └── follower ───────────────────────────┼─ Blocked: read block by block, each a fill of its own
 //!                                             ├─ Large: fetched in pieces, by `large`
-//!                                             ├─ Alone: not to be shared; the leader passes it on,
-//!                                             │         followers fetch for themselves
+//!                                             ├─ Unshared: the leader passes it on,
+//!                                             │            followers fetch for themselves
 //!                                             ├─ Renewed: a validation said 304
 //!                                             └─ Failed
 //! ```
@@ -39,7 +39,6 @@ use crate::{
     blocks::BlockedBody,
     body::Relay,
     failure::{Failed, Failure},
-    purge::{PendingStore, Purges},
     switch::ChosenServer,
 };
 
@@ -53,7 +52,6 @@ pub(crate) struct Fills {
     /// Beyond it no further block of a long body is begun.
     bound: u64,
     freed: Notify,
-    purges: Arc<Purges>,
 }
 
 /// One fetch.
@@ -62,7 +60,7 @@ pub(crate) struct Fill {
     identity: Box<str>,
     /// The label that purges go by until the head has arrived.
     label: Label,
-    /// [`PendingStore::begun`].
+    /// When it began, as invalidations count.
     begun: u64,
     fills: Weak<Fills>,
     state: Mutex<FillState>,
@@ -70,11 +68,11 @@ pub(crate) struct Fill {
 
 #[derive(Default)]
 struct FillState {
-    verdict: Option<FetchOutcome>,
+    outcome: Option<FetchOutcome>,
     /// The upstream response that only the leader may have.
-    alone: Option<UnsharedResponse>,
+    unshared: Option<UnsharedResponse>,
     /// Fields that only the leader may have.
-    own: HeaderMap,
+    leader_fields: HeaderMap,
     /// The server of a switch that gave the head.
     chosen: Option<ChosenServer>,
     /// Where each piece starts, and the piece.
@@ -115,7 +113,7 @@ pub(crate) enum FetchOutcome {
     /// It is a large file, whose head is stored: its body is fetched in pieces.
     Large(Arc<Object>),
     /// It may not be shared: everyone needs an own response.
-    Alone,
+    Unshared,
     /// The stored object is still good.
     Renewed(Arc<Object>),
     /// There is none.
@@ -128,7 +126,7 @@ impl FetchOutcome {
         match self {
             Self::Share { head, .. } => Some(head),
             Self::Blocked(blocked) => Some(&blocked.head),
-            Self::Alone | Self::Renewed(_) | Self::Large(_) | Self::Failed(_) => None,
+            Self::Unshared | Self::Renewed(_) | Self::Large(_) | Self::Failed(_) => None,
         }
     }
 
@@ -138,7 +136,7 @@ impl FetchOutcome {
             Self::Share { head, .. } => Some(&head.label),
             Self::Blocked(blocked) => Some(&blocked.head.label),
             Self::Renewed(object) | Self::Large(object) => Some(&object.head.label),
-            Self::Alone | Self::Failed(_) => None,
+            Self::Unshared | Self::Failed(_) => None,
         }
     }
 }
@@ -151,56 +149,62 @@ pub(crate) struct UnsharedResponse {
     pub(crate) reason: &'static str,
 }
 
-/// A caller's part in a fetch.
+/// The part of a request in a fetch.
 pub(crate) struct FillHandle {
     pub(crate) reader: FillReader,
-    /// For the caller who must start the fetch, by [`FillWriter::new`].
-    pub(crate) flight: Option<PendingStore>,
+    /// It is the leader: it must start the fetch, by [`FillWriter::new`].
+    pub(crate) leads: bool,
 }
 
 impl Fills {
     /// `bound` in bytes of unfinished blocks.
-    pub(crate) fn new(bound: u64, purges: Arc<Purges>) -> Arc<Self> {
+    pub(crate) fn new(bound: u64) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
             held: AtomicU64::new(0),
             lent: AtomicU64::new(0),
             bound,
             freed: Notify::new(),
-            purges,
         })
     }
 
-    /// Joins the fetch of `identity`, or begins one. `None` when another URI with the same key is
-    /// being fetched: the caller is on its own. A fetch that began before a purge or an
-    /// invalidation of its object is not followed any more; it goes on for the requests that
-    /// arrived before.
+    /// Follows the fetch of `identity`, or leads one: with `label`, as the store that was `begun` then.
+    /// `None` when another URI with the same key is being fetched: the request passes the cache by.
+    ///
+    /// A fetch that purges or invalidations have outdated is not followed any more, as `may_follow` says
+    /// by its label and its beginning; it goes on for the requests that arrived before.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: Key,
         identity: &str,
-        site: u64,
+        (label, begun): (Label, u64),
+        may_follow: impl FnOnce(&Label, u64) -> bool,
     ) -> Option<FillHandle> {
         let mut table = self.table.lock();
         if let Some(fill) = table.get(&key) {
             if *fill.identity != *identity {
                 return None;
             }
-            if fill.may_be_joined(&self.purges) {
-                return Some(FillHandle { reader: fill.reader(), flight: None });
+            let outcome = fill.state.lock().outcome.clone();
+            let known = outcome.as_ref().and_then(FetchOutcome::label);
+            if may_follow(known.unwrap_or(&fill.label), fill.begun) {
+                return Some(FillHandle { reader: fill.reader(), leads: false });
             }
         }
-        let part = self.detached(key, identity, site);
-        table.insert(key, part.reader.fill().clone());
-        Some(part)
+        let handle = self.detached(key, identity, (label, begun));
+        table.insert(key, handle.reader.fill().clone());
+        Some(handle)
     }
 
-    /// A fetch that nobody finds by its key.
-    pub(crate) fn detached(self: &Arc<Self>, key: Key, identity: &str, site: u64) -> FillHandle {
-        let flight = self.purges.begin();
-        let label = Label::new(site, flight.born());
-        let fill = self.fill(key, identity, label, flight.begun());
-        FillHandle { reader: fill.reader(), flight: Some(flight) }
+    /// A fetch that no other request follows.
+    pub(crate) fn detached(
+        self: &Arc<Self>,
+        key: Key,
+        identity: &str,
+        (label, begun): (Label, u64),
+    ) -> FillHandle {
+        let fill = self.fill(key, identity, label, begun);
+        FillHandle { reader: fill.reader(), leads: true }
     }
 
     /// A block of a body that is being fetched as a whole: purges go by that body's head.
@@ -249,25 +253,18 @@ impl Fills {
 
 impl Fill {
     /// The response that is not to be shared: once, for the leader.
-    pub(crate) fn take_alone(&self) -> Option<UnsharedResponse> {
-        self.state.lock().alone.take()
+    pub(crate) fn take_unshared(&self) -> Option<UnsharedResponse> {
+        self.state.lock().unshared.take()
     }
 
     /// The fields that are not to be shared: once, for the leader.
-    pub(crate) fn take_own(&self) -> HeaderMap {
-        std::mem::take(&mut self.state.lock().own)
+    pub(crate) fn take_leader_fields(&self) -> HeaderMap {
+        std::mem::take(&mut self.state.lock().leader_fields)
     }
 
     /// The server of a switch that was asked: once, for the leader's log line.
     pub(crate) fn take_chosen(&self) -> Option<ChosenServer> {
         self.state.lock().chosen.take()
-    }
-
-    fn may_be_joined(&self, purges: &Purges) -> bool {
-        let verdict = self.state.lock().verdict.clone();
-        let known = verdict.as_ref().and_then(FetchOutcome::label);
-        purges.may_join(known.unwrap_or(&self.label), &self.identity)
-            && !purges.invalidated_since(self.begun, Key::of(self.identity.as_bytes()))
     }
 
     pub(crate) fn reader(self: &Arc<Self>) -> FillReader {
@@ -278,7 +275,7 @@ impl Fill {
         FillReader { fill: self.clone(), id }
     }
 
-    /// Whether somebody reads it, or waits for its verdict.
+    /// Whether somebody reads it, or waits for its outcome.
     pub(crate) fn is_read(&self) -> bool {
         self.state.lock().readers > 0
     }
@@ -394,8 +391,8 @@ impl FillWriter {
     }
 
     /// Fields that are the leader's alone, of a response that is to be shared without them.
-    pub(crate) fn keep_for_leader(&self, own: HeaderMap) {
-        self.fill.state.lock().own = own;
+    pub(crate) fn keep_for_leader(&self, fields: HeaderMap) {
+        self.fill.state.lock().leader_fields = fields;
     }
 
     /// The head is this server's.
@@ -406,14 +403,14 @@ impl FillWriter {
     /// The response is the leader's alone.
     pub(crate) fn pass(mut self, passed: UnsharedResponse) {
         self.fill.leave_table();
-        self.fill.state.lock().alone = Some(passed);
-        self.settle(FetchOutcome::Alone);
+        self.fill.state.lock().unshared = Some(passed);
+        self.settle(FetchOutcome::Unshared);
     }
 
     /// The response is of no use to anyone: everyone asks for itself.
     pub(crate) fn dismiss(mut self) {
         self.fill.leave_table();
-        self.settle(FetchOutcome::Alone);
+        self.settle(FetchOutcome::Unshared);
     }
 
     /// The stored object has been renewed.
@@ -435,7 +432,7 @@ impl FillWriter {
     }
 
     /// Later requests may not follow any more.
-    pub(crate) fn close_door(&self) {
+    pub(crate) fn end_following(&self) {
         self.fill.leave_table();
     }
 
@@ -451,10 +448,10 @@ impl FillWriter {
         }
     }
 
-    fn settle(&mut self, verdict: FetchOutcome) {
+    fn settle(&mut self, outcome: FetchOutcome) {
         self.settled = true;
         let mut state = self.fill.state.lock();
-        state.verdict = Some(verdict);
+        state.outcome = Some(outcome);
         state.wake_readers();
     }
 }
@@ -497,11 +494,11 @@ impl FillReader {
     }
 
     /// Awaits what becomes of the fetch.
-    pub(crate) async fn verdict(&self) -> FetchOutcome {
+    pub(crate) async fn outcome(&self) -> FetchOutcome {
         std::future::poll_fn(|cx| {
             let mut state = self.fill.state.lock();
-            match &state.verdict {
-                Some(verdict) => Poll::Ready(verdict.clone()),
+            match &state.outcome {
+                Some(outcome) => Poll::Ready(outcome.clone()),
                 None => {
                     // Its own place, which goes when it goes: those who give up leave nothing.
                     state.waiting.insert(self.id, cx.waker().clone());
@@ -514,7 +511,7 @@ impl FillReader {
 
     /// The outcome of the fetch, if it is known.
     pub(crate) fn settled(&self) -> Option<FetchOutcome> {
-        self.fill.state.lock().verdict.clone()
+        self.fill.state.lock().outcome.clone()
     }
 
     /// Waits for the end, whatever it is. The bytes that are read then are the store's own.

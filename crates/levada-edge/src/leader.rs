@@ -28,7 +28,7 @@ impl FetchLeader {
     }
 
     /// Awaits what becomes of the fetch, which `reader` reads.
-    pub(crate) async fn verdict(mut self, reader: &FillReader) -> FetchOutcome {
+    pub(crate) async fn outcome(mut self, reader: &FillReader) -> FetchOutcome {
         poll_fn(|cx| {
             if let Some(fetch) = &mut self.0
                 && fetch.as_mut().poll(cx).is_ready()
@@ -38,7 +38,7 @@ impl FetchLeader {
             // Only the fetch settles it, so that no other waker is needed.
             match reader.settled() {
                 None if self.0.is_some() => Poll::Pending,
-                verdict => Poll::Ready(verdict),
+                outcome => Poll::Ready(outcome),
             }
         })
         .await

@@ -46,7 +46,7 @@ pub(crate) struct FillRequest {
     /// The block to begin with, when the client wants parts only.
     pub(crate) part: Option<u64>,
     /// It is not shared with other requests: the response is not expected to be storable.
-    pub(crate) alone: bool,
+    pub(crate) detached: bool,
 }
 
 /// Looks a request up.
@@ -89,8 +89,10 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
     let sought = node.purges.sift(sought);
     let first = if ranged { first_byte(parts) } else { None };
     let part = first.map(|first| first / node.settings.cache.block);
-    let order =
-        |stored, why| FillRequest { key: sought.key, stored, why, directives, part, alone: false };
+    let order = |stored, why| {
+        let (key, detached) = (sought.key, false);
+        FillRequest { key, stored, why, directives, part, detached }
+    };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
     let for_origin = conditional && has_precondition(&parts.headers);
     let missing = if sought.varies { ForwardReason::VaryMiss } else { ForwardReason::UriMiss };
@@ -104,8 +106,8 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
             _ if parts.method == Method::HEAD => LookupResult::Bypass(missing, "head"),
             _ => {
                 let now = node.clock.now();
-                let alone = directives.no_store || node.unstorable.holds(sought.key, now);
-                LookupResult::Fetch(FillRequest { alone, ..order(None, missing) })
+                let detached = directives.no_store || node.unstorable.holds(sought.key, now);
+                LookupResult::Fetch(FillRequest { detached, ..order(None, missing) })
             }
         };
     };

@@ -154,7 +154,7 @@ impl Node {
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Taker)?.map(Arc::new),
             store,
-            fills: Fills::new(settings.cache.memory / 4, purges.clone()),
+            fills: Fills::new(settings.cache.memory / 4),
             loans: Loans::new(settings.cache.memory / 4),
             large: Agency::new(settings.cache.memory / 4, peer_count),
             purges,

@@ -28,7 +28,7 @@ use crate::{
     effects::Effects,
     failure::{Failed, Failure},
     fetch::Fetch,
-    fill::{FetchOutcome, FillReader, FillWriter},
+    fill::{FetchOutcome, FillHandle, FillReader, FillWriter},
     forward,
     identify::identify,
     large,
@@ -348,12 +348,12 @@ async fn in_blocks(
         why,
         directives,
         part,
-        alone: false,
+        detached: false,
     };
     serve_from_fill(node, context, order, record).await
 }
 
-/// Joins the fetch of an object, or begins it and leads it. `None` when another URI is being fetched
+/// Follows the fetch of an object, or leads one. `None` when another URI is being fetched
 /// under the same key.
 fn lead_or_follow(
     node: &Arc<Node>,
@@ -361,16 +361,19 @@ fn lead_or_follow(
     order: &FillRequest,
 ) -> Option<(FillReader, Option<FetchLeader>)> {
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
-    let part = match order.alone {
-        true => node.fills.detached(order.key, identity, site),
-        false => node.fills.join(order.key, identity, site)?,
+    let pending = node.purges.begin();
+    let begun = (Label::new(site, pending.born()), pending.begun());
+    let may_follow = |label: &Label, begun| node.purges.may_follow(label, begun, identity);
+    let FillHandle { reader, leads } = match order.detached {
+        true => node.fills.detached(order.key, identity, begun),
+        false => node.fills.join(order.key, identity, begun, may_follow)?,
     };
-    let lead = part.flight.map(|flight| {
-        let fetch = Fetch::new(node, context, order.clone(), flight);
-        let writer = FillWriter::new(part.reader.fill().clone());
+    let lead = leads.then(|| {
+        let fetch = Fetch::new(node, context, order.clone(), pending);
+        let writer = FillWriter::new(reader.fill().clone());
         FetchLeader::new(fetch.run(writer))
     });
-    Some((part.reader, lead))
+    Some((reader, lead))
 }
 
 /// From the growing copy of an object that this request, or one before it, had fetched.
@@ -386,28 +389,28 @@ async fn serve_from_fill(
         return Box::pin(pass(node, context, why, "loop")).await;
     }
     let arrived = node.purges.latest();
-    let (reader, leader, verdict) = loop {
+    let (reader, leader, outcome) = loop {
         let Some((reader, lead)) = lead_or_follow(node, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision")).await;
         };
         let leader = lead.is_some();
-        let verdict = match lead {
-            Some(lead) => lead.verdict(&reader).await,
+        let outcome = match lead {
+            Some(lead) => lead.outcome(&reader).await,
             None => {
                 record.cache = CacheResult::Collapsed;
-                reader.verdict().await
+                reader.outcome().await
             }
         };
         // Only now its tags are known: what was begun before a purge is for those who asked before.
         let begun_before = |label: &Label| label.born() < arrived;
-        let outdated = verdict.label().is_some_and(|label| {
+        let outdated = outcome.label().is_some_and(|label| {
             begun_before(label) && !node.purges.may_join(label, &context.resource.identity)
         });
         if leader {
             record.chosen = reader.fill().take_chosen();
         }
         if leader || !outdated {
-            break (reader, leader, verdict);
+            break (reader, leader, outcome);
         }
         let alive = |object: &Arc<Object>| node.purges.may_keep(object);
         order.stored = order.stored.filter(alive);
@@ -416,11 +419,11 @@ async fn serve_from_fill(
     // Others may have a response only if it could be served from the store.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
-    match verdict {
+    match outcome {
         FetchOutcome::Share { .. } | FetchOutcome::Blocked(_)
-            if verdict.head().is_some_and(mine) =>
+            if outcome.head().is_some_and(mine) =>
         {
-            match stored::arriving(node, parts, verdict, reader, status).await {
+            match stored::arriving(node, parts, outcome, reader, status).await {
                 Ok(response) => Ok(response),
                 Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
             }
@@ -455,7 +458,7 @@ async fn serve_from_fill(
             };
             stored::from_object(node, &context, object, Some(age), status).await.map_err(|_| failed)
         }
-        FetchOutcome::Alone if leader && let Some(passed) = reader.fill().take_alone() => {
+        FetchOutcome::Unshared if leader && let Some(passed) = reader.fill().take_unshared() => {
             status.forwarded_status = Some(passed.head.status.as_u16());
             status.detail = Some(passed.reason);
             let source = Source::Upstream(Box::new(passed.relay));
@@ -551,12 +554,12 @@ async fn bypass(
     match growing {
         Some(growing) => {
             let reader = growing.receive(exchange);
-            let verdict = reader.verdict().await;
+            let outcome = reader.outcome().await;
             let chosen = reader.fill().take_chosen();
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
-                Box::pin(stored::arriving(node, &context.parts, verdict, reader, status)).await;
+                Box::pin(stored::arriving(node, &context.parts, outcome, reader, status)).await;
             let mut response = response.map_err(|_| Failure::NoResponse)?;
             chosen.map(|chosen| response.extensions_mut().insert(chosen));
             Ok(response)

@@ -6,6 +6,8 @@ use std::{sync::Arc, time::SystemTime};
 use http::{HeaderMap, Method, header};
 use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
 
+use levada_store::Label;
+
 use crate::{
     clock,
     fetch::{Fetch, content_length},
@@ -32,11 +34,11 @@ pub(crate) struct Posted {
     request: HeaderMap,
     requested: SystemTime,
     /// Since when: what purges and invalidates meanwhile wins.
-    flight: PendingStore,
+    pending: PendingStore,
 }
 
 /// An answer that may be kept.
-pub(crate) struct Kept {
+pub(crate) struct StorablePost {
     posted: Posted,
     storable: Storable,
     received: SystemTime,
@@ -50,7 +52,7 @@ impl Posted {
         (plain && resource.site.settings.cache).then(|| Self {
             request: parts.headers.clone(),
             requested: clock::wall(),
-            flight: node.purges.begin(),
+            pending: node.purges.begin(),
         })
     }
 
@@ -61,8 +63,8 @@ impl Posted {
         node: &Node,
         resource: &Resource,
         exchange: &UpstreamResponse,
-    ) -> Option<Kept> {
-        if self.flight.is_outdated(resource.key) {
+    ) -> Option<StorablePost> {
+        if self.pending.is_outdated(resource.key) {
             return None;
         }
         let (response, received) = (exchange.headers(), clock::wall());
@@ -77,7 +79,7 @@ impl Posted {
         let target = resource.identity.parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.site.settings.rules).ok()?;
         let small = |length| length <= node.settings.cache.max_object;
-        content_length(response).is_none_or(small).then_some(Kept {
+        content_length(response).is_none_or(small).then_some(StorablePost {
             posted: self,
             storable,
             received,
@@ -85,7 +87,7 @@ impl Posted {
     }
 }
 
-impl Kept {
+impl StorablePost {
     /// Has the answer grow into the store, for its client to read along. To be called when it has
     /// invalidated what was stored. `head` is what was sent.
     pub(crate) fn begin(
@@ -93,11 +95,16 @@ impl Kept {
         node: &Arc<Node>,
         resource: &Resource,
         head: UpstreamHead,
-    ) -> Option<Growing> {
+    ) -> Option<GrowingPost> {
         let Self { posted, storable, received } = self;
-        let FillHandle { reader, flight } =
-            node.fills.detached(resource.key, &resource.identity, resource.site.id);
-        let flight = flight.filter(|flight| flight.born() == posted.flight.born())?;
+        let pending = node.purges.begin();
+        if pending.born() != posted.pending.born() {
+            return None;
+        }
+        let label = Label::new(resource.site.id, pending.born());
+        let begun = (label, pending.begun());
+        let FillHandle { reader, .. } =
+            node.fills.detached(resource.key, &resource.identity, begun);
         let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {
             head.headers.remove(name);
@@ -115,21 +122,21 @@ impl Kept {
             part: None,
             piece: None,
             head_is_enough: false,
-            flight,
+            pending,
         };
-        Some(Growing { fetch, reader, storable, received })
+        Some(GrowingPost { fetch, reader, storable, received })
     }
 }
 
 /// An answer on its way into the store.
-pub(crate) struct Growing {
+pub(crate) struct GrowingPost {
     fetch: Fetch,
     reader: FillReader,
     storable: Storable,
     received: SystemTime,
 }
 
-impl Growing {
+impl GrowingPost {
     /// Receives the body in a task of its own.
     pub(crate) fn receive(self, exchange: UpstreamResponse) -> FillReader {
         let Self { fetch, reader, storable, received } = self;

@@ -134,11 +134,11 @@ pub(crate) async fn from_blocks(
 pub(crate) async fn arriving(
     node: &Node,
     parts: &Parts,
-    verdict: FetchOutcome,
+    outcome: FetchOutcome,
     reader: FillReader,
     mut status: CacheStatus<'_>,
 ) -> Result<Response<ResponseBody>, BodyError> {
-    let (head, kept) = match &verdict {
+    let (head, kept) = match &outcome {
         FetchOutcome::Share { head, kept, .. } => (head, *kept),
         FetchOutcome::Blocked(blocked) => (&blocked.head, blocked.kept),
         _ => return Err(BodyError::Gone),
@@ -147,9 +147,9 @@ pub(crate) async fn arriving(
     if !status.collapsed {
         status.forwarded_status = Some(head.status.as_u16());
         status.stored = kept;
-        own = reader.fill().take_own();
+        own = reader.fill().take_leader_fields();
     }
-    let mut response = match &verdict {
+    let mut response = match &outcome {
         FetchOutcome::Blocked(blocked) => {
             let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
             from_blocks(node, parts, blocked, age, &mut status).await?

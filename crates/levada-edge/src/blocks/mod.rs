@@ -9,7 +9,7 @@
 //! ```text
 //!   obtain(n) ── being fetched as part of the whole ──> Growing
 //!             ├─ in the store ────────────────────────> Stored
-//!             └─ by range: join or lead fetch::block ─> Growing
+//!             └─ by range: follow or lead fetch::block ─> Growing
 //! ```
 //!
 //! Blocks of two versions never meet: a block's key contains the version of its object, and the origin
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
 use levada_http1::ZeroCopyQueue;
-use levada_store::{Block, Blocks, Object, StoredHead, block_key};
+use levada_store::{Block, Blocks, Label, Object, StoredHead, block_key};
 use levada_types::Key;
 
 pub(crate) use long::LongBodyWriter;
@@ -35,7 +35,7 @@ pub(crate) use running::RunningFetch;
 
 use crate::{
     body::{BodyError, Relay},
-    fill::{FetchOutcome, Fill, FillEnd, FillReader, FillWriter},
+    fill::{FetchOutcome, Fill, FillEnd, FillHandle, FillReader, FillWriter},
     forward,
     node::Node,
     request::RequestContext,
@@ -195,10 +195,10 @@ impl BlockedBody {
             return Ok(BlockLocation::Stored(block));
         }
         let Some(reader) = self.fetch(number) else { return Err(BodyError::Gone) };
-        match reader.verdict().await {
+        match reader.outcome().await {
             FetchOutcome::Share { .. } => Ok(BlockLocation::Growing(reader)),
             // The representation is not what it was, or the origin cannot send parts of it.
-            FetchOutcome::Alone
+            FetchOutcome::Unshared
             | FetchOutcome::Renewed(_)
             | FetchOutcome::Large(_)
             | FetchOutcome::Blocked(_) => Err(BodyError::Gone),
@@ -210,26 +210,32 @@ impl BlockedBody {
     /// read the others.
     pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: FillWriter) {
         // Only this fetch knows this version.
-        let Some(part) = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)
-        else {
-            return writer.dismiss();
-        };
-        let block = FillWriter::new(part.reader.fill().clone());
-        drop(part);
+        let Some(FillHandle { reader, .. }) = self.join(number) else { return writer.dismiss() };
+        let block = FillWriter::new(reader.fill().clone());
+        drop(reader);
         writer.blocked(self.clone());
         // The head is in the store: later requests find it there.
         drop(writer);
         fetch::receive(&self, number, relay, block).await;
     }
 
-    /// Joins the fetch of a block, or begins it. `None` when it cannot be asked for.
+    /// Follows the fetch of a block, or leads it. `None` when it cannot be asked for.
     fn fetch(self: &Arc<Self>, number: u64) -> Option<FillReader> {
         self.request.as_ref()?;
-        let part = self.node.fills.join(self.block_key(number), &self.identity, self.site.id)?;
-        if part.flight.is_some() {
-            tokio::spawn(fetch::block(self.clone(), number, part.reader.fill().clone()));
+        let FillHandle { reader, leads } = self.join(number)?;
+        if leads {
+            tokio::spawn(fetch::block(self.clone(), number, reader.fill().clone()));
         }
-        Some(part.reader)
+        Some(reader)
+    }
+
+    /// Blocks are purged with their object: only a fetch that began before a purge is not followed.
+    fn join(&self, number: u64) -> Option<FillHandle> {
+        let Node { fills, purges, .. } = &*self.node;
+        let pending = purges.begin();
+        let begun = (Label::new(self.site.id, pending.born()), pending.begun());
+        let may_follow = |label: &Label, begun| purges.may_follow(label, begun, &self.identity);
+        fills.join(self.block_key(number), &self.identity, begun, may_follow)
     }
 
     /// Begins to fetch the blocks after `number` before they are read, up to byte `end`.

@@ -106,6 +106,12 @@ impl Purges {
         self.judge(label, identity) == PurgeVerdict::Alive
     }
 
+    /// Whether a request that arrives now may follow a fetch with this label that was begun then.
+    pub(crate) fn may_follow(&self, label: &Label, begun: u64, identity: &str) -> bool {
+        self.may_join(label, identity)
+            && !self.invalidated_since(begun, Key::of(identity.as_bytes()))
+    }
+
     /// From now on these rules hold. They share the number that is returned.
     fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
         let number = self.rules.add(rules, now);
