@@ -15,5 +15,7 @@ pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused")
 pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
 /// From a peer: the URL names a piece. To a peer: the version of the piece, or why there is none.
 pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
+/// Fields that only peers set in responses. They are removed from the responses of other servers.
+pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
 /// From a client: the digest of the file that it wants. A stored copy with another digest is not used.
 pub(crate) const DIGEST: HeaderName = HeaderName::from_static("levada-digest");

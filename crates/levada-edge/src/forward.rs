@@ -1,13 +1,13 @@
 //! Requests to other servers: what they carry, and the tries until one has answered.
 
-use std::sync::Arc;
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{self, COOKIE, HOST, VIA},
 };
 use levada_cache::strip_fields;
-use levada_policy::{NodeIndex, Pick};
+use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
 use levada_types::Request as PolicyRequest;
 
 use crate::{
@@ -15,17 +15,18 @@ use crate::{
     body::RequestBody,
     client_connection::{ClientConnection, Door},
     client_network,
+    clock::Clock,
     failure::{Failed, Failure},
-    fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PIECE, REFUSED},
+    fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED},
     large,
     node::Node,
-    peers::Peers,
+    peers::{Peers, WatchedPeer},
     redirect::retried,
     request::RequestContext,
     resource::Resource,
-    sites::Site,
-    switch::{self, Subject},
-    upstream::{UpstreamHead, UpstreamResponse},
+    sites::{Site, WatchedOrigin},
+    switch,
+    upstream::{self, AdmittedRequest, Group, Retries, UpstreamHead, UpstreamResponse},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -46,7 +47,7 @@ pub(crate) fn onward(
         join_crumbs(&mut headers);
     }
     let client = client_network::of(connection, &headers);
-    let subject = Subject::of(resource, parts, &headers);
+    let subject = switch::subject(resource, parts, &headers);
     let interim = connection.interim();
     // An absolute form, or a pass, is not for the next server to see.
     let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
@@ -109,65 +110,61 @@ fn forwarded(
     headers.append(FORWARDED_FOR, connection.address().clone());
 }
 
-/// Fields that only peers say of themselves.
-pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
-
-/// Asks the site's origins when it is the client's turn, one after another where that is safe, until one
-/// answers; or the servers that its policy chooses.
+/// Sends a request to the site's origins when it is the client's turn, one after another where that is safe,
+/// until one answers; or to the servers that the site's policy chooses.
 pub(crate) async fn to_origin(
     node: &Node,
     site: &Site,
     head: &mut UpstreamHead,
-    mut body: RequestBody,
+    body: RequestBody,
 ) -> Result<UpstreamResponse, Failed> {
-    let safe = head.method.is_safe() && body.is_none();
     if let Some(host) = &site.origin_host {
         head.headers.insert(HOST, host.clone());
     }
+    let tries = node.settings.limits.tries as usize;
     if let Some(switch) = &site.switch {
-        return Box::pin(switch::to_server(node, site, switch, head, body)).await;
+        return Box::pin(switch::to_server(site, switch, &node.sizes, tries, head, body)).await;
     }
-    let mut miss = Some(site.misses.enter(head.client).await?);
-    let mut failed = Failed::from(Failure::AllDown);
-    for (tried, origin) in
-        site.origins_in_order().take(node.settings.limits.tries as usize).enumerate()
-    {
-        if tried > 0 && !site.may_retry(&node.clock) {
-            break;
-        }
-        let sending = std::mem::replace(&mut body, RequestBody::None);
-        match origin.server.exchange(head, sending).await {
-            Ok(mut exchange) => {
-                // Only a peer says so of itself.
-                strip_fields(exchange.headers_mut(), &PEERS_ONLY);
-                if let Some(miss) = miss.take() {
-                    exchange.body_mut().hold(miss);
-                }
-                origin.report_outcome(None);
-                node.metrics.upstream("origin", exchange.status());
-                return Ok(exchange);
-            }
-            Err(failure) => {
-                origin.report_outcome(Some(failure));
-                node.metrics.upstream_failure("origin", failure);
-                let origin = &origin.server.name;
-                tracing::info!(%origin, reason = failure.as_str(), "origin failed");
-                failed = Failed { failure, next_hop: Some(origin.clone()) };
-            }
-        }
-        if !safe || !failed.failure.worth_retrying() {
-            break;
-        }
-    }
-    Err(failed)
+    let miss = Some(site.misses.enter(head.client).await?);
+    let retries = Retries {
+        tries: tries.min(site.origins.len()),
+        budget: &site.retries,
+        resends_unsent: false,
+        clock: node.clock,
+        counter: &*node.metrics,
+    };
+    let mut origins = Origins { order: site.origins_in_order(), miss };
+    upstream::send(&mut origins, &retries, head, body).await
 }
 
-/// Asks the chosen peer, and those that the policy chooses after it, until one answers.
+/// The origins of a site in the order in which they are tried.
+struct Origins<I> {
+    order: I,
+    miss: Option<AdmittedRequest<IpAddr>>,
+}
+
+impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I> {
+    type Server = Arc<WatchedOrigin>;
+    type Held = ();
+
+    fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), Failure> {
+        self.order.next().map(|origin| (origin.clone(), ())).ok_or(Failure::AllDown)
+    }
+
+    fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
+        strip_fields(response.headers_mut(), &PEERS_ONLY);
+        if let Some(miss) = self.miss.take() {
+            response.body_mut().hold(Box::new(miss));
+        }
+    }
+}
+
+/// Sends a request to the chosen peer, and to those that the policy chooses after it, until one answers.
 ///
-/// Only requests without a body that are safe to repeat come here, and only until the first byte of an
-/// answer's head. The passage counts as outstanding at the peer that is being asked.
+/// Only requests without a body that are safe to repeat come here. The request counts as outstanding at the
+/// peer that is being tried. This node is the last try: it can always ask the origin itself.
 ///
-/// `None` when the request is this node's to serve: by choice, or because the peers failed.
+/// `None` when this node is to serve the request, because it was chosen or because the peers failed.
 pub(crate) async fn to_peer(
     node: &Arc<Node>,
     peers: &Arc<Peers>,
@@ -175,67 +172,88 @@ pub(crate) async fn to_peer(
     first: Pick,
     record: &mut AccessRecord,
 ) -> Option<(UpstreamResponse, Pick)> {
-    let mut pick = first;
-    if pick.node == peers.me() {
+    if first.node == peers.me() {
         return None;
     }
-    let (mut head, resource) =
-        (onward(node, context, context.parts.headers.clone()), &context.resource);
+    let mut head = onward(node, context, context.parts.headers.clone());
     large::address(&mut head, context);
-    let mut tried: Vec<NodeIndex> = Vec::new();
-    while pick.node != peers.me() {
-        record.outstanding = Some(peers.loads().begin(pick.node));
-        let failure = match ask(peers, pick.node, &head).await {
-            Ok(mut exchange) => {
-                peers.report_outcome(pick.node, None);
-                node.metrics.upstream("peer", exchange.status());
-                if resource.piece.is_some() {
-                    exchange.body_mut().read_at_most(large::READ);
-                }
-                return Some((exchange, pick));
-            }
-            Err(failure) => failure,
-        };
-        record.outstanding = None;
-        peers.report_outcome(pick.node, Some(failure));
-        node.metrics.upstream_failure("peer", failure);
-        let peer = &peers.server(pick.node).name;
-        tracing::info!(%peer, reason = failure.as_str(), "peer failed");
-        tried.push(pick.node);
-        pick = next(node, peers, resource, &tried);
-        record.decided(resource, pick);
-    }
-    None
-}
-
-async fn ask(
-    peers: &Peers,
-    peer: NodeIndex,
-    head: &UpstreamHead,
-) -> Result<UpstreamResponse, Failure> {
-    let server = peers.server(peer);
-    let exchange = server.exchange(&peers.address_to(server, head), RequestBody::None).await?;
-    match exchange.headers().contains_key(REFUSED) {
-        true => Err(Failure::PeerFull),
-        false => Ok(exchange),
-    }
-}
-
-/// The policy's choice among the nodes that have not been tried; this node when the tries or the
-/// budget are used up: it can always ask the origin itself.
-fn next(node: &Node, peers: &Peers, resource: &Resource, tried: &[NodeIndex]) -> Pick {
-    let here = Pick {
-        node: peers.me(),
-        reason: levada_policy::PickReason::Retry,
-        set_size: tried.len() as u32,
+    let resource = &context.resource;
+    let mut chosen =
+        ChosenPeers { peers, resource, clock: node.clock, record, pick: first, tried: Vec::new() };
+    let retries = Retries {
+        tries: (node.settings.limits.tries as usize).saturating_sub(1).max(1),
+        budget: &resource.site.retries,
+        resends_unsent: false,
+        clock: node.clock,
+        counter: &*node.metrics,
     };
-    let last = tried.len() + 1 >= node.settings.limits.tries as usize;
-    if last || !resource.site.may_retry(&node.clock) {
-        return here;
+    let sent = upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
+    if sent.is_err() && chosen.pick.node != peers.me() {
+        chosen.record.decided(resource, chosen.this_node());
     }
-    let avoided = resource.piece.iter().flat_map(|piece| &piece.avoided);
-    let avoided: Vec<NodeIndex> = avoided.chain(tried).copied().collect();
-    let rest = peers.cluster().without(&avoided);
-    let request = PolicyRequest::new(resource.key);
-    resource.decider().pick(&request, &rest, node.clock.now()).map_or(here, retried)
+    sent.ok().map(|response| (response, chosen.pick))
+}
+
+/// The peers that the policy chooses for one request.
+struct ChosenPeers<'a> {
+    peers: &'a Arc<Peers>,
+    resource: &'a Resource,
+    clock: Clock,
+    record: &'a mut AccessRecord,
+    /// The last choice.
+    pick: Pick,
+    tried: Vec<NodeIndex>,
+}
+
+impl Group for ChosenPeers<'_> {
+    type Server = WatchedPeer;
+    type Held = Outstanding;
+
+    fn next(&mut self) -> Result<(WatchedPeer, Outstanding), Failure> {
+        if !self.tried.is_empty() {
+            self.pick = self.next_pick();
+            self.record.decided(self.resource, self.pick);
+        }
+        let node = self.pick.node;
+        if node == self.peers.me() {
+            return Err(Failure::AllDown);
+        }
+        self.tried.push(node);
+        Ok((WatchedPeer { peers: self.peers.clone(), node }, self.peers.loads().begin(node)))
+    }
+
+    fn head_for<'h>(&self, server: &WatchedPeer, head: &'h UpstreamHead) -> Cow<'h, UpstreamHead> {
+        Cow::Owned(self.peers.address_to(self.peers.server(server.node), head))
+    }
+
+    fn check(&self, response: &UpstreamResponse) -> Result<(), Failure> {
+        match response.headers().contains_key(REFUSED) {
+            true => Err(Failure::PeerFull),
+            false => Ok(()),
+        }
+    }
+
+    fn answered(&mut self, _: WatchedPeer, held: Outstanding, response: &mut UpstreamResponse) {
+        self.record.outstanding = Some(held);
+        if self.resource.piece.is_some() {
+            response.body_mut().read_at_most(large::READ);
+        }
+    }
+}
+
+impl ChosenPeers<'_> {
+    /// The policy's choice among the nodes that have not been tried; this node when there is none.
+    fn next_pick(&self) -> Pick {
+        let avoided = self.resource.piece.iter().flat_map(|piece| &piece.avoided);
+        let avoided: Vec<NodeIndex> = avoided.chain(&self.tried).copied().collect();
+        let rest = self.peers.cluster().without(&avoided);
+        let request = PolicyRequest::new(self.resource.key);
+        let pick = self.resource.decider().pick(&request, &rest, self.clock.now());
+        pick.map_or_else(|| self.this_node(), retried)
+    }
+
+    fn this_node(&self) -> Pick {
+        let reason = PickReason::Retry;
+        Pick { node: self.peers.me(), reason, set_size: self.tried.len() as u32 }
+    }
 }

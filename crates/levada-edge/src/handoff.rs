@@ -17,7 +17,8 @@ use crate::{
     node::Node,
     purge::door::METHOD,
     sites::Site,
-    switch::{Claim, Member, ServerTurn, Subject, Switch, claim, claim_now},
+    switch::{Claim, Member, ServerTurn, Switch, claim, claim_now, subject},
+    upstream::Subject,
 };
 
 impl Serve for Node {
@@ -58,14 +59,14 @@ impl Serve for Node {
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = claim(self, &site, &switch, subject).await?;
-        Some(choice(self.clock, site, switch, claimed))
+        let claimed = claim(&site, &switch, &self.sizes, subject).await?;
+        Some(choice(self.clock, site, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = claim_now(self, &site, &switch, subject)?;
-        Some(choice(self.clock, site, switch, claimed))
+        let claimed = claim_now(&site, &switch, &self.sizes, subject)?;
+        Some(choice(self.clock, site, claimed))
     }
 }
 
@@ -84,25 +85,19 @@ fn switched(node: &Node, head: Request<()>) -> Option<(Arc<Site>, Arc<Switch>, S
     {
         return None;
     }
-    let subject = Subject::of(&resource, &parts, &parts.headers);
+    let subject = subject(&resource, &parts, &parts.headers);
     Some((resource.site.clone(), switch.clone(), subject))
 }
 
-fn choice(
-    clock: Clock,
-    site: Arc<Site>,
-    switch: Arc<Switch>,
-    (member, control, turn): Claim,
-) -> Choice {
+fn choice(clock: Clock, site: Arc<Site>, (member, control, turn): Claim) -> Choice {
     let turn = Some(turn);
-    Choice { control, turn: Box::new(SwitchTurn { clock, site, switch, member, turn }) }
+    Choice { control, turn: Box::new(SwitchTurn { clock, site, member, turn }) }
 }
 
 /// The requests of one connection at a server of a switch.
 struct SwitchTurn {
     clock: Clock,
     site: Arc<Site>,
-    switch: Arc<Switch>,
     member: Arc<Member>,
     /// `None` while no request is under way.
     turn: Option<ServerTurn>,
@@ -116,7 +111,7 @@ impl Turn for SwitchTurn {
     fn end(&mut self) {
         if let Some(turn) = self.turn.take() {
             turn.end_elsewhere();
-            self.switch.served(&self.member);
+            self.member.server.health.served();
         }
     }
 

@@ -21,7 +21,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{cache_result::CacheResult, failure::Failure, large::LargeMetrics, switch::Switch};
+use crate::{
+    cache_result::CacheResult,
+    failure::Failure,
+    large::LargeMetrics,
+    switch::Switch,
+    upstream::{OutcomeCounter, Server, ServerKind},
+};
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -397,25 +403,6 @@ impl Metrics {
         self.requests.get_or_create_owned(&labels)
     }
 
-    pub(crate) fn upstream(&self, kind: &'static str, status: StatusCode) {
-        let counter = || {
-            let labels = UpstreamLabels { upstream: LabelValue(kind), code: status.as_u16() };
-            self.upstream.get_or_create_owned(&labels)
-        };
-        if status == StatusCode::OK {
-            let place = ["origin", "peer"].iter().position(|known| *known == kind).unwrap_or(2);
-            self.upstream_ok[place].get_or_init(counter).inc();
-        } else {
-            counter().inc();
-        }
-    }
-
-    pub(crate) fn upstream_failure(&self, kind: &'static str, failure: Failure) {
-        let labels =
-            FailureLabels { upstream: LabelValue(kind), error: LabelValue(failure.proxy_error()) };
-        self.upstream_failures.get_or_create(&labels).inc();
-    }
-
     pub(crate) fn decision(&self, policy: &'static str, pick: Pick) {
         let labels =
             DecisionLabels { policy: LabelValue(policy), reason: LabelValue(pick.reason.as_str()) };
@@ -428,9 +415,10 @@ impl Metrics {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
     }
 
-    pub(crate) fn server_up(&self, kind: &'static str, server: &str, up: bool) {
-        let labels = ServerLabels { kind: LabelValue(kind), server: server.to_owned() };
-        self.servers.get_or_create(&labels).set(i64::from(up));
+    pub(crate) fn server_up(&self, kind: ServerKind, server: &Server) {
+        let (kind, name) = (LabelValue(kind.as_str()), server.name.to_string());
+        let labels = ServerLabels { kind, server: name };
+        self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
     }
 
     pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
@@ -475,6 +463,26 @@ impl Metrics {
             page.clear();
         }
         page
+    }
+}
+
+impl OutcomeCounter for Metrics {
+    fn answered(&self, kind: ServerKind, status: StatusCode) {
+        let counter = || {
+            let upstream = LabelValue(kind.as_str());
+            let labels = UpstreamLabels { upstream, code: status.as_u16() };
+            self.upstream.get_or_create_owned(&labels)
+        };
+        if status == StatusCode::OK {
+            self.upstream_ok[kind as usize].get_or_init(counter).inc();
+        } else {
+            counter().inc();
+        }
+    }
+
+    fn failed(&self, kind: ServerKind, failure: Failure) {
+        let (upstream, error) = (LabelValue(kind.as_str()), LabelValue(failure.proxy_error()));
+        self.upstream_failures.get_or_create(&FailureLabels { upstream, error }).inc();
     }
 }
 

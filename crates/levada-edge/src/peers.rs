@@ -10,13 +10,12 @@ use levada_types::Timestamp;
 
 use crate::{
     clock::Clock,
-    failure::Failure,
     fields::PEER,
     metrics::Metrics,
     purge,
-    settings::{Peer, PeerTrust, Peering, Settings},
+    settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
     tls,
-    upstream::{Address, Change, Health, Server, UpstreamHead, WatchedServer, Wire, report},
+    upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire},
 };
 
 /// What a probe of a peer asks for.
@@ -138,19 +137,6 @@ impl Peers {
         head
     }
 
-    /// What a request met at a peer.
-    pub(crate) fn report_outcome(self: &Arc<Self>, node: NodeIndex, failure: Option<Failure>) {
-        let health = &self.server(node).health;
-        match failure {
-            None => health.served(),
-            Some(failure) if failure.blames_server() && node != self.me => {
-                let change = health.failed(&self.settings.health, self.clock.now());
-                report(&WatchedPeer { peers: self.clone(), node }, change);
-            }
-            Some(_) => {}
-        }
-    }
-
     /// Whether a request on the peer listener comes from a peer. With mutual TLS the connection has
     /// proved it already.
     pub(crate) fn recognises(&self, headers: &HeaderMap) -> bool {
@@ -190,12 +176,14 @@ pub(crate) struct WatchedPeer {
 }
 
 impl WatchedServer for WatchedPeer {
-    fn name(&self) -> String {
-        format!("peer {}", self.peers.server(self.node).name)
+    const KIND: ServerKind = ServerKind::Peer;
+
+    fn server(&self) -> &Arc<Server> {
+        self.peers.server(self.node)
     }
 
-    fn health(&self) -> &Health {
-        &self.peers.server(self.node).health
+    fn check(&self) -> &HealthCheck {
+        &self.peers.settings.health
     }
 
     async fn probe(&self) -> bool {
@@ -213,17 +201,9 @@ impl WatchedServer for WatchedPeer {
         !self.peers.pending.is_any_for(self.node)
     }
 
-    fn sweep(&self) {
-        self.peers.server(self.node).sweep();
-    }
-
     fn changed(&self, _change: Change) {
         self.peers.refresh(self.peers.clock.now());
-        self.peers.metrics.server_up(
-            "peer",
-            &self.peers.server(self.node).name,
-            self.health().is_up(),
-        );
+        self.peers.metrics.server_up(Self::KIND, self.server());
     }
 }
 

@@ -103,7 +103,6 @@ fn make_site(
             server: origin_server(origin, settings, workers),
             check: site.health.clone(),
             host: host.clone(),
-            clock,
             metrics: metrics.clone(),
             watch: Mutex::default(),
         })

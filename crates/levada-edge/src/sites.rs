@@ -1,13 +1,6 @@
 //! Sites by host, and each site's origins.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::HeaderValue;
 use levada_policy::ClientShare;
@@ -19,12 +12,11 @@ use tokio::task::AbortHandle;
 use crate::{
     classes::Classes,
     clock::Clock,
-    failure::Failure,
     metrics::Metrics,
     redirect::SharedDecider,
     settings::{Delivery, HealthCheck, LargeSettings, MissLimits, SiteSettings},
     switch::Switch,
-    upstream::{Change, FairQueue, Health, RetryBudget, Server, WatchedServer, report},
+    upstream::{Change, FairQueue, RetryBudget, Server, ServerKind, WatchedServer},
 };
 
 /// A site at work.
@@ -47,8 +39,6 @@ pub(crate) struct Site {
     pub(crate) retries: RetryBudget,
     /// How many requests are at the origins at once.
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
-    /// Requests since the retry budget was last asked.
-    requests: AtomicU64,
 }
 
 /// What a site is put together from.
@@ -87,7 +77,6 @@ impl Site {
             origin_host,
             misses,
             retries: RetryBudget::new(parts.retry_budget),
-            requests: AtomicU64::new(0),
             settings,
         }
     }
@@ -108,18 +97,18 @@ impl Site {
 
     /// Counts a request towards the retry budget.
     pub(crate) fn count(&self) {
-        self.requests.fetch_add(1, Relaxed);
+        self.retries.count();
     }
 
     /// Whether one more retry is within the budget.
     pub(crate) fn may_retry(&self, clock: &Clock) -> bool {
-        self.retries.take(self.requests.swap(0, Relaxed), clock.now())
+        self.retries.take(clock.now())
     }
 
     /// The origins to try, in order: those that are up, then, as a last resort, the others.
     pub(crate) fn origins_in_order(&self) -> impl Iterator<Item = &Arc<WatchedOrigin>> {
-        let up = self.origins.iter().filter(|o| o.health().is_up());
-        let down = self.origins.iter().filter(|o| !o.health().is_up());
+        let up = self.origins.iter().filter(|o| o.server.health.is_up());
+        let down = self.origins.iter().filter(|o| !o.server.health.is_up());
         up.chain(down)
     }
 }
@@ -171,32 +160,20 @@ pub(crate) struct WatchedOrigin {
     pub(crate) server: Arc<Server>,
     pub(crate) check: HealthCheck,
     pub(crate) host: Option<HeaderValue>,
-    pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     /// Who watches it.
     pub(crate) watch: Mutex<Option<AbortHandle>>,
 }
 
-impl WatchedOrigin {
-    /// What a request met at this origin.
-    pub(crate) fn report_outcome(&self, failure: Option<Failure>) {
-        match failure {
-            None => self.server.health.served(),
-            Some(failure) if failure.blames_server() => {
-                report(self, self.server.health.failed(&self.check, self.clock.now()));
-            }
-            Some(_) => {}
-        }
-    }
-}
-
 impl WatchedServer for WatchedOrigin {
-    fn name(&self) -> String {
-        format!("origin {}", self.server.name)
+    const KIND: ServerKind = ServerKind::Origin;
+
+    fn server(&self) -> &Arc<Server> {
+        &self.server
     }
 
-    fn health(&self) -> &Health {
-        &self.server.health
+    fn check(&self) -> &HealthCheck {
+        &self.check
     }
 
     async fn probe(&self) -> bool {
@@ -206,11 +183,7 @@ impl WatchedServer for WatchedOrigin {
         crate::upstream::answers(&self.server, path, self.host.as_ref()).await
     }
 
-    fn sweep(&self) {
-        self.server.sweep();
-    }
-
     fn changed(&self, _change: Change) {
-        self.metrics.server_up("origin", &self.server.name, self.health().is_up());
+        self.metrics.server_up(Self::KIND, &self.server);
     }
 }

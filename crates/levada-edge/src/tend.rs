@@ -21,9 +21,8 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     tend_sites(node, &until_stopped);
     if let Some(peers) = &node.peers {
         for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
-            let watched = Arc::new(WatchedPeer { peers: peers.clone(), node: peer });
-            let check = peers.settings().health.clone();
-            until_stopped(Box::pin(upstream::watch(watched, check, node.clock)));
+            let watched = WatchedPeer { peers: peers.clone(), node: peer };
+            until_stopped(Box::pin(upstream::watch(watched, node.clock)));
         }
         if peers.settings().health.interval.is_zero() {
             until_stopped(Box::pin(purge::deliver_all(peers.clone())));
@@ -59,8 +58,7 @@ pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
         for origin in &site.origins {
             let mut watching = origin.watch.lock();
             if watching.is_none() {
-                let check = origin.check.clone();
-                let task = upstream::watch(origin.clone(), check, node.clock);
+                let task = upstream::watch(origin.clone(), node.clock);
                 *watching = Some(spawn(Box::pin(task)));
             }
         }

@@ -30,17 +30,16 @@ use parking_lot::Mutex;
 
 pub(crate) use member::Member;
 pub(crate) use send::{ChosenServer, Claim, ServerTurn, body_key, claim, claim_now, to_server};
-pub(crate) use subject::{Subject, class};
+pub(crate) use subject::{class, subject};
 
 use crate::{
     clock::Clock,
-    failure::Failure,
     metrics::Metrics,
     redirect::{Decider, SharedDecider},
     settings::{
         HandoffControl, HealthCheck, Limits, PolicyChoice, SwitchServer, SwitchSettings as Settings,
     },
-    upstream::{Change, FairQueue, Health, Server, WatchedServer, report, watch, way_to},
+    upstream::{Change, FairQueue, Server, ServerKind, WatchedServer, watch, way_to},
 };
 
 /// A site's servers at work.
@@ -61,7 +60,7 @@ pub(crate) struct SwitchView {
     pub(crate) members: Vec<Arc<Member>>,
     loads: Arc<LoadTable>,
     cluster: Cluster,
-    check: HealthCheck,
+    check: Arc<HealthCheck>,
     host: Option<HeaderValue>,
     /// T_low and T_high of LARD.
     thresholds: Option<(u64, u64)>,
@@ -120,7 +119,7 @@ impl Switch {
             gone.sit(&LoadTable::new(0), None);
             gone.stop_watch();
         }
-        if before.check != *plan.check || before.host != plan.host {
+        if *before.check != *plan.check || before.host != plan.host {
             before.members.iter().for_each(|member| member.stop_watch());
         }
         self.decider.store(plan.decider.clone());
@@ -184,10 +183,9 @@ impl Switch {
         for member in &view.members {
             let mut watching = member.watch.lock();
             if watching.is_none() {
-                let watched = Arc::new(self.watched(member, &view));
-                self.metrics.server_up("server", &member.server.name, watched.health().is_up());
-                let task = watch(watched, view.check.clone(), self.clock);
-                *watching = Some(spawn(Box::pin(task)));
+                self.metrics.server_up(ServerKind::Switched, &member.server);
+                let watched = self.watched(member, &view);
+                *watching = Some(spawn(Box::pin(watch(watched, self.clock))));
             }
         }
     }
@@ -205,29 +203,6 @@ impl Switch {
     /// Where connections can be handed to.
     pub(crate) fn controls(&self) -> Vec<HandoffControl> {
         self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
-    }
-
-    /// A server has answered a request.
-    pub(crate) fn served(self: &Arc<Self>, member: &Arc<Member>) {
-        self.report_outcome(&self.view.load(), member, None);
-    }
-
-    /// What a request met at a server.
-    fn report_outcome(
-        self: &Arc<Self>,
-        view: &SwitchView,
-        member: &Arc<Member>,
-        failure: Option<Failure>,
-    ) {
-        let health = &member.server.health;
-        match failure {
-            None => health.served(),
-            Some(failure) if failure.blames_server() => {
-                let change = health.failed(&view.check, self.clock.now());
-                report(&self.watched(member, view), change);
-            }
-            Some(_) => {}
-        }
     }
 
     fn watched(self: &Arc<Self>, member: &Arc<Member>, view: &SwitchView) -> WatchedMember {
@@ -249,7 +224,7 @@ impl SwitchView {
             cluster: Cluster::new(nodes, loads.clone()),
             members,
             loads,
-            check: plan.check.clone(),
+            check: Arc::new(plan.check.clone()),
             host: plan.host.clone(),
             thresholds: lard_thresholds(&plan.policy.name, &plan.policy.parameters),
         }
@@ -317,17 +292,19 @@ fn make(server: &SwitchServer, plan: &Plan<'_>) -> Arc<Member> {
 struct WatchedMember {
     switch: Arc<Switch>,
     member: Arc<Member>,
-    check: HealthCheck,
+    check: Arc<HealthCheck>,
     host: Option<HeaderValue>,
 }
 
 impl WatchedServer for WatchedMember {
-    fn name(&self) -> String {
-        format!("server {}", self.member.server.name)
+    const KIND: ServerKind = ServerKind::Switched;
+
+    fn server(&self) -> &Arc<Server> {
+        &self.member.server
     }
 
-    fn health(&self) -> &Health {
-        &self.member.server.health
+    fn check(&self) -> &HealthCheck {
+        &self.check
     }
 
     async fn probe(&self) -> bool {
@@ -338,10 +315,6 @@ impl WatchedServer for WatchedMember {
         }
     }
 
-    fn sweep(&self) {
-        self.member.server.sweep();
-    }
-
     fn changed(&self, change: Change) {
         let (switch, server) = (&self.switch, &self.member.server);
         switch.refresh();
@@ -350,6 +323,6 @@ impl WatchedServer for WatchedMember {
         {
             switch.decider.load().failed(at, &switch.view.load().cluster);
         }
-        switch.metrics.server_up("server", &server.name, server.health.is_up());
+        switch.metrics.server_up(Self::KIND, server);
     }
 }

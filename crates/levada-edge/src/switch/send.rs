@@ -1,4 +1,4 @@
-//! One request to one server, or to the next where that is safe.
+//! One request to the servers of a switch, and what it holds until its response has ended.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -11,24 +11,27 @@ use levada_policy::{NodeIndex, Pick, RequestOutcome};
 use levada_types::{Key, Request as PolicyRequest};
 
 use super::{
-    Switch, SwitchView,
+    Switch, SwitchView, WatchedMember,
     member::{HeldRequest, Member},
-    subject::Subject,
 };
 use crate::{
     body::{BodyError, RequestBody},
     classes::Classes,
     clock::Clock,
     failure::{Failed, Failure},
-    forward::PEERS_ONLY,
-    node::Node,
+    fields::PEERS_ONLY,
     redirect::{SharedDecider, retried},
     settings::{HandoffControl, KeyFrom},
     sites::Site,
-    upstream::{AdmittedRequest, UpstreamHead, UpstreamResponse},
+    sizes::Sizes,
+    upstream::{
+        self, AdmittedRequest, Group, ResponseGuard, Retries, Subject, UpstreamHead,
+        UpstreamResponse,
+    },
 };
 
-/// What a request holds until the answer's body has ended: a place, a server, and what is to be learned.
+/// What a request holds until the body of its response has ended: a place, a server, and what is to be
+/// learned.
 pub(crate) struct ServerTurn {
     held: HeldRequest,
     _admitted: Option<AdmittedRequest<()>>,
@@ -47,113 +50,117 @@ pub(crate) struct ChosenServer {
     pub(crate) pick: Pick,
 }
 
-/// Asks the servers that the policy chooses, when it is the request's turn, until one answers.
-///
-/// A request goes to another server only if it is safe to repeat, or if not a byte of it was sent, and
-/// only until the first byte of an answer's head.
+/// Sends a request to the servers that the policy chooses, when it is the request's turn, until one answers.
 pub(crate) async fn to_server(
-    node: &Node,
     site: &Site,
     switch: &Arc<Switch>,
+    sizes: &Sizes,
+    tries: usize,
     head: &UpstreamHead,
-    mut body: RequestBody,
+    body: RequestBody,
 ) -> Result<UpstreamResponse, Failed> {
-    let safe = head.method.is_safe() && body.is_none();
-    let mut admitted = Some(switch.queue.enter(()).await?);
-    let mut tried: Vec<Arc<Member>> = Vec::new();
-    let mut failed = Failed::from(Failure::AllDown);
-    while tried.len() < node.settings.limits.tries as usize {
-        if !tried.is_empty() && !site.may_retry(&node.clock) {
-            break;
-        }
-        // A reload between two tries shows in the second one.
-        let view = switch.view.load_full();
-        let (pick, held) = match choose(node, site, &view, head.subject, &tried) {
-            Ok(chosen) => chosen,
-            Err(failure) if tried.is_empty() => return Err(failure.into()),
-            Err(_) => break,
-        };
-        let server = held.member().server.clone();
-        let sent = Instant::now();
-        let failure = match server.exchange_or_return(head, body).await {
-            Ok(mut exchange) => {
-                switch.report_outcome(&view, held.member(), None);
-                node.metrics.upstream("server", exchange.status());
-                strip_fields(exchange.headers_mut(), &PEERS_ONLY);
-                exchange
-                    .extensions_mut()
-                    .insert(ChosenServer { server: server.name.clone(), pick });
-                let answered = Some((Instant::now(), exchange.status()));
-                let learns = site.classes.as_ref().filter(|classes| classes.learns());
-                let classes =
-                    learns.map(|classes| (classes.clone(), head.subject, head.uri.path().into()));
-                if admitted.is_some() {
-                    exchange.body_mut().hold_turn(Box::new(ServerTurn {
-                        held,
-                        _admitted: admitted.take(),
-                        decider: site.decider.clone(),
-                        classes,
-                        clock: node.clock,
-                        sent,
-                        answered,
-                        ended: false,
-                    }));
-                }
-                return Ok(exchange);
-            }
-            Err((failure, back)) => {
-                let again = safe || back.is_some();
-                body = back.unwrap_or(RequestBody::None);
-                held.member().failures.fetch_add(1, Relaxed);
-                switch.report_outcome(&view, held.member(), Some(failure));
-                node.metrics.upstream_failure("server", failure);
-                tracing::info!(server = %server.name, reason = failure.as_str(), "server failed");
-                failed = Failed { failure, next_hop: Some(server.name.clone()) };
-                if !again {
-                    break;
-                }
-                failure
-            }
-        };
-        if !failure.worth_retrying() {
-            break;
-        }
-        tried.push(held.member().clone());
-    }
-    Err(failed)
+    let admitted = Some(switch.queue.enter(()).await?);
+    let mut servers = SwitchServers { site, switch, sizes, head, admitted, tried: Vec::new() };
+    let retries = Retries {
+        tries,
+        budget: &site.retries,
+        resends_unsent: true,
+        clock: switch.clock,
+        counter: &*switch.metrics,
+    };
+    upstream::send(&mut servers, &retries, head, body).await
 }
 
-/// The policy's choice among the servers that have not been tried. One that holds as many requests as it
-/// may is passed over, as if it were down for this request.
-fn choose(
-    node: &Node,
-    site: &Site,
-    view: &SwitchView,
-    subject: Subject,
-    tried: &[Arc<Member>],
-) -> Result<(Pick, HeldRequest), Failure> {
-    let request =
-        PolicyRequest { key: subject.key, class: subject.class, size: node.sizes.get(subject.key) };
-    let was_tried = |(at, member): (NodeIndex, &Arc<Member>)| {
-        tried.iter().any(|other| Arc::ptr_eq(other, member)).then_some(at)
-    };
-    let mut out: Vec<_> = (0..).map(NodeIndex).zip(&view.members).filter_map(was_tried).collect();
-    let mut failure = Failure::AllDown;
-    loop {
-        let now = node.clock.now();
-        let pick = match out.is_empty() {
-            true => site.decider.pick(&request, view.cluster(), now),
-            false => site.decider.pick(&request, &view.cluster().without(&out), now),
+/// The servers of a switch, for one request.
+struct SwitchServers<'a> {
+    site: &'a Site,
+    switch: &'a Arc<Switch>,
+    sizes: &'a Sizes,
+    head: &'a UpstreamHead,
+    admitted: Option<AdmittedRequest<()>>,
+    tried: Vec<Arc<Member>>,
+}
+
+/// A server that holds the request while it is tried.
+struct SwitchTry {
+    held: HeldRequest,
+    pick: Pick,
+    sent: Instant,
+}
+
+impl Group for SwitchServers<'_> {
+    type Server = WatchedMember;
+    type Held = SwitchTry;
+
+    fn next(&mut self) -> Result<(WatchedMember, SwitchTry), Failure> {
+        // A reload between two tries shows in the second one.
+        let view = self.switch.view.load_full();
+        let Self { site, switch, sizes, head, .. } = *self;
+        let (pick, held) = switch.choose(site, sizes, &view, head.subject, &self.tried)?;
+        let watched = switch.watched(held.member(), &view);
+        self.tried.push(held.member().clone());
+        Ok((watched, SwitchTry { held, pick, sent: Instant::now() }))
+    }
+
+    fn answered(&mut self, _: WatchedMember, one: SwitchTry, response: &mut UpstreamResponse) {
+        strip_fields(response.headers_mut(), &PEERS_ONLY);
+        let (server, pick) = (one.held.member().server.name.clone(), one.pick);
+        response.extensions_mut().insert(ChosenServer { server, pick });
+        let learns = self.site.classes.as_ref().filter(|classes| classes.learns());
+        let path = || self.head.uri.path().into();
+        let turn = ServerTurn {
+            held: one.held,
+            _admitted: self.admitted.take(),
+            decider: self.site.decider.clone(),
+            classes: learns.map(|classes| (classes.clone(), self.head.subject, path())),
+            clock: self.switch.clock,
+            sent: one.sent,
+            answered: Some((Instant::now(), response.status())),
+            ended: false,
+        };
+        response.body_mut().hold(Box::new(turn));
+    }
+
+    fn failed(&mut self, _: WatchedMember, one: SwitchTry) {
+        one.held.member().failures.fetch_add(1, Relaxed);
+    }
+}
+
+impl Switch {
+    /// The policy's choice among the servers that have not been tried. A server that holds as many requests
+    /// as it may is excluded, as if it were down for this request.
+    fn choose(
+        &self,
+        site: &Site,
+        sizes: &Sizes,
+        view: &SwitchView,
+        subject: Subject,
+        tried: &[Arc<Member>],
+    ) -> Result<(Pick, HeldRequest), Failure> {
+        let size = sizes.get(subject.key);
+        let request = PolicyRequest { key: subject.key, class: subject.class, size };
+        let was_tried = |(at, member): (NodeIndex, &Arc<Member>)| {
+            tried.iter().any(|other| Arc::ptr_eq(other, member)).then_some(at)
+        };
+        let mut out: Vec<_> =
+            (0..).map(NodeIndex).zip(&view.members).filter_map(was_tried).collect();
+        let mut failure = Failure::AllDown;
+        loop {
+            let now = self.clock.now();
+            let pick = match out.is_empty() {
+                true => site.decider.pick(&request, view.cluster(), now),
+                false => site.decider.pick(&request, &view.cluster().without(&out), now),
+            }
+            .ok_or(failure)?;
+            let pick = if tried.is_empty() { pick } else { retried(pick) };
+            let (at, most) = (pick.node.get(), view.settings.servers[pick.node.get()].max_conns);
+            if let Some(held) = view.members[at].hold(most) {
+                self.metrics.decision(site.decider.name(), pick);
+                return Ok((pick, held));
+            }
+            failure = Failure::QueueFull;
+            out.push(pick.node);
         }
-        .ok_or(failure)?;
-        let pick = if tried.is_empty() { pick } else { retried(pick) };
-        let (at, most) = (pick.node.get(), view.settings.servers[pick.node.get()].max_conns);
-        if let Some(held) = view.members[at].hold(most) {
-            node.metrics.decision(site.decider.name(), pick);
-            return Ok((pick, held));
-        }
-        failure = Failure::QueueFull;
-        out.push(pick.node);
     }
 }
 
@@ -188,35 +195,35 @@ pub(crate) type Claim = (Arc<Member>, Option<HandoffControl>, ServerTurn);
 
 /// Chooses the server when it is the request's turn.
 pub(crate) async fn claim(
-    node: &Node,
     site: &Site,
-    switch: &Arc<Switch>,
+    switch: &Switch,
+    sizes: &Sizes,
     subject: Subject,
 ) -> Option<Claim> {
     let admitted = switch.queue.enter(()).await.ok()?;
-    admit(node, site, switch, subject, admitted)
+    admit(site, switch, sizes, subject, admitted)
 }
 
 /// The same if it is its turn at once.
 pub(crate) fn claim_now(
-    node: &Node,
     site: &Site,
-    switch: &Arc<Switch>,
+    switch: &Switch,
+    sizes: &Sizes,
     subject: Subject,
 ) -> Option<Claim> {
     let admitted = switch.queue.enter_now(())?;
-    admit(node, site, switch, subject, admitted)
+    admit(site, switch, sizes, subject, admitted)
 }
 
 fn admit(
-    node: &Node,
     site: &Site,
     switch: &Switch,
+    sizes: &Sizes,
     subject: Subject,
     admitted: AdmittedRequest<()>,
 ) -> Option<Claim> {
     let view = switch.view.load_full();
-    let (pick, held) = choose(node, site, &view, subject, &[]).ok()?;
+    let (pick, held) = switch.choose(site, sizes, &view, subject, &[]).ok()?;
     let control = view.settings.servers[pick.node.get()].handoff;
     let member = held.member().clone();
     let turn = ServerTurn {
@@ -224,7 +231,7 @@ fn admit(
         _admitted: Some(admitted),
         decider: site.decider.clone(),
         classes: None,
-        clock: node.clock,
+        clock: switch.clock,
         sent: Instant::now(),
         answered: None,
         ended: false,
@@ -252,9 +259,10 @@ impl ServerTurn {
         self.answered = Some((Instant::now(), StatusCode::OK));
         self.ended = true;
     }
+}
 
-    /// The answer has come in whole.
-    pub(crate) fn end(mut self) {
+impl ResponseGuard for ServerTurn {
+    fn complete(mut self: Box<Self>) {
         self.ended = true;
     }
 }

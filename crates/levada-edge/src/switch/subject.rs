@@ -8,42 +8,24 @@ use http::{
 use levada_policy::classify::RequestAttributes;
 use levada_types::{Key, ServiceClass};
 
-use crate::{resource::Resource, settings::KeyFrom, sites::Site};
+use crate::{resource::Resource, settings::KeyFrom, sites::Site, upstream::Subject};
 
-/// A request as a policy sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
-    pub(crate) key: Key,
-    pub(crate) class: ServiceClass,
-    /// The rule that gave the class.
-    pub(crate) rule: Option<u32>,
-}
-
-impl Default for Subject {
-    /// Of a request that no policy sees.
-    fn default() -> Self {
-        Self { key: Key(0), class: ServiceClass::Normal, rule: None }
-    }
-}
-
-impl Subject {
-    /// Of a request with these fields. Where the key is to be taken from something that it does not have,
-    /// it is the URL.
-    pub(crate) fn of(resource: &Resource, parts: &Parts, headers: &HeaderMap) -> Self {
-        let site = &resource.site;
-        let (class, rule) = class(site, resource, parts, headers);
-        let key = match &site.settings.switch {
-            None => resource.key,
-            Some(switch) => own_key(&switch.key, resource, headers).unwrap_or_else(|| {
-                // The body's turn comes later.
-                if !matches!(switch.key, KeyFrom::Url | KeyFrom::Body { .. }) {
-                    site.fell_back();
-                }
-                resource.key
-            }),
-        };
-        Self { key, class, rule }
-    }
+/// The subject of a request with these fields. Where the request lacks what the key is to be taken from, the
+/// key is that of the URL.
+pub(crate) fn subject(resource: &Resource, parts: &Parts, headers: &HeaderMap) -> Subject {
+    let site = &resource.site;
+    let (class, rule) = class(site, resource, parts, headers);
+    let key = match &site.settings.switch {
+        None => resource.key,
+        Some(switch) => own_key(&switch.key, resource, headers).unwrap_or_else(|| {
+            // A key from the body is taken later.
+            if !matches!(switch.key, KeyFrom::Url | KeyFrom::Body { .. }) {
+                site.fell_back();
+            }
+            resource.key
+        }),
+    };
+    Subject { key, class, rule }
 }
 
 /// The class of a request, and the rule that is about it.

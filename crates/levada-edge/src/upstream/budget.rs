@@ -1,5 +1,7 @@
 //! The retry budget: retries may add a part to the load, never multiply it when everything fails.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 
@@ -11,6 +13,8 @@ const SAVED_SECONDS: f64 = 10.0;
 /// Allows one retry per `1 / ratio` requests, and ten a second besides.
 pub(crate) struct RetryBudget {
     ratio: f64,
+    /// Requests since the last retry was asked for.
+    requests: AtomicU64,
     state: Mutex<Balance>,
 }
 
@@ -22,13 +26,19 @@ struct Balance {
 impl RetryBudget {
     pub(crate) fn new(ratio: f64) -> Self {
         let tokens = FLOOR_PER_SECOND * SAVED_SECONDS;
-        Self { ratio, state: Mutex::new(Balance { tokens, last: Timestamp::ZERO }) }
+        let state = Mutex::new(Balance { tokens, last: Timestamp::ZERO });
+        Self { ratio, requests: AtomicU64::new(0), state }
     }
 
-    /// Takes one retry out, or says that there is none left. `requests` is how many requests have
-    /// come in since the last call.
-    pub(crate) fn take(&self, requests: u64, now: Timestamp) -> bool {
+    /// Counts a request, which earns a part of a retry.
+    pub(crate) fn count(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// Takes one retry out. Returns whether there was one left.
+    pub(crate) fn take(&self, now: Timestamp) -> bool {
         let mut balance = self.state.lock();
+        let requests = self.requests.swap(0, Relaxed);
         let elapsed = now.since(balance.last).as_secs_f64();
         balance.last = now;
         let earned = elapsed * FLOOR_PER_SECOND + requests as f64 * self.ratio;
@@ -50,9 +60,13 @@ mod tests {
     fn retries_are_a_part_of_the_traffic() {
         let budget = RetryBudget::new(0.2);
         let now = Timestamp::from_secs(1);
-        let saved = (0..1000).filter(|_| budget.take(0, now)).count();
+        let saved = (0..1000).filter(|_| budget.take(now)).count();
         assert_eq!(saved, 100, "ten seconds' worth is saved up");
-        let granted = (0..1000).filter(|_| budget.take(1, now)).count();
+        let granted = (0..1000).filter(|_| {
+            budget.count();
+            budget.take(now)
+        });
+        let granted = granted.count();
         assert!((195..=200).contains(&granted), "one in five: {granted}");
     }
 }

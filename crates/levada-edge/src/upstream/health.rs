@@ -12,7 +12,8 @@ use std::{
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{clock::Clock, settings::HealthCheck};
+use super::{Server, ServerKind};
+use crate::{clock::Clock, failure::Failure, settings::HealthCheck};
 
 /// An ejection lasts at most this many times the first one.
 const LONGEST_EJECTION: u32 = 32;
@@ -152,67 +153,106 @@ impl Health {
     }
 }
 
-/// What the watcher needs of a server.
-pub(crate) trait WatchedServer: Send + Sync + 'static {
-    /// Who it is, for the log.
-    fn name(&self) -> String;
-    /// Its health.
-    fn health(&self) -> &Health;
-    /// Asks it whether it is well; the caller bounds the time.
+/// A server under watch.
+pub(crate) trait WatchedServer: Send + Sync {
+    /// What it is to this node.
+    const KIND: ServerKind;
+    fn server(&self) -> &Arc<Server>;
+    /// How it is watched.
+    fn check(&self) -> &HealthCheck;
+    /// Whether it is well; the caller bounds the time.
     fn probe(&self) -> impl Future<Output = bool> + Send;
-    /// Its health changed.
+    /// Takes in that its health changed.
     fn changed(&self, change: Change);
-    /// Whether a probe that has got no answer in time is outweighed by requests that have.
+    /// Whether answers to requests outweigh a probe that got no answer in time.
     fn counts_answers(&self) -> bool {
         false
     }
-    /// Closes its connections that have been idle for too long.
-    fn sweep(&self);
 }
 
-/// Watches one server for ever: probes it and ends its ejections.
-pub(crate) async fn watch(server: Arc<impl WatchedServer>, check: HealthCheck, clock: Clock) {
+impl<W: WatchedServer> WatchedServer for Arc<W> {
+    const KIND: ServerKind = W::KIND;
+
+    fn server(&self) -> &Arc<Server> {
+        W::server(self)
+    }
+
+    fn check(&self) -> &HealthCheck {
+        W::check(self)
+    }
+
+    fn probe(&self) -> impl Future<Output = bool> + Send {
+        W::probe(self)
+    }
+
+    fn changed(&self, change: Change) {
+        W::changed(self, change);
+    }
+
+    fn counts_answers(&self) -> bool {
+        W::counts_answers(self)
+    }
+}
+
+/// Watches one server for ever: probes it, ends its ejections, and closes connections that have been idle
+/// for too long.
+pub(crate) async fn watch(watched: impl WatchedServer, clock: Clock) {
+    let (server, check) = (watched.server(), watched.check());
     let period = if check.interval.is_zero() { check.eject_for / 4 } else { check.interval };
     let mut ticks = tokio::time::interval(period.max(Duration::from_millis(10)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         server.sweep();
-        report(&*server, server.health().tick(&check, clock.now()));
+        report(&watched, server.health.tick(check, clock.now()));
         if check.interval.is_zero() {
             continue;
         }
-        if let Some(good) = probe(&*server, check.timeout).await {
-            report(&*server, server.health().probed(good, &check, clock.now()));
+        if let Some(good) = probe(&watched).await {
+            report(&watched, server.health.probed(good, check, clock.now()));
         }
     }
 }
 
-/// What a probe says of a server; nothing, when it has got no answer in time and others have: in a crowd
-/// it may well be the probe that is lost.
-async fn probe(server: &impl WatchedServer, timeout: Duration) -> Option<bool> {
-    let health = server.health();
+/// The result of a probe. `None` if it got no answer in time and requests did: on a busy server the probe
+/// may be what is lost.
+async fn probe(watched: &impl WatchedServer) -> Option<bool> {
+    let health = &watched.server().health;
     health.answered.store(false, Relaxed);
-    match tokio::time::timeout(timeout, server.probe()).await {
+    match tokio::time::timeout(watched.check().timeout, watched.probe()).await {
         Ok(good) => Some(good),
-        Err(_) if server.counts_answers() && health.answered.load(Relaxed) => None,
+        Err(_) if watched.counts_answers() && health.answered.load(Relaxed) => None,
         Err(_) => Some(false),
     }
 }
 
+/// Takes in the outcome of a request to a server.
+pub(crate) fn report_outcome(watched: &impl WatchedServer, failure: Option<Failure>, clock: Clock) {
+    let health = &watched.server().health;
+    match failure {
+        None => health.served(),
+        Some(failure) if failure.blames_server() => {
+            report(watched, health.failed(watched.check(), clock.now()));
+        }
+        Some(_) => {}
+    }
+}
+
 /// Logs a change and passes it on.
-pub(crate) fn report(server: &impl WatchedServer, change: Change) {
+fn report<W: WatchedServer>(watched: &W, change: Change) {
+    let name = || format!("{} {}", W::KIND.as_str(), watched.server().name);
     match change {
         Change::None => return,
-        Change::Up => tracing::info!(server = server.name(), "up again"),
-        Change::Down => tracing::warn!(server = server.name(), "down"),
+        Change::Up => tracing::info!(server = name(), "up again"),
+        Change::Down => tracing::warn!(server = name(), "down"),
     }
-    server.changed(change);
+    watched.changed(change);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::{Address, Wire};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_secs(seconds)
@@ -254,25 +294,28 @@ mod tests {
         assert!(health.is_up());
     }
 
-    /// A server that answers no probe, but somebody else meanwhile.
+    /// A server that answers no probe, but other requests meanwhile.
     struct Crowded {
-        health: Health,
+        server: Arc<Server>,
+        check: HealthCheck,
         counts: bool,
         serves: bool,
     }
 
     impl WatchedServer for Crowded {
-        fn name(&self) -> String {
-            "crowded".to_owned()
+        const KIND: ServerKind = ServerKind::Peer;
+
+        fn server(&self) -> &Arc<Server> {
+            &self.server
         }
 
-        fn health(&self) -> &Health {
-            &self.health
+        fn check(&self) -> &HealthCheck {
+            &self.check
         }
 
         async fn probe(&self) -> bool {
             if self.serves {
-                self.health.served();
+                self.server.health.served();
             }
             std::future::pending().await
         }
@@ -282,8 +325,6 @@ mod tests {
         fn counts_answers(&self) -> bool {
             self.counts
         }
-
-        fn sweep(&self) {}
     }
 
     #[tokio::test]
@@ -291,8 +332,12 @@ mod tests {
         for (counts, serves, said) in
             [(true, true, None), (true, false, Some(false)), (false, true, Some(false))]
         {
-            let server = Crowded { health: Health::default(), counts, serves };
-            assert_eq!(probe(&server, Duration::from_millis(5)).await, said);
+            let address = Address::Tcp { host: "localhost".to_owned(), port: 0 };
+            let limits = crate::settings::Limits::default();
+            let server = Server::new("crowded".into(), address, Wire::default(), &limits, 1);
+            let timeout = Duration::from_millis(5);
+            let check = HealthCheck { timeout, ..HealthCheck::default() };
+            assert_eq!(probe(&Crowded { server, check, counts, serves }).await, said);
         }
     }
 

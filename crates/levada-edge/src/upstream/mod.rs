@@ -1,16 +1,18 @@
-//! One server that this node sends requests to: an origin or a peer.
+//! Servers that this node sends requests to: origins, peers, the servers of a switch.
 //!
-//! `Server::exchange` is the whole story: wait for a place, take or make a connection, send, await
-//! the head. Retries and the choice of the server are the callers' (`forward`).
+//! [`Server::exchange`] sends one request to one server: it waits for a place, takes or makes a connection,
+//! sends, and awaits the head. [`send`] tries the servers of a [`Group`] until one answers.
 
 mod budget;
 mod connect;
+mod group;
+mod guard;
 mod health;
 mod pool;
 mod queue;
+mod request;
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -18,24 +20,27 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http2};
-use levada_http1::{Interim, UpstreamConnection, UpstreamRequest, ZeroCopyQueue};
+use levada_http1::{UpstreamConnection, UpstreamRequest, ZeroCopyQueue};
 use levada_policy::ClientShare;
 
 pub(crate) use budget::RetryBudget;
 pub(crate) use connect::{Address, Wire, way_to};
-pub(crate) use health::{Change, Health, WatchedServer, report, watch};
+pub(crate) use group::{Group, OutcomeCounter, Retries, ServerKind, send};
+pub(crate) use guard::ResponseGuard;
+pub(crate) use health::{Change, Health, WatchedServer, report_outcome, watch};
 pub(crate) use pool::set_worker;
 use pool::{Pool, PooledSender};
 pub(crate) use queue::{AdmittedRequest, FairQueue, QueueCounts};
+use request::pass_interim;
+pub(crate) use request::{Subject, UpstreamHead};
 
 use crate::{
     body::{BodyError, Progress, RequestBody},
     failure::Failure,
     settings::Limits,
-    switch::{ServerTurn, Subject},
 };
 
 /// What is read of an answer of which only the status counts.
@@ -59,57 +64,6 @@ struct ServerBounds {
     response_timeout: Duration,
 }
 
-/// The head of a request to a server: kept, so that a second try can send it again.
-#[derive(Clone)]
-pub(crate) struct UpstreamHead {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) version: Version,
-    /// Who is behind it, where requests to an origin take turns.
-    pub(crate) client: IpAddr,
-    /// What it is to the policy, where one chooses among servers.
-    pub(crate) subject: Subject,
-    /// Where interim responses go.
-    pub(crate) interim: Option<Interim>,
-}
-
-impl UpstreamHead {
-    /// A plain GET.
-    pub(crate) fn get(path: &str) -> Self {
-        Self {
-            method: Method::GET,
-            uri: path.parse().unwrap_or_default(),
-            headers: HeaderMap::new(),
-            version: Version::HTTP_11,
-            client: Ipv4Addr::UNSPECIFIED.into(),
-            subject: Subject::default(),
-            interim: None,
-        }
-    }
-
-    fn with(&self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        *request.version_mut() = self.version;
-        if let Some(interim) = self.interim.clone() {
-            hyper::ext::on_informational(&mut request, move |response| {
-                pass_interim(&interim, response.status(), response.headers());
-            });
-        }
-        request
-    }
-}
-
-/// Passes an interim response on, without the fields of the connection that it came by.
-fn pass_interim(interim: &Interim, status: StatusCode, headers: &HeaderMap) {
-    let mut headers = headers.clone();
-    levada_cache::strip_response(&mut headers);
-    interim.pass(status, &headers);
-}
-
 /// A response whose body is still arriving.
 pub(crate) type UpstreamResponse = Response<Inbound>;
 
@@ -119,10 +73,8 @@ pub(crate) struct Inbound {
     server: Arc<Server>,
     source: InboundSource,
     _admitted: Option<AdmittedRequest<()>>,
-    /// The place among the site's requests at its origins.
-    miss: Option<AdmittedRequest<IpAddr>>,
-    /// The same at the servers of a switch.
-    turn: Option<Box<ServerTurn>>,
+    /// What must last until the body has ended.
+    guard: Option<Box<dyn ResponseGuard>>,
 }
 
 enum InboundSource {
@@ -178,24 +130,18 @@ impl Inbound {
         matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
     }
 
-    /// Holds a place at the origin until the body has ended.
-    pub(crate) fn hold(&mut self, miss: AdmittedRequest<IpAddr>) {
-        self.miss = Some(miss).filter(|_| !self.is_end_stream());
-    }
-
-    /// The same at the servers of a switch.
-    pub(crate) fn hold_turn(&mut self, turn: Box<ServerTurn>) {
+    /// Holds `guard` until the body has ended.
+    pub(crate) fn hold(&mut self, guard: Box<dyn ResponseGuard>) {
         match self.is_end_stream() {
-            true => turn.end(),
-            false => self.turn = Some(turn),
+            true => guard.complete(),
+            false => self.guard = Some(guard),
         }
     }
 
-    /// Lets go of what the body held: it has been read to its end.
+    /// Releases what the body held. It has been read to its end.
     fn give_back(&mut self) {
-        self.miss = None;
-        if let Some(turn) = self.turn.take() {
-            turn.end();
+        if let Some(guard) = self.guard.take() {
+            guard.complete();
         }
         match &mut self.source {
             InboundSource::Http1(link) => {
@@ -261,16 +207,10 @@ impl Server {
     /// A pooled connection that turns out to be closed costs a second try on a fresh one, where
     /// that is safe: nothing was sent, or the request is idempotent (RFC 9110 Sec. 9.2.2) and has no
     /// body.
+    ///
+    /// # Errors
+    /// With the body when no byte of it was sent, for another server.
     pub(crate) async fn exchange(
-        self: &Arc<Self>,
-        head: &UpstreamHead,
-        body: RequestBody,
-    ) -> Result<UpstreamResponse, Failure> {
-        self.exchange_or_return(head, body).await.map_err(|(failure, _)| failure)
-    }
-
-    /// The same; a body of which nothing was sent comes back, for another server.
-    pub(crate) async fn exchange_or_return(
         self: &Arc<Self>,
         head: &UpstreamHead,
         body: RequestBody,
@@ -310,8 +250,7 @@ impl Server {
                 Ok(response) => {
                     return Ok(response.map(|source| {
                         let server = self.clone();
-                        let mut body =
-                            Inbound { server, source, _admitted: admitted, miss: None, turn: None };
+                        let mut body = Inbound { server, source, _admitted: admitted, guard: None };
                         if body.is_end_stream() {
                             body.give_back();
                         }
