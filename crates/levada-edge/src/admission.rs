@@ -1,4 +1,6 @@
-//! How many requests this node holds as a server, and no more.
+//! The bound on the requests that this node serves itself.
+//!
+//! Every hit takes a place, and no request waits for one. So this is one counter, not a queue.
 
 use std::sync::{
     Arc,
@@ -27,7 +29,7 @@ impl Capacity {
     }
 }
 
-/// One request being served here.
+/// The place of one request that is being served here.
 pub(crate) struct InService(Arc<Capacity>);
 
 impl Drop for InService {

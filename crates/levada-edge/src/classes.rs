@@ -1,4 +1,4 @@
-//! The service classes of a site: by its rules, and by what was learned where they leave it open.
+//! The service classes of a site: given by its rules, or learned where the rules leave them open.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Classes {
         self.learner.is_some()
     }
 
-    /// A request took so long to the first byte of its answer.
+    /// Takes in the time to the first byte of a response.
     pub(crate) fn observe(&self, rule: Option<u32>, path: &str, latency: Duration) {
         let rule = rule.map(|rule| rule as usize);
         let given = rule.and_then(|rule| self.settings.rules.0.get(rule)?.class).is_some();
@@ -49,7 +49,7 @@ impl Classes {
         }
     }
 
-    /// What has been learned of prefixes, and of rules by their places.
+    /// Classes that were learned, by prefix, and by the place of a rule.
     pub(crate) fn learned(&self) -> Vec<(String, ServiceClass)> {
         let Some(learner) = &self.learner else { return Vec::new() };
         let learner = learner.read();
@@ -60,7 +60,7 @@ impl Classes {
         open.map(of_rule).chain(prefixes).collect()
     }
 
-    /// Whether it goes by the same rules, so that what was learned still holds.
+    /// Whether these settings have the same rules. Learned classes still hold then.
     pub(crate) fn same_as(&self, settings: &Settings) -> bool {
         self.settings == *settings
     }

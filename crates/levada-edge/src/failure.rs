@@ -1,5 +1,5 @@
-//! What can go wrong with one request: whose fault it is, what the client is told, whether another
-//! server may be tried.
+//! Failures of one request: the party at fault, the client's response, and whether another server may be
+//! tried.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What the client is told.
+    /// The status for the client.
     pub(crate) const fn status(self) -> StatusCode {
         match self {
             Self::BadHost | Self::RequestBody | Self::BadDigest | Self::BadPiece => {
@@ -187,7 +187,7 @@ impl Failure {
     pub(crate) const fn retry_after(self) -> Option<u64> {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => Some(1),
-            // As long as a server that fails is left alone, or longer.
+            // At least the time for which a failed server is ejected.
             _ if self.blames_server() => Some(5),
             _ => None,
         }

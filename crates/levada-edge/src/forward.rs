@@ -1,4 +1,4 @@
-//! Requests to other servers: what they carry, and the tries until one has answered.
+//! Requests to other servers: their heads, and the groups of servers that are tried.
 
 use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
@@ -32,14 +32,14 @@ use crate::{
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The head that goes on, made from the one that came: end-to-end fields only, and what a proxy adds.
+/// The head to be sent on, made from the received one: end-to-end fields, and the fields that a proxy adds.
 pub(crate) fn onward(
     node: &Node,
     context: &RequestContext,
     mut headers: HeaderMap,
 ) -> UpstreamHead {
     let RequestContext { connection, resource, parts, .. } = context;
-    // Room for what is added, at once.
+    // Room for all added fields at once.
     headers.reserve(8);
     static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
     strip_fields(&mut headers, &ENDS_HERE);
@@ -49,7 +49,7 @@ pub(crate) fn onward(
     let client = client_network::of(connection, &headers);
     let subject = switch::subject(resource, parts, &headers);
     let interim = connection.interim();
-    // An absolute form, or a pass, is not for the next server to see.
+    // The next server must not see an absolute form or a pass.
     let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
     let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
     let mut host = headers.get(HOST).filter(named).cloned();
@@ -87,16 +87,16 @@ fn join_crumbs(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a request has passed this very node before, by what it wrote into `Via`. To share a fetch
-/// with it could be to wait for itself.
+/// Whether a request has passed this node before, by `Via`. A fetch that it shares may be waiting for the
+/// request itself.
 pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
     let own = node.via.as_bytes();
     let mut members = headers.get_all(VIA).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
     members.any(|member| member.trim_ascii().eq_ignore_ascii_case(own))
 }
 
-/// Who asked, by which name and protocol: a client's own claims are replaced where they would be
-/// believed, and kept as history in `X-Forwarded-For`.
+/// Adds the client's address, host and protocol. A client's own claims are replaced in fields that servers
+/// believe, and kept as history in `X-Forwarded-For`.
 fn forwarded(
     headers: &mut HeaderMap,
     resource: &Resource,

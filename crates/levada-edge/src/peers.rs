@@ -1,5 +1,4 @@
-//! The cluster as this node sees it: who is there, who is up, how loaded; and how peers know each
-//! other.
+//! The cluster as this node sees it: its nodes, their health and loads, and how peers recognise each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +17,7 @@ use crate::{
     upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire},
 };
 
-/// What a probe of a peer asks for.
+/// The target of a probe of a peer.
 pub(crate) const PROBE: &str = "/.levada/health";
 
 /// The peers, this node among them.
@@ -29,7 +28,7 @@ pub(crate) struct Peers {
     cluster: ArcSwap<Cluster>,
     loads: Arc<LoadTable>,
     template: Vec<ClusterNode>,
-    /// Purges that they have not confirmed.
+    /// Purges that peers have not confirmed.
     pub(crate) pending: purge::Pending,
     settings: Peering,
     credential: Option<HeaderValue>,
@@ -111,7 +110,7 @@ impl Peers {
         &self.settings
     }
 
-    /// What signs the redirects of this cluster.
+    /// The secret that signs the redirects of this cluster.
     pub(crate) fn secret(&self) -> Option<&str> {
         match &self.settings.trust {
             PeerTrust::Secret(secret) => Some(secret),
@@ -119,8 +118,8 @@ impl Peers {
         }
     }
 
-    /// A head as `server` takes it from a peer: with the credential, and over HTTP/2 with an absolute
-    /// URI. A client's own such header never gets here: it is stripped.
+    /// A head as `server` takes it from a peer: with the credential, and over HTTP/2 with an absolute URI. A
+    /// client's own credential never gets here, because it is stripped.
     pub(crate) fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
         let mut head = head.clone();
         if let Some(credential) = &self.credential {
@@ -146,7 +145,7 @@ impl Peers {
         tls::equal(&shown[at + 1..], secret.as_bytes())
     }
 
-    /// Makes the view of the cluster anew from the health of its nodes.
+    /// Renews the view of the cluster from the health of its nodes.
     pub(crate) fn refresh(&self, now: Timestamp) {
         let nodes = self
             .servers()
@@ -163,7 +162,7 @@ impl Peers {
         self.cluster.store(Arc::new(Cluster::new(nodes, self.loads.clone())));
     }
 
-    /// Whether a refresh is due although no health has changed: somebody is in slow start.
+    /// Whether a refresh is due because a node is in slow start.
     pub(crate) fn ramping(&self) -> bool {
         self.cluster.load().ramping()
     }
@@ -196,7 +195,7 @@ impl WatchedServer for WatchedPeer {
             && purge::deliver(&self.peers, self.node).await
     }
 
-    /// A probe says no more than that a peer is there, unless there are purges to be delivered with it.
+    /// A probe shows only that a peer is there, unless purges are to be delivered with it.
     fn counts_answers(&self) -> bool {
         !self.peers.pending.is_any_for(self.node)
     }
@@ -264,7 +263,7 @@ pub(crate) mod pass {
         format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{host}")
     }
 
-    /// What a pass that was made for `node` says.
+    /// The contents of a pass that was made for `node`.
     pub(crate) struct Pass {
         pub(crate) host: String,
         pub(crate) target: String,

@@ -1,4 +1,4 @@
-//! Which node serves a request: the policy, its locks and its chance.
+//! The choice of the node that serves a request: the policy, its locks and its random generator.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::settings::PolicyChoice;
 
-/// Instances of a keyed policy: enough that cores rarely meet at one lock.
+/// Instances of a keyed policy: enough that cores rarely contend for one lock.
 const SHARDS: u32 = 16;
 
 /// A site's policy. Keyed policies are divided by key, which loses nothing: their state is per key.
@@ -23,7 +23,7 @@ pub(crate) struct Decider {
     shards: Box<[Mutex<PolicyShard>]>,
     observes: AtomicBool,
     decisions: AtomicU64,
-    /// What it was built from.
+    /// The choice and the deployment that it was built from.
     plan: Mutex<(PolicyChoice, Deployment)>,
 }
 
@@ -54,7 +54,7 @@ impl Decider {
         })
     }
 
-    /// Has other instances of the same policy take over what these have learned.
+    /// Replaces the instances by others of the same policy, which take over what these have learned.
     fn change(&self, choice: PolicyChoice, deployment: Deployment, policies: Policies) {
         for (shard, policy) in self.shards.iter().zip(policies) {
             let mut shard = shard.lock();
@@ -105,7 +105,7 @@ impl Decider {
         self.observes.load(Relaxed)
     }
 
-    /// What it would decide, without deciding.
+    /// The decision that it would make, without making it.
     pub(crate) fn foretell(
         &self,
         request: &Request,
@@ -120,7 +120,7 @@ impl Decider {
         (policy.pick(request, cluster, &mut PickContext { now, rng: &mut rng }), candidates)
     }
 
-    /// What it remembers, over all instances.
+    /// The size of its memory, over all instances.
     pub(crate) fn tracked(&self) -> Tracked {
         self.shards.iter().fold(Tracked::default(), |sum, shard| {
             let one = shard.lock().policy.tracked();
@@ -157,8 +157,7 @@ fn instances(choice: &PolicyChoice, deployment: &Deployment) -> Result<Policies,
     (0..deployment.shards).map(build).collect()
 }
 
-/// A decider for a choice, which takes the place of another when it is told to: nothing has happened
-/// yet that could not be left.
+/// A decider for a choice. It replaces another one only when it is committed.
 pub(crate) struct Prepared {
     decider: SharedDecider,
     change: Option<(PolicyChoice, Deployment, Policies)>,

@@ -1,4 +1,4 @@
-//! The servers of a node's switches, as operators see them, and what they tell them.
+//! The servers of a node's switches: their listing for operators, and draining.
 
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ fn state(member: &Member, ramp: f64) -> &'static str {
 /// Drains a server, or lets it come back, on every site that has it, or on that of one host.
 ///
 /// # Errors
-/// When there is none of this name; with those that there are.
+/// When there is none of this name; with the names that there are.
 pub(crate) fn drain(
     node: &Node,
     server: &str,
@@ -94,7 +94,7 @@ pub(crate) fn drain(
         host.is_none_or(|host| site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
     };
     let switches = || sites.iter().filter(wanted).filter_map(|site| site.switch.as_ref());
-    // Of every site, not only of the first.
+    // On every site, not only on the first.
     let found = switches().filter(|switch| switch.drain(server, drained)).count();
     if found > 0 {
         tracing::info!(server, drained, sites = found, "told by an operator");

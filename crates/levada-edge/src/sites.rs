@@ -21,27 +21,26 @@ use crate::{
 
 /// A site at work.
 pub(crate) struct Site {
-    /// By which purges know it: the hash of its first host, the same on every node.
+    /// The identifier for purges: the hash of its first host, the same on every node.
     pub(crate) id: u64,
     pub(crate) settings: SiteSettings,
     pub(crate) decider: SharedDecider,
-    /// Where pieces of large files have a number of replicas of their own: which node a piece is
-    /// asked of.
+    /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
     pub(crate) pieces: Option<SharedDecider>,
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
-    /// Instead of origins: servers that the policy chooses among.
+    /// The servers that the policy chooses among, in place of origins.
     pub(crate) switch: Option<Arc<Switch>>,
-    /// Which service class a request is of; `None` where all are normal.
+    /// The service classes of requests; `None` where all are normal.
     pub(crate) classes: Option<Arc<Classes>>,
-    /// Requests without what their key is to be taken from.
+    /// Counts requests that lack what their key is to be taken from.
     pub(crate) fallbacks: Counter,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
-    /// How many requests are at the origins at once.
+    /// The queue before the origins.
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
 }
 
-/// What a site is put together from.
+/// The parts of a site that are built from its settings.
 pub(crate) struct SiteParts {
     pub(crate) decider: SharedDecider,
     pub(crate) pieces: Option<SharedDecider>,
@@ -57,7 +56,7 @@ impl Site {
         self.settings.large.as_ref().filter(|_| self.settings.cache)
     }
 
-    /// A site that goes on where `before` was.
+    /// A site that takes over the state of `before`.
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
         let misses = before.filter(|before| before.settings.misses == settings.misses);
         let misses =
@@ -81,12 +80,12 @@ impl Site {
         }
     }
 
-    /// What the site of these settings is known by.
+    /// The identifier of the site with these settings.
     pub(crate) fn id_of(settings: &SiteSettings) -> u64 {
         hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()))
     }
 
-    /// Counts a request without what its key is to be taken from.
+    /// Counts a request that lacks what its key is to be taken from.
     pub(crate) fn fell_back(&self) {
         self.fallbacks.inc();
     }
@@ -105,7 +104,7 @@ impl Site {
         self.retries.take(clock.now())
     }
 
-    /// The origins to try, in order: those that are up, then, as a last resort, the others.
+    /// The origins in the order in which they are tried: first those that are up, then the others.
     pub(crate) fn origins_in_order(&self) -> impl Iterator<Item = &Arc<WatchedOrigin>> {
         let up = self.origins.iter().filter(|o| o.server.health.is_up());
         let down = self.origins.iter().filter(|o| !o.server.health.is_up());
@@ -161,7 +160,7 @@ pub(crate) struct WatchedOrigin {
     pub(crate) check: HealthCheck,
     pub(crate) host: Option<HeaderValue>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Who watches it.
+    /// The task that watches it.
     pub(crate) watch: Mutex<Option<AbortHandle>>,
 }
 

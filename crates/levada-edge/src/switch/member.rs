@@ -1,4 +1,4 @@
-//! One server of a switch: what it holds at the moment, wherever it stands in the list.
+//! One server of a switch and the requests that it holds, at any place of the list.
 
 use std::sync::{
     Arc,
@@ -11,21 +11,21 @@ use tokio::task::AbortHandle;
 
 use crate::upstream::Server;
 
-/// A server, with what outlives a reload.
+/// A server with the state that outlives a reload.
 pub(crate) struct Member {
     pub(crate) server: Arc<Server>,
     seat: Mutex<Seat>,
     drained: AtomicBool,
     /// Requests that were sent to it.
     pub(super) requests: AtomicU64,
-    /// Of these, those that it did not answer.
+    /// Requests that it did not answer.
     pub(super) failures: AtomicU64,
-    /// Who watches it.
+    /// The task that watches it.
     pub(super) watch: Mutex<Option<AbortHandle>>,
 }
 
-/// Where the policies look its load up. The list of servers changes, and with it the table; requests that
-/// were sent before count on.
+/// The place where policies look up its load. A reload changes the list of servers and the table; requests
+/// that were sent before it still count.
 struct Seat {
     loads: Arc<LoadTable>,
     at: Option<NodeIndex>,
@@ -47,7 +47,7 @@ impl Member {
         })
     }
 
-    /// Counts another request, if it then holds no more than `most`.
+    /// Counts another request, if the server then holds at most `most`.
     pub(super) fn hold(self: &Arc<Self>, most: u32) -> Option<HeldRequest> {
         let mut seat = self.seat.lock();
         if seat.held >= most {
@@ -59,7 +59,7 @@ impl Member {
         Some(HeldRequest(self.clone()))
     }
 
-    /// From now on it is at this place of this table; at none when it has left the list.
+    /// Moves it to a place of a table, or to none when it has left the list.
     pub(super) fn sit(&self, loads: &Arc<LoadTable>, at: Option<NodeIndex>) {
         let mut seat = self.seat.lock();
         (seat.loads, seat.at) = (loads.clone(), at);
@@ -76,7 +76,7 @@ impl Member {
         self.seat.lock().held
     }
 
-    /// Whether it is to get nothing new.
+    /// Whether it gets no new requests.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Relaxed)
     }
@@ -85,7 +85,7 @@ impl Member {
         self.drained.store(drained, Relaxed);
     }
 
-    /// Requests that were sent to it, and those that it did not answer.
+    /// Requests that were sent to it, and requests that it did not answer.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.requests.load(Relaxed), self.failures.load(Relaxed))
     }

@@ -2,16 +2,16 @@
 //! ASPLOS'98 and WWW10).
 //!
 //! ```text
-//!   forward::to_origin ──> queue      at most so many outstanding, the rest waits in order of arrival
+//!   forward::to_origin ──> queue      so many outstanding requests, the rest waits in order of arrival
 //!                            │
-//!                          choose     the policy, over those that are up, not drained, not full
+//!                          choose     the policy, over servers that are up, not drained, not full
 //!                            │
 //!                          member     counted until the answer's body has ended
-//!                            └──> upstream::Server, and the next choice where that is safe
+//!                            └──> upstream::send, and the next choice where that is safe
 //! ```
 //!
-//! A switch outlives reloads: servers that stay keep their health, their connections and their counts,
-//! and requests that run end where they are.
+//! A switch outlives reloads: servers that stay keep their health, their connections and their counts.
+//! Running requests end at their servers.
 
 mod member;
 mod send;
@@ -66,7 +66,7 @@ pub(crate) struct SwitchView {
     thresholds: Option<(u64, u64)>,
 }
 
-/// What a switch is made of, besides its servers' addresses.
+/// The settings of a switch and of its site.
 pub(crate) struct Plan<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) check: &'a HealthCheck,
@@ -93,8 +93,8 @@ impl Switch {
         switch
     }
 
-    /// Goes on with another plan. Servers at an address that stays are those that they were, whatever
-    /// they are called; one that is new begins slowly; one that has left ends what it has.
+    /// Goes on with another plan. A server whose name and address stay is the same server. A new server
+    /// starts slowly; one that has left ends the requests that it has.
     pub(crate) fn change(self: &Arc<Self>, plan: &Plan<'_>) {
         let before = self.view.load_full();
         let now = self.clock.now();
@@ -144,7 +144,7 @@ impl Switch {
         self.view.load()
     }
 
-    /// Makes the view anew from the health of the servers, and the limit with it.
+    /// Renews the view and the admission limit from the health of the servers.
     pub(crate) fn refresh(&self) {
         let _making = self.making.lock();
         let before = self.view.load_full();
@@ -162,12 +162,12 @@ impl Switch {
         self.queue.limit(limit);
     }
 
-    /// Whether a refresh is due although no health has changed: somebody is in slow start.
+    /// Whether a refresh is due because a server is in slow start.
     pub(crate) fn ramping(&self) -> bool {
         self.view.load().cluster.ramping()
     }
 
-    /// Gives a server nothing new, or lets it come back; false when there is none of this name.
+    /// Drains a server, or lets it come back. Returns false when there is none of this name.
     pub(crate) fn drain(&self, name: &str, drained: bool) -> bool {
         let view = self.view.load_full();
         let named = |member: &&Arc<Member>| *member.server.name == *name;
@@ -177,7 +177,7 @@ impl Switch {
         true
     }
 
-    /// Watches those servers that nobody watches yet, until `spawn`'s tasks end.
+    /// Watches the servers that have no watch yet, until `spawn`'s tasks end.
     pub(crate) fn tend(self: &Arc<Self>, spawn: &crate::spawn::Spawn<'_>) {
         let view = self.view.load_full();
         for member in &view.members {
@@ -190,7 +190,7 @@ impl Switch {
         }
     }
 
-    /// Ends all that goes on beside requests.
+    /// Ends the watches.
     pub(crate) fn retire(&self) {
         self.view.load().members.iter().for_each(|member| member.stop_watch());
     }
@@ -200,7 +200,7 @@ impl Switch {
         self.view.load().settings.servers.iter().any(|server| server.handoff.is_some())
     }
 
-    /// Where connections can be handed to.
+    /// The back-ends to which connections can be handed.
     pub(crate) fn controls(&self) -> Vec<HandoffControl> {
         self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
     }
@@ -239,7 +239,7 @@ impl SwitchView {
         let seen = |(node, member): (ClusterNode, &Arc<Member>)| {
             let health = &member.server.health;
             ClusterNode {
-                // When all are down, probes and the last requests are no guide: each is tried.
+                // When all are down, probes and the last requests tell nothing: try each.
                 up: !member.is_drained() && (health.is_up() || !any),
                 ramp: health.ramp(self.settings.slow_start, now),
                 ..node
@@ -257,7 +257,7 @@ impl SwitchView {
             self.thresholds.map(|(low, high)| weighted_lard_admission_limit(&weights, low, high));
         let given = self.settings.admission.at_once.map(u64::from);
         let limit = given.or(lard).map_or(held, |limit| limit.min(held));
-        // Nobody is up: whoever asks is to learn that, not to wait for it.
+        // No server is up: requests must fail with that reason at once, not wait.
         let limit = if weights.is_empty() { u64::MAX } else { limit.max(1) };
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
@@ -272,7 +272,7 @@ pub(crate) fn nodes(settings: &Settings) -> Vec<ClusterNode> {
     settings.servers.iter().map(node).collect()
 }
 
-/// What a server of weight 1 holds: policies derive from it when one is busy.
+/// Requests that a server of weight 1 holds. Policies derive from it when a server is busy.
 pub(crate) fn capacity(settings: &Settings) -> u32 {
     let of = |server: &SwitchServer| f64::from(server.max_conns) / server.weight;
     settings.servers.iter().map(of).fold(f64::MAX, f64::min).clamp(1.0, 1e9) as u32

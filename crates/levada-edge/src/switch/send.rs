@@ -1,4 +1,4 @@
-//! One request to the servers of a switch, and what it holds until its response has ended.
+//! One request to the servers of a switch, and its turn, which lasts until the response has ended.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -30,8 +30,8 @@ use crate::{
     },
 };
 
-/// What a request holds until the body of its response has ended: a place, a server, and what is to be
-/// learned.
+/// A request's turn: its place, its server, and the outcome for the policy. It lasts until the body of the
+/// response has ended.
 pub(crate) struct ServerTurn {
     held: HeldRequest,
     _admitted: Option<AdmittedRequest<()>>,
@@ -43,7 +43,7 @@ pub(crate) struct ServerTurn {
     ended: bool,
 }
 
-/// Which server was chosen, and why: what a log line and `Proxy-Status` say.
+/// The chosen server and the reason, for the log and `Proxy-Status`.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenServer {
     pub(crate) server: Arc<str>,
@@ -164,8 +164,8 @@ impl Switch {
     }
 }
 
-/// The key of a request whose site takes it from the body: of as much of its beginning as is asked for,
-/// which is read here and sent all the same. `None` where there is no body, or it takes too long.
+/// The key of a request whose site takes it from the beginning of the body. The bytes are read here, and are
+/// sent all the same. `None` where there is no body, or it takes too long.
 pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Option<Key>, Failure> {
     let Some(KeyFrom::Body { bytes, wait }) = site.settings.switch.as_ref().map(|s| &s.key) else {
         return Ok(None);
@@ -189,8 +189,8 @@ pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Opti
     }
 }
 
-/// A server that was chosen for a request that is to be handed over with its connection, where connections
-/// can be handed to it, and the turn.
+/// The server chosen for a request that is to be handed over with its connection, its back-end if it has
+/// one, and the turn.
 pub(crate) type Claim = (Arc<Member>, Option<HandoffControl>, ServerTurn);
 
 /// Chooses the server when it is the request's turn.
@@ -240,7 +240,7 @@ fn admit(
 }
 
 impl ServerTurn {
-    /// Another request of a connection that is at a server already: it counts, and does not wait.
+    /// Counts another request of a connection that a server has already. It does not wait.
     pub(crate) fn again(clock: Clock, site: &Site, member: &Arc<Member>) -> Option<Self> {
         Some(Self {
             held: member.hold(u32::MAX)?,
@@ -254,7 +254,7 @@ impl ServerTurn {
         })
     }
 
-    /// The server has answered the client itself. How, only the server knows.
+    /// Ends the turn of a request that the server has answered to the client itself. Its status is not known.
     pub(crate) fn end_elsewhere(mut self) {
         self.answered = Some((Instant::now(), StatusCode::OK));
         self.ended = true;

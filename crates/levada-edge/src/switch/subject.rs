@@ -1,4 +1,4 @@
-//! What a request is to the policy that chooses its server: a key and a class.
+//! The subject of a request for the policy that chooses its server: a key and a class.
 
 use http::{
     HeaderMap,

@@ -1,4 +1,4 @@
-//! Opening a connection to a server: resolve, connect, TLS, HTTP handshake.
+//! Opens a connection to a server: resolve, connect, TLS, HTTP handshake.
 
 use std::{
     fmt,
@@ -23,12 +23,12 @@ pub(crate) enum Address {
     /// The name is resolved anew for every connection, so that a changed record is followed without a
     /// restart.
     Tcp { host: String, port: u16 },
-    /// At a socket of this machine, which is looked up anew as well.
+    /// A socket of this machine. Its path is resolved anew as well.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// What a request's `Host` says when nobody else has said it.
+    /// The value of `Host` for requests that have none.
     pub(crate) fn host(&self) -> String {
         match self {
             Self::Tcp { .. } => self.to_string(),
@@ -47,26 +47,26 @@ impl fmt::Display for Address {
     }
 }
 
-/// How a server is spoken to.
+/// The protocols by which a server is reached.
 #[derive(Clone, Default)]
 pub(crate) struct Wire {
     /// TLS settings; plain text when `None`.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
     pub(crate) h2: bool,
-    /// Whether a peer is at the other end: what came to it within the bounds for origins must not go
-    /// beyond them by what it has added.
+    /// Whether the server is a peer. A peer adds fields to a response that was within the bounds for origins,
+    /// and it must not exceed the bounds by them.
     pub(crate) peer: bool,
 }
 
 /// Header fields of an origin's response.
 const HEADERS: usize = 100;
-/// Those of a peer's: as many, and what the peer adds.
+/// Header fields of a peer's response: as many, and those that the peer adds.
 const PEER_HEADERS: usize = 116;
 /// Between two attempts at a Unix socket with a full queue.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
 
-/// Where a server is and how it is spoken to, as a configuration says it.
+/// The address and the protocols of a configured origin.
 pub(crate) fn way_to(origin: &Origin) -> (Address, Wire) {
     match origin {
         Origin::Tcp { tls, host, port } => {
@@ -107,8 +107,8 @@ async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Failu
     Ok(stream)
 }
 
-/// Connects a Unix socket. Where a server has not accepted as many as may wait, the system refuses more
-/// at once; here they wait as they do over TCP.
+/// Connects a Unix socket. When the server's queue of connections is full, the system refuses another one at
+/// once; over TCP it would wait, so this function waits too.
 async fn unix(path: &Path, within: Duration) -> Result<UnixStream, Failure> {
     let connecting = async {
         loop {
@@ -203,7 +203,7 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        // Somebody else: of this thread alone, and for good.
+        // Another user, in this thread only, for the rest of its life.
         let asking = std::thread::spawn(move || {
             if rustix::process::geteuid().is_root() {
                 let nobody = rustix::process::Uid::from_raw(65534);

@@ -44,7 +44,7 @@ impl ServerKind {
 /// The choice among the servers of a group for one request.
 pub(crate) trait Group: Send {
     type Server: WatchedServer;
-    /// What a try holds.
+    /// Guards that a try holds.
     type Held: Send;
 
     /// Chooses the next server, which has not been tried.

@@ -1,4 +1,4 @@
-//! Guards that a response holds until its body has ended: places, loads, what a policy is to learn.
+//! Guards that a response holds until its body has ended: places, loads, outcomes for a policy.
 
 use super::AdmittedRequest;
 

@@ -1,4 +1,4 @@
-//! Whether a server is up: probes (rise, fall) and what requests meet (ejection with backoff).
+//! Whether a server is up: probes (rise, fall) and outcomes of requests (ejection with backoff).
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ const LONGEST_EJECTION: u32 = 32;
 /// The health of one server. Requests read and report it without a lock while all is well.
 pub(crate) struct Health {
     up: AtomicBool,
-    /// Whether it has answered anybody since this was last asked.
+    /// Whether it has answered a request since the flag was reset.
     answered: AtomicBool,
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
@@ -37,7 +37,7 @@ struct HealthState {
     ejections: u32,
 }
 
-/// What a report changed.
+/// The change of health that a report caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     None,
@@ -46,7 +46,7 @@ pub(crate) enum Change {
 }
 
 impl Default for Health {
-    /// Up and warm: a node that starts must not hold its peers for dead, nor for newcomers.
+    /// Up and warm: a node that starts must regard its peers neither as dead nor as new.
     fn default() -> Self {
         Self {
             up: AtomicBool::new(true),
@@ -63,7 +63,7 @@ impl Health {
         self.up.load(Relaxed)
     }
 
-    /// How far a server that came up at some point has got with its slow start, in 0..=1.
+    /// The progress of the server's slow start, in 0..=1.
     pub(crate) fn ramp(&self, slow_start: Duration, now: Timestamp) -> f64 {
         let since = self.up_since.load(Relaxed);
         if since == 0 || slow_start.is_zero() {
@@ -73,7 +73,7 @@ impl Health {
         warm.clamp(0.05, 1.0)
     }
 
-    /// Has it begin slowly now: it is new among others that are warm.
+    /// Starts its slow start now, because it is new among servers that are warm.
     pub(crate) fn begins(&self, now: Timestamp) {
         self.up_since.store(now.0.max(1), Relaxed);
     }
@@ -155,7 +155,7 @@ impl Health {
 
 /// A server under watch.
 pub(crate) trait WatchedServer: Send + Sync {
-    /// What it is to this node.
+    /// The kind of the server.
     const KIND: ServerKind;
     fn server(&self) -> &Arc<Server>;
     /// How it is watched.
@@ -345,7 +345,7 @@ mod tests {
     fn slow_start_counts_from_coming_up() {
         let (health, check) = (Health::default(), HealthCheck::default());
         let slow = Duration::from_secs(10);
-        assert_eq!(health.ramp(slow, at(0)), 1.0, "who was never down is warm");
+        assert_eq!(health.ramp(slow, at(0)), 1.0, "a server that was never down is warm");
         for t in 1..5 {
             health.probed(t > 2, &check, at(t));
         }

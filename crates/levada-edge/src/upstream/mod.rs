@@ -43,7 +43,7 @@ use crate::{
     settings::Limits,
 };
 
-/// What is read of an answer of which only the status counts.
+/// Bytes that are read at most of a response whose status alone counts.
 const LARGEST_REPLY: usize = 64 << 10;
 
 /// An origin or a peer, with everything that is shared by the requests to it.
@@ -73,7 +73,7 @@ pub(crate) struct Inbound {
     server: Arc<Server>,
     source: InboundSource,
     _admitted: Option<AdmittedRequest<()>>,
-    /// What must last until the body has ended.
+    /// Lasts until the body has ended.
     guard: Option<Box<dyn ResponseGuard>>,
 }
 
@@ -112,20 +112,21 @@ impl Inbound {
         Poll::Ready(item)
     }
 
-    /// Reads so much of the body at once at most, for those who count what they hold.
+    /// Bounds the bytes of the body that are read at once, for callers with a memory budget.
     pub(crate) fn read_at_most(&mut self, bytes: usize) {
         if let InboundSource::Http1(Some(link)) = &mut self.source {
             link.read_at_most(bytes);
         }
     }
 
-    /// Lets the system move the body to the client that parcels are for, if it is long; whether it is.
+    /// Lets the system move the body to the client that has this queue, if it is long. Returns whether it
+    /// does.
     pub(crate) fn convey(&mut self, zero_copy: &Arc<ZeroCopyQueue>) -> bool {
         let InboundSource::Http1(Some(link)) = &mut self.source else { return false };
         link.convey(zero_copy)
     }
 
-    /// Whether nothing comes because the client has not taken what came before.
+    /// Whether reading waits for the client to take the previous piece.
     pub(crate) fn waits_for_client(&self) -> bool {
         matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
     }
@@ -324,13 +325,13 @@ impl Server {
     }
 }
 
-/// A request that got no response; `back` is its body when not a byte of it was sent.
+/// A request that got no response. `back` is its body if no byte of it was sent.
 struct Unsent {
     failure: Failure,
     back: Option<RequestBody>,
 }
 
-/// Whose fault an error of the HTTP/2 client is.
+/// The failure that an error of the HTTP/2 client stands for.
 fn blame(error: &hyper::Error) -> Failure {
     if error.is_user() {
         return Failure::RequestBody;
@@ -341,7 +342,7 @@ fn blame(error: &hyper::Error) -> Failure {
     Failure::NoResponse
 }
 
-/// Connects and hangs up: whether the server can be reached at all.
+/// Whether the server accepts a connection, which is then closed.
 pub(crate) async fn reachable(server: &Server, within: Duration) -> bool {
     connect::is_possible(&server.address, within).await
 }

@@ -1,4 +1,4 @@
-//! The head of a request to a server, and what policies and queues know of the request.
+//! The head of a request to a server, and the facts that policies and queues go by.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ pub(crate) struct UpstreamHead {
     pub(crate) version: Version,
     /// The client that the request counts for where clients take turns.
     pub(crate) client: IpAddr,
-    /// What a policy that chooses among servers goes by.
+    /// The request as a policy sees it that chooses among servers.
     pub(crate) subject: Subject,
     /// Receives interim responses.
     pub(crate) interim: Option<Interim>,
