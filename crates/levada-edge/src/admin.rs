@@ -8,15 +8,13 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use levada_net::stop::Stop;
+use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use levada_net::stop::Stop;
-
-use crate::{
-    cache_result::CacheResult, explain, node::Node, purge, reload, servers, upstream::Server,
-};
+use crate::{cache_result::CacheResult, explain, node::Node, purge, reload, servers};
 
 /// Serves operators until the node stops.
 pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {

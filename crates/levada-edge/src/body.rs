@@ -1,22 +1,17 @@
 //! The bodies that pass through a node, and the accounts that close when one ends.
 
-use levada_store::Object;
 use std::{
-    collections::VecDeque,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use levada_http1::{ActiveRequest, ResponseBodyError};
-use tokio::time::Sleep;
+use levada_http1::ActiveRequest;
+use levada_store::Object;
+use levada_upstream::{Inbound, InboundError, Stall};
 
 use crate::{
     access_record::AccessRecord,
@@ -24,24 +19,15 @@ use crate::{
     drain::{Drain, Movable},
     failure::Failure,
     pace::Paced,
-    upstream::Inbound,
 };
 
 /// An error that ends a body early: hyper then cuts the connection, so that the client can tell.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    #[error("the server's body broke off: {0}")]
-    Upstream(#[from] hyper::Error),
-    #[error("the server's body broke off: {0}")]
-    Broken(&'static str),
-    #[error("the request's body broke off")]
-    Request,
+    #[error(transparent)]
+    Upstream(#[from] InboundError),
     #[error("the server sent nothing for too long")]
     Stalled,
-    #[error("the client's body broke off: {0}")]
-    Client(hyper::Error),
-    #[error("the client sent nothing for too long")]
-    ClientStalled,
     #[error("the fetch of this object failed")]
     Fill,
     #[error("the rest of this object cannot be had any more")]
@@ -52,153 +38,6 @@ pub(crate) enum BodyError {
     Moved,
     #[error("a part of this object could not be fetched: {}", .0.as_str())]
     Failed(Failure),
-}
-
-impl From<ResponseBodyError> for BodyError {
-    fn from(error: ResponseBodyError) -> Self {
-        match error {
-            ResponseBodyError::Broken(reason) => Self::Broken(reason),
-            ResponseBodyError::Request => Self::Request,
-        }
-    }
-}
-
-/// The body of a request on its way to a server.
-pub(crate) enum RequestBody {
-    None,
-    /// This node's own.
-    Text(Bytes),
-    Client(Upload),
-}
-
-/// A client's body.
-pub(crate) struct Upload {
-    /// Pieces that were read ahead and are sent first.
-    ahead: VecDeque<Bytes>,
-    body: Incoming,
-    stall: Stall,
-    progress: Arc<Progress>,
-}
-
-/// The progress of a client's body, for the deadline of the answer that depends on it.
-#[derive(Default)]
-pub(crate) struct Progress {
-    moved: AtomicBool,
-    awaited: AtomicBool,
-}
-
-impl Progress {
-    /// Whether no answer could be expected since the last call: the body was still on its way, or the
-    /// client was waited for.
-    pub(crate) fn excuses(&self) -> bool {
-        self.moved.swap(false, Relaxed) || self.awaited.load(Relaxed)
-    }
-}
-
-impl Upload {
-    /// The first `length` bytes, or all if there are fewer. They are sent all the same.
-    ///
-    /// Holds no more than that and one piece of the body. Can be given up at any time.
-    pub(crate) async fn read_ahead(&mut self, length: usize) -> Result<Vec<u8>, BodyError> {
-        while self.ahead.iter().map(Bytes::len).sum::<usize>() < length {
-            match std::future::poll_fn(|cx| self.poll_body(cx)).await {
-                Some(frame) => self.ahead.extend(frame?.into_data().ok()),
-                None => break,
-            }
-        }
-        let mut beginning = Vec::new();
-        for piece in &self.ahead {
-            let room = length - beginning.len();
-            beginning.extend_from_slice(&piece[..piece.len().min(room)]);
-        }
-        Ok(beginning)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(piece) = self.ahead.pop_front() {
-            self.progress.moved.store(true, Relaxed);
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
-        }
-        self.poll_body(cx)
-    }
-
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        self.progress.awaited.store(polled.is_pending(), Relaxed);
-        match polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.stall.moved = true;
-                self.progress.moved.store(true, Relaxed);
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Client(error)))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::ClientStalled))),
-        }
-    }
-}
-
-impl RequestBody {
-    /// A client's body, between whose pieces no more than this may pass.
-    pub(crate) fn client(body: Incoming, patience: Duration) -> Self {
-        if body.is_end_stream() {
-            return Self::None;
-        }
-        let ahead = VecDeque::new();
-        Self::Client(Upload { ahead, body, stall: Stall::new(patience), progress: Arc::default() })
-    }
-
-    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
-        match self {
-            Self::None | Self::Text(_) => None,
-            Self::Client(upload) => Some(upload.progress.clone()),
-        }
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
-            Self::None => Poll::Ready(None),
-            Self::Text(text) => {
-                let text = std::mem::take(text);
-                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
-            }
-            Self::Client(upload) => upload.poll(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::None => true,
-            Self::Text(text) => text.is_empty(),
-            Self::Client(upload) => upload.ahead.is_empty() && upload.body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::None => SizeHint::with_exact(0),
-            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Self::Client(upload) => match upload.body.size_hint().exact() {
-                None => SizeHint::default(),
-                Some(rest) => {
-                    let ahead: usize = upload.ahead.iter().map(Bytes::len).sum();
-                    SizeHint::with_exact(ahead as u64 + rest)
-                }
-            },
-        }
-    }
 }
 
 /// The body of a response on its way to a client.
@@ -242,34 +81,6 @@ impl<R: ReadAt + 'static> From<Script<R>> for Source {
 pub(crate) struct Relay {
     body: Inbound,
     stall: Stall,
-}
-
-/// Fires when nothing has come for too long.
-struct Stall {
-    /// Made when there is something to wait for: most bodies arrive with their heads.
-    timer: Option<Pin<Box<Sleep>>>,
-    patience: Duration,
-    /// A frame came in since the timer was set: it is set anew only when it fires, which costs nothing
-    /// per frame.
-    moved: bool,
-}
-
-impl Stall {
-    fn new(patience: Duration) -> Self {
-        Self { timer: None, patience, moved: false }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let patience = self.patience;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        while timer.as_mut().poll(cx).is_ready() {
-            if !std::mem::take(&mut self.moved) {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(tokio::time::Instant::now() + patience);
-        }
-        Poll::Pending
-    }
 }
 
 impl ResponseBody {
@@ -352,11 +163,11 @@ impl Relay {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.body.poll_frame(cx) {
             Poll::Ready(item) => {
-                self.stall.moved = true;
-                Poll::Ready(item)
+                self.stall.moved();
+                Poll::Ready(item.map(|frame| frame.map_err(BodyError::from)))
             }
             Poll::Pending if self.body.waits_for_client() => {
-                self.stall.moved = true;
+                self.stall.moved();
                 Poll::Pending
             }
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled))),

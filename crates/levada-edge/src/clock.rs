@@ -1,28 +1,8 @@
-//! The node's clock: what drivers hand to the pure crates as "now".
+//! The node's clocks: the time since its start, for the pure crates, and the time of day.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use levada_types::Timestamp;
-
-/// Time since the node started.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: Instant,
-}
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self { start: Instant::now() }
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::ZERO + self.start.elapsed()
-    }
-
-    pub(crate) fn uptime(&self) -> Duration {
-        self.start.elapsed()
-    }
-}
+pub(crate) use levada_upstream::Clock;
 
 /// The time of day, for HTTP's dates.
 pub(crate) fn wall() -> SystemTime {

@@ -10,10 +10,11 @@ use levada_cache::{
 };
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
+use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
 
 use crate::{
     blocks::{self, BlockedBody, LongBodyWriter, RunningFetch},
-    body::{Relay, RequestBody},
+    body::Relay,
     clock,
     failure::Failure,
     fill::{Fill, FillEnd, FillWriter, UnsharedResponse},
@@ -24,7 +25,6 @@ use crate::{
     request::RequestContext,
     resource::Piece,
     sites::Site,
-    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 /// One fetch, with everything that its task needs to own.

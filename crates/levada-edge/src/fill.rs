@@ -32,6 +32,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use levada_store::{Label, Loan, Object, StoredHead};
 use levada_types::Key;
+use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -461,7 +462,7 @@ impl Drop for FillWriter {
     /// is a failure.
     fn drop(&mut self) {
         if !self.settled {
-            self.settle(FetchOutcome::Failed(Failure::NoResponse.into()));
+            self.settle(FetchOutcome::Failed(Failure::Server(ServerFailure::NoResponse).into()));
         }
         self.fill.leave_table();
         self.fill.end(FillEnd::Broken, None);

@@ -9,14 +9,16 @@ use http::{
 use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
 use levada_types::Request as PolicyRequest;
+use levada_upstream::{
+    AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
+};
 
 use crate::{
     access_record::AccessRecord,
-    body::RequestBody,
     client_connection::{ClientConnection, Door},
     client_network,
     clock::Clock,
-    failure::{Failed, Failure},
+    failure::Failed,
     fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED},
     large,
     node::Node,
@@ -26,7 +28,6 @@ use crate::{
     resource::Resource,
     sites::{Site, WatchedOrigin},
     switch,
-    upstream::{self, AdmittedRequest, Group, Retries, UpstreamHead, UpstreamResponse},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -134,7 +135,7 @@ pub(crate) async fn to_origin(
         counter: &*node.metrics,
     };
     let mut origins = Origins { order: site.origins_in_order(), miss };
-    upstream::send(&mut origins, &retries, head, body).await
+    Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
 }
 
 /// The origins of a site in the order in which they are tried.
@@ -147,8 +148,8 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
     type Server = Arc<WatchedOrigin>;
     type Held = ();
 
-    fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), Failure> {
-        self.order.next().map(|origin| (origin.clone(), ())).ok_or(Failure::AllDown)
+    fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), ServerFailure> {
+        self.order.next().map(|origin| (origin.clone(), ())).ok_or(ServerFailure::AllDown)
     }
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
@@ -187,7 +188,7 @@ pub(crate) async fn to_peer(
         clock: node.clock,
         counter: &*node.metrics,
     };
-    let sent = upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
+    let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
     if sent.is_err() && chosen.pick.node != peers.me() {
         chosen.record.decided(resource, chosen.this_node());
     }
@@ -209,14 +210,14 @@ impl Group for ChosenPeers<'_> {
     type Server = WatchedPeer;
     type Held = Outstanding;
 
-    fn next(&mut self) -> Result<(WatchedPeer, Outstanding), Failure> {
+    fn next(&mut self) -> Result<(WatchedPeer, Outstanding), ServerFailure> {
         if !self.tried.is_empty() {
             self.pick = self.next_pick();
             self.record.decided(self.resource, self.pick);
         }
         let node = self.pick.node;
         if node == self.peers.me() {
-            return Err(Failure::AllDown);
+            return Err(ServerFailure::AllDown);
         }
         self.tried.push(node);
         Ok((WatchedPeer { peers: self.peers.clone(), node }, self.peers.loads().begin(node)))
@@ -226,9 +227,9 @@ impl Group for ChosenPeers<'_> {
         Cow::Owned(self.peers.address_to(self.peers.server(server.node), head))
     }
 
-    fn check(&self, response: &UpstreamResponse) -> Result<(), Failure> {
+    fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
         match response.headers().contains_key(REFUSED) {
-            true => Err(Failure::PeerFull),
+            true => Err(ServerFailure::PeerFull),
             false => Ok(()),
         }
     }

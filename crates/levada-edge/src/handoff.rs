@@ -6,6 +6,7 @@ use http::{Request, header::UPGRADE};
 use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
 use levada_http1::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
+use levada_upstream::Subject;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     purge::door::METHOD,
     sites::Site,
     switch::{Claim, Member, ServerTurn, Switch, claim, claim_now, subject},
-    upstream::Subject,
 };
 
 impl Serve for Node {

@@ -6,6 +6,7 @@ use std::{
     task::Poll,
 };
 
+use levada_upstream::ServerFailure;
 use tokio::runtime::Handle;
 
 use crate::{
@@ -42,7 +43,7 @@ impl FetchLeader {
             }
         })
         .await
-        .unwrap_or(FetchOutcome::Failed(Failure::NoResponse.into()))
+        .unwrap_or(FetchOutcome::Failed(Failure::Server(ServerFailure::NoResponse).into()))
     }
 }
 

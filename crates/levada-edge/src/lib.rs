@@ -10,7 +10,7 @@
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
 //! lookup                               what is stored (levada-store) and may be used (levada-cache)
-//! fill ─ fetch ─ forward ─ upstream    one fetch per object, in turn, from origins that are watched
+//! fill ─ fetch ─ forward               one fetch per object, in turn, from origins (levada-upstream sends)
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
 //! effects ─ posted                     what an answer that passes by tells of what is stored
 //! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
@@ -47,6 +47,7 @@ mod log;
 mod lookup;
 mod metrics;
 mod node;
+mod origin;
 mod pace;
 mod partial;
 mod peers;
@@ -72,7 +73,6 @@ mod stored;
 mod switch;
 mod tend;
 mod tls;
-mod upstream;
 mod uri;
 mod watchdog;
 mod zero_copy;

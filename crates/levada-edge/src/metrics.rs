@@ -10,6 +10,7 @@ use http::StatusCode;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
 use levada_store::disk::DiskMetrics;
+use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{
@@ -21,13 +22,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{
-    cache_result::CacheResult,
-    failure::Failure,
-    large::LargeMetrics,
-    switch::Switch,
-    upstream::{OutcomeCounter, Server, ServerKind},
-};
+use crate::{cache_result::CacheResult, large::LargeMetrics, switch::Switch};
 
 /// A label with few values, all known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -480,7 +475,7 @@ impl OutcomeCounter for Metrics {
         }
     }
 
-    fn failed(&self, kind: ServerKind, failure: Failure) {
+    fn failed(&self, kind: ServerKind, failure: ServerFailure) {
         let (upstream, error) = (LabelValue(kind.as_str()), LabelValue(failure.proxy_error()));
         self.upstream_failures.get_or_create(&FailureLabels { upstream, error }).inc();
     }

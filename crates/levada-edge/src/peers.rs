@@ -6,15 +6,15 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_types::Timestamp;
+use levada_upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire};
 
 use crate::{
     clock::Clock,
     fields::PEER,
     metrics::Metrics,
-    purge,
+    origin, purge,
     settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
     tls,
-    upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire},
 };
 
 /// The target of a probe of a peer.
@@ -55,7 +55,7 @@ impl Peers {
                     peer.name.as_str().into(),
                     address,
                     wire.clone(),
-                    &settings.limits,
+                    origin::server_bounds(&settings.limits),
                     workers,
                 )
             })
@@ -191,7 +191,7 @@ impl WatchedServer for WatchedPeer {
         if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
             head.headers.insert(HOST, host);
         }
-        server.asked(&self.peers.address_to(server, &head)).await
+        server.probe(&self.peers.address_to(server, &head)).await
             && purge::deliver(&self.peers, self.node).await
     }
 

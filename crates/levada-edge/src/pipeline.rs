@@ -17,11 +17,12 @@ use levada_http1::ZeroCopyQueue;
 use levada_policy::{NodeIndex, Pick};
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
+use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
     blocks::BlockedBody,
-    body::{BodyError, Relay, RequestBody, ResponseBody, Source},
+    body::{BodyError, Relay, ResponseBody, Source},
     cache_result::CacheResult,
     client_connection::{ClientConnection, Door},
     clock,
@@ -43,7 +44,6 @@ use crate::{
     resource::Resource,
     respond, stored,
     switch::{self, ChosenServer},
-    upstream::UpstreamResponse,
 };
 
 type PipelineResult = Result<Response<ResponseBody>, Failed>;
@@ -227,7 +227,7 @@ fn redirect(
             .or_else(|| decider.pick(&request, &peers.cluster(), now)),
         _ => decider.pick(&request, &peers.cluster(), now),
     };
-    let pick = pick.ok_or(Failure::AllDown)?;
+    let pick = pick.ok_or(Failure::Server(ServerFailure::AllDown))?;
     node.metrics.decision(decider.name(), pick);
     Ok(pick)
 }
@@ -240,7 +240,7 @@ fn redirect_client(
     chosen: NodeIndex,
 ) -> PipelineResult {
     let (Some(base), Some(secret)) = (peers.client_url(chosen), peers.secret()) else {
-        return Err(Failure::AllDown.into());
+        return Err(Failure::Server(ServerFailure::AllDown).into());
     };
     let name = &peers.server(chosen).name;
     let target =
@@ -560,7 +560,7 @@ async fn bypass(
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
                 Box::pin(stored::arriving(node, &context.parts, outcome, reader, status)).await;
-            let mut response = response.map_err(|_| Failure::NoResponse)?;
+            let mut response = response.map_err(|_| Failure::Server(ServerFailure::NoResponse))?;
             chosen.map(|chosen| response.extensions_mut().insert(chosen));
             Ok(response)
         }

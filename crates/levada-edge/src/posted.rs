@@ -5,6 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
 use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
+use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use levada_store::Label;
 
@@ -16,7 +17,6 @@ use crate::{
     purge::PendingStore,
     request::RequestContext,
     resource::Resource,
-    upstream::{UpstreamHead, UpstreamResponse},
 };
 
 /// Fields that describe the body of a request.

@@ -18,7 +18,7 @@ use crate::{
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
-    tls, upstream,
+    tls,
 };
 
 /// Where a running node can be reached.
@@ -323,7 +323,7 @@ fn worker(
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
     let work = move || {
-        upstream::set_worker(index);
+        levada_upstream::set_worker(index);
         runtime.block_on(async move {
             if let Err(error) = accept_all(&node, listeners, &entrances, &stop) {
                 tracing::error!(%error, "worker {index} cannot listen");

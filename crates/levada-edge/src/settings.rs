@@ -11,6 +11,7 @@ pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, H
 use levada_policy::ParameterValue;
 pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_store::{CacheSettings, DiskCache};
+pub use levada_upstream::HealthCheck;
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -402,25 +403,6 @@ pub enum Delivery {
     Redirect,
 }
 
-/// How servers are watched, actively and by what requests meet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HealthCheck {
-    /// Time between two probes of one server; zero switches active checks off.
-    pub interval: Duration,
-    /// How long a probe may take.
-    pub timeout: Duration,
-    /// Successes in a row until a server that is down counts as up.
-    pub rise: u32,
-    /// Failures in a row until a server that is up counts as down.
-    pub fall: u32,
-    /// What is asked of an origin; `None` only connects. Peers are always asked properly.
-    pub path: Option<String>,
-    /// Failed requests in a row that eject a server without waiting for a probe; 0 never does.
-    pub eject_after: u32,
-    /// How long the first ejection lasts; it doubles each time, up to 32 times this.
-    pub eject_for: Duration,
-}
-
 /// Purging.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeSettings {
@@ -531,20 +513,6 @@ impl Default for MissLimits {
 impl Default for AdmissionLimits {
     fn default() -> Self {
         Self { at_once: None, queue: 1024, wait: Duration::from_secs(5) }
-    }
-}
-
-impl Default for HealthCheck {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(2),
-            timeout: Duration::from_secs(1),
-            rise: 2,
-            fall: 2,
-            path: None,
-            eject_after: 3,
-            eject_for: Duration::from_secs(5),
-        }
     }
 }
 

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use levada_policy::BuildError;
+use levada_upstream::Server;
 use parking_lot::Mutex;
 
 use crate::{
     clock::Clock,
     metrics::Metrics,
+    origin,
     redirect::Prepared,
     settings::{Origin, PolicyChoice, Settings, SiteSettings},
     sites::{Site, SiteParts, Sites, WatchedOrigin},
     start_error::StartError,
     switch::{self, Switch},
-    upstream::{self, Server},
 };
 
 /// What sites are made in.
@@ -136,7 +137,7 @@ fn make_site(
 }
 
 fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {
-    let (address, wire) = upstream::way_to(origin);
+    let (address, wire) = origin::way_to(origin);
     let name = address.to_string().into();
-    Server::new(name, address, wire, &settings.limits, workers)
+    Server::new(name, address, wire, origin::server_bounds(&settings.limits), workers)
 }

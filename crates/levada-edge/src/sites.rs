@@ -5,6 +5,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 use http::HeaderValue;
 use levada_policy::ClientShare;
 use levada_types::hash64;
+use levada_upstream::{Change, FairQueue, RetryBudget, Server, ServerKind, WatchedServer};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::task::AbortHandle;
@@ -16,7 +17,6 @@ use crate::{
     redirect::SharedDecider,
     settings::{Delivery, HealthCheck, LargeSettings, MissLimits, SiteSettings},
     switch::Switch,
-    upstream::{Change, FairQueue, RetryBudget, Server, ServerKind, WatchedServer},
 };
 
 /// A site at work.
@@ -176,10 +176,10 @@ impl WatchedServer for WatchedOrigin {
     }
 
     async fn probe(&self) -> bool {
-        let Some(path) = &self.check.path else {
-            return crate::upstream::reachable(&self.server, self.check.timeout).await;
-        };
-        crate::upstream::answers(&self.server, path, self.host.as_ref()).await
+        match &self.check.path {
+            None => self.server.is_reachable(self.check.timeout).await,
+            Some(path) => self.server.answers(path, self.host.as_ref()).await,
+        }
     }
 
     fn changed(&self, _change: Change) {

@@ -9,7 +9,6 @@ use crate::{
     peers::WatchedPeer,
     purge, route,
     spawn::{Spawn, spawn_until},
-    upstream,
 };
 
 /// How often a peer in slow start gets more of its keys.
@@ -22,7 +21,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     if let Some(peers) = &node.peers {
         for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
             let watched = WatchedPeer { peers: peers.clone(), node: peer };
-            until_stopped(Box::pin(upstream::watch(watched, node.clock)));
+            until_stopped(Box::pin(levada_upstream::watch(watched, node.clock)));
         }
         if peers.settings().health.interval.is_zero() {
             until_stopped(Box::pin(purge::deliver_all(peers.clone())));
@@ -58,7 +57,7 @@ pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
         for origin in &site.origins {
             let mut watching = origin.watch.lock();
             if watching.is_none() {
-                let task = upstream::watch(origin.clone(), node.clock);
+                let task = levada_upstream::watch(origin.clone(), node.clock);
                 *watching = Some(spawn(Box::pin(task)));
             }
         }

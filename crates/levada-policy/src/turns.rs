@@ -88,7 +88,7 @@ impl<C: Ord + Copy, W> Turns<C, W> {
     }
 
     /// Changes the number of places. Places that are taken beyond it stay taken until they are left.
-    /// Call [`next`](Self::next) afterwards until it returns `None`.
+    /// Call [`admit_next`](Self::admit_next) afterwards until it returns `None`.
     pub fn set_places(&mut self, places: usize) {
         self.places = places;
         let clients: Vec<C> = self.clients.keys().copied().collect();
@@ -147,11 +147,11 @@ impl<C: Ord + Copy, W> Turns<C, W> {
             return None;
         }
         self.give_turn(client);
-        self.next()
+        self.admit_next()
     }
 
     /// Takes out of the queue the next waiter for whom there is a place; that place counts as taken.
-    pub fn next(&mut self) -> Option<(C, W)> {
+    pub fn admit_next(&mut self) -> Option<(C, W)> {
         while self.taken < self.places {
             let client = self.order.pop_front()?;
             let most = self.most();
@@ -332,7 +332,7 @@ mod tests {
                     }
                     Step::Resize(places) => {
                         turns.set_places(places);
-                        given.extend(std::iter::from_fn(|| turns.next()));
+                        given.extend(std::iter::from_fn(|| turns.admit_next()));
                     }
                     Step::Leave(_) | Step::Withdraw(_) => {}
                 }

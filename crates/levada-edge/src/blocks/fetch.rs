@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode, header};
 use levada_cache::{ContentRange, Validators};
 use levada_store::Block;
+use levada_upstream::{RequestBody, ServerFailure};
 
 use super::{BlockedBody, range_value};
 use crate::{
-    body::{Relay, RequestBody},
+    body::Relay,
     clock,
     failure::Failure,
     fill::{Fill, FillEnd, FillWriter},
@@ -59,7 +60,9 @@ pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill
             node.store.remove(blocked.key);
             return writer.dismiss();
         }
-        BlockAnswer::Error => return writer.fail(Failure::BadResponse.into()),
+        BlockAnswer::Error => {
+            return writer.fail(Failure::Server(ServerFailure::BadResponse).into());
+        }
     }
     let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     receive(&blocked, number, relay, writer).await;

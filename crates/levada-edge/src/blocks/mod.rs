@@ -28,6 +28,7 @@ use levada_cache::CONDITIONAL;
 use levada_http1::ZeroCopyQueue;
 use levada_store::{Block, Blocks, Label, Object, StoredHead, block_key};
 use levada_types::Key;
+use levada_upstream::UpstreamHead;
 
 pub(crate) use long::LongBodyWriter;
 pub(crate) use reader::{BlockReader, GrowingReader};
@@ -40,7 +41,6 @@ use crate::{
     node::Node,
     request::RequestContext,
     sites::Site,
-    upstream::UpstreamHead,
 };
 use running::BlockStatus;
 

@@ -24,6 +24,7 @@ use http_body_util::BodyExt;
 use levada_policy::NodeIndex;
 use levada_store::Gathering;
 use levada_types::{Key, Timestamp};
+use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -119,7 +120,10 @@ impl PieceFlight {
     pub(super) async fn outcome(&self) -> Result<WholePiece, Failure> {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
-        ended.ok().and_then(|ended| ended.clone()).unwrap_or(Err(Failure::NoResponse))
+        ended
+            .ok()
+            .and_then(|ended| ended.clone())
+            .unwrap_or(Err(Failure::Server(ServerFailure::NoResponse)))
     }
 
     /// How far it is, for who wants to know whether its source is slow: the source, and how many bytes have
@@ -160,19 +164,20 @@ async fn fetch(
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
     let answered = node.clock.now();
-    let due = usize::try_from(piece.len()).map_err(|_| Failure::BadResponse)?;
+    let due =
+        usize::try_from(piece.len()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
     let at_hand = body.is_stored();
     // What the store has is shared with it.
     let kept = body.kept().await;
     let (mut segments, mut came) = (Vec::new(), 0);
     let mut gathering = (!kept).then(|| Gathering::of(due));
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Err(Failure::NoResponse) };
+        let Ok(frame) = frame else { return Err(Failure::Server(ServerFailure::NoResponse)) };
         let Ok(data) = frame.into_data() else { continue };
         came += data.len();
         piece.has_come(came as u64);
         if came > due {
-            return Err(Failure::BadResponse);
+            return Err(Failure::Server(ServerFailure::BadResponse));
         }
         match &mut gathering {
             Some(gathering) => gathering.push(&data),
@@ -183,7 +188,7 @@ async fn fetch(
         segments = gathering.finish();
     }
     if came != due {
-        return Err(Failure::NoResponse);
+        return Err(Failure::Server(ServerFailure::NoResponse));
     }
     let (head, whole) = (answered.since(begun), node.clock.now().since(begun));
     let node = piece.source().get();

@@ -9,6 +9,7 @@
 
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use levada_cache::{ContentRange, Validators};
+use levada_upstream::{ServerFailure, UpstreamHead};
 
 use super::head::version_of;
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     fields::{LARGE, PIECE},
     request::RequestContext,
     resource::Piece,
-    upstream::UpstreamHead,
 };
 
 /// To a peer: the head is to be fetched, whatever is stored.
@@ -54,10 +54,14 @@ pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
         (_, Some(b"none")) => Err(Failure::NoPieces),
         (StatusCode::OK, Some(told)) if told == version.as_bytes() => {
             let length = content_length(&head.headers);
-            if length == Some(piece.len()) { Ok(()) } else { Err(Failure::BadResponse) }
+            if length == Some(piece.len()) {
+                Ok(())
+            } else {
+                Err(Failure::Server(ServerFailure::BadResponse))
+            }
         }
-        (StatusCode::SERVICE_UNAVAILABLE, _) => Err(Failure::PeerFull),
-        _ => Err(Failure::BadResponse),
+        (StatusCode::SERVICE_UNAVAILABLE, _) => Err(Failure::Server(ServerFailure::PeerFull)),
+        _ => Err(Failure::Server(ServerFailure::BadResponse)),
     }
 }
 

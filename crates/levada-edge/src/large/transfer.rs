@@ -17,6 +17,7 @@ use levada_fetch::{
 };
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
+use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
@@ -207,7 +208,7 @@ impl Agent {
                     Err(error) => {
                         // Aborted, and forgotten already, unless it panicked.
                         if let Some(id) = ids.remove(&error.id()) && !error.is_cancelled() {
-                            self.ended(id, Err(Failure::NoResponse));
+                            self.ended(id, Err(Failure::Server(ServerFailure::NoResponse)));
                         }
                     }
                 },
@@ -400,7 +401,7 @@ impl PieceReader {
     pub(super) async fn ready(&mut self) -> Result<(), Failure> {
         std::future::poll_fn(|cx| self.poll_piece(cx)).await.map_err(|error| match error {
             BodyError::Failed(failure) => failure,
-            _ => Failure::BadResponse,
+            _ => Failure::Server(ServerFailure::BadResponse),
         })
     }
 
@@ -425,7 +426,7 @@ impl PieceReader {
             }
             Next::Done => Poll::Ready(Ok(())),
             Next::Failed => {
-                let failure = state.failure.unwrap_or(Failure::NoResponse);
+                let failure = state.failure.unwrap_or(Failure::Server(ServerFailure::NoResponse));
                 Poll::Ready(Err(BodyError::Failed(failure)))
             }
             Next::Wait => {

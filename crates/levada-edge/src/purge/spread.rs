@@ -11,6 +11,7 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use levada_policy::NodeIndex;
+use levada_upstream::{ServerFailure, UpstreamHead};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -18,7 +19,7 @@ use super::{
     door::{Confirmation, NodeReport, PATH},
     order::{PurgeOrder, PurgeTarget},
 };
-use crate::{failure::Failure, peers::Peers, upstream::UpstreamHead};
+use crate::peers::Peers;
 
 /// How long a peer may take to confirm, all tries together.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,7 +158,7 @@ pub(crate) async fn run(peers: Arc<Peers>) {
     }
 }
 
-async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode, Failure> {
+async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode, ServerFailure> {
     let server = peers.server(peer);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -166,5 +167,5 @@ async fn send(peers: &Peers, peer: NodeIndex, order: Bytes) -> Result<StatusCode
     }
     let uri = http::Uri::from_static(PATH);
     let head = UpstreamHead { method: Method::POST, uri, headers, ..UpstreamHead::get("/") };
-    server.told(&peers.address_to(server, &head), order).await
+    server.notify(&peers.address_to(server, &head), order).await
 }

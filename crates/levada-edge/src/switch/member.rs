@@ -6,10 +6,9 @@ use std::sync::{
 };
 
 use levada_policy::{LoadTable, NodeIndex};
+use levada_upstream::Server;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-
-use crate::upstream::Server;
 
 /// A server with the state that outlives a reload.
 pub(crate) struct Member {

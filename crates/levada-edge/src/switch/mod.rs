@@ -7,7 +7,7 @@
 //!                          choose     the policy, over servers that are up, not drained, not full
 //!                            │
 //!                          member     counted until the answer's body has ended
-//!                            └──> upstream::send, and the next choice where that is safe
+//!                            └──> levada_upstream::send, and the next choice where that is safe
 //! ```
 //!
 //! A switch outlives reloads: servers that stay keep their health, their connections and their counts.
@@ -28,6 +28,7 @@ use levada_policy::{
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 
+use levada_upstream::{Change, FairQueue, Server, ServerBounds, ServerKind, WatchedServer, watch};
 pub(crate) use member::Member;
 pub(crate) use send::{ChosenServer, Claim, ServerTurn, body_key, claim, claim_now, to_server};
 pub(crate) use subject::{class, subject};
@@ -35,11 +36,11 @@ pub(crate) use subject::{class, subject};
 use crate::{
     clock::Clock,
     metrics::Metrics,
+    origin,
     redirect::{Decider, SharedDecider},
     settings::{
         HandoffControl, HealthCheck, Limits, PolicyChoice, SwitchServer, SwitchSettings as Settings,
     },
-    upstream::{Change, FairQueue, Server, ServerKind, WatchedServer, watch, way_to},
 };
 
 /// A site's servers at work.
@@ -282,10 +283,10 @@ pub(crate) fn capacity(settings: &Settings) -> u32 {
 const CONNECTIONS: usize = 1_000_000;
 
 fn make(server: &SwitchServer, plan: &Plan<'_>) -> Arc<Member> {
-    let (address, wire) = way_to(&server.origin);
-    let limits = Limits { server_connections: CONNECTIONS, ..plan.limits.clone() };
+    let (address, wire) = origin::way_to(&server.origin);
+    let bounds = ServerBounds { connections: CONNECTIONS, ..origin::server_bounds(plan.limits) };
     let name = server.name.as_str().into();
-    Member::new(Server::new(name, address, wire, &limits, plan.workers))
+    Member::new(Server::new(name, address, wire, bounds, plan.workers))
 }
 
 /// A server under watch.
@@ -310,8 +311,8 @@ impl WatchedServer for WatchedMember {
     async fn probe(&self) -> bool {
         let server = &self.member.server;
         match &self.check.path {
-            None => crate::upstream::reachable(server, self.check.timeout).await,
-            Some(path) => crate::upstream::answers(server, path, self.host.as_ref()).await,
+            None => server.is_reachable(self.check.timeout).await,
+            Some(path) => server.answers(path, self.host.as_ref()).await,
         }
     }
 

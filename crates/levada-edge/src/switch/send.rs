@@ -9,25 +9,24 @@ use http::StatusCode;
 use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Pick, RequestOutcome};
 use levada_types::{Key, Request as PolicyRequest};
+use levada_upstream::{
+    AdmittedRequest, Group, RequestBody, ResponseGuard, Retries, ServerFailure, Subject,
+    UpstreamHead, UpstreamResponse,
+};
 
 use super::{
     Switch, SwitchView, WatchedMember,
     member::{HeldRequest, Member},
 };
 use crate::{
-    body::{BodyError, RequestBody},
     classes::Classes,
     clock::Clock,
-    failure::{Failed, Failure},
+    failure::Failed,
     fields::PEERS_ONLY,
     redirect::{SharedDecider, retried},
     settings::{HandoffControl, KeyFrom},
     sites::Site,
     sizes::Sizes,
-    upstream::{
-        self, AdmittedRequest, Group, ResponseGuard, Retries, Subject, UpstreamHead,
-        UpstreamResponse,
-    },
 };
 
 /// A request's turn: its place, its server, and the outcome for the policy. It lasts until the body of the
@@ -68,7 +67,7 @@ pub(crate) async fn to_server(
         clock: switch.clock,
         counter: &*switch.metrics,
     };
-    upstream::send(&mut servers, &retries, head, body).await
+    Ok(levada_upstream::send(&mut servers, &retries, head, body).await?)
 }
 
 /// The servers of a switch, for one request.
@@ -92,7 +91,7 @@ impl Group for SwitchServers<'_> {
     type Server = WatchedMember;
     type Held = SwitchTry;
 
-    fn next(&mut self) -> Result<(WatchedMember, SwitchTry), Failure> {
+    fn next(&mut self) -> Result<(WatchedMember, SwitchTry), ServerFailure> {
         // A reload between two tries shows in the second one.
         let view = self.switch.view.load_full();
         let Self { site, switch, sizes, head, .. } = *self;
@@ -136,7 +135,7 @@ impl Switch {
         view: &SwitchView,
         subject: Subject,
         tried: &[Arc<Member>],
-    ) -> Result<(Pick, HeldRequest), Failure> {
+    ) -> Result<(Pick, HeldRequest), ServerFailure> {
         let size = sizes.get(subject.key);
         let request = PolicyRequest { key: subject.key, class: subject.class, size };
         let was_tried = |(at, member): (NodeIndex, &Arc<Member>)| {
@@ -144,7 +143,7 @@ impl Switch {
         };
         let mut out: Vec<_> =
             (0..).map(NodeIndex).zip(&view.members).filter_map(was_tried).collect();
-        let mut failure = Failure::AllDown;
+        let mut failure = ServerFailure::AllDown;
         loop {
             let now = self.clock.now();
             let pick = match out.is_empty() {
@@ -158,7 +157,7 @@ impl Switch {
                 self.metrics.decision(site.decider.name(), pick);
                 return Ok((pick, held));
             }
-            failure = Failure::QueueFull;
+            failure = ServerFailure::QueueFull;
             out.push(pick.node);
         }
     }
@@ -166,7 +165,10 @@ impl Switch {
 
 /// The key of a request whose site takes it from the beginning of the body. The bytes are read here, and are
 /// sent all the same. `None` where there is no body, or it takes too long.
-pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Option<Key>, Failure> {
+pub(crate) async fn body_key(
+    site: &Site,
+    body: &mut RequestBody,
+) -> Result<Option<Key>, ServerFailure> {
     let Some(KeyFrom::Body { bytes, wait }) = site.settings.switch.as_ref().map(|s| &s.key) else {
         return Ok(None);
     };
@@ -180,8 +182,7 @@ pub(crate) async fn body_key(site: &Site, body: &mut RequestBody) -> Result<Opti
     match read {
         Ok(Ok(beginning)) if beginning.is_empty() => Ok(None),
         Ok(Ok(beginning)) => Ok(Some(Key::of(&beginning))),
-        Ok(Err(BodyError::ClientStalled | BodyError::Client(_))) => Err(Failure::RequestBody),
-        Ok(Err(_)) => Err(Failure::RequestBody),
+        Ok(Err(_)) => Err(ServerFailure::RequestBody),
         Err(_) => {
             site.fell_back();
             Ok(None)

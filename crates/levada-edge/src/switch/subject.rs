@@ -7,8 +7,9 @@ use http::{
 };
 use levada_policy::classify::RequestAttributes;
 use levada_types::{Key, ServiceClass};
+use levada_upstream::Subject;
 
-use crate::{resource::Resource, settings::KeyFrom, sites::Site, upstream::Subject};
+use crate::{resource::Resource, settings::KeyFrom, sites::Site};
 
 /// The subject of a request with these fields. Where the request lacks what the key is to be taken from, the
 /// key is that of the URL.

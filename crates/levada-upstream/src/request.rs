@@ -6,30 +6,36 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use levada_http1::Interim;
 use levada_types::{Key, ServiceClass};
 
-use crate::body::RequestBody;
+use crate::RequestBody;
 
 /// The head of a request to a server. It is kept, so that another try can send it again.
 #[derive(Clone)]
-pub(crate) struct UpstreamHead {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) version: Version,
+pub struct UpstreamHead {
+    /// The method.
+    pub method: Method,
+    /// The target.
+    pub uri: Uri,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// The version of HTTP.
+    pub version: Version,
     /// The client that the request counts for where clients take turns.
-    pub(crate) client: IpAddr,
+    pub client: IpAddr,
     /// The request as a policy sees it that chooses among servers.
-    pub(crate) subject: Subject,
+    pub subject: Subject,
     /// Receives interim responses.
-    pub(crate) interim: Option<Interim>,
+    pub interim: Option<Interim>,
 }
 
 /// A request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
-    pub(crate) key: Key,
-    pub(crate) class: ServiceClass,
+pub struct Subject {
+    /// Tells objects apart.
+    pub key: Key,
+    /// The service class.
+    pub class: ServiceClass,
     /// The rule that gave the class.
-    pub(crate) rule: Option<u32>,
+    pub rule: Option<u32>,
 }
 
 impl Default for Subject {
@@ -41,7 +47,7 @@ impl Default for Subject {
 
 impl UpstreamHead {
     /// A plain GET.
-    pub(crate) fn get(path: &str) -> Self {
+    pub fn get(path: &str) -> Self {
         Self {
             method: Method::GET,
             uri: path.parse().unwrap_or_default(),
@@ -54,7 +60,7 @@ impl UpstreamHead {
     }
 
     /// The request of this head, as the HTTP/2 client takes it.
-    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
+    pub(crate) fn with(&self, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
@@ -70,7 +76,7 @@ impl UpstreamHead {
 }
 
 /// Passes an interim response on, without the fields of the connection that it came by.
-pub(super) fn pass_interim(interim: &Interim, status: StatusCode, headers: &HeaderMap) {
+pub(crate) fn pass_interim(interim: &Interim, status: StatusCode, headers: &HeaderMap) {
     let mut headers = headers.clone();
     levada_cache::strip_response(&mut headers);
     interim.pass(status, &headers);

@@ -14,22 +14,26 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use super::pool::PooledSender;
-use crate::{failure::Failure, settings::Origin, tls};
+use crate::{ServerFailure, pool::PooledSender};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
     /// The name is resolved anew for every connection, so that a changed record is followed without a
     /// restart.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        /// A name or an IP address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// A socket of this machine. Its path is resolved anew as well.
     Unix(PathBuf),
 }
 
 impl Address {
     /// The value of `Host` for requests that have none.
-    pub(crate) fn host(&self) -> String {
+    pub fn host(&self) -> String {
         match self {
             Self::Tcp { .. } => self.to_string(),
             Self::Unix(_) => "localhost".to_owned(),
@@ -49,14 +53,14 @@ impl fmt::Display for Address {
 
 /// The protocols by which a server is reached.
 #[derive(Clone, Default)]
-pub(crate) struct Wire {
+pub struct Wire {
     /// TLS settings; plain text when `None`.
-    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<Arc<rustls::ClientConfig>>,
     /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
-    pub(crate) h2: bool,
+    pub h2: bool,
     /// Whether the server is a peer. A peer adds fields to a response that was within the bounds for origins,
     /// and it must not exceed the bounds by them.
-    pub(crate) peer: bool,
+    pub peer: bool,
 }
 
 /// Header fields of an origin's response.
@@ -66,20 +70,8 @@ const PEER_HEADERS: usize = 116;
 /// Between two attempts at a Unix socket with a full queue.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
 
-/// The address and the protocols of a configured origin.
-pub(crate) fn way_to(origin: &Origin) -> (Address, Wire) {
-    match origin {
-        Origin::Tcp { tls, host, port } => {
-            let address = Address::Tcp { host: host.clone(), port: *port };
-            let tls = tls.then(tls::origin_client);
-            (address, Wire { tls, ..Wire::default() })
-        }
-        Origin::Unix(path) => (Address::Unix(path.clone()), Wire::default()),
-    }
-}
-
 /// Whether the server accepts a connection, which is then closed.
-pub(super) async fn is_possible(address: &Address, within: Duration) -> bool {
+pub(crate) async fn is_possible(address: &Address, within: Duration) -> bool {
     match address {
         Address::Tcp { host, port } => tcp(host, *port, within).await.is_ok(),
         Address::Unix(path) => unix(path, within).await.is_ok(),
@@ -87,52 +79,52 @@ pub(super) async fn is_possible(address: &Address, within: Duration) -> bool {
 }
 
 /// Connects a TCP socket, tuned as every connection of a node is.
-async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Failure> {
+async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, ServerFailure> {
     let connecting = async {
-        let mut last = Failure::Dns;
-        let found = tokio::net::lookup_host((host, port)).await.map_err(|_| Failure::Dns)?;
+        let mut last = ServerFailure::Dns;
+        let found = tokio::net::lookup_host((host, port)).await.map_err(|_| ServerFailure::Dns)?;
         for candidate in found {
             match TcpStream::connect(candidate).await {
                 Ok(stream) => return Ok(stream),
-                Err(_) => last = Failure::Connect,
+                Err(_) => last = ServerFailure::Connect,
             }
         }
         Err(last)
     };
     let stream = match tokio::time::timeout(within, connecting).await {
         Ok(result) => result?,
-        Err(_) => return Err(Failure::ConnectTimeout),
+        Err(_) => return Err(ServerFailure::ConnectTimeout),
     };
-    stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+    stream.set_nodelay(true).map_err(|_| ServerFailure::Connect)?;
     Ok(stream)
 }
 
 /// Connects a Unix socket. When the server's queue of connections is full, the system refuses another one at
 /// once; over TCP it would wait, so this function waits too.
-async fn unix(path: &Path, within: Duration) -> Result<UnixStream, Failure> {
+async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure> {
     let connecting = async {
         loop {
             match UnixStream::connect(path).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_PAUSE).await,
-                    ErrorKind::NotFound => return Err(Failure::NoSocket),
-                    ErrorKind::PermissionDenied => return Err(Failure::SocketForbidden),
-                    _ => return Err(Failure::Connect),
+                    ErrorKind::NotFound => return Err(ServerFailure::NoSocket),
+                    ErrorKind::PermissionDenied => return Err(ServerFailure::SocketForbidden),
+                    _ => return Err(ServerFailure::Connect),
                 },
             }
         }
     };
     let connected = tokio::time::timeout(within, connecting).await;
-    connected.unwrap_or(Err(Failure::ConnectTimeout))
+    connected.unwrap_or(Err(ServerFailure::ConnectTimeout))
 }
 
 /// Opens a connection that is ready for requests.
-pub(super) async fn open(
+pub(crate) async fn open(
     address: &Address,
     wire: &Wire,
     within: Duration,
-) -> Result<PooledSender, Failure> {
+) -> Result<PooledSender, ServerFailure> {
     let (host, port) = match address {
         Address::Tcp { host, port } => (host, *port),
         Address::Unix(path) => return handshake(Io::Unix(unix(path, within).await?), wire).await,
@@ -141,16 +133,16 @@ pub(super) async fn open(
     let Some(tls) = &wire.tls else {
         return handshake(Io::Plain(stream), wire).await;
     };
-    let name = ServerName::try_from(host.clone()).map_err(|_| Failure::Tls)?;
+    let name = ServerName::try_from(host.clone()).map_err(|_| ServerFailure::Tls)?;
     let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
         Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,
-        Ok(Err(_)) => Err(Failure::Tls),
-        Err(_) => Err(Failure::ConnectTimeout),
+        Ok(Err(_)) => Err(ServerFailure::Tls),
+        Err(_) => Err(ServerFailure::ConnectTimeout),
     }
 }
 
-async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, Failure> {
+async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, ServerFailure> {
     if !wire.h2 {
         let fields = if wire.peer { PEER_HEADERS } else { HEADERS };
         return Ok(PooledSender::Http1(Box::new(UpstreamConnection::new(io, fields))));
@@ -161,7 +153,7 @@ async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, Failure> {
         .adaptive_window(true)
         .handshake(TokioIo::new(io))
         .await
-        .map_err(|_| Failure::NoResponse)?;
+        .map_err(|_| ServerFailure::NoResponse)?;
     tokio::spawn(async { drop(connection.await) });
     Ok(PooledSender::Http2(sender))
 }
@@ -191,7 +183,7 @@ mod tests {
             waiting.push(stream);
         }
         let short = Duration::from_millis(20);
-        assert_eq!(unix(&path, short).await.unwrap_err(), Failure::ConnectTimeout);
+        assert_eq!(unix(&path, short).await.unwrap_err(), ServerFailure::ConnectTimeout);
         let (connected, accepted) = tokio::join!(unix(&path, PATIENCE), listener.accept());
         assert!(connected.is_ok() && accepted.is_ok());
     }
@@ -214,6 +206,6 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(unix(&path, PATIENCE)).unwrap_err()
         });
-        assert_eq!(asking.join().unwrap(), Failure::SocketForbidden);
+        assert_eq!(asking.join().unwrap(), ServerFailure::SocketForbidden);
     }
 }

@@ -1,9 +1,9 @@
 //! Guards that a response holds until its body has ended: places, loads, outcomes for a policy.
 
-use super::AdmittedRequest;
+use crate::AdmittedRequest;
 
 /// A guard in the body of a response. Dropped without [`complete`](Self::complete), the body broke off.
-pub(crate) trait ResponseGuard: Send + Sync {
+pub trait ResponseGuard: Send + Sync {
     /// The body has been received whole.
     fn complete(self: Box<Self>);
 }

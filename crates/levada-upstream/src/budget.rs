@@ -11,7 +11,7 @@ const FLOOR_PER_SECOND: f64 = 10.0;
 const SAVED_SECONDS: f64 = 10.0;
 
 /// Allows one retry per `1 / ratio` requests, and ten a second besides.
-pub(crate) struct RetryBudget {
+pub struct RetryBudget {
     ratio: f64,
     /// Requests since the last retry was asked for.
     requests: AtomicU64,
@@ -24,19 +24,20 @@ struct Balance {
 }
 
 impl RetryBudget {
-    pub(crate) fn new(ratio: f64) -> Self {
+    /// A budget of `ratio` retries per request.
+    pub fn new(ratio: f64) -> Self {
         let tokens = FLOOR_PER_SECOND * SAVED_SECONDS;
         let state = Mutex::new(Balance { tokens, last: Timestamp::ZERO });
         Self { ratio, requests: AtomicU64::new(0), state }
     }
 
     /// Counts a request, which earns a part of a retry.
-    pub(crate) fn count(&self) {
+    pub fn count(&self) {
         self.requests.fetch_add(1, Relaxed);
     }
 
     /// Takes one retry out. Returns whether there was one left.
-    pub(crate) fn take(&self, now: Timestamp) -> bool {
+    pub fn take(&self, now: Timestamp) -> bool {
         let mut balance = self.state.lock();
         let requests = self.requests.swap(0, Relaxed);
         let elapsed = now.since(balance.last).as_secs_f64();

@@ -9,7 +9,7 @@ use hyper::client::conn::http2;
 use levada_http1::UpstreamConnection;
 use parking_lot::Mutex;
 
-use crate::body::RequestBody;
+use crate::RequestBody;
 
 /// A connection is not used again after sweeps have found it idle for this long: servers close theirs
 /// after 60 s or more, and a request on a connection that is being closed is a request lost.
@@ -21,12 +21,12 @@ thread_local! {
 }
 
 /// Tells this thread which worker it is: it will then use connections of its own.
-pub(crate) fn set_worker(index: usize) {
+pub fn set_worker(index: usize) {
     WORKER.set(index);
 }
 
 /// A connection that takes requests.
-pub(super) enum PooledSender {
+pub(crate) enum PooledSender {
     Http1(Box<UpstreamConnection<RequestBody>>),
     /// Many requests share it; it stays in the pool while it is in use.
     Http2(http2::SendRequest<RequestBody>),
@@ -43,7 +43,7 @@ impl PooledSender {
 }
 
 /// The idle connections of one server, per worker.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     workers: Box<[Mutex<Vec<Idle>>]>,
     bound: usize,
 }
@@ -62,12 +62,12 @@ impl Idle {
 }
 
 impl Pool {
-    pub(super) fn new(workers: usize, bound: usize) -> Self {
+    pub(crate) fn new(workers: usize, bound: usize) -> Self {
         Self { workers: (0..workers.max(1)).map(|_| Mutex::default()).collect(), bound }
     }
 
     /// The connection used last that is still open.
-    pub(super) async fn take(&self) -> Option<PooledSender> {
+    pub(crate) async fn take(&self) -> Option<PooledSender> {
         loop {
             let mut idle = self.mine().lock().pop()?;
             if idle.is_stale() || !idle.sender.ready().await {
@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request.
-    pub(super) fn put(&self, sender: PooledSender) {
+    pub(crate) fn put(&self, sender: PooledSender) {
         if matches!(&sender, PooledSender::Http2(sender) if sender.is_closed()) {
             return;
         }
@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Closes what has been idle for too long: nobody else would notice.
-    pub(super) fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         for worker in &self.workers {
             let mut idle = worker.lock();
             idle.retain(|idle| !idle.is_stale());

@@ -14,10 +14,10 @@ use levada_policy::{ClientShare, Full, Turns};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::ServerFailure;
 
 /// Places, and the requests of clients `C` that wait for one.
-pub(crate) struct FairQueue<C: Ord + Copy> {
+pub struct FairQueue<C: Ord + Copy> {
     state: Mutex<FairQueueState<C>>,
 }
 
@@ -28,14 +28,17 @@ struct FairQueueState<C: Ord + Copy> {
 
 /// How many requests are admitted, wait, and may be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueCounts {
-    pub(crate) admitted: usize,
-    pub(crate) waiting: usize,
-    pub(crate) limit: usize,
+pub struct QueueCounts {
+    /// Requests that have a place.
+    pub admitted: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
+    /// Places.
+    pub limit: usize,
 }
 
 /// A place; free again when dropped.
-pub(crate) struct AdmittedRequest<C: Ord + Copy> {
+pub struct AdmittedRequest<C: Ord + Copy> {
     queue: Arc<FairQueue<C>>,
     client: C,
 }
@@ -49,60 +52,60 @@ struct QueuedRequest<'a, C: Ord + Copy> {
 
 impl<C: Ord + Copy> FairQueue<C> {
     /// So many places, and a queue of this length before them, in which a request waits so long at most.
-    pub(crate) fn new(
-        share: ClientShare,
-        places: usize,
-        length: usize,
-        wait: Duration,
-    ) -> Arc<Self> {
+    pub fn new(share: ClientShare, places: usize, length: usize, wait: Duration) -> Arc<Self> {
         let turns = Turns::new(share, places, length);
         Arc::new(Self { state: Mutex::new(FairQueueState { turns, wait }) })
     }
 
     /// Changes how many may wait, and for how long. Requests that wait keep their deadline.
-    pub(crate) fn bound(&self, length: usize, wait: Duration) {
+    pub fn bound(&self, length: usize, wait: Duration) {
         let mut state = self.state.lock();
         state.turns.set_length(length);
         state.wait = wait;
     }
 
     /// Changes the number of places. Requests beyond it stay admitted until they end.
-    pub(crate) fn limit(self: &Arc<Self>, places: usize) {
+    pub fn limit(self: &Arc<Self>, places: usize) {
         let admitted: Vec<_> = {
             let mut state = self.state.lock();
             state.turns.set_places(places);
-            std::iter::from_fn(|| state.turns.next()).collect()
+            std::iter::from_fn(|| state.turns.admit_next()).collect()
         };
         admitted.into_iter().for_each(|next| self.admit(next));
     }
 
     /// A place, if the request need not wait for it.
-    pub(crate) fn enter_now(self: &Arc<Self>, client: C) -> Option<AdmittedRequest<C>> {
+    pub fn enter_now(self: &Arc<Self>, client: C) -> Option<AdmittedRequest<C>> {
         let taken = self.state.lock().turns.take(client);
         taken.then(|| AdmittedRequest { queue: self.clone(), client })
     }
 
     /// Waits for a place.
-    pub(crate) async fn enter(self: &Arc<Self>, client: C) -> Result<AdmittedRequest<C>, Failure> {
+    ///
+    /// # Errors
+    /// When the queue is full, or no place became free in time.
+    pub async fn enter(self: &Arc<Self>, client: C) -> Result<AdmittedRequest<C>, ServerFailure> {
         let (ticket, wait, place) = {
             let mut state = self.state.lock();
             if state.turns.take(client) {
                 return Ok(AdmittedRequest { queue: self.clone(), client });
             }
             let (sender, place) = oneshot::channel();
-            let ticket = state.turns.wait(client, sender).map_err(|Full| Failure::QueueFull)?;
+            let ticket =
+                state.turns.wait(client, sender).map_err(|Full| ServerFailure::QueueFull)?;
             (ticket, state.wait, place)
         };
         let _queued = QueuedRequest { queue: self, client, ticket };
         match tokio::time::timeout(wait, place).await {
             Ok(Ok(admitted)) => Ok(admitted),
             // It gave way to a client that waits less often.
-            Ok(Err(_)) => Err(Failure::QueueFull),
-            Err(_) => Err(Failure::QueueTimeout),
+            Ok(Err(_)) => Err(ServerFailure::QueueFull),
+            Err(_) => Err(ServerFailure::QueueTimeout),
         }
     }
 
-    pub(crate) fn counts(&self) -> QueueCounts {
+    /// The requests and places at this moment.
+    pub fn counts(&self) -> QueueCounts {
         let turns = &self.state.lock().turns;
         QueueCounts { admitted: turns.taken(), waiting: turns.waiting(), limit: turns.places() }
     }
@@ -150,7 +153,7 @@ mod tests {
         FairQueue::new(ClientShare::All, places, length, LONG)
     }
 
-    type Entered = Result<AdmittedRequest<u8>, Failure>;
+    type Entered = Result<AdmittedRequest<u8>, ServerFailure>;
     type Entering = Pin<Box<dyn Future<Output = Entered>>>;
 
     /// A request that has asked for a place, and what it got so far.
@@ -216,18 +219,18 @@ mod tests {
         let queue = fair(1, 3);
         let _place = enter(&queue, 9).1.unwrap();
         let mut greedy: Vec<_> = (0..3).map(|_| enter(&queue, 1)).collect();
-        assert!(matches!(enter(&queue, 1).1, Some(Err(Failure::QueueFull))));
+        assert!(matches!(enter(&queue, 1).1, Some(Err(ServerFailure::QueueFull))));
         let (_second, got) = enter(&queue, 2);
         assert!(got.is_none());
         let sent_away = greedy.iter_mut().map(|(entering, _)| poll(entering));
         let sent_away: Vec<_> =
-            sent_away.map(|got| matches!(got, Some(Err(Failure::QueueFull)))).collect();
+            sent_away.map(|got| matches!(got, Some(Err(ServerFailure::QueueFull)))).collect();
         assert_eq!(sent_away, [false, false, true]);
         // With two against one, no client gives way any more.
-        assert!(matches!(enter(&queue, 2).1, Some(Err(Failure::QueueFull))));
+        assert!(matches!(enter(&queue, 2).1, Some(Err(ServerFailure::QueueFull))));
         let (_third, got) = enter(&queue, 3);
         assert!(got.is_none());
-        assert!(matches!(enter(&queue, 4).1, Some(Err(Failure::QueueFull))));
+        assert!(matches!(enter(&queue, 4).1, Some(Err(ServerFailure::QueueFull))));
         assert_eq!(counts(&queue), (1, 3, 1));
     }
 
@@ -237,7 +240,7 @@ mod tests {
         let place = enter(&queue, 0).1.unwrap();
         let mut waiting: Vec<_> = (0..3).map(|_| enter(&queue, 0)).collect();
         assert!(waiting.iter().all(|(_, got)| got.is_none()));
-        assert!(matches!(enter(&queue, 0).1, Some(Err(Failure::QueueFull))));
+        assert!(matches!(enter(&queue, 0).1, Some(Err(ServerFailure::QueueFull))));
         assert!(queue.enter_now(0).is_none());
         drop(place);
         for (next, _) in &mut waiting {
@@ -284,7 +287,7 @@ mod tests {
         let queue = fair(1, 5);
         queue.bound(5, Duration::from_millis(10));
         let _place = enter(&queue, 1).1.unwrap();
-        assert!(matches!(queue.enter(2).await, Err(Failure::QueueTimeout)));
+        assert!(matches!(queue.enter(2).await, Err(ServerFailure::QueueTimeout)));
         assert_eq!(counts(&queue), (1, 0, 1));
     }
 }

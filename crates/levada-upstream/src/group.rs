@@ -11,28 +11,29 @@
 //! A request goes to another server only if it is safe to repeat (RFC 9110 Sec. 9.2.1), or, where the group
 //! wants that, if no byte of it was sent; and only until the first byte of a response's head.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use http::StatusCode;
 
-use super::{RetryBudget, UpstreamHead, UpstreamResponse, WatchedServer, report_outcome};
 use crate::{
-    body::RequestBody,
-    clock::Clock,
-    failure::{Failed, Failure},
+    Clock, RequestBody, RetryBudget, ServerFailure, UpstreamHead, UpstreamResponse, WatchedServer,
+    report_outcome,
 };
 
 /// The kind of a group's servers, as metrics and logs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerKind {
+pub enum ServerKind {
+    /// An origin of a site.
     Origin,
+    /// Another node of the cluster.
     Peer,
     /// A server of a switch.
     Switched,
 }
 
 impl ServerKind {
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// The name used in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Origin => "origin",
             Self::Peer => "peer",
@@ -42,7 +43,8 @@ impl ServerKind {
 }
 
 /// The choice among the servers of a group for one request.
-pub(crate) trait Group: Send {
+pub trait Group: Send {
+    /// A server of the group.
     type Server: WatchedServer;
     /// Guards that a try holds.
     type Held: Send;
@@ -51,7 +53,7 @@ pub(crate) trait Group: Send {
     ///
     /// # Errors
     /// The reason why there is none.
-    fn next(&mut self) -> Result<(Self::Server, Self::Held), Failure>;
+    fn next(&mut self) -> Result<(Self::Server, Self::Held), ServerFailure>;
 
     /// The head as `server` takes it.
     fn head_for<'h>(
@@ -66,7 +68,7 @@ pub(crate) trait Group: Send {
     ///
     /// # Errors
     /// The reason of the refusal.
-    fn check(&self, _response: &UpstreamResponse) -> Result<(), Failure> {
+    fn check(&self, _response: &UpstreamResponse) -> Result<(), ServerFailure> {
         Ok(())
     }
 
@@ -78,42 +80,61 @@ pub(crate) trait Group: Send {
 }
 
 /// Counts the outcomes of requests to servers.
-pub(crate) trait OutcomeCounter: Sync {
+pub trait OutcomeCounter: Sync {
+    /// Counts a response.
     fn answered(&self, kind: ServerKind, status: StatusCode);
-    fn failed(&self, kind: ServerKind, failure: Failure);
+    /// Counts a request without a response.
+    fn failed(&self, kind: ServerKind, failure: ServerFailure);
 }
 
 /// The bounds of the tries of one request.
-pub(crate) struct Retries<'a> {
+pub struct Retries<'a> {
     /// Servers that are tried at most.
-    pub(crate) tries: usize,
-    pub(crate) budget: &'a RetryBudget,
+    pub tries: usize,
+    /// The budget that retries are taken from.
+    pub budget: &'a RetryBudget,
     /// Whether a request that is not safe goes to another server when no byte of it was sent.
-    pub(crate) resends_unsent: bool,
-    pub(crate) clock: Clock,
-    pub(crate) counter: &'a dyn OutcomeCounter,
+    pub resends_unsent: bool,
+    /// The node's clock.
+    pub clock: Clock,
+    /// Counts outcomes.
+    pub counter: &'a dyn OutcomeCounter,
+}
+
+/// A request that no server has answered.
+#[derive(Clone, Debug)]
+pub struct SendError {
+    /// The failure of the last try.
+    pub failure: ServerFailure,
+    /// The last server that was tried.
+    pub server: Option<Arc<str>>,
 }
 
 /// Sends a request to the servers that `group` chooses, one after another, until one answers.
-pub(crate) async fn send<G: Group>(
+///
+/// # Errors
+/// The failure of the last try.
+pub async fn send<G: Group>(
     group: &mut G,
     retries: &Retries<'_>,
     head: &UpstreamHead,
     mut body: RequestBody,
-) -> Result<UpstreamResponse, Failed> {
+) -> Result<UpstreamResponse, SendError> {
     let kind = G::Server::KIND;
     let safe = head.method.is_safe() && body.is_none();
-    let mut failed = Failed::from(Failure::AllDown);
+    let mut error = SendError { failure: ServerFailure::AllDown, server: None };
     for tried in 0..retries.tries {
         if tried > 0 && !retries.budget.take(retries.clock.now()) {
             break;
         }
         let (server, held) = match group.next() {
             Ok(next) => next,
-            Err(failure) if tried == 0 => return Err(failure.into()),
+            Err(failure) if tried == 0 => return Err(SendError { failure, server: None }),
             Err(_) => break,
         };
-        let (failure, back) = match ask(group, &server, head, body).await {
+        let addressed = group.head_for(&server, head);
+        let response = server.server().exchange(&addressed, body).await;
+        let (failure, back) = match response.and_then(|response| accept(group, response)) {
             Ok(mut response) => {
                 report_outcome(&server, None, retries.clock);
                 retries.counter.answered(kind, response.status());
@@ -125,7 +146,7 @@ pub(crate) async fn send<G: Group>(
         report_outcome(&server, Some(failure), retries.clock);
         retries.counter.failed(kind, failure);
         log(&server, failure);
-        failed = Failed { failure, next_hop: Some(server.server().name.clone()) };
+        error = SendError { failure, server: Some(server.server().name.clone()) };
         group.failed(server, held);
         let again = safe || (retries.resends_unsent && back.is_some());
         body = back.unwrap_or(RequestBody::None);
@@ -133,17 +154,13 @@ pub(crate) async fn send<G: Group>(
             break;
         }
     }
-    Err(failed)
+    Err(error)
 }
 
-async fn ask<G: Group>(
+fn accept<G: Group>(
     group: &G,
-    server: &G::Server,
-    head: &UpstreamHead,
-    body: RequestBody,
-) -> Result<UpstreamResponse, (Failure, Option<RequestBody>)> {
-    let head = group.head_for(server, head);
-    let response = server.server().exchange(&head, body).await?;
+    response: UpstreamResponse,
+) -> Result<UpstreamResponse, (ServerFailure, Option<RequestBody>)> {
     match group.check(&response) {
         Ok(()) => Ok(response),
         Err(failure) => Err((failure, None)),
@@ -151,7 +168,7 @@ async fn ask<G: Group>(
 }
 
 /// Each kind of server has a field of its own in the log.
-fn log<W: WatchedServer>(server: &W, failure: Failure) {
+fn log<W: WatchedServer>(server: &W, failure: ServerFailure) {
     let (name, reason) = (&server.server().name, failure.as_str());
     match W::KIND {
         ServerKind::Origin => tracing::info!(origin = %name, reason, "origin failed"),

@@ -12,14 +12,46 @@ use std::{
 use levada_types::Timestamp;
 use parking_lot::Mutex;
 
-use super::{Server, ServerKind};
-use crate::{clock::Clock, failure::Failure, settings::HealthCheck};
+use crate::{Clock, Server, ServerFailure, ServerKind};
 
 /// An ejection lasts at most this many times the first one.
 const LONGEST_EJECTION: u32 = 32;
 
+/// How a server is watched: by probes and by the outcomes of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthCheck {
+    /// Time between two probes of one server; zero switches active checks off.
+    pub interval: Duration,
+    /// How long a probe may take.
+    pub timeout: Duration,
+    /// Successes in a row until a server that is down counts as up.
+    pub rise: u32,
+    /// Failures in a row until a server that is up counts as down.
+    pub fall: u32,
+    /// The path of a probe of an origin; `None` only connects. A peer has a path of its own.
+    pub path: Option<String>,
+    /// Failed requests in a row that eject a server without waiting for a probe; 0 never does.
+    pub eject_after: u32,
+    /// How long the first ejection lasts; it doubles each time, up to 32 times this.
+    pub eject_for: Duration,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 2,
+            path: None,
+            eject_after: 3,
+            eject_for: Duration::from_secs(5),
+        }
+    }
+}
+
 /// The health of one server. Requests read and report it without a lock while all is well.
-pub(crate) struct Health {
+pub struct Health {
     up: AtomicBool,
     /// Whether it has answered a request since the flag was reset.
     answered: AtomicBool,
@@ -39,9 +71,12 @@ struct HealthState {
 
 /// The change of health that a report caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
+    /// None.
     None,
+    /// It came up.
     Up,
+    /// It went down.
     Down,
 }
 
@@ -59,12 +94,13 @@ impl Default for Health {
 }
 
 impl Health {
-    pub(crate) fn is_up(&self) -> bool {
+    /// Whether it is up.
+    pub fn is_up(&self) -> bool {
         self.up.load(Relaxed)
     }
 
     /// The progress of the server's slow start, in 0..=1.
-    pub(crate) fn ramp(&self, slow_start: Duration, now: Timestamp) -> f64 {
+    pub fn ramp(&self, slow_start: Duration, now: Timestamp) -> f64 {
         let since = self.up_since.load(Relaxed);
         if since == 0 || slow_start.is_zero() {
             return 1.0;
@@ -74,12 +110,12 @@ impl Health {
     }
 
     /// Starts its slow start now, because it is new among servers that are warm.
-    pub(crate) fn begins(&self, now: Timestamp) {
+    pub fn begins(&self, now: Timestamp) {
         self.up_since.store(now.0.max(1), Relaxed);
     }
 
     /// Takes in the result of a probe.
-    pub(crate) fn probed(&self, good: bool, check: &HealthCheck, now: Timestamp) -> Change {
+    pub fn probed(&self, good: bool, check: &HealthCheck, now: Timestamp) -> Change {
         let mut state = self.state.lock();
         if good {
             state.probes_failed = 0;
@@ -98,7 +134,7 @@ impl Health {
     }
 
     /// A request was served: the run of failures is over.
-    pub(crate) fn served(&self) {
+    pub fn served(&self) {
         if !self.answered.load(Relaxed) {
             self.answered.store(true, Relaxed);
         }
@@ -108,7 +144,7 @@ impl Health {
     }
 
     /// A request failed by the server's fault: enough of them in a row eject it.
-    pub(crate) fn failed(&self, check: &HealthCheck, now: Timestamp) -> Change {
+    pub fn failed(&self, check: &HealthCheck, now: Timestamp) -> Change {
         let failed = self.failed_in_a_row.fetch_add(1, Relaxed) + 1;
         if check.eject_after == 0 || failed < check.eject_after {
             return Change::None;
@@ -125,7 +161,7 @@ impl Health {
 
     /// Ends an ejection whose time is over. A server that then serves well for as long as the first
     /// ejection lasted is forgiven.
-    pub(crate) fn tick(&self, check: &HealthCheck, now: Timestamp) -> Change {
+    pub fn tick(&self, check: &HealthCheck, now: Timestamp) -> Change {
         let mut state = self.state.lock();
         if let Some(until) = state.ejected_until {
             if until <= now && !self.is_up() {
@@ -154,9 +190,10 @@ impl Health {
 }
 
 /// A server under watch.
-pub(crate) trait WatchedServer: Send + Sync {
+pub trait WatchedServer: Send + Sync {
     /// The kind of the server.
     const KIND: ServerKind;
+    /// The server.
     fn server(&self) -> &Arc<Server>;
     /// How it is watched.
     fn check(&self) -> &HealthCheck;
@@ -196,7 +233,7 @@ impl<W: WatchedServer> WatchedServer for Arc<W> {
 
 /// Watches one server for ever: probes it, ends its ejections, and closes connections that have been idle
 /// for too long.
-pub(crate) async fn watch(watched: impl WatchedServer, clock: Clock) {
+pub async fn watch(watched: impl WatchedServer, clock: Clock) {
     let (server, check) = (watched.server(), watched.check());
     let period = if check.interval.is_zero() { check.eject_for / 4 } else { check.interval };
     let mut ticks = tokio::time::interval(period.max(Duration::from_millis(10)));
@@ -227,7 +264,7 @@ async fn probe(watched: &impl WatchedServer) -> Option<bool> {
 }
 
 /// Takes in the outcome of a request to a server.
-pub(crate) fn report_outcome(watched: &impl WatchedServer, failure: Option<Failure>, clock: Clock) {
+pub fn report_outcome(watched: &impl WatchedServer, failure: Option<ServerFailure>, clock: Clock) {
     let health = &watched.server().health;
     match failure {
         None => health.served(),
@@ -252,7 +289,7 @@ fn report<W: WatchedServer>(watched: &W, change: Change) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{Address, Wire};
+    use crate::{Address, ServerBounds, Wire};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_secs(seconds)
@@ -333,8 +370,15 @@ mod tests {
             [(true, true, None), (true, false, Some(false)), (false, true, Some(false))]
         {
             let address = Address::Tcp { host: "localhost".to_owned(), port: 0 };
-            let limits = crate::settings::Limits::default();
-            let server = Server::new("crowded".into(), address, Wire::default(), &limits, 1);
+            let wait = Duration::from_secs(1);
+            let bounds = ServerBounds {
+                connections: 1,
+                queue: 0,
+                queue_timeout: wait,
+                connect_timeout: wait,
+                response_timeout: wait,
+            };
+            let server = Server::new("crowded".into(), address, Wire::default(), bounds, 1);
             let timeout = Duration::from_millis(5);
             let check = HealthCheck { timeout, ..HealthCheck::default() };
             assert_eq!(probe(&Crowded { server, check, counts, serves }).await, said);

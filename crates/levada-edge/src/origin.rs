@@ -1,0 +1,31 @@
+//! Settings as the crate of servers takes them: the way to an origin, and the bounds of a server.
+
+use levada_upstream::{Address, ServerBounds, Wire};
+
+use crate::{
+    settings::{Limits, Origin},
+    tls,
+};
+
+/// The address and the protocols of an origin.
+pub(crate) fn way_to(origin: &Origin) -> (Address, Wire) {
+    match origin {
+        Origin::Tcp { tls, host, port } => {
+            let address = Address::Tcp { host: host.clone(), port: *port };
+            let tls = tls.then(tls::origin_client);
+            (address, Wire { tls, ..Wire::default() })
+        }
+        Origin::Unix(path) => (Address::Unix(path.clone()), Wire::default()),
+    }
+}
+
+/// The bounds of one server.
+pub(crate) fn server_bounds(limits: &Limits) -> ServerBounds {
+    ServerBounds {
+        connections: limits.server_connections,
+        queue: limits.queue,
+        queue_timeout: limits.queue_timeout,
+        connect_timeout: limits.connect_timeout,
+        response_timeout: limits.response_timeout,
+    }
+}

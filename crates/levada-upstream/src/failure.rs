@@ -1,0 +1,109 @@
+//! The reasons why a server does not answer a request.
+
+use levada_http1::UpstreamError;
+
+/// The reason why no server answered a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerFailure {
+    /// The server's name does not resolve.
+    Dns,
+    /// The server refuses connections, or cannot be reached.
+    Connect,
+    /// There is no socket where the server should listen.
+    NoSocket,
+    /// This process may not connect to the server's socket.
+    SocketForbidden,
+    /// The server did not accept a connection in time.
+    ConnectTimeout,
+    /// TLS with the server failed.
+    Tls,
+    /// The server closed the connection without a response.
+    NoResponse,
+    /// The server did not respond in time.
+    ResponseTimeout,
+    /// The response is not HTTP, or violates it.
+    BadResponse,
+    /// The body of the request ended early or too late.
+    RequestBody,
+    /// A peer is full and said so.
+    PeerFull,
+    /// Every server is down.
+    AllDown,
+    /// Too many requests wait for a place at the server.
+    QueueFull,
+    /// No place at the server became free in time.
+    QueueTimeout,
+}
+
+impl ServerFailure {
+    /// One sentence for the client and the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "the server's name does not resolve",
+            Self::Connect => "the server refuses connections",
+            Self::NoSocket => "the server's socket is not there: is the server running?",
+            Self::SocketForbidden => {
+                "the server's socket may not be used: give this process write permission to it"
+            }
+            Self::ConnectTimeout => "the server did not accept a connection in time",
+            Self::Tls => "the server's TLS failed",
+            Self::NoResponse => "the server closed without a response",
+            Self::ResponseTimeout => "the server did not answer in time",
+            Self::BadResponse => "the server's answer is not HTTP",
+            Self::RequestBody => "the request body broke off",
+            Self::PeerFull => "the peer is full",
+            Self::AllDown => "every server is down",
+            Self::QueueFull => "too many requests wait for the server",
+            Self::QueueTimeout => "no connection to the server became free in time",
+        }
+    }
+
+    /// The error type of `Proxy-Status` (RFC 9209 Sec. 2.3).
+    pub const fn proxy_error(self) -> &'static str {
+        match self {
+            Self::Dns => "dns_error",
+            Self::Connect | Self::NoSocket | Self::SocketForbidden => "connection_refused",
+            Self::ConnectTimeout => "connection_timeout",
+            Self::Tls => "tls_protocol_error",
+            Self::NoResponse => "connection_terminated",
+            Self::ResponseTimeout => "http_response_timeout",
+            Self::BadResponse => "http_protocol_error",
+            Self::RequestBody => "http_request_error",
+            Self::PeerFull | Self::AllDown => "destination_unavailable",
+            Self::QueueFull | Self::QueueTimeout => "connection_limit_reached",
+        }
+    }
+
+    /// Whether the failure is the fault of the server that was asked: it counts against its health.
+    pub const fn blames_server(self) -> bool {
+        matches!(
+            self,
+            Self::Dns
+                | Self::Connect
+                | Self::NoSocket
+                | Self::SocketForbidden
+                | Self::ConnectTimeout
+                | Self::Tls
+                | Self::NoResponse
+                | Self::ResponseTimeout
+                | Self::BadResponse
+        )
+    }
+
+    /// Whether another server might answer.
+    pub const fn worth_retrying(self) -> bool {
+        self.blames_server()
+            || matches!(self, Self::PeerFull | Self::QueueFull | Self::QueueTimeout)
+    }
+}
+
+impl From<UpstreamError> for ServerFailure {
+    fn from(error: UpstreamError) -> Self {
+        match error {
+            UpstreamError::NoResponse => Self::NoResponse,
+            UpstreamError::BadResponse => Self::BadResponse,
+            UpstreamError::ResponseTimeout => Self::ResponseTimeout,
+            UpstreamError::RequestBody => Self::RequestBody,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Servers that a node sends requests to: origins, peers, the servers of a switch.
+//!
+//! ```text
+//!   send ── Group: the next server, retries, budget, outcomes
+//!     │
+//!   Server::exchange ── FairQueue ── Pool, connect ── levada-http1 or HTTP/2
+//!     │
+//!   Inbound: the body of the response, with its ResponseGuard
+//! ```
+//!
+//! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers.
+//! [`Server::exchange`] sends one request to one server. [`watch`] keeps the [`Health`] of a server.
+//!
+//! The crate does not choose servers: a [`Group`] does, which the caller implements. It does not know
+//! sites, caches or configuration files: it is handed addresses, bounds and health checks.
+
+mod budget;
+mod clock;
+mod connect;
+mod failure;
+mod group;
+mod guard;
+mod health;
+mod inbound;
+mod pool;
+mod queue;
+mod request;
+mod request_body;
+mod server;
+mod stall;
+
+pub use budget::RetryBudget;
+pub use clock::Clock;
+pub use connect::{Address, Wire};
+pub use failure::ServerFailure;
+pub use group::{Group, OutcomeCounter, Retries, SendError, ServerKind, send};
+pub use guard::ResponseGuard;
+pub use health::{Change, Health, HealthCheck, WatchedServer, report_outcome, watch};
+pub use inbound::{Inbound, InboundError, UpstreamResponse};
+pub use pool::set_worker;
+pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
+pub use request::{Subject, UpstreamHead};
+pub use request_body::{RequestBody, Upload, UploadError};
+pub use server::{Server, ServerBounds};
+pub use stall::Stall;

@@ -1,0 +1,172 @@
+//! The body of a request on its way to a server.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::Stall;
+
+/// The reason why a client's body broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// The client's connection, with its error.
+    #[error("the client's body broke off: {0}")]
+    Client(hyper::Error),
+    /// No piece came for too long.
+    #[error("the client sent nothing for too long")]
+    Stalled,
+}
+
+/// The body of a request on its way to a server.
+pub enum RequestBody {
+    /// No body.
+    None,
+    /// A text of this node's own.
+    Text(Bytes),
+    /// A client's body.
+    Client(Upload),
+}
+
+/// A client's body.
+pub struct Upload {
+    /// Pieces that were read ahead, and are sent first.
+    ahead: VecDeque<Bytes>,
+    body: Incoming,
+    stall: Stall,
+    progress: Arc<Progress>,
+}
+
+/// The progress of a client's body, for the wait for its response.
+#[derive(Default)]
+pub(crate) struct Progress {
+    moved: AtomicBool,
+    awaited: AtomicBool,
+}
+
+impl Progress {
+    /// Whether no response could be expected since the last call, because the body was still on its way.
+    pub(crate) fn excuses(&self) -> bool {
+        self.moved.swap(false, Relaxed) || self.awaited.load(Relaxed)
+    }
+}
+
+impl Upload {
+    /// The first `length` bytes, or all if there are fewer. They are sent all the same.
+    ///
+    /// Holds no more than that and one piece of the body. Cancel safe.
+    pub async fn read_ahead(&mut self, length: usize) -> Result<Vec<u8>, UploadError> {
+        while self.ahead.iter().map(Bytes::len).sum::<usize>() < length {
+            match std::future::poll_fn(|cx| self.poll_body(cx)).await {
+                Some(frame) => self.ahead.extend(frame?.into_data().ok()),
+                None => break,
+            }
+        }
+        let mut beginning = Vec::new();
+        for piece in &self.ahead {
+            let room = length - beginning.len();
+            beginning.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok(beginning)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Some(piece) = self.ahead.pop_front() {
+            self.progress.moved.store(true, Relaxed);
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        self.poll_body(cx)
+    }
+
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.progress.awaited.store(polled.is_pending(), Relaxed);
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.stall.moved();
+                self.progress.moved.store(true, Relaxed);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(UploadError::Client(error)))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(UploadError::Stalled))),
+        }
+    }
+}
+
+impl RequestBody {
+    /// A client's body. It fails when no piece of it comes for longer than `patience`.
+    pub fn client(body: Incoming, patience: Duration) -> Self {
+        if body.is_end_stream() {
+            return Self::None;
+        }
+        let ahead = VecDeque::new();
+        Self::Client(Upload { ahead, body, stall: Stall::new(patience), progress: Arc::default() })
+    }
+
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        match self {
+            Self::None | Self::Text(_) => None,
+            Self::Client(upload) => Some(upload.progress.clone()),
+        }
+    }
+
+    /// Whether there is no body.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = UploadError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        match self.get_mut() {
+            Self::None => Poll::Ready(None),
+            Self::Text(text) => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+            Self::Client(upload) => upload.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Text(text) => text.is_empty(),
+            Self::Client(upload) => upload.ahead.is_empty() && upload.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::None => SizeHint::with_exact(0),
+            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Self::Client(upload) => match upload.body.size_hint().exact() {
+                None => SizeHint::default(),
+                Some(rest) => {
+                    let ahead: usize = upload.ahead.iter().map(Bytes::len).sum();
+                    SizeHint::with_exact(ahead as u64 + rest)
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! One server, and the exchange of one request with it: wait for a place, take or make a connection, send,
+//! await the head.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use levada_http1::UpstreamRequest;
+use levada_policy::ClientShare;
+
+use crate::{
+    Address, AdmittedRequest, FairQueue, Health, Inbound, QueueCounts, RequestBody, ServerFailure,
+    UpstreamHead, UpstreamResponse, Wire, connect,
+    inbound::InboundSource,
+    pool::{Pool, PooledSender},
+    request::pass_interim,
+    request_body::Progress,
+};
+
+/// Bytes that are read at most of a response whose status alone counts.
+const LARGEST_REPLY: usize = 64 << 10;
+
+/// A server with the state that all requests to it share.
+pub struct Server {
+    /// The name by which logs and metrics know it.
+    pub name: Arc<str>,
+    /// Where it is.
+    pub address: Address,
+    /// Whether it is up.
+    pub health: Health,
+    wire: Wire,
+    pub(crate) pool: Pool,
+    queue: Arc<FairQueue<()>>,
+    bounds: ServerBounds,
+}
+
+/// The limits of one server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerBounds {
+    /// Requests that it gets at once, and idle connections that are kept.
+    pub connections: usize,
+    /// Requests that may wait for their turn.
+    pub queue: usize,
+    /// The time that they may wait.
+    pub queue_timeout: Duration,
+    /// The time to connect, TLS included.
+    pub connect_timeout: Duration,
+    /// The time from a request to the head of its response.
+    pub response_timeout: Duration,
+}
+
+impl Server {
+    /// A server that is up. With as many pools of connections as there are `workers`.
+    pub fn new(
+        name: Arc<str>,
+        address: Address,
+        wire: Wire,
+        bounds: ServerBounds,
+        workers: usize,
+    ) -> Arc<Self> {
+        let ServerBounds { connections, queue, queue_timeout, .. } = bounds;
+        Arc::new(Self {
+            name,
+            address,
+            health: Health::default(),
+            wire,
+            pool: Pool::new(workers, connections),
+            queue: FairQueue::new(ClientShare::All, connections, queue, queue_timeout),
+            bounds,
+        })
+    }
+
+    /// Sends a request and awaits the head of its response.
+    ///
+    /// When a pooled connection turns out to be closed, the request is tried again on a fresh one where that
+    /// is safe: nothing was sent, or the request is idempotent (RFC 9110 Sec. 9.2.2) and has no body.
+    ///
+    /// # Errors
+    /// The reason, and the body for another server if no byte of it was sent.
+    pub async fn exchange(
+        self: &Arc<Self>,
+        head: &UpstreamHead,
+        body: RequestBody,
+    ) -> Result<UpstreamResponse, (ServerFailure, Option<RequestBody>)> {
+        let admitted = match self.queue.enter(()).await {
+            Ok(admitted) => admitted,
+            Err(failure) => return Err((failure, Some(body))),
+        };
+        let exchanged = self.exchange_at(Some(admitted), head, body).await;
+        exchanged.map_err(|Unsent { failure, back }| (failure, back))
+    }
+
+    async fn exchange_at(
+        self: &Arc<Self>,
+        admitted: Option<AdmittedRequest<()>>,
+        head: &UpstreamHead,
+        mut body: RequestBody,
+    ) -> Result<UpstreamResponse, Unsent> {
+        let upload = body.progress();
+        let repeatable = body.is_none() && head.method.is_idempotent();
+        let mut pooled = true;
+        loop {
+            let reused = if pooled { self.pool.take().await } else { None };
+            let fresh = reused.is_none();
+            let sender = match reused {
+                Some(sender) => sender,
+                None => {
+                    let within = self.bounds.connect_timeout;
+                    // Boxed: rarely needed, and larger than all the rest of an exchange.
+                    match Box::pin(connect::open(&self.address, &self.wire, within)).await {
+                        Ok(sender) => sender,
+                        Err(failure) => return Err(Unsent { failure, back: Some(body) }),
+                    }
+                }
+            };
+            match self.send(sender, head, body, upload.as_deref()).await {
+                Ok(response) => {
+                    return Ok(response.map(|source| Inbound::new(self.clone(), source, admitted)));
+                }
+                Err(unsent) if fresh => return Err(unsent),
+                Err(Unsent { back: Some(unsent), .. }) => body = unsent,
+                Err(Unsent { failure: ServerFailure::NoResponse, .. }) if repeatable => {
+                    pooled = false;
+                    body = RequestBody::None;
+                }
+                Err(unsent) => return Err(unsent),
+            }
+        }
+    }
+
+    /// Requests that have a connection or make one, and those that wait for one.
+    pub fn counts(&self) -> QueueCounts {
+        self.queue.counts()
+    }
+
+    async fn send(
+        &self,
+        sender: PooledSender,
+        head: &UpstreamHead,
+        body: RequestBody,
+        upload: Option<&Progress>,
+    ) -> Result<Response<InboundSource>, Unsent> {
+        let patience = self.bounds.response_timeout;
+        let mut sender = match sender {
+            PooledSender::Http2(sender) => sender,
+            PooledSender::Http1(mut link) => {
+                let request = UpstreamRequest {
+                    method: &head.method,
+                    uri: &head.uri,
+                    headers: &head.headers,
+                };
+                // The server may wait for the end of the request: its time has not begun.
+                let extends = || upload.is_some_and(Progress::excuses);
+                let interim = |status, headers: &HeaderMap| {
+                    if let Some(interim) = &head.interim {
+                        pass_interim(interim, status, headers);
+                    }
+                };
+                return match link.ask(&request, body, patience, extends, interim).await {
+                    Ok(response) => Ok(response.map(|()| InboundSource::Http1(Some(link)))),
+                    Err(error) => {
+                        let failure = ServerFailure::from(error);
+                        let closed = failure == ServerFailure::NoResponse;
+                        Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
+                    }
+                };
+            }
+        };
+        let mut sending = std::pin::pin!(sender.try_send_request(head.with(body)));
+        loop {
+            match tokio::time::timeout(patience, sending.as_mut()).await {
+                Ok(Ok(response)) => {
+                    return Ok(response.map(|body| InboundSource::Http2(body, Some(sender))));
+                }
+                Ok(Err(mut error)) => {
+                    let back = error.take_message().map(Request::into_body);
+                    return Err(Unsent { failure: blame(error.error()), back });
+                }
+                // The server may wait for the end of the request: its time has not begun.
+                Err(_) if upload.is_some_and(Progress::excuses) => {}
+                Err(_) => {
+                    return Err(Unsent { failure: ServerFailure::ResponseTimeout, back: None });
+                }
+            }
+        }
+    }
+}
+
+/// A request that got no response. `back` is its body if no byte of it was sent.
+struct Unsent {
+    failure: ServerFailure,
+    back: Option<RequestBody>,
+}
+
+/// The failure that an error of the HTTP/2 client stands for.
+fn blame(error: &hyper::Error) -> ServerFailure {
+    if error.is_user() {
+        return ServerFailure::RequestBody;
+    }
+    if error.is_parse() {
+        return ServerFailure::BadResponse;
+    }
+    ServerFailure::NoResponse
+}
+
+impl Server {
+    /// Whether the server accepts a connection, which is then closed.
+    pub async fn is_reachable(&self, within: Duration) -> bool {
+        connect::is_possible(&self.address, within).await
+    }
+
+    /// Whether the server answers `path` with a status below 400.
+    pub async fn answers(self: &Arc<Self>, path: &str, host: Option<&HeaderValue>) -> bool {
+        let mut head = UpstreamHead::get(path);
+        let own = HeaderValue::from_str(&self.address.host()).ok();
+        if let Some(host) = host.or(own.as_ref()) {
+            head.headers.insert(http::header::HOST, host.clone());
+        }
+        self.probe(&head).await
+    }
+
+    /// Sends a probe and returns whether the status of the response is below 400. A probe takes no place
+    /// among the requests, so that a busy server is not taken for a dead one.
+    pub async fn probe(self: &Arc<Self>, head: &UpstreamHead) -> bool {
+        let response = self.exchange_at(None, head, RequestBody::None).await;
+        response.is_ok_and(|response| response.status().as_u16() < 400)
+    }
+
+    /// Closes connections that have been idle for too long.
+    pub fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    /// Sends a short request without a place among the others, and returns the status of the response.
+    ///
+    /// # Errors
+    /// The reason why there is no response.
+    pub async fn notify(
+        self: &Arc<Self>,
+        head: &UpstreamHead,
+        body: Bytes,
+    ) -> Result<StatusCode, ServerFailure> {
+        let response = self.exchange_at(None, head, RequestBody::Text(body)).await;
+        let response = response.map_err(|unsent| unsent.failure)?;
+        let (status, mut reply) = (response.status(), response.into_body());
+        let mut left = LARGEST_REPLY;
+        // Read to its end, the connection can be used again.
+        while let Some(Ok(frame)) = std::future::poll_fn(|cx| reply.poll_frame(cx)).await {
+            match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok(status)
+    }
+
+    /// Whether requests must carry an absolute URI, as HTTP/2 wants it.
+    pub fn speaks_h2(&self) -> bool {
+        self.wire.h2
+    }
+}
