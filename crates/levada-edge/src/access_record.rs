@@ -1,8 +1,8 @@
-//! One request from its head to the end of its response: what is counted meanwhile, and the line that
-//! remains of it.
+//! The record of a request, from its head to the end of its response: counts, and the line of the
+//! access log.
 //!
-//! A `AccessRecord` travels in the response's body. When the body ends, or the client vanishes, it drops,
-//! and with it every count that the request holds: no error path can leak one.
+//! An [`AccessRecord`] is owned by the response's body. When the body ends, or the client disconnects,
+//! the record drops, and with it every count that the request holds. No error path can leak one.
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
@@ -25,20 +25,20 @@ use crate::{
     switch::ChosenServer,
 };
 
-/// Where what is noted of requests goes.
+/// The parts of a node that records are written to.
 pub(crate) struct Telemetry {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
-    /// The access log, where there is one.
+    /// The access log, if enabled.
     pub(crate) log: Option<Log>,
 }
 
-/// Counts of a transfer in pieces, which may still be going on.
+/// Counts of a transfer in pieces, which may still be running.
 pub(crate) trait TransferCounts: Send + Sync {
     fn counts(&self) -> Counts;
 }
 
-/// What is noted of one request.
+/// The record of one request.
 pub(crate) struct AccessRecord {
     telemetry: Arc<Telemetry>,
     started: Instant,
@@ -46,19 +46,19 @@ pub(crate) struct AccessRecord {
     pub(crate) status: StatusCode,
     pub(crate) cache: CacheResult,
     pub(crate) pick: Option<Pick>,
-    /// The server of a switch that gave what is being stored.
+    /// The server of a switch that the stored response comes from.
     pub(crate) chosen: Option<ChosenServer>,
-    /// Counts as outstanding at the node that the policy chose.
+    /// The count as outstanding at the node that the policy chose.
     pub(crate) outstanding: Option<Outstanding>,
-    /// Counts as held by this node.
+    /// The count as in service at this node.
     pub(crate) in_service: Option<InService>,
-    /// Who learns how long the request took.
+    /// The decider that learns from the request's duration.
     pub(crate) decider: Option<Arc<Decider>>,
-    /// Whether a peer brought the request, not a client.
+    /// Whether the request came from a peer.
     pub(crate) from_peer: bool,
-    /// What was done for a large file.
+    /// The counts of a large file's transfer.
     pub(crate) pieces: Option<Arc<dyn TransferCounts>>,
-    /// It is a piece for this node's own agent, which counts it.
+    /// The request is for a piece that this node fetches for a transfer, which counts it.
     is_piece: bool,
     bytes: u64,
     complete: bool,
@@ -88,14 +88,14 @@ impl AccessRecord {
         })
     }
 
-    /// A piece that this node asks for itself.
+    /// A record for a piece that this node requests itself.
     pub(crate) fn of_piece(telemetry: &Arc<Telemetry>) -> Box<Self> {
         let mut record = Self::begin(telemetry, false);
         record.is_piece = true;
         record
     }
 
-    /// Notes who asks for what, if there is a log to be written.
+    /// Notes the client and the request, if there is an access log.
     pub(crate) fn note(&mut self, context: &RequestContext) {
         if self.telemetry.log.is_none() {
             return;
@@ -160,7 +160,7 @@ impl AccessRecord {
     /// The head is on its way.
     pub(crate) fn head(&mut self, status: StatusCode) {
         self.status = status;
-        // Only a policy that learns from service times asks for it.
+        // Only a policy that learns from service times needs it.
         self.head_sent = self.decider.as_ref().map(|_| Instant::now());
     }
 
@@ -175,7 +175,7 @@ impl AccessRecord {
     /// The body will not be complete: the client's connection is cut.
     pub(crate) fn cut(&mut self, error: &BodyError) {
         match error {
-            // A drain's are many, and counted.
+            // A drain causes many, and a metric counts them.
             BodyError::Moved => tracing::debug!(%error, "response cut"),
             _ => tracing::info!(%error, "response cut"),
         }

@@ -1,5 +1,4 @@
-//! Where operators come in: metrics, health, status, explain. Plain HTTP on an address that is never
-//! public.
+//! The admin listener: metrics, health, status, explain. Plain HTTP on an address that is never public.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,7 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::{cache_result::CacheResult, explain, node::Node, purge, reload, servers};
 
-/// Serves operators until the node stops.
+/// Serves the admin listener until the node stops.
 pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
     loop {
         let accepted = tokio::select! {
@@ -48,7 +47,7 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(30))
                 .serve_connection(TokioIo::new(stream), service);
-            // Operators look on while a node drains, but do not hold it up.
+            // An admin connection works while the node drains, but does not delay its end.
             tokio::select! {
                 served = served => if let Err(error) = served {
                     tracing::debug!(%error, "admin connection");
@@ -82,12 +81,12 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     }
 }
 
-/// What operators post to, besides purges.
+/// The paths that operators post to, besides `/purge`.
 const ORDERS: [&str; 4] = ["/reload", "/drain", "/servers/drain", "/servers/resume"];
 
-/// An order of an operator's.
+/// Carries out an operator's order.
 async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    // As for purges: a web page cannot have its reader's browser say this.
+    // As for purges: a web page cannot make its reader's browser send this type.
     let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     if !kind.starts_with(b"application/json") {
         let message = "say that it is JSON: Content-Type: application/json\n";
@@ -110,7 +109,7 @@ async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Res
     }
 }
 
-/// Has clients leave, or takes that back.
+/// Begins a drain, or undoes it.
 fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.uri().query() == Some("undo") {
         node.drain.undo();
@@ -126,7 +125,7 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         }
     };
     node.drain.begin(rate);
-    // With a route, downloads wait until that is gone.
+    // A node with a route ends downloads only after the route is withdrawn.
     if node.route.is_none() {
         node.drain.close();
     }
@@ -134,7 +133,7 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     json(StatusCode::OK, &draining(node))
 }
 
-/// The node's route, at once or when there is news of it.
+/// The node's route, at once or, with `after`, when it has changed.
 async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let Some(route) = &node.route else {
         return text(StatusCode::NOT_FOUND, "the configuration has no [route]\n");
@@ -146,13 +145,13 @@ async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes
     }
 }
 
-/// How far a drain is.
+/// The progress of a drain.
 #[derive(Serialize)]
 struct Draining {
     draining: bool,
-    /// Long downloads that could be sent away and run still.
+    /// Long downloads that still run and can be moved.
     downloads: u64,
-    /// Downloads that were, since the node started.
+    /// Downloads that were moved since the node started.
     moved: u64,
     in_flight: i64,
 }
@@ -174,7 +173,7 @@ fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
         .map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
-/// Ready to serve: it does not drain, and some origin or server of every site is up.
+/// Ready when the node does not drain and every site has an origin or server that is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
     if node.drain.is_on() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
@@ -229,7 +228,7 @@ fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> 
     }
 }
 
-/// A node's state in one page: what `levada demo` and scripts read.
+/// The state of the node, for `levada demo` and scripts.
 #[derive(Serialize)]
 struct Status {
     name: String,
@@ -254,7 +253,7 @@ struct ServerStatus {
     name: String,
     address: String,
     up: bool,
-    /// Requests sent and not finished, by the policies' count.
+    /// Requests sent and not finished, as the policies count them.
     outstanding: Option<u32>,
     connections: usize,
     waiting: usize,

@@ -1,30 +1,30 @@
-//! Where the answer to a request came from.
+//! Cache results: the source of the answer to a request.
 
-/// What a request's answer came from, in nginx's words for a cache's results.
+/// The cache result of a request, named as in nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CacheResult {
     /// From memory, fresh.
     Hit,
-    /// Fetched.
+    /// Fetched from an origin.
     Miss,
-    /// Stored, but to be fetched anew.
+    /// Stored but stale, and fetched anew.
     Expired,
-    /// Stored, and confirmed by the origin.
+    /// Stored but stale, and confirmed by the origin.
     Revalidated,
-    /// Not for the cache.
+    /// Not served by the cache.
     Bypass,
-    /// Somebody else's fetch, shared.
+    /// Shared another request's fetch.
     Collapsed,
-    /// In pieces, from wherever each was.
+    /// Served in pieces, from memory, origins or peers.
     Pieces,
-    /// A peer's business.
+    /// Served by a peer.
     Relayed,
     /// Answered by this node itself: an error, a redirect.
     None,
 }
 
 impl CacheResult {
-    /// How many there are.
+    /// The number of results.
     pub(crate) const COUNT: usize = 9;
 
     pub(crate) const fn as_str(self) -> &'static str {

@@ -8,14 +8,14 @@ use parking_lot::RwLock;
 
 use crate::settings::ClassSettings as Settings;
 
-/// A site's classes at work.
+/// The classifier of a site.
 pub(crate) struct Classes {
     settings: Settings,
     learner: Option<RwLock<ClassLearner>>,
 }
 
 impl Classes {
-    /// `None` where every request is of the normal class.
+    /// `None` if every request is of the normal class.
     pub(crate) fn new(settings: &Settings) -> Option<Self> {
         let open = settings.rules.0.iter().any(|rule| rule.class.is_none());
         let learns = settings.learn || open;
@@ -25,7 +25,7 @@ impl Classes {
         any.then(|| Self { settings: settings.clone(), learner })
     }
 
-    /// The class of a request, and the rule that is about it.
+    /// The class of a request, and the rule that matches it.
     pub(crate) fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
         let rule = self.settings.rules.0.iter().position(|rule| rule.matches(seen));
         let given = rule.and_then(|rule| self.settings.rules.0[rule].class);

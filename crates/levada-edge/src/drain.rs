@@ -1,13 +1,14 @@
-//! Draining: a node that is to have no clients soon, and goes on running.
+//! Draining: moves clients away from a node that goes on running.
 //!
 //! ```text
-//! begun    readiness says no; connections end with the request that they are at
-//! closing  downloads are ended in the middle, so many a second (at once, or when the route is gone)
+//! begun    the node is not ready; connections end after their current request
+//! closing  ends downloads in the middle, at a rate (at once, or when the route is withdrawn)
 //! ```
 //!
-//! A download is ended by an orderly close where its client can tell that something is missing, since its
-//! length is known: more clients ask for the rest after that than after a reset. Each is ended once at
-//! most: one that begins while the node drains has nowhere else to go.
+//! A download is ended by an orderly close. Its length is known, so that the client can tell that bytes
+//! are missing, and more clients ask for the rest after a close than after a reset. Each download is
+//! ended once at most: one that begins while the node drains came back to it and has no other node to
+//! go to.
 
 use std::{
     sync::{
@@ -25,27 +26,27 @@ use tokio::{sync::watch, time::Instant};
 /// What is shorter than this is faster sent than asked for again.
 const LEAST_LEFT: u64 = 256 << 10;
 
-/// Whether the node drains, and who may be sent away now.
+/// The state of a node's drain, and the rate at which downloads are ended.
 pub(crate) struct Drain {
     begun: watch::Sender<bool>,
-    /// Of the two flags that a body looks at for each piece, the one that is set last.
+    /// Set after `begun`. A body looks at this flag for each piece.
     closing: AtomicBool,
     bucket: Mutex<Bucket>,
-    /// What `limits.drain_rate` says.
+    /// The value of `limits.drain_rate`.
     rate: u32,
     running: AtomicU64,
     moved: Counter,
 }
 
-/// One place at a time, a rate apart.
+/// A token bucket: tokens become available one at a time, `gap` apart.
 struct Bucket {
     gap: Duration,
     next: Instant,
 }
 
 impl Bucket {
-    /// What was not used up to now is lost but for a moment's worth: bodies ask when they have a piece to
-    /// send, and none may happen to.
+    /// Takes a token if one is available. Unused tokens are lost except for those of a short time:
+    /// bodies ask only when they have a piece to send, which may be seldom.
     fn take(&mut self, now: Instant) -> bool {
         let free = now >= self.next;
         if free {
@@ -55,14 +56,14 @@ impl Bucket {
     }
 }
 
-/// A long download, which may be ended in the middle. Counts while that is so.
+/// A long download that may be ended in the middle. It is counted while it lives.
 pub(crate) struct Movable {
     drain: Arc<Drain>,
     left: u64,
 }
 
 impl Movable {
-    /// A body of so many bytes, unless it is short, or begins too late to go anywhere else.
+    /// A body of `length` bytes. `None` if it is short, or if the node drains already.
     pub(crate) fn new(drain: &Arc<Drain>, length: u64) -> Option<Self> {
         let movable = length >= LEAST_LEFT && !drain.is_on();
         movable.then(|| {
@@ -71,12 +72,12 @@ impl Movable {
         })
     }
 
-    /// Whether it is to end now.
+    /// Whether the download must end now.
     pub(crate) fn ends(&self) -> bool {
         self.drain.closing.load(Relaxed) && self.drain.take(Instant::now())
     }
 
-    /// So much of it is on its way. Whether it is still long.
+    /// Notes that bytes were sent. Returns whether the rest is still long.
     pub(crate) fn sent(&mut self, bytes: usize) -> bool {
         self.left = self.left.saturating_sub(bytes as u64);
         self.left >= LEAST_LEFT
@@ -90,7 +91,7 @@ impl Drop for Movable {
 }
 
 impl Drain {
-    /// `moved` counts who was sent away.
+    /// `moved` counts the downloads that are ended.
     pub(crate) fn new(rate: u32, moved: Counter) -> Arc<Self> {
         Arc::new(Self {
             begun: watch::Sender::new(false),
@@ -102,18 +103,18 @@ impl Drain {
         })
     }
 
-    /// Begins to drain, or changes the rate of one that runs.
+    /// Begins a drain, or changes the rate of a running one.
     pub(crate) fn begin(&self, rate: Option<u32>) {
         *self.bucket.lock() = Bucket { gap: gap(rate.unwrap_or(self.rate)), next: Instant::now() };
         self.begun.send_replace(true);
     }
 
-    /// From now on downloads are ended.
+    /// Begins to end downloads.
     pub(crate) fn close(&self) {
         self.closing.store(*self.begun.borrow(), Relaxed);
     }
 
-    /// Serves as before.
+    /// Undoes the drain.
     pub(crate) fn undo(&self) {
         self.closing.store(false, Relaxed);
         self.begun.send_replace(false);
@@ -124,7 +125,7 @@ impl Drain {
         self.closing.load(Relaxed)
     }
 
-    /// Hears of every beginning and every end.
+    /// A receiver of every beginning and every end of a drain.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.begun.subscribe()
     }
@@ -133,7 +134,7 @@ impl Drain {
         *self.begun.borrow()
     }
 
-    /// Returns when a drain has begun: for connections, which ask at each of their turns.
+    /// Returns when a drain has begun. Connections call this at each poll.
     pub(crate) async fn begun(&self) {
         let mut receiver = self.begun.subscribe();
         let news = receiver.clone();
@@ -141,19 +142,19 @@ impl Drain {
         once_changed(&news, begun).await;
     }
 
-    /// Whether a download may be ended now. Who is told so is counted.
+    /// Whether a download may be ended now. If so, counts it.
     fn take(&self, now: Instant) -> bool {
         let taken = self.bucket.lock().take(now);
         self.moved.inc_by(taken.into());
         taken
     }
 
-    /// Long downloads that run.
+    /// The number of long downloads.
     pub(crate) fn running(&self) -> u64 {
         self.running.load(Relaxed)
     }
 
-    /// How many were ended in the middle, since the start.
+    /// The number of downloads ended in the middle since the start.
     pub(crate) fn moved(&self) -> u64 {
         self.moved.get()
     }
@@ -163,7 +164,7 @@ fn gap(rate: u32) -> Duration {
     Duration::from_secs(1) / rate.max(1)
 }
 
-/// How far a rate that was not used may be caught up with.
+/// Tokens of this time are saved when they are not used.
 const SAVED: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which node would serve a URL, and why: the answer to "which backend, and why?".
+//! Explains which node would serve a URL, and why.
 
 use std::sync::Arc;
 
@@ -20,61 +20,61 @@ use crate::{
     uri::{identity_of, without_port},
 };
 
-/// Why a node would be chosen, with everything that the decision rests upon.
+/// The node that would be chosen, with everything that the decision depends on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The effective request URI: what is hashed.
+    /// The effective request URI, which is hashed.
     pub url: String,
-    /// Its hash, in hexadecimal.
+    /// The hash, in hexadecimal.
     pub key: String,
     /// The site's policy.
     pub policy: String,
     /// The node that decides.
     pub redirector: String,
-    /// What the key was taken from.
+    /// The part of the request that the key was taken from.
     pub key_from: String,
     /// The service class, where the site tells classes apart.
     pub class: Option<&'static str>,
     /// The node, or the server of the site's switch, that would serve; `None` when none is up.
     pub node: Option<String>,
-    /// Why: hash, replica, spill, least, class, chance.
+    /// The reason: hash, replica, spill, least, class, chance.
     pub reason: Option<&'static str>,
-    /// How many nodes are responsible for the object after this decision.
+    /// The number of nodes that are responsible for the object after this decision.
     pub set_size: u32,
     /// The nodes that are responsible now.
     pub set: Vec<String>,
-    /// All candidates in the policy's order, with what was known of each.
+    /// All candidates in the policy's order, with the state of each.
     pub candidates: Vec<Candidate>,
-    /// The size of the object, where a response has told it.
+    /// The size of the object, if a response has told it.
     pub size: Option<u64>,
-    /// Where the pieces of a large file are, where the node has served it in pieces.
+    /// The places of a large file's pieces, if the node has served it in pieces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
 }
 
-/// Where the pieces of a large file are.
+/// The places of a large file's pieces.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pieces {
     /// Bytes in a piece.
     pub size: u64,
-    /// How many the file has.
+    /// The number of pieces.
     pub count: u64,
-    /// The first of them, in file order.
+    /// The first pieces, in file order.
     pub first: Vec<PiecePlacement>,
 }
 
-/// Where a piece is.
+/// The place of a piece.
 #[derive(Clone, Debug, Serialize)]
 pub struct PiecePlacement {
-    /// As its URL names it: the range, and the version.
+    /// Its range and version, as in its URL.
     pub piece: String,
-    /// The node that it would be asked of.
+    /// The node that the piece would be requested from.
     pub node: Option<String>,
     /// The nodes that are responsible for it.
     pub set: Vec<String>,
 }
 
-/// So many pieces are explained at most: each is a decision of its own.
+/// The most pieces that are explained: each needs a decision of its own.
 const EXPLAINED: u64 = 32;
 
 /// One node as the decision saw it.
@@ -82,7 +82,7 @@ const EXPLAINED: u64 = 32;
 pub struct Candidate {
     /// Its name.
     pub node: String,
-    /// Requests this redirector has sent to it that are not finished.
+    /// Requests that this redirector has sent to it and that are not finished.
     pub outstanding: u32,
     /// Its weight.
     pub weight: f64,
@@ -90,14 +90,14 @@ pub struct Candidate {
     pub distance: f64,
     /// Whether it is up.
     pub up: bool,
-    /// How far its slow start has got; 1 when it is warm.
+    /// The share that its slow start has reached; 1 when it is warm.
     pub ramp: f64,
 }
 
 /// Why a URL cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// It is no absolute URL.
+    /// It is not an absolute URL.
     #[error("`{0}` is no absolute URL: write it as in http://www.example.com/path")]
     NotAbsolute(String),
     /// No site has this host.
@@ -108,7 +108,7 @@ pub enum ExplainError {
     Policy(#[from] levada_policy::BuildError),
 }
 
-/// What a running node would do now. Changes nothing.
+/// The decision that a running node would take now. Changes nothing.
 pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(url)?;
     let sites = node.sites.load();
@@ -128,7 +128,7 @@ pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanat
     Ok(Explanation { pieces, ..explain(decider, &cluster, url, name, size, now) })
 }
 
-/// Where the pieces are of a file that this node has served in pieces.
+/// The places of the pieces of a file that this node has served in pieces.
 fn pieces(
     node: &Node,
     site: &Site,
@@ -150,7 +150,7 @@ fn pieces(
     Some(Pieces { size, count, first: (0..count.min(EXPLAINED)).map(placed).collect() })
 }
 
-/// What a node with these settings would do when it has just started and every node is up and idle.
+/// The decision of a node with these settings that has just started, when every node is up and idle.
 ///
 /// # Errors
 /// When the URL is not absolute or no site has its host.
@@ -191,7 +191,7 @@ struct ExplainedUrl {
 }
 
 impl ExplainedUrl {
-    /// `key` is the value that the site takes its key from, where that is not the URL.
+    /// `key` is the value that the site takes its key from, if that is not the URL.
     fn new(
         site: &SiteSettings,
         classes: Option<&Classes>,

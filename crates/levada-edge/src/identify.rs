@@ -1,4 +1,5 @@
-//! Who is asked for what: the site, the object's identity, and whether the request may pass at all.
+//! Identifies a request's resource: the site, the object's identity, and whether the request is allowed
+//! at all.
 
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_fetch::Digest;
@@ -64,7 +65,7 @@ fn name<B>(
     Ok(Resource::new(site, scheme, identity, host_at, path_at, passed))
 }
 
-/// The digest that the file is to have, where the site serves large files.
+/// The digest that the client requires of the file, if the site serves large files.
 fn wanted_digest<B>(site: &Site, request: &Request<B>) -> Result<Option<Digest>, Failure> {
     let reads = *request.method() == Method::GET || *request.method() == Method::HEAD;
     let digest =
@@ -73,7 +74,7 @@ fn wanted_digest<B>(site: &Site, request: &Request<B>) -> Result<Option<Digest>,
     value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
 }
 
-/// CONNECT and TRACE have no business with a cache that faces the public.
+/// A public cache refuses CONNECT and TRACE.
 fn check_method(method: &Method) -> Result<(), Failure> {
     match *method {
         Method::CONNECT | Method::TRACE => Err(Failure::Method),
@@ -90,8 +91,8 @@ fn check_expectation(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Counts this CDN's entries in `CDN-Loop` (RFC 8586 Sec. 2). Peers share one identifier and pass
-/// requests to each other once, so some are right and too many are a loop.
+/// Counts this CDN's entries in `CDN-Loop` (RFC 8586 Sec. 2). All peers use one identifier and pass a
+/// request on once, so a few entries are normal and many are a loop.
 fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
     let hops = headers
         .get_all(CDN_LOOP)

@@ -1,19 +1,19 @@
 //! A Levada node: sockets around the policies and the cache.
 //!
-//! Start with `pipeline.rs`: the life of a request, top to bottom. What it calls, in order:
+//! Start with `pipeline.rs`: the life of a request, top to bottom. It calls, in order:
 //!
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
-//! dormant ─ drain ─ route              connections whose client is gone, or is to go
-//! handoff                              connections that go to a back-end, or come from a front-end
+//! dormant ─ drain ─ route              connections whose client is gone, or must move
+//! handoff                              connections to a back-end, or from a front-end
 //! identify                             site, object, key
 //! redirect ─ peers                     which node serves it (levada-policy decides)
 //! large                                in pieces, through the cluster (levada-fetch decides)
 //! lookup                               what is stored (levada-store) and may be used (levada-cache)
 //! fill ─ fetch ─ forward               one fetch per object, in turn, from origins (levada-upstream sends)
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
-//! effects ─ posted                     what an answer that passes by tells of what is stored
-//! respond ─ body ─ pace ─ passage      what goes out, and what is counted until its end
+//! effects ─ posted                     invalidation by relayed answers; answers to POST
+//! respond ─ body ─ pace ─ access_record   the response, and what is counted until its end
 //! ```
 
 mod access_record;

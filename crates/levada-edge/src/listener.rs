@@ -1,4 +1,4 @@
-//! Listening sockets: how they are opened and how connections are taken from them.
+//! Opens listening sockets and accepts their connections.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     start_error::StartError,
 };
 
-/// Connections that the kernel completes before they are accepted.
+/// The most connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 4096;
 
 /// Opens a listening socket. With `share`, several sockets may listen on one address, one per worker,
@@ -33,7 +33,7 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
             socket.set_reuse_port(true)?;
         }
         socket.set_nonblocking(true)?;
-        // Its connections inherit it.
+        // Accepted connections inherit this option.
         socket.set_tcp_nodelay(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -42,7 +42,7 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
     bind().map_err(|why| StartError::Listen { address, why })
 }
 
-/// Takes connections until the node stops.
+/// Accepts connections until the node stops.
 pub(crate) async fn accept(
     node: Arc<Node>,
     incoming: Incoming,
@@ -51,11 +51,11 @@ pub(crate) async fn accept(
 ) {
     let watch = dormant::watch(&node, entrance.dormant_retries);
     let front = node.front.as_ref().filter(|_| entrance.may_hand_over() && !entrance.h2c);
-    // Where all are accepted, each knows its own.
+    // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
     let mut handed = HandedConnections::default();
     loop {
-        // At the bound, connections wait in the kernel's queue, where they cost nothing here.
+        // At the bound, connections wait in the kernel's queue, where they cost this process nothing.
         let next = async {
             let place = match entrance.places.clone().try_acquire_owned() {
                 Ok(place) => place,
@@ -93,10 +93,12 @@ pub(crate) async fn accept(
                         });
                         entry.about.is_served_by(&task);
                     }
-                    Err(error) => tracing::warn!(%error, "cannot wait for a connection"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot register a connection with the runtime")
+                    }
                 }
             }
-            // Out of file descriptors, mostly: it passes when connections end.
+            // The usual cause is a lack of file descriptors. It passes when connections end.
             Err(error) => {
                 handed.leave();
                 tracing::warn!(%error, "cannot accept a connection");
@@ -106,7 +108,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Back-ends to which connections were handed since the last one left.
+/// The back-ends with connections that were handed over and not yet sent.
 #[derive(Default)]
 struct HandedConnections {
     links: Vec<Arc<BackendLink<Node>>>,
@@ -136,7 +138,7 @@ impl Drop for HandedConnections {
     }
 }
 
-/// So many leave together at most: the first of them waits for the last.
+/// The most connections that are sent together: the first one waits for the last.
 const MOST_HANDED: usize = 16;
 
 #[cfg(test)]

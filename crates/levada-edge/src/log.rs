@@ -1,4 +1,4 @@
-//! The access log: one line per request, in the form that log tools already read.
+//! The access log: one line per request, in formats that common log tools read.
 
 use std::{
     fs::File,
@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    /// Brings out what is buffered: called every second and at the end.
+    /// Writes the buffer out. Called every second and at the end.
     pub(crate) fn flush(&self) {
         if let Err(error) = self.out.lock().flush() {
             tracing::error!(%error, "the access log cannot be written");
@@ -56,7 +56,7 @@ fn append(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)
 }
 
-/// What only a log line needs.
+/// The fields of a log line that nothing else needs.
 pub(crate) struct AccessLine {
     pub(crate) client: IpAddr,
     pub(crate) method: Method,
@@ -71,7 +71,7 @@ pub(crate) struct AccessLine {
     pub(crate) failure: Option<&'static str>,
 }
 
-/// What a line says.
+/// All fields of a log line.
 pub(crate) struct LogEntry<'a> {
     pub(crate) line: &'a AccessLine,
     pub(crate) status: StatusCode,
@@ -81,13 +81,13 @@ pub(crate) struct LogEntry<'a> {
     pub(crate) decision: &'static str,
     pub(crate) candidates: u32,
     pub(crate) complete: bool,
-    /// What was done for a large file.
+    /// The counts of a large file's transfer.
     pub(crate) pieces: Option<Counts>,
 }
 
 impl LogEntry<'_> {
-    /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy,
-    /// decision and size of the set; behind a large file's, what was done for it.
+    /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy, decision
+    /// and size of the set, and for a large file by the counts of its pieces.
     pub(crate) fn combined(&self) -> String {
         let line = self.line;
         let pieces = self.pieces.map_or_else(String::new, |counts| {
@@ -152,7 +152,7 @@ fn quoted(value: Option<&HeaderValue>) -> String {
     format!("\"{}\"", value.map_or_else(|| "-".to_owned(), |v| escaped(v.as_bytes())))
 }
 
-/// Escapes what would end a field or a line, as Apache does: `\"`, `\\` and `\xHH`.
+/// Escapes bytes that would end a field or a line, as Apache does: `\"`, `\\` and `\xHH`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -1,4 +1,4 @@
-//! What operators watch, in Prometheus' text format: base units, `_total`, never a URL as a label.
+//! The metrics of a node, in Prometheus' text format: base units, `_total`, never a URL as a label.
 
 use std::{
     fmt::Write,
@@ -24,7 +24,7 @@ use prometheus_client::{
 
 use crate::{cache_result::CacheResult, large::LargeMetrics, switch::Switch};
 
-/// A label with few values, all known beforehand.
+/// A label value from a small fixed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LabelValue(pub(crate) &'static str);
 
@@ -107,15 +107,16 @@ pub(crate) struct ResultLabels {
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    /// The counters of 200, by listener and cache result: nearly every request's.
+    /// The counters for status 200, by listener and cache result: most requests use them without a
+    /// look-up.
     ok: [[OnceLock<Counter>; CacheResult::COUNT]; 2],
     bytes: Counter,
     durations: Histogram,
     pub(crate) in_flight: Gauge,
-    /// Responses whose end the client, or the server, did not live to see.
+    /// Responses that the client or the upstream broke off.
     pub(crate) aborted: Counter,
     upstream: Family<UpstreamLabels, Counter>,
-    /// The same for 200: of origins, of peers, of a switch's servers.
+    /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
     upstream_failures: Family<FailureLabels, Counter>,
     pub(crate) origin_bytes: Counter,
@@ -125,13 +126,13 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     handoffs: Family<HandoffLabels, Counter>,
     pub(crate) handed_over: Gauge,
-    /// Bodies that the system moves from servers to clients.
+    /// Bodies that the kernel moves from servers to clients.
     pub(crate) spliced: Counter,
     endings: Family<EndingLabels, Counter>,
-    /// Clients that came back at once from a connection that was given up as dormant.
+    /// Clients that reconnected soon after their connection was given up as dormant.
     pub(crate) dormant_returned: Counter,
     pub(crate) draining: Gauge<i64>,
-    /// Downloads that were ended in the middle.
+    /// Downloads that a drain ended in the middle.
     pub(crate) moved: Counter,
     pub(crate) route_level: Gauge<i64>,
     route_changes: Family<RouteLabels, Counter>,
@@ -170,7 +171,7 @@ impl Metrics {
         }
         let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        registry.register("build_info", "The version that runs", build);
+        registry.register("build_info", "The version of this node", build);
         Self {
             ok: Default::default(),
             upstream_ok: Default::default(),
@@ -178,10 +179,10 @@ impl Metrics {
             bytes: register!("http_response_bytes", "Bytes of bodies sent", Counter::default()),
             durations: register!(
                 "http_request_duration_seconds",
-                "From the request's head to the end of its response",
+                "Time from the request's head to the end of its response",
                 Histogram::new(exponential_buckets(0.0005, 2.0, 17))
             ),
-            in_flight: register!("http_requests_in_flight", "Requests now", Gauge::default()),
+            in_flight: register!("http_requests_in_flight", "Requests in flight", Gauge::default()),
             aborted: register!(
                 "http_responses_aborted",
                 "Responses that did not reach their end",
@@ -220,17 +221,17 @@ impl Metrics {
             connections: register!("connections", "Client and peer connections", Gauge::default()),
             handoffs: register!(
                 "handoffs",
-                "Connections handed to a back-end, and what became of them",
+                "Connections handed to a back-end, by result",
                 Family::default()
             ),
             handed_over: register!(
                 "handed_over",
-                "Connections that back-ends have",
+                "Connections that back-ends serve now",
                 Gauge::default()
             ),
             spliced: register!(
                 "spliced",
-                "Bodies moved from servers to clients by the system",
+                "Bodies that the kernel moved from servers to clients",
                 Counter::default()
             ),
             endings: register!(
@@ -240,7 +241,7 @@ impl Metrics {
             ),
             dormant_returned: register!(
                 "dormant_returned",
-                "Requests for the rest, within 5 s, by clients of connections given up as dormant",
+                "Range requests within 5 s by clients whose connection was given up as dormant",
                 Counter::default()
             ),
             draining: register!("draining", "Whether the node drains", Gauge::default()),
@@ -251,18 +252,18 @@ impl Metrics {
             ),
             route_level: register!(
                 "route_level",
-                "How the route is announced: 0 not at all, 1 as a backup, 2 as usual",
+                "How the route is announced: 0 withdrawn, 1 as a backup, 2 normally",
                 Gauge::default()
             ),
             route_changes: register!("route_changes", "Changes of the route", Family::default()),
             route_errors: register!(
                 "route_errors",
-                "Orders that the BGP daemon did not take",
+                "Commands that the BGP daemon did not carry out",
                 Counter::default()
             ),
             collapsed: register!(
                 "cache_coalesced",
-                "Requests that shared somebody else's fetch",
+                "Requests that shared another request's fetch",
                 Counter::default()
             ),
             cache_bytes: register!("cache_bytes", "Bytes stored in memory", Gauge::default()),
@@ -274,7 +275,7 @@ impl Metrics {
             ),
             lent_bytes: register!(
                 "cache_lent_bytes",
-                "Bytes of long bodies that clients read, whether they are still stored or not",
+                "Bytes of long bodies that clients read now, stored or not",
                 Gauge::default()
             ),
             purges: register!("purges", "Purges carried out, by scope and kind", Family::default()),
@@ -288,10 +289,14 @@ impl Metrics {
                 "Purges that peers have not confirmed",
                 Gauge::default()
             ),
-            misses: register!("origin_requests_in_flight", "Requests at origins", Gauge::default()),
+            misses: register!(
+                "origin_requests_in_flight",
+                "Requests in flight at origins",
+                Gauge::default()
+            ),
             misses_waiting: register!(
                 "origin_requests_waiting",
-                "Requests that wait for their turn to go to an origin",
+                "Requests that wait to be sent to an origin",
                 Gauge::default()
             ),
             tracked_objects: register!(
@@ -306,12 +311,12 @@ impl Metrics {
             ),
             fallbacks: register!(
                 "policy_key_fallbacks",
-                "Requests without what their key is to be taken from: it was their URL",
+                "Requests that lack the part their key is taken from: the URL was used",
                 Counter::default()
             ),
             switch_outstanding: register!(
                 "server_requests_in_flight",
-                "Requests at a server of a switch",
+                "Requests in flight at a server of a switch",
                 Family::default()
             ),
             switch_waiting: register!(
@@ -321,7 +326,7 @@ impl Metrics {
             ),
             switch_limit: register!(
                 "server_requests_limit",
-                "Requests that may be at the servers of a switch together",
+                "The most requests in flight at all servers of a switch together",
                 Family::default()
             ),
             reloads: register!("config_reloads", "Reloads, by result", Family::default()),
@@ -348,7 +353,7 @@ impl Metrics {
         self.last_reload.set(i64::from(ok));
     }
 
-    /// What is at the servers of the switches at this moment; those that have left are forgotten.
+    /// Sets the gauges of the switches' servers. Removes servers that are gone.
     pub(crate) fn switches<'a>(&self, sites: impl Iterator<Item = (&'a str, &'a Switch)>) {
         self.switch_outstanding.clear();
         self.switch_waiting.clear();
@@ -405,7 +410,7 @@ impl Metrics {
         self.set_sizes.observe(f64::from(pick.set_size));
     }
 
-    /// What became of a connection that was to be handed over, or had been.
+    /// Counts the result of a handoff.
     pub(crate) fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
     }
@@ -430,7 +435,7 @@ impl Metrics {
         self.endings.get_or_create(&EndingLabels { reason: LabelValue(ending.as_str()) }).inc();
     }
 
-    /// Requests answered, by cache result and listener: what `/status` reports.
+    /// Requests answered, by cache result and listener, for `/status`.
     pub(crate) fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
         let listener = if from_peer { "peer" } else { "client" };
         let mut sum = 0;
@@ -451,7 +456,7 @@ impl Metrics {
         self.bytes.get()
     }
 
-    /// The page that Prometheus reads.
+    /// The page that Prometheus scrapes.
     pub(crate) fn page(&self) -> String {
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {

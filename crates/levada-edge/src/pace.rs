@@ -1,4 +1,4 @@
-//! The node's serving rate: one bucket that all bodies of a node drink from, in turns.
+//! The node's serving rate: a bucket that all bodies of the node share, in turns.
 
 use std::{
     pin::Pin,
@@ -12,15 +12,15 @@ use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-/// Bodies take turns in pieces of this size, so that a large one does not hold up a small one.
+/// Bodies take turns in pieces of this size, so that a large body does not delay a small one.
 const PIECE: usize = 16 << 10;
-/// How far ahead of the rate the bucket may run: below what a timer resolves well.
+/// How far ahead of the rate a piece may go out. Timers are not more precise than this.
 const AHEAD: Duration = Duration::from_millis(5);
 
-/// A rate that many share.
+/// A rate that many bodies share.
 pub(crate) struct Pacer {
     nanos_per_byte: f64,
-    /// When everything granted so far has gone out at the rate.
+    /// The time at which all granted bytes have gone out at the rate.
     paid_until: Mutex<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Pacer {
         })
     }
 
-    /// Grants `bytes`; they may go out at the instant returned.
+    /// Grants `bytes`. They may go out at the returned instant.
     fn grant(&self, bytes: usize, now: Instant) -> Instant {
         let mut paid_until = self.paid_until.lock();
         let start = (*paid_until).max(now);
@@ -41,11 +41,11 @@ impl Pacer {
     }
 }
 
-/// One body's place at the bucket.
+/// One body that is sent at the shared rate.
 pub(crate) struct Paced {
     pacer: Arc<Pacer>,
     rest: Bytes,
-    /// The piece whose turn is awaited.
+    /// The piece that waits for its turn.
     granted: Option<Bytes>,
     turn: Pin<Box<Sleep>>,
 }
@@ -60,7 +60,7 @@ impl Paced {
         }
     }
 
-    /// Nothing is held back.
+    /// Whether nothing is held back.
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.granted.is_none()
     }
@@ -73,7 +73,7 @@ impl Paced {
         self.turn.as_mut().poll(cx)
     }
 
-    /// The next piece of the body that `more` supplies, when its turn has come.
+    /// Returns the next piece of the body that `more` supplies, when its turn has come.
     pub(crate) fn cut<E>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,8 @@
-//! New settings for a node that runs: all of them, or none.
+//! Reloads the settings of a running node: all of them, or none.
 //!
-//! What can change is what is served: sites, their servers, policies and rules. Requests that run end as
-//! they began. Servers that stay keep their health and connections, and policies that stay what they have
-//! learned, whatever becomes of their parameters.
+//! A reload can change the sites, with their servers, policies and rules. Running requests end as they
+//! began. Servers that stay keep their health and connections, and policies that stay keep what they
+//! have learned, even when their parameters change.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Reads and applies new settings.
 ///
 /// # Errors
-/// With what is wrong with them, in words; the node goes on with those that it has.
+/// With the reason in words when the settings cannot be used; the node keeps its settings.
 pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, String> {
     let _alone = node.reloading.lock().await;
     let result = read(node).await.and_then(|settings| {
@@ -31,12 +31,14 @@ pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, Strin
     node.metrics.reloaded(result.is_ok());
     match &result {
         Ok(sites) => tracing::info!(sites, "reloaded"),
-        Err(reason) => tracing::error!("not reloaded, everything stays as it was:\n{reason}"),
+        Err(reason) => {
+            tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
+        }
     }
     result
 }
 
-/// Files are read where nobody waits.
+/// Reads the settings on a thread for blocking calls.
 async fn read(node: &Arc<Node>) -> Result<Settings, String> {
     let node = node.clone();
     let read = move || match &node.reader {
@@ -46,7 +48,7 @@ async fn read(node: &Arc<Node>) -> Result<Settings, String> {
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
 }
 
-/// Serves other sites from now on. Requests that are being answered end as they began.
+/// Replaces the sites. Running requests end as they began.
 ///
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.

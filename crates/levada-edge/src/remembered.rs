@@ -1,5 +1,5 @@
-//! What is remembered of keys for a while, in bounded room: that an origin does not send parts of an
-//! object, for example. A key that loses its slot to another is forgotten early, no more.
+//! Remembers keys for a limited time in a table of bounded size, for example that an origin does not
+//! send ranges of an object. A key that loses its slot to another is only forgotten early.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Remembered {
         }
     }
 
-    /// Whether a key was noted, not long ago.
+    /// Whether a key was noted within the lifetime.
     pub(crate) fn holds(&self, key: Key, now: Timestamp) -> bool {
         let (owner, until) = self.slots.read()[slot(key)];
         owner == key && now < until

@@ -1,4 +1,4 @@
-//! What is known of a request while it is answered.
+//! The context of a request while it is answered.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use levada_http1::ZeroCopyQueue;
 
 use crate::{client_connection::ClientConnection, resource::Resource};
 
-/// A request that has been admitted, on its way down `pipeline.rs`.
+/// An admitted request, as it passes through `pipeline.rs`.
 pub(crate) struct RequestContext {
     pub(crate) connection: Arc<ClientConnection>,
     pub(crate) resource: Resource,
-    /// What it asks of a cache.
+    /// The request fields that a cache obeys.
     pub(crate) wants: RequestCacheFields,
     pub(crate) parts: Parts,
-    /// `None` when there is none.
+    /// The body, if the request has one.
     pub(crate) body: Option<Incoming>,
-    /// Whether the head of a large file is enough, without its body.
+    /// Whether the head of a large file suffices, without its body.
     pub(crate) head_is_enough: bool,
-    /// Whether what is stored is known to be wrong, so that the origin is not to be asked whether it still holds.
+    /// Whether the stored response is known to be invalid, so that revalidation is useless.
     pub(crate) anew: bool,
-    /// Where bodies go that the system is to send, if what answers this request goes straight to its client.
-    /// Whoever reads the answer here must have the bytes.
+    /// The queue for bodies that the kernel sends, if the response goes directly to the client. `None`
+    /// if this process reads the response, since it needs the bytes.
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
 }

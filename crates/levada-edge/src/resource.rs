@@ -17,25 +17,25 @@ use crate::{redirect::SharedDecider, sites::Site};
 pub(crate) struct Resource {
     pub(crate) site: Arc<Site>,
     pub(crate) scheme: &'static str,
-    /// The effective request URI (RFC 9110 Sec. 7.1): the cache key's text. Before it, and a space, what
-    /// else tells objects apart: the piece of a file, or the digest that a client wants. No URI has a
-    /// space, so that no client can name a piece.
+    /// The effective request URI (RFC 9110 Sec. 7.1): the text of the cache key. A prefix and a space
+    /// precede it for the piece of a file, or for the digest that a client requires. No URI has a
+    /// space, so no client can name a piece.
     pub(crate) identity: String,
-    /// Where in `identity` the host begins.
+    /// The position of the host in `identity`.
     host_at: usize,
-    /// Where in `identity` the path begins.
+    /// The position of the path in `identity`.
     path_at: usize,
     pub(crate) key: Key,
-    /// A redirect of a peer brought the client here: serve it, whatever the policy says.
+    /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
-    /// The digest that the file is to have.
+    /// The digest that the client requires of the file.
     digest: Option<Digest>,
-    /// The piece of a file that is asked for.
+    /// The requested piece of a file.
     pub(crate) piece: Option<Arc<Piece>>,
 }
 
 impl Resource {
-    /// A resource by its effective URI; the host and the path begin at these positions of it.
+    /// A resource by its effective URI, with the positions of its host and path.
     pub(crate) fn new(
         site: Arc<Site>,
         scheme: &'static str,
@@ -48,7 +48,7 @@ impl Resource {
         Self { site, scheme, identity, host_at, path_at, key, passed, digest: None, piece: None }
     }
 
-    /// Host and port as the client named them, in lower case and without the scheme's own port.
+    /// Host and port as the client named them, in lower case and without the scheme's default port.
     pub(crate) fn host(&self) -> &str {
         &self.identity[self.host_at..self.path_at]
     }
@@ -58,18 +58,18 @@ impl Resource {
         &self.identity[self.path_at..]
     }
 
-    /// The digest that the file is to have, where the client named one.
+    /// The digest that the client requires of the file, if any.
     pub(crate) fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// Who decides which node serves it.
+    /// The decider that chooses the node.
     pub(crate) fn decider(&self) -> &SharedDecider {
         let own = self.piece.as_ref().and(self.site.pieces.as_ref());
         own.unwrap_or(&self.site.decider)
     }
 
-    /// The same for a piece of it.
+    /// The resource of a piece of this file.
     pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
         let url_at = self.host_at - self.scheme.len() - 3;
         let prefix = format!("{} ", piece.url);
@@ -88,7 +88,7 @@ impl Resource {
         }
     }
 
-    /// The same as the client wants it, by its digest.
+    /// The same resource, with a required digest.
     pub(crate) fn wanted_by(self, digest: Digest) -> Self {
         let prefix = format!("{digest} ");
         let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
@@ -98,15 +98,15 @@ impl Resource {
     }
 }
 
-/// A piece that is asked for.
+/// A requested piece of a file.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) url: ChunkUrl,
-    /// Nodes that are not to be asked for it.
+    /// Nodes that must not be used as its source.
     pub(crate) avoided: Vec<NodeIndex>,
-    /// The node that was asked.
+    /// The node that the request was sent to.
     source: AtomicU32,
-    /// Bytes that have come of it.
+    /// Bytes received so far.
     came: AtomicU64,
 }
 
@@ -115,7 +115,7 @@ impl Piece {
         Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), came: AtomicU64::new(0) })
     }
 
-    /// Divides the target of a peer's request for a piece.
+    /// Splits the target of a peer's request for a piece.
     pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
         let (file, url) = ChunkUrl::split(target)?;
         Some((file, Self::new(url, Vec::new(), NodeIndex(0))))

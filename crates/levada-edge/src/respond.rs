@@ -1,4 +1,4 @@
-//! Responses: what every one of them carries, and those that this node makes itself.
+//! Response fields of this node, and the responses that it makes itself.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
@@ -21,13 +21,15 @@ use crate::{
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and takes out what the origin said to it alone.
+/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and removes the cache directives that are for Levada
+/// only (RFC 9213).
 pub(crate) fn via(node: &Node, headers: &mut HeaderMap) {
     levada_cache::strip_own_target(headers);
     headers.append(VIA, node.via.clone());
 }
 
-/// Names the peer that served, and why it was chosen where the site shows that (RFC 9209).
+/// Names the peer that served in `Proxy-Status` (RFC 9209), with the reason of the choice if the site
+/// shows it.
 pub(crate) fn next_hop(
     node: &Node,
     headers: &mut HeaderMap,
@@ -54,12 +56,12 @@ fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pi
     }
 }
 
-/// Names the server of a switch that answered, and why it was chosen where the site shows that.
+/// Names the server of a switch that answered, with the reason of the choice if the site shows it.
 pub(crate) fn server(node: &Node, headers: &mut HeaderMap, site: &Site, chosen: &ChosenServer) {
     named(node, headers, &chosen.server, site, chosen.pick);
 }
 
-/// The answer to a request that could not be served, with the reason in words and for machines.
+/// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`.
 pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     let failure = failed.failure;
     let text = format!("{}: {}\n", failure.status(), failure.as_str());
@@ -67,7 +69,7 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     let headers = response.headers_mut();
     let mut status = format!("{}; error={}", node.token, failure.proxy_error());
     if let Some(next_hop) = &failed.next_hop {
-        // Names and addresses were checked when the configuration was read: no quote is in them.
+        // Names and addresses have no quotes: they were checked when the configuration was read.
         status.push_str(&format!("; next-hop=\"{next_hop}\""));
     }
     if let Ok(value) = HeaderValue::try_from(status) {
@@ -87,7 +89,7 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     response
 }
 
-/// A short text.
+/// A response with a short text.
 pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> {
     let length = text.len();
     let mut response = Response::new(ResponseBody::text(text));
@@ -98,7 +100,7 @@ pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> 
     response
 }
 
-/// What this node as a whole can do (RFC 9110 Sec. 9.3.7): the question is not about any site.
+/// The answer to `OPTIONS *`, which asks about the node as a whole (RFC 9110 Sec. 9.3.7).
 pub(crate) fn options() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::text(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -107,7 +109,7 @@ pub(crate) fn options() -> Response<ResponseBody> {
     response
 }
 
-/// Sends the client to the node that serves its request.
+/// A redirect (307) to the node that serves the request.
 pub(crate) fn redirect_client(location: &str) -> Option<Response<ResponseBody>> {
     let location = HeaderValue::from_str(location).ok()?;
     let mut response = plain(StatusCode::TEMPORARY_REDIRECT, String::new());

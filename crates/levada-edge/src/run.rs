@@ -1,4 +1,4 @@
-//! Running a node: sockets, threads, signals, and an orderly end.
+//! Runs a node: sockets, threads, signals, and an orderly end.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     tls,
 };
 
-/// Where a running node can be reached.
+/// The addresses of a running node.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// The client listeners, in the order of the settings, with the ports that were taken.
@@ -32,12 +32,12 @@ pub struct Addresses {
     pub admin: Option<SocketAddr>,
 }
 
-/// Runs a node until it is told to stop: by TERM or INT at once when what runs has ended within the
-/// drain timeout. `ready` is called when every address is being listened on. HUP has it take over the
-/// settings that `reader` reads, as far as they can change.
+/// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
+/// `ready` when every address is being listened on. On HUP the node takes over the settings that
+/// `reader` reads, as far as they can change.
 ///
 /// # Errors
-/// When an address, a certificate, a policy or the log cannot be had. Nothing is left half started.
+/// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
 pub fn run(
     settings: Settings,
     reader: SettingsReader,
@@ -59,8 +59,8 @@ pub fn run(
     })
 }
 
-/// A node within this process, for tests and for programs that embed one. Dropped, it is gone at once:
-/// what it was doing is cut. [`stop`](Self::stop) lets it end.
+/// A node within this process, for tests and for programs that embed one. Dropping it cuts everything
+/// at once; [`stop`](Self::stop) lets requests end.
 pub struct Running {
     /// Where it can be reached.
     pub addresses: Addresses,
@@ -78,7 +78,7 @@ impl Running {
         Self::start_with(settings, None).await
     }
 
-    /// The same, for a node whose settings can be read anew.
+    /// Starts a node on the current runtime, whose settings can be read anew.
     ///
     /// # Errors
     /// As [`run`].
@@ -94,7 +94,7 @@ impl Running {
         Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
     }
 
-    /// Requests and connections that are counted at this moment: all zero when nothing is going on.
+    /// The requests and connections at this moment: all zero when the node is idle.
     pub fn counts(&self) -> Counts {
         let outstanding = self
             .node
@@ -130,7 +130,7 @@ impl Running {
         }
     }
 
-    /// Ends it in order, as a signal would.
+    /// Ends the node in order, as a signal would.
     pub async fn stop(mut self) {
         if let (Some(stopper), Some(stop)) = (self.stopper.take(), self.stop.take()) {
             end(&self.node, stopper, stop).await;
@@ -138,7 +138,7 @@ impl Running {
     }
 }
 
-/// What a node counts at one moment.
+/// The counts of a node at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests from their heads to the ends of their responses.
@@ -151,30 +151,30 @@ pub struct Counts {
     pub origin_connections_busy: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Requests at origins, or about to go there.
+    /// Requests at origins, or about to be sent.
     pub misses: usize,
-    /// Requests that wait for their turn to go there.
+    /// Requests that wait to be sent to an origin.
     pub misses_waiting: usize,
     /// Requests at the servers of switches.
     pub switched: usize,
-    /// Requests that wait for one of them.
+    /// Requests that wait for a server of a switch.
     pub switch_waiting: usize,
     /// Objects being fetched.
     pub fills: usize,
-    /// Their bytes so far.
+    /// Bytes of these objects received so far.
     pub filling_bytes: u64,
-    /// Bytes of long bodies that their readers hold on to.
+    /// Bytes of long bodies that readers hold.
     pub lent_bytes: u64,
-    /// What is being sent from files of the disk tier, in mebibytes begun.
+    /// Sends from files of the disk tier, in mebibytes, rounded up.
     pub sending_files: usize,
 }
 
 /// Every socket of a node, opened before anything else so that a taken port is found at once.
 struct Sockets {
-    /// Per worker, per entrance.
+    /// By worker, then by listener role.
     workers: Vec<Vec<std::net::TcpListener>>,
     admin: Option<std::net::TcpListener>,
-    /// Where front-ends come in.
+    /// The listener for front-ends.
     control: Option<std::net::TcpListener>,
     addresses: Addresses,
 }
@@ -199,11 +199,12 @@ impl Sockets {
             let mut opened = Vec::new();
             for address in &mut wanted {
                 let listener = listener::open(*address, workers > 1)?;
-                // What is handed over at once need not be waited for first. It is no more than cheaper.
+                // A connection that arrives with its request is handed over without waiting. A failure
+                // only costs time.
                 if hands_over {
                     let _ = levada_net::tcp::accept_with_data(&listener);
                 }
-                // Where port 0 took a free one, the other workers share it.
+                // Port 0 took a free port: the other workers listen on the same one.
                 *address = local(&listener, *address)?;
                 opened.push(listener);
             }
@@ -237,7 +238,7 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
     built.map_err(StartError::Runtime)
 }
 
-/// Opens the doors: the first worker's sockets on this runtime, the others' on threads of their own.
+/// Starts to accept connections: the first worker on this runtime, the others on threads of their own.
 fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartError> {
     let entrances = entrances(node)?;
     let mut workers = sockets.workers.into_iter();
@@ -261,7 +262,7 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
 
 fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
     let mut entrances = Vec::new();
-    // Peers have places of their own: however many clients there are, the cluster goes on working.
+    // Peers have connection limits of their own: clients cannot keep the cluster from working.
     let [clients, peers] =
         [(); 2].map(|()| Arc::new(Semaphore::new(node.settings.limits.connections)));
     for listener in &node.settings.listeners {
@@ -289,7 +290,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             door: Door::Peer,
             tls,
             h2c: peering.h2,
-            // A peer does not move.
+            // A peer does not change its address: no dormant check.
             dormant_retries: None,
             places: peers,
         }));
@@ -310,7 +311,7 @@ fn accept_all(
     Ok(())
 }
 
-/// A worker with a scheduler, sockets and pools of its own.
+/// Starts a worker with a scheduler, sockets and pools of its own.
 fn worker(
     index: usize,
     node: &Arc<Node>,
@@ -343,14 +344,14 @@ fn worker(
         .map_err(StartError::Runtime)
 }
 
-/// Returns when the node is to stop, and reloads until then whenever it is told to.
+/// Returns on a signal to stop. Until then it reloads on each HUP.
 async fn until_told(node: &Arc<Node>, stop: &Stop) {
     let hangups = async {
         let Ok(mut hangup) = unix::signal(unix::SignalKind::hangup()) else {
             return std::future::pending().await;
         };
         while hangup.recv().await.is_some() {
-            // What came of it is in the log and in the metrics.
+            // The result is in the log and in the metrics.
             drop(reload::reload(node, stop).await);
         }
     };
@@ -373,20 +374,20 @@ async fn until_stopped() {
     .await;
 }
 
-/// How long the disk cache may take to write what waits and its index.
+/// How long the disk cache may take to write its queue and its index.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lets what is running end, within the drain timeout.
+/// Lets running requests end, within the drain timeout.
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     let limit = node.settings.limits.drain_timeout;
     if let Some(route) = &node.route {
         route::end(node, route).await;
     }
-    tracing::info!(?limit, "stopping: no new connections, running requests may end");
+    tracing::info!(?limit, "stopping: no new connections, waiting for running requests");
     stopper.begin();
     drop(stop);
     if tokio::time::timeout(limit, stopper.done()).await.is_err() {
-        tracing::warn!("the drain timeout is over: the rest is cut");
+        tracing::warn!("the drain timeout is over: cutting the remaining connections");
     }
     if let Some(log) = &node.telemetry.log {
         log.flush();

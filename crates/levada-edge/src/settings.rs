@@ -1,7 +1,8 @@
-//! What a node is told: a configuration that has been read, checked and cannot be wrong any more.
+//! The settings of a node: a configuration that has been read and checked, and cannot be invalid any
+//! more.
 //!
-//! The binary makes it from a TOML file (its `config` module), tests make it by hand. Field names are
-//! those of the file; docs/operate/configuration.md describes them for operators.
+//! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
+//! are those of the file; docs/operate/configuration.md describes them for operators.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -20,33 +21,33 @@ pub struct Settings {
     pub name: String,
     /// How the node uses its cores.
     pub runtime: Runtime,
-    /// Whether the system moves long bodies from servers to clients, instead of this process.
+    /// Whether the kernel moves long bodies from servers to clients (splice), instead of this process.
     pub splice: bool,
-    /// Where clients come in.
+    /// The listeners for clients.
     pub listeners: Vec<Listener>,
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
-    /// Where operators come in: metrics, health, explain. Never a public address.
+    /// The admin listener: metrics, health, explain. Never a public address.
     pub admin: Option<SocketAddr>,
     /// The memory tier.
     pub cache: CacheSettings,
-    /// Who may purge, and what becomes of tags.
+    /// The token for purges, and whether clients receive tags.
     pub purge: PurgeSettings,
-    /// How connections are handed over, to back-ends or from a front-end; `None`: not at all.
+    /// TCP handoff, as a front-end or as a back-end; `None`: no handoff.
     pub handoff: Option<HandoffSettings>,
-    /// What is served, by host.
+    /// The sites, found by host.
     pub sites: Vec<SiteSettings>,
-    /// What a client may cost.
+    /// Limits on the resources that clients use.
     pub limits: Limits,
-    /// Where and how requests are logged.
+    /// The access log.
     pub access_log: Option<AccessLog>,
-    /// What becomes of the route to this node; `None`: somebody else's business.
+    /// The route to this node; `None`: Levada does not manage it.
     pub route: Option<RouteSettings>,
     /// Seeds every random choice, so that a run can be repeated; `None` takes one from the system.
     pub seed: Option<u64>,
 }
 
-/// Reads the settings anew, or says why they cannot be used, in lines for an operator.
+/// Reads the settings anew. The error says in lines for an operator why they cannot be used.
 pub struct SettingsReader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
 
 impl std::fmt::Debug for SettingsReader {
@@ -58,17 +59,17 @@ impl std::fmt::Debug for SettingsReader {
 /// The route to a node, and the BGP daemon that announces it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteSettings {
-    /// Who is told.
+    /// The BGP daemon.
     pub speaker: Speaker,
-    /// When it changes.
+    /// The rules for changes.
     pub rules: RouteRules,
     /// How long routers may take to notice a withdrawal.
     pub settle: Duration,
-    /// Decisions are shown and not carried out.
+    /// Decisions are logged and not carried out.
     pub dry_run: bool,
 }
 
-/// A BGP daemon, and what it is told.
+/// A BGP daemon, and how it announces the route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// BIRD, over its control socket.
@@ -77,41 +78,42 @@ pub enum Speaker {
         socket: PathBuf,
         /// The protocol that has the route.
         protocol: String,
-        /// The one that has it less preferred.
+        /// The protocol that has the route with a lower preference.
         backup: Option<String>,
     },
-    /// ExaBGP, by a process that asks the node.
+    /// ExaBGP, over a process that polls the node.
     ExaBgp {
-        /// What is announced.
+        /// The prefixes to announce.
         prefixes: Vec<String>,
-        /// What stands behind a prefix: next hop and attributes, in ExaBGP's words.
+        /// The text after a prefix: next hop and attributes, in ExaBGP's syntax.
         attributes: String,
-        /// The same for a backup.
+        /// The text after a prefix of a backup route.
         backup: Option<String>,
     },
 }
 
-/// When a route changes.
+/// The rules for changes of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteRules {
-    /// The least time between changes for load, and until a node that was unwell is back.
+    /// The least time between changes for load, and before the route of a node that was unwell is
+    /// announced again.
     pub dwell: Duration,
-    /// The load from which the route is a backup; never without.
+    /// From this load on the route is a backup; `None`: load does not change the route.
     pub load_high: Option<f64>,
-    /// The load at which it is one no longer.
+    /// At or below this load a backup route is announced normally again.
     pub load_low: Option<f64>,
-    /// What becomes of the route when all servers of a site are down.
+    /// The level of the route while all servers of a site are down.
     pub unwell: RouteLevel,
 }
 
 /// How a route is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteLevel {
-    /// Not at all.
+    /// Not announced.
     Withdrawn,
-    /// For what no other node takes.
+    /// Announced with a lower preference than other nodes' routes.
     Backup,
-    /// As usual.
+    /// Announced normally.
     Announced,
 }
 
@@ -135,62 +137,62 @@ pub enum Runtime {
     PerCore(usize),
 }
 
-/// One address for clients.
+/// A listener for clients.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free port.
     pub address: SocketAddr,
     /// Certificates by SNI; plain text when empty.
     pub tls: Vec<Certificate>,
-    /// Whether HTTP/2 without TLS (prior knowledge) is spoken as well as HTTP/1.1.
+    /// Whether HTTP/2 without TLS (prior knowledge) is accepted besides HTTP/1.1.
     pub h2c: bool,
-    /// How many retransmissions after timeouts may go unacknowledged before a connection is given up
-    /// with a reset; `None` leaves it to the kernel, which takes a quarter of an hour.
+    /// The number of unacknowledged retransmissions after which a connection is reset; `None` leaves it
+    /// to the kernel, which takes a quarter of an hour.
     pub dormant_retries: Option<u8>,
 }
 
 impl Listener {
-    /// A listener for plain HTTP/1.1, with the default for all else.
+    /// A listener for plain HTTP/1.1, with defaults for the rest.
     pub fn plain(address: SocketAddr) -> Self {
         Self { address, tls: Vec::new(), h2c: false, dormant_retries: Some(DORMANT_RETRIES) }
     }
 }
 
-/// What WWW'09 found to tell lost clients from poor paths (Sec. 4.2).
+/// The number of retransmissions that tells lost clients from poor paths (WWW'09, Sec. 4.2).
 pub const DORMANT_RETRIES: u8 = 1;
 
 /// A certificate chain and its key, both PEM files.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The chain, leaf first. Its names are the server names it answers to.
+    /// The chain, leaf first. The leaf's names are the server names it is used for.
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
 }
 
-/// The cluster: every node decides alone which of them serves a request.
+/// The cluster: every node decides by itself which node serves a request.
 #[derive(Clone, Debug)]
 pub struct Peering {
-    /// Where peers come in, and nobody else may.
+    /// The listener for peers only.
     pub listen: SocketAddr,
-    /// How a peer proves to be one.
+    /// How peers authenticate each other.
     pub trust: PeerTrust,
     /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
     pub h2: bool,
-    /// Every node, this one included.
+    /// All nodes, this one included.
     pub peers: Vec<Peer>,
-    /// How peers are watched.
+    /// Health checks of peers.
     pub health: HealthCheck,
     /// How long a peer that came up takes to reach its full share; zero: at once.
     pub slow_start: Duration,
 }
 
-/// How a peer proves to be one.
+/// How peers authenticate each other.
 #[derive(Clone, Debug)]
 pub enum PeerTrust {
     /// All peers know this secret (at least 16 bytes).
     Secret(String),
-    /// Both sides show certificates of one authority; `secret` still signs redirects.
+    /// Both sides present certificates of one authority; `secret` still signs redirects.
     Mtls {
         /// This node's certificate.
         identity: Certificate,
@@ -210,57 +212,58 @@ pub struct Peer {
     pub address: String,
     /// Relative capacity.
     pub weight: f64,
-    /// Round-trip time from here, where known: `distance` is relative to the nearest peer.
+    /// Round-trip time from this node, if known: `distance` is relative to the nearest peer.
     pub rtt: Option<Duration>,
-    /// Where clients reach it, such as `https://b.cdn.example`: the target of a 307.
+    /// Its URL for clients, such as `https://b.cdn.example`: the target of a 307.
     pub client_url: Option<String>,
 }
 
 /// One site: the hosts it answers to and how it is served.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
-    /// Host names, `*.example.com` for all below one, `*` for whatever no other site has.
+    /// Host names, `*.example.com` for all below one, `*` for hosts that no other site has.
     pub hosts: Vec<String>,
-    /// Where content comes from; the first that is up is asked. Empty where there is a switch.
+    /// The origins; requests go to the first that is up. Empty if the site has a switch.
     pub origins: Vec<Origin>,
-    /// Servers that the policy chooses among, instead of the nodes of the cluster.
+    /// Servers that the policy chooses from, instead of the nodes of the cluster.
     pub switch: Option<SwitchSettings>,
-    /// Which service class a request is of.
+    /// How requests are classified into service classes.
     pub classes: ClassSettings,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
     /// How a chosen peer's answer reaches the client.
     pub delivery: Delivery,
-    /// Which node serves a request.
+    /// The policy that chooses the node for a request.
     pub policy: PolicyChoice,
-    /// How origins are watched.
+    /// Health checks of origins.
     pub health: HealthCheck,
-    /// What may be stored and for how long, where the RFCs leave a choice.
+    /// Rules for storing and freshness, where the RFCs leave a choice.
     pub rules: CacheRules,
-    /// How many requests may be at the origins at once.
+    /// Limits on requests in flight at the origins.
     pub misses: MissLimits,
-    /// Whether the reason for the choice of a node is shown to clients in `Proxy-Status` details.
+    /// Whether clients see the reason for the choice of a node in `Proxy-Status` details.
     pub debug: bool,
-    /// Whether responses are stored at all; off, the site is only distributed.
+    /// Whether responses are stored. If not, the node only distributes the site's requests.
     pub cache: bool,
-    /// How large files are served; `None`: as all others.
+    /// How large files are served; `None`: like all others.
     pub large: Option<LargeSettings>,
 }
 
-/// How large files are served: in pieces, each an object of its own to the cluster (CoDeploy).
+/// How large files are served: in pieces, each of which is an object of its own to the cluster
+/// (CoDeploy).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeSettings {
-    /// Files of at least so many bytes. No less than a piece.
+    /// The least size of a large file in bytes, at least one piece.
     pub threshold: u64,
-    /// The window, its pieces, and what is done about slow ones. A piece is at most a block.
+    /// The window, the size of pieces, and the rules for slow ones. A piece is at most a block.
     pub plan: Plan,
-    /// Nodes that each piece is kept by, chosen by hash; `None`: the site's policy chooses.
+    /// The number of nodes that keep each piece, chosen by hash; `None`: the site's policy chooses.
     pub replicas: Option<u32>,
 }
 
 impl LargeSettings {
-    /// As published: ten pieces of 60 KB at once (WORLDS'04, Sec. 4); what takes five times the average
-    /// is asked for again, under another name (Sec. 3).
+    /// The published settings: ten pieces of 60 KB at once (WORLDS'04, Sec. 4); a piece that takes five
+    /// times the average is requested again, under another name (Sec. 3).
     pub fn paper() -> Self {
         let large = Self::default();
         let patience = Patience::PAPER;
@@ -275,31 +278,31 @@ impl Default for LargeSettings {
     }
 }
 
-/// Servers that are not Levada, before which this node is the front-end: a web switch.
+/// A web switch: this node is the front-end of servers that are not Levada.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchSettings {
-    /// At least one; no two have the same name.
+    /// At least one server; no two have the same name.
     pub servers: Vec<SwitchServer>,
-    /// By what the policy tells requests apart.
+    /// The part of a request that the policy's key is taken from.
     pub key: KeyFrom,
     /// How long a server that came up takes to reach its full share; zero: at once.
     pub slow_start: Duration,
-    /// How many requests may be at the servers at once.
+    /// Limits on requests in flight at the servers.
     pub admission: AdmissionLimits,
 }
 
 /// A server of a switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchServer {
-    /// By which policies, logs and operators know it.
+    /// Its name in policies, logs and commands.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub origin: Origin,
     /// Relative capacity.
     pub weight: f64,
-    /// Requests that it gets at once.
+    /// The most requests in flight at it.
     pub max_conns: u32,
-    /// Where connections can be handed to it.
+    /// Its address for handoff; `None`: connections are proxied.
     pub handoff: Option<HandoffControl>,
 }
 
@@ -314,13 +317,13 @@ pub enum KeyFrom {
     Header(String),
     /// The cookie of this name.
     Cookie(String),
-    /// The query argument of this name, as it is written.
+    /// The query argument of this name, not decoded.
     Query(String),
     /// The beginning of the body.
     Body {
-        /// So many bytes of it.
+        /// The number of bytes.
         bytes: usize,
-        /// How long they may take.
+        /// The longest wait for these bytes.
         wait: Duration,
     },
 }
@@ -338,50 +341,51 @@ impl std::fmt::Display for KeyFrom {
     }
 }
 
-/// How many requests may be at the servers of a switch at once, over all of them.
+/// Limits on requests in flight at all servers of a switch together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// `None`: as many as the servers together may have, and with LARD no more than its S.
+    /// The most requests in flight. `None`: the sum of the servers' limits, and with LARD at most its
+    /// S.
     pub at_once: Option<u32>,
-    /// Requests that may wait for a place.
+    /// The most requests that wait.
     pub queue: usize,
-    /// How long they may wait.
+    /// The longest wait.
     pub wait: Duration,
 }
 
-/// Which service class a request is of, for policies that go by it.
+/// How requests are classified into service classes, for policies that use them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassSettings {
-    /// The first that matches counts.
+    /// The first matching rule decides.
     pub rules: ClassRules,
-    /// Whether classes are learned for what no rule is about.
+    /// Whether classes are learned for requests that no rule matches.
     pub learn: bool,
 }
 
-/// How many requests of a site may be at its origins at once, over all origins.
+/// Limits on a site's requests in flight at all its origins together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissLimits {
-    /// Requests at the origins; one client's at most half of them.
+    /// The most requests in flight; one client may have half of them.
     pub at_once: usize,
-    /// Requests that may wait for a place.
+    /// The most requests that wait.
     pub queue: usize,
-    /// How long they may wait.
+    /// The longest wait.
     pub wait: Duration,
 }
 
 /// A policy with its parameters, checked against its declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChoice {
-    /// A name of `levada policies`.
+    /// A name from `levada policies`.
     pub name: String,
-    /// Parameters as given.
+    /// Parameters as configured.
     pub parameters: BTreeMap<String, ParameterValue>,
 }
 
-/// Where an origin server is, or a server of a switch.
+/// The address of an origin, or of a server of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In the network.
+    /// A TCP address.
     Tcp {
         /// `https` rather than `http`.
         tls: bool,
@@ -390,7 +394,7 @@ pub enum Origin {
         /// Port.
         port: u16,
     },
-    /// On this machine, at a Unix socket: `http` without TLS.
+    /// A Unix socket on this machine: `http` without TLS.
     Unix(PathBuf),
 }
 
@@ -399,76 +403,76 @@ pub enum Origin {
 pub enum Delivery {
     /// Through this node.
     Proxy,
-    /// From the peer itself, by a 307 that only this cluster can have made.
+    /// From the peer itself, after a 307 that is signed by this cluster.
     Redirect,
 }
 
 /// Purging.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeSettings {
-    /// What those who purge must know; `None` switches the `PURGE` method off.
+    /// The token that a purge needs; `None` disables the `PURGE` method.
     pub token: Option<String>,
     /// Whether clients receive `Surrogate-Key` and `Cache-Tag`.
     pub expose_tags: bool,
 }
 
-/// What a client, or all together, may cost.
+/// Limits on the resources that one client, or all clients, use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Requests this node can hold at once as a server; beyond it peers and clients get 503. The
+    /// The most requests that this node serves at once; beyond it peers and clients get 503. The
     /// policies' busy thresholds are derived from it.
     pub capacity: u32,
-    /// Bytes per second this node serves as a server (its own hits and fills, not what it relays from
-    /// a peer); `None`: as fast as it can.
+    /// Bytes per second that this node serves itself (hits and fills, not relayed responses of peers);
+    /// `None`: unlimited.
     pub serve_rate: Option<u64>,
-    /// Client connections at once.
+    /// The most client connections.
     pub connections: usize,
-    /// From the first byte of a request head to its last.
+    /// Time from the first byte of a request head to its last.
     pub head_timeout: Duration,
-    /// A connection without a request.
+    /// How long a connection may stay without a request.
     pub idle_timeout: Duration,
-    /// Between two pieces of a request body.
+    /// Time between two reads of a request body.
     pub body_timeout: Duration,
-    /// Without the client taking a byte of what is being sent.
+    /// How long the client may take no byte of a response.
     pub send_timeout: Duration,
-    /// Bytes of a request head.
+    /// The most bytes of a request head.
     pub head_size: usize,
-    /// Header fields of a request.
+    /// The most header fields of a request.
     pub header_count: usize,
-    /// To connect to an origin or peer.
+    /// Time to connect to an origin or peer.
     pub connect_timeout: Duration,
-    /// From a request sent to the head of its response.
+    /// Time from the end of a request to the head of its response.
     pub response_timeout: Duration,
-    /// Between two pieces of a response body from an origin or peer.
+    /// Time between two reads of a response body from an origin or peer.
     pub response_body_timeout: Duration,
-    /// Connections to one origin or peer.
+    /// The most connections to one origin or peer.
     pub server_connections: usize,
-    /// Requests that may wait for one of them.
+    /// The most requests that wait for such a connection.
     pub queue: usize,
-    /// How long they may wait.
+    /// The longest wait.
     pub queue_timeout: Duration,
-    /// Tries of one request, the first included.
+    /// The most tries of one request, the first included.
     pub tries: u32,
-    /// Retries allowed, as a part of all requests (0.2 is one in five), plus ten a second.
+    /// Retries as a share of all requests (0.2 is one in five), plus ten a second.
     pub retry_budget: f64,
-    /// How often a request may pass nodes of this CDN (RFC 8586).
+    /// How often a request may pass through nodes of this CDN (RFC 8586).
     pub max_hops: usize,
     /// How long a stop waits for running requests.
     pub drain_timeout: Duration,
-    /// Downloads that a drain ends in the middle, a second.
+    /// Downloads per second that a drain ends in the middle.
     pub drain_rate: u32,
 }
 
 /// The access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// A file, appended to; standard output when `None`.
+    /// The file to append to; standard output when `None`.
     pub path: Option<PathBuf>,
-    /// The form of a line.
+    /// The format of a line.
     pub format: LogFormat,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Apache's and nginx's combined format, with times, cache status and decision appended.

@@ -1,4 +1,4 @@
-//! Sites made from settings, at the start and at every reload.
+//! Makes sites from settings, at the start and at every reload.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     switch::{self, Switch},
 };
 
-/// What sites are made in.
+/// The parts of the node that sites need.
 pub(crate) struct SiteBuilder<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) clock: Clock,
@@ -26,7 +26,7 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) workers: usize,
 }
 
-/// Sites from settings. What was there before goes on: a site is the same when its first host is.
+/// Makes sites from settings. A site with the same first host as a former one takes over its state.
 ///
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.
@@ -58,7 +58,7 @@ fn prepare(
     let seed = seed(around.settings);
     let whole = before.map(|site| &site.decider);
     let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
-    // Which replica is asked is left to chance, as in the paper (WORLDS'04, Sec. 3).
+    // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
         let parameters =
             [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
@@ -69,7 +69,7 @@ fn prepare(
     Ok(SitePolicies { whole, pieces: pieces.transpose()? })
 }
 
-/// Who is to choose for a site, and for the pieces of its large files.
+/// The policies of a site: one for requests, one for the pieces of large files.
 struct SitePolicies {
     whole: Prepared,
     pieces: Option<Prepared>,

@@ -1,5 +1,5 @@
-//! Sizes of objects that are served elsewhere, learnt from responses that passed: the large-file
-//! variants of the policies (OSDI'02 Sec. 5.4.2) need them.
+//! Sizes of objects that other nodes serve, learned from relayed responses. The large-file variants of
+//! the policies (OSDI'02 Sec. 5.4.2) need them.
 
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use levada_types::Key;
@@ -7,10 +7,10 @@ use parking_lot::RwLock;
 
 use crate::fields::LARGE;
 
-/// Slots of the table; two objects that share one forget each other, no more.
+/// Slots of the table. Two objects that share a slot only replace each other.
 const SLOTS: usize = 1 << 16;
 
-/// A bounded memory of sizes.
+/// A table of sizes, of bounded size.
 pub(crate) struct Sizes {
     slots: RwLock<Box<[(Key, u64)]>>,
 }
@@ -34,7 +34,7 @@ impl Sizes {
             return;
         }
         let number = |name| headers.get(name).and_then(|v| v.to_str().ok()?.parse().ok());
-        // The head of a large file comes between peers without its body.
+        // A peer sends the head of a large file without its body.
         let length: Option<u64> = match number(CONTENT_LENGTH) {
             Some(0) => number(LARGE).or(Some(0)),
             length => length,

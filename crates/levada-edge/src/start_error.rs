@@ -17,7 +17,7 @@ pub enum StartError {
     Listen {
         /// The address.
         address: std::net::SocketAddr,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
     /// TLS cannot be set up.
@@ -28,7 +28,7 @@ pub enum StartError {
     Policy {
         /// The site's first host.
         site: String,
-        /// What is wrong.
+        /// The reason.
         why: BuildError,
     },
     /// The disk cache could never be used.
@@ -38,7 +38,7 @@ pub enum StartError {
     #[error("connections cannot be taken over: {0}")]
     Taker(BpfError),
     /// The access log cannot be opened.
-    #[error("the access log cannot be opened: {0}; check the path and its rights")]
+    #[error("the access log cannot be opened: {0}; check the path and its permissions")]
     Log(io::Error),
     /// The system refuses threads or timers.
     #[error("the runtime cannot start: {0}")]

@@ -1,4 +1,4 @@
-//! The tasks that keep a node: health checks, slow start, purges, the route, the log.
+//! The background tasks of a node: health checks, slow start, purges, the route, the log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
 
-/// Starts everything that a node does besides answering. All of it ends when the node stops.
+/// Starts all background tasks. They end when the node stops.
 pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     let until_stopped = |task| spawn_until(stop, task);
     tend_sites(node, &until_stopped);
@@ -50,7 +50,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     }
 }
 
-/// Watches the servers of all sites that have no watch yet.
+/// Starts health checks for the servers of all sites that have none yet.
 pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
     let sites = node.sites.load_full();
     for site in sites.iter() {

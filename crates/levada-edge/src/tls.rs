@@ -1,5 +1,5 @@
-//! TLS: certificates by server name towards clients, both sides towards peers, and the few
-//! cryptographic functions that peers need.
+//! TLS: certificates by server name for clients, both sides for peers, and the cryptographic functions
+//! that peers need.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -16,20 +16,20 @@ use crate::settings::Certificate;
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read or holds no PEM of the kind wanted.
+    /// A file cannot be read, or has no PEM item of the expected kind.
     #[error("{path}: {why}; give a readable PEM file")]
     File {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Certificate and key do not fit, or are of no use.
+    /// Certificate and key do not match, or cannot be used.
     #[error("{path}: {why}")]
     Unusable {
         /// The certificate's file.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         why: rustls::Error,
     },
     /// A certificate names no server.
@@ -40,7 +40,8 @@ pub enum TlsError {
     },
 }
 
-/// What a client listener shows: the certificate that carries the name asked for, else the first.
+/// The configuration of a client listener: it presents the certificate for the requested server name,
+/// else the first.
 pub(crate) fn client_facing(certificates: &[Certificate]) -> Result<Arc<ServerConfig>, TlsError> {
     let resolver = ByName::new(certificates)?;
     let mut config = ServerConfig::builder_with_provider(provider())
@@ -53,7 +54,8 @@ pub(crate) fn client_facing(certificates: &[Certificate]) -> Result<Arc<ServerCo
     Ok(Arc::new(config))
 }
 
-/// What the peer listener shows, and asks for.
+/// The configuration of the peer listener: it presents `identity` and requires certificates of
+/// `authority`.
 pub(crate) fn peer_server(
     identity: &Certificate,
     authority: &Path,
@@ -73,7 +75,7 @@ pub(crate) fn peer_server(
     Ok(Arc::new(config))
 }
 
-/// How this node connects to its peers.
+/// The configuration for connections to peers.
 pub(crate) fn peer_client(
     identity: &Certificate,
     authority: &Path,
@@ -90,7 +92,7 @@ pub(crate) fn peer_client(
     Ok(Arc::new(config))
 }
 
-/// How this node connects to `https` origins: the public authorities.
+/// The configuration for connections to `https` origins: it trusts the public authorities.
 pub(crate) fn origin_client() -> Arc<ClientConfig> {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let mut config = ClientConfig::builder_with_provider(provider())

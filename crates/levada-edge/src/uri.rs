@@ -1,8 +1,8 @@
-//! Parts of a URI as the node compares them.
+//! Parts of a URI, normalized for comparison.
 
 use http::Uri;
 
-/// The identity of the URL of an `explain`: the same text that a request for it would get.
+/// The identity and the host of a URL: a request for it has the same identity.
 pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
     let host = uri.authority()?.as_str().to_ascii_lowercase();
     let scheme = uri.scheme_str().unwrap_or("http");
@@ -11,7 +11,7 @@ pub(crate) fn identity_of(uri: &Uri) -> Option<(String, String)> {
     Some((format!("{scheme}://{host}{target}"), host))
 }
 
-/// With the scheme's own port or without it, it is the same URI (RFC 9110 Sec. 4.2.3).
+/// Removes the scheme's default port, which does not change the URI (RFC 9110 Sec. 4.2.3).
 pub(crate) fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
     let default = if scheme == "https" { ":443" } else { ":80" };
     host.strip_suffix(default).unwrap_or(host)

@@ -1,4 +1,4 @@
-//! The memory tier with nothing around it, for measurements: what it takes of memory and of time.
+//! The memory tier by itself, for measurements of its memory and time.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -18,12 +18,12 @@ use crate::{
 pub struct Tier(Memory, CacheName);
 
 impl Tier {
-    /// An empty tier of so many bytes, for entries of up to `largest`.
+    /// An empty tier of `bytes` bytes, for entries of up to `largest`.
     pub fn new(bytes: u64, largest: u64, eviction: &eviction::EvictionEntry) -> Self {
         Self(Memory::new(bytes, largest, eviction), CacheName::new("levada"))
     }
 
-    /// Keeps a response if it may be stored and fits.
+    /// Stores a response if it is cacheable and fits.
     pub fn put(&self, key: Key, identity: &str, fields: &HeaderMap, body: &Bytes) {
         let now = SystemTime::now();
         let exchange = OriginExchange {
@@ -49,12 +49,12 @@ impl Tier {
         let _ = self.0.insert(key, StoredEntry::Object(Arc::new(object)));
     }
 
-    /// Whether there is a response; it is a hit like any other.
+    /// Looks up a response, which counts as a hit. Returns whether it is stored.
     pub fn hit(&self, key: Key) -> bool {
         self.0.get(key).is_some()
     }
 
-    /// Sends a stored body, as far as memory is concerned.
+    /// Prepares a stored response for sending.
     pub fn touch_body(&self, key: Key) {
         if let Some(StoredEntry::Object(object)) = self.0.get(key) {
             let status = CacheStatus { ttl: Some(1), ..CacheStatus::default() };
@@ -67,12 +67,12 @@ impl Tier {
         self.0.bytes()
     }
 
-    /// How many responses there are.
+    /// The number of responses.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the tier is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

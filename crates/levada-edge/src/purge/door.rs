@@ -1,4 +1,4 @@
-//! Where orders to purge come in: clients that know a token, operators, peers.
+//! Receives purge orders from clients that know a token, from operators and from peers.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -19,22 +19,22 @@ use super::{
 };
 use crate::{clock, node::Node, resource::Resource, tls};
 
-/// The method of clients that purge.
+/// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
-/// What peers post orders to.
+/// Peers post orders to this path.
 pub(crate) const PATH: &str = "/.levada/purge";
 
 /// RFC 9875 Sec. 3.
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
-/// Bytes of an order.
+/// The most bytes of an order.
 const LARGEST: usize = 256 << 10;
 /// How long the answer to an unsafe request waits for the peers.
 const INVALIDATION: Duration = Duration::from_secs(1);
 /// How long an order may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The answer to an order, for whatever body the listener sends.
+/// The answer to an order. The listener chooses the type of its body.
 pub(crate) struct PurgeAnswer {
     status: StatusCode,
     field: Option<(HeaderName, HeaderValue)>,
@@ -42,7 +42,7 @@ pub(crate) struct PurgeAnswer {
     text: String,
 }
 
-/// What came of an order, node by node.
+/// The result of an order, node by node.
 #[derive(Debug, Serialize)]
 pub(crate) struct PurgeReport {
     purged: &'static str,
@@ -53,14 +53,14 @@ pub(crate) struct PurgeReport {
     nodes: Vec<NodeReport>,
 }
 
-/// What came of it at one node.
+/// The result of an order at one node.
 #[derive(Debug, Serialize)]
 pub(crate) struct NodeReport {
     pub(crate) node: String,
     pub(crate) result: Confirmation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
-    /// It will be told again when it can be reached.
+    /// The order is sent again when the node can be reached.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) pending: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) enum Confirmation {
     TimedOut,
 }
 
-/// `PURGE` at a listener for clients.
+/// Handles `PURGE` at a client listener.
 pub(crate) async fn client(
     node: &Arc<Node>,
     resource: &Resource,
@@ -97,15 +97,15 @@ pub(crate) async fn client(
     }
 }
 
-/// A POST at the admin listener.
+/// Handles a POST at the admin listener.
 pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> PurgeAnswer {
     if let Some(token) = &node.settings.purge.token
         && !shows(request.headers(), token)
     {
         return stranger();
     }
-    // A web page may post forms and text to any address that its reader's browser can reach, but JSON
-    // only where it has been allowed to.
+    // A web page may post forms and text to any address that the browser can reach. It may post JSON
+    // only to a server that allows it (CORS).
     let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if !kind.eq_ignore_ascii_case(b"application/json") {
@@ -122,7 +122,7 @@ pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> Pu
     }
 }
 
-/// A peer's order, which it has had from somebody else: it is not passed on.
+/// Handles an order from a peer. It is not passed on: the peer sends it to every node itself.
 pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
     let order = match read(body).await {
         Ok(bytes) => PurgeOrder::from_json(&bytes, true),
@@ -142,13 +142,13 @@ pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
                 PurgeAnswer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         },
-        // Of a site that is not here, nothing is here.
+        // A site that this node does not serve has nothing stored here.
         Err(OrderError::UnknownHost(_)) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
         Err(unclear) => PurgeAnswer::unclear(&unclear),
     }
 }
 
-/// What an origin says of its other pages when one of them was changed (RFC 9875 Sec. 3).
+/// Purges the cache groups that an origin names in an answer to an unsafe request (RFC 9875 Sec. 3).
 pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
     let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
     if groups.is_empty() {
@@ -161,17 +161,17 @@ pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
     }
 }
 
-/// Tells the peers what an unsafe request has invalidated here, and waits for them a while: whoever has
-/// the answer to it is not to find at a peer what was before.
+/// Tells the peers which URLs an unsafe request has invalidated here, and waits for them for a short
+/// time: a client that has the answer should not get the old response from a peer.
 pub(crate) async fn invalidated(node: &Node, urls: Vec<String>) {
     let Some(peers) = node.peers.clone().filter(|_| !urls.is_empty()) else { return };
     let order = PurgeOrder { what: PurgeTarget::Invalid(urls), soft: false };
-    // In a task of its own, which goes on when the client goes away.
+    // The task goes on when the client goes away.
     let telling = tokio::spawn(async move { spread::mention(&peers, &order).await });
     let _ = tokio::time::timeout(INVALIDATION, telling).await;
 }
 
-/// Carries an order out here and at every peer.
+/// Carries out an order on this node and at every peer.
 async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
     let done = match here(node, &order) {
         Ok(done) => done,
@@ -184,7 +184,7 @@ async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
         confirmed: false,
         nodes: Vec::new(),
     };
-    // In a task of its own: whoever asks may go away, the peers are told.
+    // The task tells the peers even if the client goes away.
     if let Ok(nodes) = tokio::spawn(everywhere(node.clone(), order, done)).await {
         report.confirmed = nodes.iter().all(|told| told.result == Confirmation::Confirmed);
         report.nodes = nodes;
@@ -198,7 +198,7 @@ async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
     }
 }
 
-/// An order that holds on this node.
+/// An order that is in force on this node.
 struct AppliedPurge {
     number: u64,
     rules: Vec<Rule>,
@@ -210,7 +210,7 @@ impl AppliedPurge {
     }
 }
 
-/// Carries an order out on this node.
+/// Carries out an order on this node.
 fn here(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
     let (rules, urls) = order.rules(&node.sites.load())?;
     let number = node.purges.add(&rules, clock::wall());
@@ -223,7 +223,7 @@ fn here(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
     Ok(AppliedPurge { number, rules })
 }
 
-/// Sees to it that an order holds after a restart, and at every peer.
+/// Writes an order to the journal and sends it to every peer.
 async fn everywhere(node: Arc<Node>, order: PurgeOrder, done: AppliedPurge) -> Vec<NodeReport> {
     let tell = async {
         match &node.peers {
@@ -275,7 +275,7 @@ impl PurgeAnswer {
         Self::text(unclear.status(), format!("{unclear}\n"))
     }
 
-    /// As a response with a body of any kind.
+    /// Makes a response. `body` makes its body from the text.
     pub(crate) fn into_response<B>(self, body: impl FnOnce(String) -> B) -> Response<B> {
         let length = self.text.len();
         let mut response = Response::new(body(self.text));

@@ -1,13 +1,13 @@
-//! Rules that outlive a restart, for a node that keeps responses on disk.
+//! The purge journal keeps rules over a restart, for a node that keeps responses on disk.
 //!
 //! ```text
-//! purge.journal     0123456789abcdef {"latest":17}                 how far numbers had grown
+//! purge.journal     0123456789abcdef {"latest":17}                 the newest number
 //!                   0123456789abcdef {"number":18,"rule":{...}}    a rule that may still be needed
 //! ```
 //!
-//! Each line begins with the hash of its rest. A last line without an end was never confirmed and does
-//! not count; anything else that is wrong, a missing file included, means that purges may have been
-//! lost: then everything that was stored before counts as purged.
+//! Each line begins with the hash of its rest. A last line without a line feed was never confirmed and
+//! does not count. Any other damage, a missing file included, means that purges may have been lost:
+//! then everything that was stored before counts as purged.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,18 +21,18 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::Rule;
 
-/// A journal that has grown beyond this is begun anew, with a purge of everything.
+/// A journal that has grown beyond this size is replaced by one with a single purge of everything.
 const LARGEST: u64 = 64 << 20;
 
 /// The file that rules are written to.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    /// `None` when it could not be written: it is gone then.
+    /// `None` when it could not be written; the file has been removed then.
     file: Mutex<Option<File>>,
 }
 
-/// What was known before the restart.
+/// The rules and the newest number from before the restart.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalHistory {
     pub(super) latest: u64,
@@ -47,8 +47,8 @@ enum JournalLine {
 }
 
 impl Journal {
-    /// Opens the journal of a cache directory. `None` for the past when it is not known; rules can be
-    /// written only after [`begin`](Self::begin) then.
+    /// Opens the journal of a cache directory. The history is `None` when it is missing or damaged;
+    /// call [`begin`](Self::begin) then before adding rules.
     pub(super) fn open(directory: &Path) -> (Self, Option<JournalHistory>) {
         let path = directory.join("purge.journal");
         let past = fs::read(&path).ok().and_then(|bytes| parse(&bytes));
@@ -57,16 +57,16 @@ impl Journal {
         (Self { path, file: Mutex::new(file) }, past)
     }
 
-    /// Begins the journal anew with these rules.
+    /// Replaces the journal with one that holds these rules.
     pub(super) fn begin(&self, past: &JournalHistory) -> io::Result<()> {
         self.write(&mut self.file.lock(), past)
     }
 
-    /// Adds rules that share a number. When this returns, they are on the disk.
+    /// Adds rules that share a number. They are on the disk when this returns.
     ///
     /// # Errors
-    /// When they cannot be written, and the journal cannot be removed either, so that a restart would
-    /// bring back what they cover.
+    /// When the rules cannot be written and the journal cannot be removed either: a restart would bring
+    /// back purged responses.
     pub(super) fn add(&self, number: u64, rules: &[Rule]) -> io::Result<()> {
         let mut file = self.file.lock();
         let added = match &mut *file {
@@ -74,8 +74,8 @@ impl Journal {
             None => Err(io::ErrorKind::NotFound.into()),
         };
         let Err(error) = added else { return Ok(()) };
-        // Without a journal everything counts as purged: that is on the safe side, and one with a
-        // purge of everything says the same.
+        // Without a journal everything counts as purged, which is safe. A journal with one purge of
+        // everything means the same.
         let all = JournalHistory { latest: number, rules: vec![(number, Rule::all(None, false))] };
         if self.write(&mut file, &all).is_ok() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Journal {
         self.write(&mut file, &past)
     }
 
-    /// Replaces the whole journal, so that there is always one that is whole.
+    /// Replaces the whole journal by renaming a new file over it, so that a complete one always exists.
     fn write(&self, file: &mut Option<File>, past: &JournalHistory) -> io::Result<()> {
         let fresh = self.path.with_extension("journal.new");
         let mut text = line(&JournalLine::Latest { latest: past.latest })?;
@@ -135,7 +135,7 @@ fn line(line: &JournalLine) -> io::Result<String> {
     Ok(format!("{:016x} {json}\n", hash64(json.as_bytes())))
 }
 
-/// `None` when a line is damaged, or the first is not there.
+/// Reads the journal. `None` when a line is damaged or the first line is missing.
 fn parse(bytes: &[u8]) -> Option<JournalHistory> {
     let whole = &bytes[..=bytes.iter().rposition(|byte| *byte == b'\n')?];
     let mut past = None;

@@ -1,4 +1,4 @@
-//! Purging: what must not be served any more, on this node and its peers.
+//! Purging: stored responses that this node and its peers must not serve any more.
 //!
 //! ```text
 //! door                an order comes: PURGE, the admin listener, a peer
@@ -10,10 +10,10 @@
 //! spread              peers are told, now or when they are back
 //! ```
 //!
-//! A tier that keeps responses has three duties: it keeps the [`Label`] with everything that can be
-//! found by itself; whatever it finds is asked [`Purges::may_keep`] before it is used; and who puts
-//! something in holds a [`PendingStore`] from before that question until it is in. Blocks need no label:
-//! they are reached by a version that their head tells, and [`Label::born`] is part of it.
+//! A tier that keeps responses has three duties. It keeps the [`Label`] of everything that can be
+//! looked up by itself. It calls [`Purges::may_keep`] before it uses an object that it found. It holds
+//! a [`PendingStore`] from before that call until the object is stored. Blocks need no label: their
+//! head names the version that leads to them, and [`Label::born`] is part of that version.
 
 pub(crate) mod door;
 mod journal;
@@ -48,50 +48,51 @@ pub(crate) struct Purges {
 }
 
 impl Purges {
-    /// With the rules of before, where responses are kept in a directory. What they cover is not
-    /// known when their journal is damaged or missing: everything stored before is purged then.
+    /// Restores the rules from the journal in `directory`, if responses are kept on disk. When the
+    /// journal is damaged or missing, everything stored before counts as purged.
     pub(crate) fn new(now: SystemTime, directory: Option<&Path>, expose_tags: bool) -> Self {
         let rules = Rules::new(now);
         let journal = directory.map(|directory| Arc::new(resume(&rules, directory, now)));
         Self { rules, journal, flights: Arc::default(), added: Notify::new(), expose_tags }
     }
 
-    /// The newest purge.
+    /// The number of the newest purge.
     pub(crate) fn latest(&self) -> u64 {
         self.rules.latest()
     }
 
-    /// A fetch begins: nothing has been asked of the origin yet.
+    /// Begins a fetch. Call it before anything is sent to the origin.
     pub(crate) fn begin(&self) -> PendingStore {
         PendingStore::begin(&self.flights, || self.rules.latest())
     }
 
-    /// An unsafe request has invalidated a URI: what is being fetched is not for those who come later.
+    /// Notes that an unsafe request has invalidated a URI. Later requests do not share a fetch that
+    /// runs now.
     pub(crate) fn invalidate(&self, uri: Key) {
         self.flights.invalidated.note(uri);
     }
 
-    /// Whether a URI was invalidated since a flight that began `then`.
+    /// Whether a URI was invalidated since a fetch that began `then`.
     pub(crate) fn invalidated_since(&self, then: u64, uri: Key) -> bool {
         self.flights.invalidated.since(then, uri)
     }
 
-    /// What becomes of something with this label.
+    /// Checks a response with this label against the rules.
     pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
         self.rules.judge(label, identity)
     }
 
-    /// What was found, without an object that is purged.
+    /// Removes a purged object from the result of a look-up.
     pub(crate) fn sift(&self, sought: Sought) -> Sought {
         Sought { object: sought.object.filter(|object| self.may_keep(object)), ..sought }
     }
 
-    /// Whether an object may be kept: it may be stale, but is not gone.
+    /// Whether an object may be kept. It may be stale, but not purged.
     pub(crate) fn may_keep(&self, object: &Object) -> bool {
         self.judge(&object.head.label, object.identity()) != PurgeVerdict::Dead
     }
 
-    /// What is to become of what has this label.
+    /// Tells the disk tier whether to keep a response with this label, and whether its label changed.
     pub(crate) fn keep_on_disk(&self, identity: &str, label: &Label) -> LabelVerdict {
         let stale = label.is_stale();
         match self.judge(label, identity) {
@@ -101,7 +102,7 @@ impl Purges {
         }
     }
 
-    /// Whether somebody who asks now may share what was begun with this label.
+    /// Whether a request that arrives now may share a fetch that began with this label.
     pub(crate) fn may_join(&self, label: &Label, identity: &str) -> bool {
         self.judge(label, identity) == PurgeVerdict::Alive
     }
@@ -119,37 +120,38 @@ impl Purges {
         number
     }
 
-    /// Waits until rules are where a restart finds them.
+    /// Waits until the rules are written to the journal.
     async fn persist(&self, number: u64, rules: Vec<Rule>) -> io::Result<()> {
         let Some(journal) = self.journal.clone() else { return Ok(()) };
         tokio::task::spawn_blocking(move || journal.add(number, &rules)).await?
     }
 
-    /// Drops rules that everything stored has been held against.
+    /// Drops rules up to `number`. Everything stored has been checked against them.
     fn forget(&self, number: u64) {
         if let Some(journal) = &self.journal
             && let Err(error) = journal.forget(number)
         {
-            // They stay in it, and cover nothing.
+            // The rules stay in the journal, where they cover nothing any more.
             tracing::warn!(%error, "the purge journal cannot be shortened");
         }
         self.rules.forget(number);
     }
 
-    /// Takes the tags out of a response: the origin told them to this cache.
+    /// Removes the tags from a response: the origin meant them for this cache only.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         if !self.expose_tags {
             label::strip(headers);
         }
     }
 
-    /// Rules that are still needed.
+    /// The number of rules that are still needed.
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
 }
 
-/// Puts the rules of before back, or makes one that covers all that may have been lost.
+/// Restores the rules from the journal, or adds one rule that covers everything that may have been
+/// lost.
 fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
     let (journal, past) = Journal::open(directory);
     if let Some(JournalHistory { latest, rules: past }) = past {
@@ -160,7 +162,7 @@ fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
     let all = Rule::all(None, false);
     let number = rules.add(std::slice::from_ref(&all), now);
     let directory = directory.display();
-    tracing::warn!(%directory, "no purge journal: all that was stored before counts as purged");
+    tracing::warn!(%directory, "no purge journal: everything stored before counts as purged");
     if let Err(error) =
         journal.begin(&JournalHistory { latest: number, rules: vec![(number, all)] })
     {

@@ -1,4 +1,4 @@
-//! What is to be purged, as operators, clients and peers say it.
+//! Purge orders, as operators, clients and peers write them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use levada_store::label;
@@ -10,36 +10,36 @@ use crate::{
     uri::{identity_of, without_port},
 };
 
-/// URLs, prefixes or tags in one order.
+/// The most URLs, prefixes or tags in one order.
 pub(crate) const MAX_ITEMS: usize = 1000;
-/// What else a client wants with `PURGE`: `soft`, `prefix`, `all`.
+/// Options of a client's `PURGE`: `soft`, `prefix`, `all`.
 const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
-/// How Fastly's clients ask for a soft purge.
+/// Fastly's clients ask for a soft purge with this field.
 const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
 
-/// An order to purge, well formed.
+/// A valid purge order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PurgeOrder {
     pub(crate) what: PurgeTarget,
     pub(crate) soft: bool,
 }
 
-/// What is to be purged.
+/// The responses that an order purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PurgeTarget {
     Urls(Vec<String>),
     Prefixes(Vec<String>),
-    /// Tags, of the site of this host or of all.
+    /// Tags, on the site of this host or on all sites.
     Tags(Vec<String>, Option<String>),
     /// Cache groups of the origin of this URL (RFC 9875).
     Groups(Vec<String>, String),
-    /// Everything, of the site of this host or of all.
+    /// Everything, on the site of this host or on all sites.
     All(Option<String>),
     /// URLs that an unsafe request has invalidated at a peer.
     Invalid(Vec<String>),
 }
 
-/// An order as JSON has it: of `url`, `prefix`, `tag`, `group` and `all` exactly one is there.
+/// The JSON form of an order. Exactly one of `url`, `prefix`, `tag`, `group` and `all` is present.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 struct OrderForm {
@@ -68,7 +68,7 @@ enum Items {
     Many(Vec<String>),
 }
 
-/// Why an order is not followed. Nothing has been purged then.
+/// Why an order is not carried out. Nothing has been purged then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     #[error("this is no order to purge: {0}")]
@@ -108,7 +108,7 @@ impl Items {
 }
 
 impl PurgeOrder {
-    /// Reads JSON. `trusted` comes from a peer, which may name groups.
+    /// Parses JSON. A `trusted` order comes from a peer and may name groups.
     pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, OrderError> {
         let form: OrderForm = serde_json::from_slice(bytes)?;
         let site = form.site;
@@ -132,7 +132,7 @@ impl PurgeOrder {
         Ok(Self { what, soft: form.soft })
     }
 
-    /// What [`from_json`](Self::from_json) reads.
+    /// Writes the JSON that [`from_json`](Self::from_json) parses.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
         let many = |items: &[String]| Some(Items::Many(items.to_vec()));
@@ -149,7 +149,7 @@ impl PurgeOrder {
         serde_json::to_vec(&form).unwrap_or_default()
     }
 
-    /// Reads a `PURGE` request for the URL `identity` of `host`: it stays within the site.
+    /// Reads a `PURGE` request for the URL `identity` of `host`. It purges within that site only.
     pub(crate) fn from_fields(
         headers: &HeaderMap,
         identity: &str,
@@ -180,7 +180,7 @@ impl PurgeOrder {
         Ok(Self { what, soft: fastly || wants(b"soft") })
     }
 
-    /// The kind of what is purged, for people and metrics.
+    /// The kind of target, for reports and metrics.
     pub(crate) fn scope(&self) -> &'static str {
         match self.what {
             PurgeTarget::Urls(_) => "url",
@@ -207,7 +207,7 @@ impl PurgeOrder {
         }
     }
 
-    /// What is purged, shortened for the log.
+    /// The target, shortened for the log.
     pub(crate) fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
         let text = match &self.what {
@@ -224,7 +224,7 @@ impl PurgeOrder {
         text.chars().take(200).collect()
     }
 
-    /// The rules that carry it out here, and the URLs that they name.
+    /// The rules that carry the order out on this node, and the URLs that they name.
     pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
         let site = |host: &String| {
             let host = host.to_ascii_lowercase();
@@ -263,14 +263,14 @@ impl PurgeOrder {
                 items.iter().map(|group| Rule::group(site, &identity, group)).collect()
             }
             PurgeTarget::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
-            // What began before is outdated without a rule.
+            // An invalidation needs no rule: fetches that began before it are outdated by its note.
             PurgeTarget::Invalid(_) => Vec::new(),
         };
         Ok((rules, urls))
     }
 }
 
-/// The identity that requests for this URL have, and its host.
+/// The identity of requests for this URL, and its host.
 pub(super) fn absolute(url: &str) -> Result<(String, String), OrderError> {
     url.parse::<Uri>()
         .ok()

@@ -1,14 +1,15 @@
-//! Purges as rules: what each of them covers, and whether a stored response is older than one that
-//! covers it.
+//! Purges as rules. A rule covers stored responses; a check tells whether a rule that covers a response
+//! is newer than it.
 //!
 //! Every rule has a sequence number, larger than all before. A response is *born* with the newest
-//! number at the moment its fetch began; a rule with a larger one, if it matches, makes it dead (hard)
-//! or stale (soft). So nothing is searched when a purge comes, and a fetch that was under way is
-//! covered like anything stored. Varnish's bans are the same idea; here rules are kept by what they
-//! name, so that a check costs a few look-ups, however many rules there are.
+//! number at the moment its fetch began. A matching rule with a larger number makes the response dead
+//! (hard purge) or stale (soft purge). So a purge needs no search, and a fetch under way is covered
+//! like a stored response. Varnish's bans follow the same idea. Here rules are indexed by the names
+//! they cover, so that a check costs a few look-ups however many rules there are.
 //!
-//! The numbers are microseconds of Unix time where that is larger than the last number plus one: after
-//! a restart they go on above everything on disk, and a soft purge knows since when it counts.
+//! A number is the Unix time in microseconds, or the last number plus one if that is larger. After a
+//! restart numbers therefore go on above everything on disk, and the number of a soft purge tells since
+//! when responses are stale.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,56 +25,56 @@ use serde::{Deserialize, Serialize};
 
 /// URLs and tags that are kept one by one.
 const MAX_NAMED: usize = 100_000;
-/// Prefixes.
+/// The most rules for prefixes.
 const MAX_PREFIXES: usize = 10_000;
 
-// Kinds of names: one number must not be taken for another's.
+// The kind is hashed into a name, so that a URL, a tag and a site of one number differ.
 const URL: u64 = 1;
 const TAG: u64 = 2;
 const SITE: u64 = 3;
 
-/// What one purge covers.
+/// The responses that one purge covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rule {
     pub(crate) scope: Scope,
-    /// Stale instead of gone.
+    /// Makes responses stale instead of removing them.
     pub(crate) soft: bool,
-    /// The site that is purged as a whole when there are too many rules; everything without one.
+    /// The site to purge as a whole when there are too many rules; `None` purges everything.
     pub(crate) site: Option<u64>,
 }
 
-/// What a rule is about.
+/// The names that a rule covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
     /// One URL.
     Url(u64),
-    /// All URLs that begin so.
+    /// All URLs that begin with this text.
     Prefix(Box<str>),
-    /// A tag, on the rule's site only if it has one.
+    /// A tag, on the rule's site only if the rule has one.
     Tag(u64),
-    /// Everything of the rule's site, or everything.
+    /// Everything on the rule's site, or on all sites.
     All,
 }
 
-/// What becomes of a stored response.
+/// The state of a stored response after a check against the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PurgeVerdict {
     Alive,
-    /// It counts as stale: [`Label::stale_since`] says since when.
+    /// It counts as stale since [`Label::stale_since`].
     Stale,
-    /// It is not there any more.
+    /// It counts as removed.
     Dead,
 }
 
-/// The newest hard and soft purge of something.
+/// The numbers of the newest hard and soft purge of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
     hard: u64,
     soft: u64,
 }
 
-/// All rules that may still cover something.
+/// All rules that may still cover a stored response.
 #[derive(Debug)]
 pub(crate) struct Rules {
     latest: AtomicU64,
@@ -82,49 +83,49 @@ pub(crate) struct Rules {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// URLs, tags, sites.
+    /// By the hash of a URL, tag or site.
     named: HashMap<u64, Mark>,
     prefixes: BTreeMap<Box<[u8]>, Mark>,
     all: Mark,
-    /// The newest purge of whatever tag.
+    /// The newest purge of any tag.
     any_tag: Mark,
 }
 
-/// A URL without its scheme: a purge is about what is served, not how.
+/// A URL without its scheme: a purge covers HTTP and HTTPS.
 fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
 }
 
 impl Rule {
-    /// One URL with all its variants. `identity` as [`crate::identify`] writes it.
+    /// Covers one URL with all its variants. [`crate::identify`] makes an `identity`.
     pub(crate) fn url(site: u64, identity: &str, soft: bool) -> Self {
         let scope = Scope::Url(hash64(without_scheme(identity).as_bytes()));
         Self { scope, soft, site: Some(site) }
     }
 
-    /// All that begins with `identity`.
+    /// Covers every URL that begins with `identity`.
     pub(crate) fn prefix(site: u64, identity: &str, soft: bool) -> Self {
         Self { scope: Scope::Prefix(without_scheme(identity).into()), soft, site: Some(site) }
     }
 
-    /// A tag, of one site or of all.
+    /// Covers a tag, on one site or on all.
     pub(crate) fn tag(site: Option<u64>, text: &str, soft: bool) -> Self {
         Self { scope: Scope::Tag(label::tag(text.as_bytes())), soft, site }
     }
 
-    /// A cache group of the origin of `identity` (RFC 9875).
+    /// Covers a cache group of the origin of `identity` (RFC 9875).
     pub(crate) fn group(site: u64, identity: &str, text: &str) -> Self {
         Self { scope: Scope::Tag(label::group(identity, text)), soft: false, site: Some(site) }
     }
 
-    /// Everything, of one site or of all.
+    /// Covers everything, on one site or on all.
     pub(crate) fn all(site: Option<u64>, soft: bool) -> Self {
         Self { scope: Scope::All, soft, site }
     }
 }
 
 impl Rules {
-    /// No rules; whatever is born from now on is newer than `now` and every number before.
+    /// No rules. Responses born from now on have a number of at least `now`.
     pub(crate) fn new(now: SystemTime) -> Self {
         Self { latest: AtomicU64::new(micros(now)), table: RwLock::default() }
     }
@@ -134,36 +135,36 @@ impl Rules {
         self.latest.load(Ordering::Acquire)
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub(crate) fn len(&self) -> usize {
         self.table.read().len()
     }
 
-    /// Makes rules, which share a number, and returns it. What would be too much becomes a purge of
-    /// its site.
+    /// Adds rules that share a number, and returns it. A rule beyond the bounds becomes a purge of its
+    /// site.
     pub(crate) fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
         let mut table = self.table.write();
         let sequence = micros(now).max(self.latest() + 1);
         for rule in rules {
             table.add(rule, sequence);
         }
-        // Whoever sees the number finds the rules: they wait for the lock.
+        // A reader that sees this number waits for the lock and then finds the rules.
         self.latest.store(sequence, Ordering::Release);
         sequence
     }
 
-    /// Numbers had grown so far before a restart.
+    /// Raises the newest number to that of before a restart.
     pub(crate) fn raise(&self, latest: u64) {
         self.latest.fetch_max(latest, Ordering::AcqRel);
     }
 
-    /// Puts a rule back that was made before a restart.
+    /// Restores a rule that was made before a restart.
     pub(crate) fn restore(&self, rule: &Rule, sequence: u64) {
         self.table.write().add(rule, sequence);
         self.raise(sequence);
     }
 
-    /// Holds a response against the rules. While there is no new one since the last time, that is one
+    /// Checks a response against the rules. Without a new rule since the last check this is one
     /// comparison.
     pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
         let latest = self.latest();
@@ -180,7 +181,8 @@ impl Rules {
         if label.is_stale() { PurgeVerdict::Stale } else { PurgeVerdict::Alive }
     }
 
-    /// Drops every rule up to this number: nothing that it covers is left.
+    /// Drops every rule up to this number. The caller guarantees that nothing which they cover is
+    /// stored.
     pub(crate) fn forget(&self, sequence: u64) {
         self.table.write().forget(sequence);
     }
@@ -251,9 +253,9 @@ impl Table {
         mark
     }
 
-    /// Every prefix of `text` is at or before it in order. The nearest one that is no prefix shares
-    /// its beginning only, and no prefix longer than that beginning can come before it: so the search
-    /// goes on from there, in as many steps as there are beginnings.
+    /// Merges the marks of all prefixes of `text`. Every prefix of `text` sorts at or before it. If the
+    /// nearest entry is not a prefix, it shares only a beginning with `text`, and no longer prefix
+    /// sorts before it: so the search goes on from that beginning.
     fn merge_prefixes(&self, text: &[u8], mark: &mut Mark) {
         let mut rest = text;
         let mut inclusive = true;
@@ -292,7 +294,7 @@ impl Mark {
         self.soft = self.soft.max(other.soft);
     }
 
-    /// Whether something newer than `sequence` is left.
+    /// Drops purges up to `sequence`. Returns whether a newer one is left.
     fn forget(&mut self, sequence: u64) -> bool {
         for one in [&mut self.hard, &mut self.soft] {
             if *one <= sequence {
@@ -338,7 +340,7 @@ mod tests {
         Label::of(&headers, "http://a.test/", site, rules.latest())
     }
 
-    /// What becomes of `http://a.test/img/x?q` of site A with the tags `t u`, after `rule`.
+    /// Checks `http://a.test/img/x?q` of site A with the tags `t u` after `rule`.
     fn after(rule: Rule) -> PurgeVerdict {
         let rules = rules();
         let label = tagged(&rules, A, "t u");

@@ -1,9 +1,9 @@
-//! What must not be kept although it is being fetched: its URI was invalidated meanwhile.
+//! Notes of invalidated URIs: a response that was being fetched meanwhile must not be kept.
 //!
-//! An unsafe request invalidates what is stored (RFC 9111 Sec. 4.4), and what an origin has said before
-//! it is no better when it arrives after it. Rules would cover that as well, but every one of them
-//! costs a sweep, and such requests are frequent. So only the last time is noted, in bounded room: URIs
-//! that share a slot are fetched once more than they need to be.
+//! An unsafe request invalidates stored responses (RFC 9111 Sec. 4.4). A response that the origin sent
+//! before it, and that arrives after it, is as old as the stored ones. A purge rule would cover it as
+//! well, but every rule costs a sweep, and unsafe requests are frequent. So only the last time is
+//! noted, in a table of bounded size: URIs that share a slot are fetched once more than necessary.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -11,7 +11,7 @@ use levada_types::Key;
 
 const SLOTS: usize = 1 << 12;
 
-/// When URIs were invalidated, counted in invalidations.
+/// When URIs were invalidated. Time is the number of invalidations.
 #[derive(Debug)]
 pub(super) struct Invalidated {
     count: AtomicU64,
@@ -25,12 +25,12 @@ impl Default for Invalidated {
 }
 
 impl Invalidated {
-    /// Now.
+    /// The current time, in invalidations.
     pub(super) fn now(&self) -> u64 {
         self.count.load(SeqCst)
     }
 
-    /// Whatever has begun by now is not to be kept for this URI.
+    /// Notes that a URI is invalidated: a fetch that has begun by now must not be kept for it.
     pub(super) fn note(&self, uri: Key) {
         let now = self.count.fetch_add(1, SeqCst) + 1;
         self.slot(uri).fetch_max(now, SeqCst);

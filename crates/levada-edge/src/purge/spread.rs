@@ -1,7 +1,7 @@
-//! Telling peers what to purge: now, and those that could not be told when they are back.
+//! Sends purge orders to peers, now or when they are back.
 //!
-//! What a peer has not confirmed is kept here and delivered as part of its health probe, so that a
-//! peer which was down is not up again with something purged in its store.
+//! Orders that a peer has not confirmed are kept and delivered as part of its health probe: a peer that
+//! was down does not count as up again while it stores purged responses.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::peers::Peers;
 
 /// How long a peer may take to confirm, all tries together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Before the second and the third try.
+/// The pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
-/// Orders kept for one peer.
+/// The most orders kept for one peer. Beyond it they become one purge of everything.
 const MAX_PENDING: usize = 1000;
-/// How often pending orders are tried where no probe delivers them.
+/// How often pending orders are sent where no probe delivers them.
 const DELIVERY: Duration = Duration::from_secs(1);
 
 /// Orders that peers have not confirmed, by peer.
@@ -67,7 +67,7 @@ impl Pending {
     }
 }
 
-/// Tells every peer, all at once, and what each of them answered.
+/// Sends an order to all peers at the same time. Returns their answers.
 pub(crate) async fn tell(peers: &Arc<Peers>, order: &PurgeOrder) -> Vec<NodeReport> {
     let order = Bytes::from(order.to_json());
     let mut telling = JoinSet::new();
@@ -80,7 +80,8 @@ pub(crate) async fn tell(peers: &Arc<Peers>, order: &PurgeOrder) -> Vec<NodeRepo
     told.into_iter().map(|(_, told)| told).collect()
 }
 
-/// Tells every peer once, all at once. Who cannot be told now is told when it is back.
+/// Sends an order to all peers at the same time, once each. A peer that cannot be reached gets it when
+/// it is back.
 pub(crate) async fn mention(peers: &Arc<Peers>, order: &PurgeOrder) {
     let order = Bytes::from(order.to_json());
     let mut telling = JoinSet::new();
@@ -125,7 +126,7 @@ async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
     NodeReport { node: name.to_string(), result, detail, pending }
 }
 
-/// Delivers what a peer has not confirmed yet. Whether nothing is left.
+/// Delivers the orders that a peer has not confirmed yet. Returns whether none is left.
 pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
     let orders = peers.pending.of(peer);
     loop {
@@ -138,7 +139,7 @@ pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
             Ok(status) => tracing::error!(peer = %name, %status, "a pending purge is refused"),
             Err(_) => return false,
         }
-        // It may have been replaced by a wider one meanwhile.
+        // A purge of everything may have replaced the order meanwhile.
         let mut orders = orders.lock();
         if orders.front() == Some(&order) {
             orders.pop_front();
@@ -146,7 +147,7 @@ pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
     }
 }
 
-/// Delivers to all peers for ever: where there are no probes to do so.
+/// Delivers pending orders to all peers in a loop, where there are no health probes to do so.
 pub(crate) async fn run(peers: Arc<Peers>) {
     let mut ticks = tokio::time::interval(DELIVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

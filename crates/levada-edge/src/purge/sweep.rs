@@ -1,5 +1,5 @@
-//! The end of rules: when everything stored has been held against a rule, and nothing older than it
-//! is still on its way into the store, nobody needs it any more.
+//! Drops rules that are not needed any more: everything stored has been checked against them, and
+//! nothing older than them is on its way into the store.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,20 +10,20 @@ use super::Purges;
 use super::since::Invalidated;
 use levada_store::Store;
 
-/// How long purges are gathered before a sweep.
+/// How long purges are collected before a sweep.
 const GATHER: Duration = Duration::from_millis(500);
-/// When rules are still needed after a sweep: until the next.
+/// The pause before the next sweep when rules are still needed.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Whatever is on its way into a tier: how many, by the newest purge when they began.
+/// The number of responses on their way into a tier, by the newest purge when they began.
 #[derive(Debug, Default)]
 pub(super) struct PendingStores {
     table: Mutex<BTreeMap<u64, usize>>,
     pub(super) invalidated: Invalidated,
 }
 
-/// Something on its way into a tier, from before it is judged until after it is stored: a fetch, or a
-/// promotion from disk. Rules that may cover it stay while it lives.
+/// A response on its way into a tier, from before it is checked until after it is stored: a fetch, or a
+/// promotion from disk. Rules that may cover it are kept while it lives.
 #[derive(Debug)]
 pub(crate) struct PendingStore {
     flights: Arc<PendingStores>,
@@ -35,23 +35,23 @@ impl PendingStore {
     pub(super) fn begin(flights: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
         let begun = flights.invalidated.now();
         let mut table = flights.table.lock();
-        // Read under the lock: a sweep that does not see this flight has begun before it.
+        // Read under the lock: a sweep that does not see this entry took its number before.
         let born = latest();
         *table.entry(born).or_default() += 1;
         Self { flights: flights.clone(), born, begun }
     }
 
-    /// Whether this URI was invalidated since it began.
+    /// Whether this URI was invalidated since the fetch began.
     pub(crate) fn is_outdated(&self, uri: Key) -> bool {
         self.flights.invalidated.since(self.begun, uri)
     }
 
-    /// When it began, in invalidations.
+    /// When the fetch began, in invalidations.
     pub(crate) fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The newest purge when it began.
+    /// The newest purge when the fetch began.
     pub(crate) fn born(&self) -> u64 {
         self.born
     }
@@ -70,7 +70,7 @@ impl Drop for PendingStore {
 }
 
 impl PendingStores {
-    /// Up to which number no rule covers anything under way, if that is up to `latest` at most.
+    /// The largest number up to which no rule covers a pending store, at most `latest`.
     fn none_older_than(&self, latest: impl FnOnce() -> u64) -> u64 {
         let table = self.table.lock();
         let latest = latest();
@@ -78,25 +78,25 @@ impl PendingStores {
     }
 }
 
-/// Applies rules to everything stored, soon after they came, for ever.
+/// Applies new rules to everything stored, in a loop.
 pub(crate) async fn run(store: Arc<Store>, purges: Arc<Purges>) {
     loop {
         if purges.rules.len() == 0 {
             purges.added.notified().await;
             tokio::time::sleep(GATHER).await;
         } else {
-            // Something older than a rule was still under way.
+            // A store older than a rule was still pending: sweep again later.
             let _ = tokio::time::timeout(AGAIN, purges.added.notified()).await;
         }
         sweep(&store, &purges).await;
     }
 }
 
-/// One pass over every tier, then over the rules: they are forgotten when what they cover has left the
-/// directory, or a crash would bring it back.
+/// Sweeps every tier, then drops the rules. A rule is dropped only when the responses it covers have
+/// left the directory, or a crash would bring them back.
 async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
-    // Taken before the tiers are gone through: what is stored by then will be found there, and what
-    // is not is counted as under way.
+    // Taken before the sweep of the tiers: a response that is stored by then is found there, and any
+    // other counts as pending.
     let done = purges.flights.none_older_than(|| purges.rules.latest());
     let (tiers, rules) = (store.clone(), purges.clone());
     let memory = move || tiers.sweep(|object| rules.may_keep(object));

@@ -1,4 +1,4 @@
-//! BIRD's control socket: a line says what to do, and lines with a number say what came of it.
+//! BIRD's control socket: a line is a command, numbered lines are the reply.
 //!
 //! ```text
 //! -> enable "levada"
@@ -17,8 +17,8 @@ use tokio::{
 use super::RouteError;
 use crate::settings::RouteLevel;
 
-/// Has BIRD announce the route as `level` says: by the protocol that has it, by the one that has it as a
-/// backup, or by neither. What is as it should be already stays untouched.
+/// Makes BIRD announce the route as `level` says: by `protocol`, by `backup`, or by neither. BIRD does
+/// nothing for a protocol that is already in the wanted state.
 pub(super) async fn apply(
     socket: &Path,
     protocol: &str,
@@ -26,7 +26,7 @@ pub(super) async fn apply(
     level: RouteLevel,
 ) -> Result<(), RouteError> {
     let mut orders = Vec::new();
-    // Whatever is left comes before what is taken away: the route is never gone in between.
+    // Enable before disable, so that the route is never gone in between.
     let (main, spare) = match level {
         RouteLevel::Announced => ("enable", "enable"),
         RouteLevel::Backup => ("disable", "enable"),
@@ -57,7 +57,7 @@ async fn tell(socket: &Path, orders: &[String]) -> Result<(), RouteError> {
     Ok(())
 }
 
-/// The last line of a reply, which alone has a space after its number.
+/// Reads a reply and returns its last line, the only one with a space after its number.
 async fn reply(from: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     let mut from = from.take(LONGEST_REPLY);
     loop {
@@ -72,7 +72,7 @@ async fn reply(from: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     }
 }
 
-/// It is on this machine, and has nothing to think about.
+/// BIRD runs on this machine and answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST_REPLY: u64 = 64 << 10;
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use tokio::net::UnixListener;
 
-    /// A BIRD that gives these replies; what it was told, in the end.
+    /// Runs a BIRD that gives these replies. Returns the commands that it got, and the result.
     async fn told(
         replies: &'static [&'static str],
         level: RouteLevel,

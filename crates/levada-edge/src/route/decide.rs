@@ -1,4 +1,4 @@
-//! What is to become of a node's route: a decision without clock or socket.
+//! Decides how a node's route is announced, without clock or socket.
 //!
 //! ```text
 //!            drain, stop: at once
@@ -9,27 +9,27 @@
 //!    backup     load at or above high: after the dwell; unwell: at once
 //! ```
 //!
-//! Load never withdraws a route: the nodes that are left would have more of it, and give up one after the
-//! other. As a backup the route loses against those of other nodes, and still carries what they do not:
-//! when all are backups, none has lost anything. The dwell keeps a route from swinging, since every change
+//! Load never withdraws a route: the other nodes would get its load, and would withdraw one after the
+//! other. A backup route is used only where no other node's route is, so that when all routes are
+//! backups none has lost anything. The dwell time keeps a route from flapping, since every change
 //! breaks connections (the paper's companion work moves a route every 120 s at most).
 
 use std::time::Duration;
 
 use crate::settings::{RouteLevel, RouteRules};
 
-/// What a decision goes by.
+/// The state of the node that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RouteView {
-    /// Clients are to leave.
+    /// The node drains.
     pub(crate) draining: bool,
-    /// Some server of every site is up.
+    /// Every site has a server that is up.
     pub(crate) well: bool,
-    /// Requests in service, relative to what the node can hold.
+    /// Requests in service, relative to the node's capacity.
     pub(crate) load: f64,
 }
 
-/// Why a route is as it is.
+/// The reason of a route's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RouteReason {
     Start,
@@ -37,7 +37,7 @@ pub(crate) enum RouteReason {
     Stop,
     Health,
     Load,
-    /// Nothing speaks against it.
+    /// The node is well, and its load is low.
     Well,
 }
 
@@ -54,27 +54,27 @@ impl RouteReason {
     }
 }
 
-/// What was decided last, and what the next decision depends on.
+/// The last decision, and the state that the next one depends on.
 #[derive(Debug)]
 pub(crate) struct Controller {
     rules: RouteRules,
     pub(crate) level: RouteLevel,
     pub(crate) reason: RouteReason,
-    /// When it was decided; since the node's start.
+    /// The time of the decision, since the node's start.
     pub(crate) since: Duration,
-    /// Smoothed: a moment's peak moves nobody.
+    /// Smoothed, so that a short peak does not move the route.
     pub(crate) load: f64,
     looked: Duration,
 }
 
 impl Controller {
-    /// A route that nobody has announced yet.
+    /// A controller for a route that has not been announced yet.
     pub(crate) fn new(rules: RouteRules) -> Self {
         let (level, reason) = (RouteLevel::Withdrawn, RouteReason::Start);
         Self { rules, level, reason, since: Duration::ZERO, load: 0.0, looked: Duration::ZERO }
     }
 
-    /// Looks at the node at `now`. Whether something changes.
+    /// Decides anew at `now`. Returns whether the level changed.
     pub(crate) fn decide(&mut self, now: Duration, view: &RouteView) -> bool {
         let passed = now.saturating_sub(self.looked);
         self.looked = now;
@@ -89,7 +89,7 @@ impl Controller {
         true
     }
 
-    /// Takes the route back for good.
+    /// Withdraws the route for good.
     pub(crate) fn stop(&mut self, now: Duration) {
         (self.level, self.reason, self.since) = (RouteLevel::Withdrawn, RouteReason::Stop, now);
     }
@@ -102,7 +102,7 @@ impl Controller {
             _ if self.reason == RouteReason::Stop => (RouteLevel::Withdrawn, RouteReason::Stop),
             RouteView { draining: true, .. } => (RouteLevel::Withdrawn, RouteReason::Drain),
             RouteView { well: false, .. } => (unwell, RouteReason::Health),
-            // A peak that was over and is back is still the same one.
+            // Hysteresis: a backup stays one until the load is at or below low.
             _ if most.is_some_and(|most| self.load > most || (!is_backup && self.load >= most)) => {
                 (RouteLevel::Backup, RouteReason::Load)
             }
@@ -110,13 +110,13 @@ impl Controller {
         }
     }
 
-    /// Whether a change for this reason waits until the last one is long ago.
+    /// Whether a change for this reason waits for the dwell time.
     fn waits(&self, reason: RouteReason) -> bool {
         match reason {
             RouteReason::Start | RouteReason::Drain | RouteReason::Stop | RouteReason::Health => {
                 false
             }
-            // An operator's word counts at once, and so does the first of all.
+            // The end of a drain and the first announcement take effect at once.
             RouteReason::Load | RouteReason::Well => {
                 !matches!(self.reason, RouteReason::Start | RouteReason::Drain | RouteReason::Stop)
             }
@@ -124,7 +124,7 @@ impl Controller {
     }
 }
 
-/// How long a load must last to count: after so much time, two thirds of it.
+/// The time constant of the smoothed load: after this time it has covered two thirds of a change.
 const SMOOTHING: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         unwell: RouteLevel::Backup,
     };
 
-    /// What is seen from a second on, and what has become of the route by the next line.
+    /// The view from a second on, and the expected route at the next line.
     type Line = (u64, (bool, bool, f64), RouteLevel, RouteReason);
 
     fn follow(rules: RouteRules, lines: &[Line]) {

@@ -1,8 +1,8 @@
-//! The node's route: announced, kept as a backup or withdrawn through a BGP daemon beside it, by what
-//! [`decide`] says.
+//! The node's route: announced, announced as a backup, or withdrawn, through a BGP daemon on the same
+//! machine. [`decide`] chooses which.
 //!
-//! BIRD is told over its control socket. ExaBGP runs `levada route exabgp`, which waits here for news and
-//! prints them: if this process dies, that one withdraws the route.
+//! BIRD gets commands over its control socket. ExaBGP runs `levada route exabgp`, which polls this node
+//! for changes and prints them. If this node dies, that process withdraws the route.
 
 mod bird;
 mod decide;
@@ -22,35 +22,35 @@ use crate::{
     settings::{RouteLevel, RouteSettings, Speaker},
 };
 
-/// Why the BGP daemon does not do as it is told.
+/// Why the BGP daemon does not carry out a command.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
-    /// No BIRD.
+    /// BIRD cannot be reached.
     #[error("BIRD cannot be reached at {}: {why}; is it running, and may this user write to its socket?", .socket.display())]
     Unreachable {
         /// Its control socket.
         socket: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// BIRD hangs.
+    /// BIRD does not answer in time.
     #[error("BIRD does not answer at {}", .0.display())]
     Silent(PathBuf),
-    /// BIRD did not like its orders.
+    /// BIRD refuses a command.
     #[error("BIRD refuses `{order}`: {said}; is there such a protocol in its configuration?")]
     Refused {
-        /// What it was told.
+        /// The command.
         order: String,
-        /// What it said.
+        /// Its reply.
         said: String,
     },
 }
 
-/// The node's route, and whoever waits for news of it.
+/// The node's route, and the subscribers to its changes.
 pub(crate) struct Route {
     pub(crate) settings: RouteSettings,
     controller: Mutex<Controller>,
-    /// What the daemon has been told; its number is one more each time.
+    /// The state that the daemon was last given. Each change increments its number.
     told: watch::Sender<RouteState>,
 }
 
@@ -61,7 +61,7 @@ struct RouteState {
     error: Option<String>,
 }
 
-/// A route, for operators and for ExaBGP's process.
+/// A route's status, for operators and for ExaBGP's process.
 #[derive(Serialize)]
 pub(crate) struct RouteStatus {
     level: &'static str,
@@ -70,23 +70,24 @@ pub(crate) struct RouteStatus {
     load: f64,
     dry_run: bool,
     error: Option<String>,
-    /// Of these news; `/route?after=N` waits for others.
+    /// The number of this state. `/route?after=N` waits for another one.
     number: u64,
-    /// What ExaBGP is to be told, and what it is to be told when this node is gone.
+    /// The lines for ExaBGP now, and the ones for when this node is gone.
     lines: Vec<String>,
     withdrawal: Vec<String>,
 }
 
 impl Route {
     pub(crate) fn new(settings: RouteSettings) -> Self {
-        // An earlier process may have left something there.
-        let error = Some("the daemon has not been told anything yet".to_owned());
+        // An earlier process may have left its route announced.
+        let error = Some("nothing has been sent to the daemon yet".to_owned());
         let told = RouteState { number: 0, level: RouteLevel::Withdrawn, error };
         let controller = Mutex::new(Controller::new(settings.rules));
         Self { settings, controller, told: watch::Sender::new(told) }
     }
 
-    /// Looks at the node, and has the daemon told what changes; again and again if it does not listen.
+    /// Decides anew and gives the daemon the result if it changed, if the last attempt failed, or if
+    /// `again`.
     async fn look(&self, now: Duration, view: &RouteView, metrics: &Metrics, again: bool) {
         let (changed, level, reason) = {
             let mut controller = self.controller.lock();
@@ -115,7 +116,7 @@ impl Route {
             Speaker::Bird { socket, protocol, backup } => {
                 bird::apply(socket, protocol, backup.as_deref(), level).await
             }
-            // Whoever waits reads it.
+            // ExaBGP's process reads the new state from the channel.
             Speaker::ExaBgp { .. } => Ok(()),
         };
         let error = result.err().map(|error| error.to_string());
@@ -134,7 +135,7 @@ impl Route {
         });
     }
 
-    /// Whether the daemon has been told that the route is no more.
+    /// Whether the daemon has accepted the withdrawal.
     fn is_withdrawn(&self) -> bool {
         let told = self.told.borrow();
         told.level == RouteLevel::Withdrawn && told.error.is_none()
@@ -160,7 +161,7 @@ impl Route {
         }
     }
 
-    /// The status when there are other news than those of this number, or after a while.
+    /// The status as soon as its number differs from `number`, or after a while.
     pub(crate) async fn news(&self, clock: Clock, number: u64) -> RouteStatus {
         let mut told = self.told.subscribe();
         let other = told.wait_for(|told| told.number != number);
@@ -169,21 +170,21 @@ impl Route {
     }
 }
 
-/// Takes a node's route back from outside, when it may be dead.
+/// Withdraws a node's route from outside, when the node may be dead.
 ///
 /// # Errors
-/// When the daemon does not do it.
+/// When the daemon cannot be reached or refuses.
 pub async fn withdraw(settings: &RouteSettings) -> Result<(), RouteError> {
     match &settings.speaker {
         Speaker::Bird { socket, protocol, backup } => {
             bird::apply(socket, protocol, backup.as_deref(), RouteLevel::Withdrawn).await
         }
-        // Its process has done so when the node went.
+        // ExaBGP's process has withdrawn the route when the node went away.
         Speaker::ExaBgp { .. } => Ok(()),
     }
 }
 
-/// What ExaBGP is told, one line per prefix.
+/// The lines for ExaBGP, one per prefix.
 fn lines(speaker: &Speaker, level: RouteLevel) -> Vec<String> {
     let Speaker::ExaBgp { prefixes, attributes, backup } = speaker else { return Vec::new() };
     let (verb, attributes) = match level {
@@ -194,7 +195,7 @@ fn lines(speaker: &Speaker, level: RouteLevel) -> Vec<String> {
     prefixes.iter().map(|prefix| format!("{verb} route {prefix} {attributes}")).collect()
 }
 
-/// Longer than a process waits that does not want to be without news for ever.
+/// The longest wait for a change. ExaBGP's process asks again after it.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

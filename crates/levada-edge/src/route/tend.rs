@@ -7,9 +7,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{Route, decide::RouteView};
 use crate::{node::Node, settings::RouteLevel};
 
-/// How often the node is looked at.
+/// How often the route is decided anew.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the daemon is told what it was told already.
+/// How often the daemon gets the current state again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 fn view(node: &Node) -> RouteView {
@@ -17,8 +17,8 @@ fn view(node: &Node) -> RouteView {
     RouteView { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
 }
 
-/// Looks after the route as long as the node runs. A drain closes downloads when the route is gone: those
-/// that are closed before would come back here.
+/// Keeps the route in step with the node while the node runs. A drain ends downloads only after the
+/// route is gone: clients of downloads ended before would come back to this node.
 pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,7 +28,7 @@ pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
             _ = ticks.tick() => {}
             _ = drain.changed() => {}
         }
-        // A daemon that was started anew knows nothing of it.
+        // A daemon that was restarted has lost the state.
         let again = told_at.elapsed() > AGAIN;
         if again {
             told_at = Instant::now();
@@ -44,7 +44,7 @@ pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
     }
 }
 
-/// Takes the route back before the node ends, and gives the routers time to notice.
+/// Withdraws the route before the node ends, and gives the routers time to notice.
 pub(crate) async fn end(node: &Node, route: &Route) {
     route.controller.lock().stop(node.clock.uptime());
     if !route.is_withdrawn() {
