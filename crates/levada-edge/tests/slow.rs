@@ -1,5 +1,5 @@
-//! What clients that hardly read cost in memory. A program of its own, since the allocator that counts
-//! is the whole program's.
+//! Memory of clients that read slowly or not at all. A program of its own, since its allocator counts
+//! the whole program.
 
 #[allow(dead_code, unused_imports, reason = "shared with the other tests")]
 #[path = "edge/support/mod.rs"]
@@ -19,12 +19,12 @@ use support::*;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const SLOW: usize = 200;
-/// More than a connection and the system gather of it.
+/// More than a connection and the kernel buffer of it.
 const LENGTH: usize = 6 << 20;
 const MEMORY: u64 = 16 << 20;
-/// What a client may cost that does not read: a piece of body, and its connection.
+/// The most memory of a client that does not read: a piece of body, and its connection.
 const EACH: u64 = 192 << 10;
-/// What a fetch may cost that waits for its readers: what was read from its connection at once.
+/// The most memory of a fetch that waits for its readers: one read from its connection.
 const FETCH: u64 = 384 << 10;
 
 fn allocated() -> u64 {
@@ -36,7 +36,7 @@ fn allocated() -> u64 {
 static BODY: LazyLock<Vec<u8>> =
     LazyLock::new(|| (0..LENGTH).map(|n| (n % 251 + n / 65_536 % 5) as u8).collect());
 
-/// An origin of long bodies that takes no memory for them, with ranges or without.
+/// An origin of long bodies that uses no memory for them, with or without ranges.
 async fn origin(ranges: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -100,7 +100,7 @@ async fn hundreds_of_slow_readers_of_as_many_long_bodies_cost_bounded_memory() {
             most = most.max(allocated());
         }
         for wire in &mut slow {
-            // Without ranges, what has left the memory cannot be had again, and the answer is cut.
+            // Without ranges, evicted blocks cannot be fetched again, and the answer is cut.
             assert!(!wire.some().await.is_empty() || !ranges);
             most = most.max(allocated());
         }
@@ -112,7 +112,7 @@ async fn hundreds_of_slow_readers_of_as_many_long_bodies_cost_bounded_memory() {
         .await;
         let counts = node.counts();
         assert!(counts.lent_bytes <= MEMORY / 4, "{counts:?}");
-        // The tier, unfinished blocks, loans; then what every client costs.
+        // The tier, unfinished blocks, loans; then the cost of every client.
         let each = if ranges { EACH } else { EACH + FETCH };
         let bound = MEMORY + MEMORY / 4 + MEMORY / 4 + SLOW as u64 * each;
         let cost = most - before;

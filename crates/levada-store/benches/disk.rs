@@ -17,7 +17,7 @@ use levada_store::disk::{Disk, DiskMetrics, DiskSettings};
 use levada_types::{Key, hash64};
 use tokio::runtime::Runtime;
 
-/// As in a node.
+/// The allocator of a node.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -70,8 +70,8 @@ fn hits(dir: &Path) {
     }
 }
 
-/// Starts with so many records, each in a process of its own: after an orderly end, after a kill with a
-/// snapshot, and without one.
+/// Starts with `records` records, each in a process of its own: after an orderly end, after a kill with
+/// a snapshot, and without one.
 fn starts(dir: &Path, records: u64) {
     let disk = open(dir);
     let begun = Instant::now();
@@ -106,7 +106,7 @@ fn start(dir: &Path) {
     assert!(first.is_some());
     runtime.block_on(disk.scanned());
     let scanned = begun.elapsed();
-    // The allocator gives back what the scan has left.
+    // The allocator returns the memory of the scan.
     std::thread::sleep(Duration::from_secs(1));
     println!(
         "  first record after {:.1} ms ({}), {} scanned after {:.2} s, {:.0} MB resident, {:.0} of them \
@@ -144,7 +144,7 @@ fn processor_time() -> Duration {
     Duration::from_nanos(times.sum())
 }
 
-/// Megabytes in memory.
+/// The resident memory in megabytes.
 fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 
 fn main() {
     println!("ns per hit      1 thread  2 threads");
-    // Values of the same size, so that both lie as far apart in memory.
+    // Values of the same size, so that the entries of both lie equally far apart in memory.
     let size = filled(DEFAULT_EVICTION).bytes() as usize / OBJECTS;
     let quick = Cache::new(4 * OBJECTS);
     (0..OBJECTS).for_each(|n| quick.insert(key(n), Arc::<[u8]>::from(vec![0; size])));
@@ -49,7 +49,7 @@ fn row(name: &str, get: impl Fn(Key) -> bool + Sync) {
     println!("{name:15} {:8.0}  {:9.0}", best(1, &get), best(2, &get));
 }
 
-/// The time of a hit with so many threads that all do nothing else.
+/// The time of a hit while `threads` threads do nothing else.
 fn best(threads: usize, get: &(impl Fn(Key) -> bool + Sync)) -> f64 {
     let round = |round: u64| {
         let together = Barrier::new(threads);
@@ -88,7 +88,7 @@ fn zipf(seed: u64) -> Vec<Key> {
     (0..GETS).map(|_| key((OBJECTS as f64).powf(rng.unit()) as usize % OBJECTS)).collect()
 }
 
-/// Time on the processor, where Linux tells it; else time on the wall.
+/// Processor time on Linux; elsewhere wall-clock time.
 struct Clock {
     wall: Instant,
     processor: Option<u64>,

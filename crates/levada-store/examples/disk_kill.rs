@@ -1,4 +1,5 @@
-//! Kills a process that writes to a disk tier, again and again, and looks what it has left behind.
+//! Kills a process that writes to a disk tier, again and again, and checks the directory that it left
+//! behind.
 //!
 //! `cargo run --release -p levada-store --example disk_kill -- [kills] [directory]`
 //!
@@ -52,7 +53,7 @@ fn drive(kills: u32, dir: Option<PathBuf>) {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says when it has begun.
+        // The writer sends a byte when it has begun.
         writer.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         std::thread::sleep(moment);
         writer.kill().unwrap();
@@ -109,7 +110,7 @@ fn look(dir: &Path) -> Found {
     prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
     let damaged = page.lines().find_map(|line| line.strip_prefix("cache_disk_damaged_total "));
     let damaged = damaged.unwrap().parse().unwrap();
-    // Now and then the next writer begins after an orderly end.
+    // Sometimes the next writer begins after an orderly end.
     if records % 4 == 0 {
         disk.close(Duration::from_secs(10));
     }
@@ -128,7 +129,7 @@ fn write(dir: &Path, seed: String) {
                 let size = rng.below(LONGEST) * rng.below(LONGEST) / LONGEST;
                 let head = format!("{n} {seed} {size}");
                 let body = body(&head, size);
-                // Otherwise most records would be dropped, and what they replace with them.
+                // Otherwise most records would be dropped, with the ones they replace.
                 while disk.queued() > QUEUE / 2 {
                     std::thread::sleep(Duration::from_micros(100));
                 }

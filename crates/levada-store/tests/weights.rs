@@ -1,5 +1,5 @@
-//! The bytes that the memory tier counts are bytes that it has allocated. A program of its own, since
-//! the allocator that counts is the whole program's.
+//! The memory tier counts the bytes that it has allocated. A program of its own, since its allocator
+//! counts the whole program.
 
 use std::alloc::System;
 
@@ -18,7 +18,7 @@ fn allocated() -> f64 {
     stats.bytes_allocated as f64 - stats.bytes_deallocated as f64
 }
 
-/// As servers send them.
+/// Typical heads of servers.
 const HEADS: [&[(&str, &str)]; 3] = [
     &[("content-type", "text/plain"), ("cache-control", "max-age=60")],
     &[
@@ -71,13 +71,13 @@ fn counted_bytes_are_allocated_bytes() {
             for eviction in evictions {
                 let before = allocated();
                 let tier = Tier::new(limit, 1 << 20, eviction);
-                // Enough to fill it, and to be evicted as often again.
+                // Enough to fill the tier once and to evict as many again.
                 let puts = 2 * limit / size as u64;
                 for n in 0..puts {
                     let identity = format!("http://www.example.com/static/images/{n}/picture.jpg");
                     tier.put(Key::of(identity.as_bytes()), &identity, &received(fields), &body);
                 }
-                // A hit makes the owners of a body countable, which is allocated then.
+                // The first hit on a body allocates its reference count.
                 for n in 0..puts {
                     let identity = format!("http://www.example.com/static/images/{n}/picture.jpg");
                     tier.touch_body(Key::of(identity.as_bytes()));

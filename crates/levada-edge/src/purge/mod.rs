@@ -1,13 +1,13 @@
 //! Purging: stored responses that this node and its peers must not serve any more.
 //!
 //! ```text
-//! door                an order comes: PURGE, the admin listener, a peer
-//! order               what it says, or why it cannot be followed
-//! rules               what it covers, held against what a stored response tells of itself
-//! since               what an unsafe request has invalidated while it was being fetched
-//! sweep               rules are applied to everything stored, and end
-//! journal             rules outlive a restart where responses do
-//! spread              peers are told, now or when they are back
+//! door                receives orders: PURGE requests, the admin listener, peers
+//! order               parses an order, or says why it cannot be carried out
+//! rules               a rule covers stored responses, and is checked against their labels
+//! since               notes URIs that unsafe requests invalidate while they are being fetched
+//! sweep               applies rules to everything stored, then drops them
+//! journal             keeps rules over a restart, for a node with a disk tier
+//! spread              sends orders to peers, now or when they are back
 //! ```
 //!
 //! A tier that keeps responses has three duties. It keeps the [`Label`] of everything that can be

@@ -23,7 +23,7 @@ use levada_types::{Key, hash64, weigh};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-/// URLs and tags that are kept one by one.
+/// The most rules for single URLs, tags and sites.
 const MAX_NAMED: usize = 100_000;
 /// The most rules for prefixes.
 const MAX_PREFIXES: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What operators read.
+//! The pages of the admin listener.
 
 use crate::support::{nodes::*, *};
 
@@ -61,7 +61,7 @@ async fn pages_tell_life_state_and_mistakes() {
     let at = node.addresses.admin.unwrap();
     let post = head_of("POST", "/status", &[("Content-Length", "0")]);
     assert_eq!(Wire::saying(at, post).await.answer().await.status, 405);
-    // The public listener shows none of it.
+    // The public listener has none of these pages.
     assert_eq!(get(cluster.client(0), "/metrics").await.text(), "/metrics");
     cluster.settled().await;
 }
@@ -94,7 +94,7 @@ async fn explanation_agrees_with_what_happens() {
 #[tokio::test]
 async fn explaining_changes_nothing() {
     let origin = Origin::start().await;
-    // Two requests at once make a node busy: the object's set of nodes grows, and is remembered.
+    // Two requests at once make a node busy: the object's set of nodes grows, and stays.
     let cluster = Cluster::start(4, origin.address, |settings| {
         let busy = levada_policy::ParameterValue::Integer(1);
         settings.sites[0].policy.parameters.insert("busy".to_owned(), busy);

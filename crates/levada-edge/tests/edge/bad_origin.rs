@@ -1,5 +1,5 @@
-//! Origins that lie, break off and change their mind: nothing wrong is stored, no two versions meet,
-//! nothing grows.
+//! Origins that send wrong answers, break off and change versions: no wrong bytes are stored, versions
+//! are never mixed, no resource grows.
 
 use std::{
     net::SocketAddr,
@@ -38,14 +38,14 @@ struct Version {
 }
 
 impl Version {
-    /// A body that tells its version and every position in it.
+    /// A body whose bytes tell the version and the position.
     fn new(etag: &'static str, length: usize) -> Self {
         let salt = etag.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
         let byte = |n: u32| ((n ^ salt).wrapping_mul(2_654_435_761) >> 23) as u8;
         Self { etag, body: (0..length as u32).map(byte).collect() }
     }
 
-    /// What an honest origin answers that knows ranges.
+    /// The answer of a correct origin that supports ranges.
     fn answer(&self, asked: &Asked) -> Reply {
         if asked.header("if-none-match").is_some_and(|tag| tag == self.etag) {
             return self.reply("304 Not Modified", &[]);
@@ -62,7 +62,7 @@ impl Version {
         }
     }
 
-    /// A part that does not say which.
+    /// A 206 without a `Content-Range`.
     fn part(&self, first: usize, end: usize) -> Reply {
         self.reply("206 Partial Content", &self.body[first..end])
     }
@@ -84,7 +84,7 @@ fn asked_range(asked: &Asked, length: usize) -> Option<(usize, usize)> {
     ))
 }
 
-/// A complete answer is one version, byte for byte.
+/// Checks that a complete answer is one version, byte for byte.
 #[track_caller]
 fn check(answer: &Answer, versions: &[Version], why: &str) {
     if !answer.whole || matches!(answer.status, 0 | 304 | 416 | 500..) {
@@ -187,7 +187,7 @@ async fn parts_that_are_not_what_they_say_are_never_stored() {
                 let (origin, node, at) = world().await;
                 let honest = version.clone();
                 if before {
-                    // The first block is stored already, and the rest is lied about.
+                    // The first block is stored already; the origin's answers for the rest are wrong.
                     origin.script("/a", move |asked| honest.answer(asked));
                     check(&part(at, 0, 10).await, from_ref(&version), name);
                     settled(&node).await;
@@ -204,7 +204,7 @@ async fn parts_that_are_not_what_they_say_are_never_stored() {
                     let why = format!("{name} {length} {before} {first}");
                     let answer = part(at, first, first + 30).await;
                     let told = format!("bytes {first}-{}/{length}", first + 29);
-                    // A total that all parts agree on is believed until one does not.
+                    // A total length is believed while all parts have the same.
                     let believed = ["longer", "shorter", "beyond all numbers"].contains(&name);
                     if believed && (!answer.whole || answer.field("content-range") != told) {
                         continue;
@@ -213,7 +213,7 @@ async fn parts_that_are_not_what_they_say_are_never_stored() {
                     assert_eq!(answer.field("content-range"), told, "{why}");
                     check(&answer, from_ref(&version), &why);
                 }
-                // What was stored may turn out to be nothing; what is said to be whole is.
+                // The stored blocks may be useless; a complete answer is correct.
                 let mut answer = get(at, "/a").await;
                 check(&answer, from_ref(&version), name);
                 settled(&node).await;
@@ -281,7 +281,7 @@ async fn not_modified_of_another_version_renews_nothing() {
         origin.script("/a", move |asked| honest.answer(asked));
         part(at, 0, 10).await;
         settled(&node).await;
-        // It says that nothing has changed, and names what has.
+        // A 304 with the changed entity tag.
         let changed = second.clone();
         origin.script("/a", move |asked| match asked.header("if-none-match") {
             Some(_) => changed.reply("304 Not Modified", b""),
@@ -301,7 +301,7 @@ async fn not_modified_of_another_version_renews_nothing() {
     }
 }
 
-/// Numbers by chance, the same in every run.
+/// Random numbers, the same in every run.
 fn chance() -> impl Fn(u64) -> u64 + Send + Sync + Clone {
     let state = Arc::new(AtomicU64::new(0x9e37_79b9));
     move |below| {
@@ -311,16 +311,16 @@ fn chance() -> impl Fn(u64) -> u64 + Send + Sync + Clone {
     }
 }
 
-/// What an origin does to a version's answer.
+/// A change of an origin to a version's answer.
 type Twist = fn(u64, &Version, &Asked) -> Reply;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_that_change_at_any_moment_are_never_mixed() {
-    // The entity tags are all strong, or some parts come without, or some are cut, or some are weak.
+    // All entity tags are strong, or some parts have none, or some are cut, or some are weak.
     let twists: [Twist; 4] = [
         |_, version, asked| version.answer(asked),
         |n, version, asked| match asked_range(asked, version.body.len()) {
-            // It ignores `If-Range`, and does not say what it sends.
+            // It ignores `If-Range`, and sends no `Content-Range`.
             Some((first, end)) if n % 3 == 0 && first < end => {
                 let told = format!("bytes {first}-{}/{}", end - 1, version.body.len());
                 Reply::cached(&version.body[first..end])
@@ -384,7 +384,7 @@ async fn versions_that_change_at_any_moment_are_never_mixed() {
                         _ => part(at, first, end).await,
                     };
                     whole.fetch_add(usize::from(answer.whole && answer.status < 300), Relaxed);
-                    // What is passed on may lack a tag, and is the origin's to answer for.
+                    // A response that is passed on may lack a tag; the origin is responsible for it.
                     let passed = answer.header("etag").is_none_or(|tag| tag.starts_with('W'));
                     if !passed {
                         check(&answer, &versions, &format!("{index} {first}..{end}"));
@@ -669,7 +669,7 @@ async fn slow_readers_of_what_is_not_kept_hold_up_nobody_else() {
         settings.cache.max_object = 2 * BLOCK as u64;
     })
     .await;
-    // Far more than a socket holds.
+    // Far more than a socket buffers.
     let pieces = vec![Piece::Bytes(vec![b'x'; 64 << 10]); 200];
     let mut slow = Vec::new();
     for n in 0..SLOW {
@@ -691,7 +691,7 @@ async fn slow_readers_of_what_is_not_kept_hold_up_nobody_else() {
     settled(&node).await;
 }
 
-/// Date, other fields, whether the second request is a hit, and the age that it is told.
+/// Date, other fields, whether the second request is a hit, and its expected age.
 type Case = (Option<String>, Vec<(&'static str, String)>, bool, i64);
 
 /// A date this many seconds from now.
@@ -710,7 +710,7 @@ async fn clocks_that_are_wrong_keep_nothing_longer_than_they_may() {
         (Some(date(-2 * HOUR)), vec![("cache-control", "max-age=3600".into())], false, 0),
         (Some(date(-HOUR)), vec![("cache-control", "max-age=7200".into())], true, HOUR),
         (Some(date(-9 * YEAR)), vec![("cache-control", "max-age=60".into())], false, 0),
-        // In the future: no credit.
+        // In the future: the date does not prolong freshness.
         (Some(date(9 * HOUR)), vec![("cache-control", "max-age=60".into())], true, 0),
         (Some(date(9 * YEAR)), vec![("cache-control", "max-age=60".into())], true, 0),
         (Some(date(YEAR)), vec![("expires", date(YEAR + 60))], true, 0),
@@ -721,12 +721,12 @@ async fn clocks_that_are_wrong_keep_nothing_longer_than_they_may() {
         (Some(date(0)), vec![("expires", "0".into())], false, 0),
         (Some(date(0)), vec![("expires", "-1".into())], false, 0),
         (Some(date(0)), vec![("expires", "Thu, 99 Foo 2099 25:61:61 GMT".into())], false, 0),
-        // Without a date, or one that is none: it was made when it came.
+        // Without a valid date: the response was made when it arrived.
         (None, vec![("expires", date(HOUR))], true, 0),
         (None, vec![("cache-control", "max-age=60".into())], true, 0),
         (Some("yesterday".into()), vec![("cache-control", "max-age=60".into())], true, 0),
         (Some("yesterday".into()), vec![("expires", date(-60))], false, 0),
-        // Ages and lifetimes beyond measure.
+        // Ages and lifetimes that overflow.
         (None, vec![("cache-control", "max-age=99999999999999999999".into())], true, 0),
         (None, vec![("cache-control", "max-age=-1".into())], false, 0),
         (None, vec![("cache-control", "max-age=60".into()), ("age", "9".repeat(30))], false, 0),
@@ -773,12 +773,12 @@ async fn body_of_few_blocks_and_unknown_length_is_let_go() {
         origin.on("/a", Reply::chunked(pieces).with("cache-control", "max-age=60"));
         let answer = get(at, "/a").await;
         assert_eq!((answer.whole, answer.body.len()), (whole, 3 * BLOCK + 5));
-        // What is held in memory is counted here until it is freed.
+        // Bytes in memory are counted here until they are freed.
         settled(&node).await;
     }
 }
 
-/// Invalidates `/a` while what is asked of it by these fields is being fetched.
+/// Invalidates `/a` while a request for it with these fields is fetched.
 async fn invalidated_meanwhile(length: usize, fields: &[(&str, &str)], before: bool) {
     let (first, second) = (Version::new("\"v1\"", length), Version::new("\"v2\"", length));
     let (origin, node, at) = world().await;
@@ -801,7 +801,7 @@ async fn invalidated_meanwhile(length: usize, fields: &[(&str, &str)], before: b
     assert_eq!(Wire::saying(at, post).await.answer().await.text(), "done");
     let new = second.clone();
     origin.script("/a", move |asked| new.answer(asked));
-    // Who comes now does not join what was asked for before.
+    // A request that arrives now does not share the fetch that began before.
     let late = get_with(at, "/a", fields).await;
     assert!(late.whole && late.field("etag") == "\"v2\"", "{length} {fields:?}: {:?}", late.fields);
     gate.open();
@@ -836,7 +836,7 @@ async fn purge(node: &Running) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
-    // Short; long; long and asked for in parts. With a disk, from which it may just be recalled.
+    // Short; long; long and requested in parts. With a disk, from which it may just be promoted.
     for (length, parts) in [(100, false), (12 * BLOCK, false), (12 * BLOCK, true)] {
         let dir = tempfile::tempdir().unwrap();
         let (origin, node, at) = world_with(|settings| {
@@ -852,7 +852,7 @@ async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
         let current = Arc::new(AtomicUsize::new(0));
         let (theirs, now) = (versions.clone(), current.clone());
         origin.script("/a", move |asked| theirs[now.load(Relaxed)].answer(asked));
-        // What is purged for good, from before the request is sent.
+        // The versions that were purged before the request is sent.
         let purged = Arc::new(AtomicUsize::new(0));
         let mut readers = JoinSet::new();
         for n in 0..4u64 {
@@ -874,7 +874,7 @@ async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
                         new,
                         "{n} {length} {parts}: {served:?} after {oldest} was put in place"
                     );
-                    // Others push it out of the memory.
+                    // Other objects evict it from memory.
                     get(at, &format!("/{}", random(1000))).await;
                 }
             });
@@ -899,7 +899,7 @@ async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_slow_readers_cost_bounded_memory_and_nobody_else() {
     const SLOW: usize = 200;
-    // More than a socket takes, and more than the memory.
+    // More than a socket buffers, and more than the memory tier holds.
     let version = Version::new("\"v1\"", 512 * BLOCK);
     for ranges in [true, false] {
         let limit = 64 * BLOCK as u64;
@@ -923,7 +923,7 @@ async fn hundreds_of_slow_readers_cost_bounded_memory_and_nobody_else() {
             assert!(matches!(head.status, 200 | 206), "{}", head.status);
         }
         let answer = get(at, "/a").await;
-        // Without ranges, what has left the memory cannot be had again, and the answer is cut.
+        // Without ranges, evicted blocks cannot be fetched again, and the answer is cut.
         assert!(answer.whole || !ranges, "{} after {}", answer.status, answer.body.len());
         check(&answer, from_ref(&version), "quick");
         for wire in &mut slow {
@@ -942,7 +942,7 @@ async fn entity_tags_that_differ_between_origins_are_never_mixed() {
         let versions = [Version::new("\"v1\"", length), Version::new("\"v2\"", length)];
         let origins = [Origin::start().await, Origin::start().await];
         for (origin, version) in origins.iter().zip(versions.clone()) {
-            // The second is asked when the first fails, which it does now and then.
+            // The second origin gets a request when the first fails, which happens sometimes.
             let (times, fails) = (AtomicUsize::new(0), version.etag == "\"v1\"");
             origin.script("/a", move |asked| match times.fetch_add(1, Relaxed) % 6 {
                 2..5 if fails => Reply::hang_up(),

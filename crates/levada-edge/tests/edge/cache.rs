@@ -1,4 +1,4 @@
-//! What one node stores, serves again and passes by.
+//! One node: storing responses, serving them again, and passing on the ones that it does not store.
 
 use crate::support::*;
 
@@ -153,7 +153,7 @@ async fn head_is_answered_from_the_store_or_passed() {
     let stored = wire.answer_to("HEAD").await;
     assert!(stored.is_hit(), "{stored:?}");
     assert_eq!(stored.field("content-length"), "2");
-    // No byte of a body follows: the next answer begins where it should.
+    // No byte of a body follows: the next answer begins at once.
     wire.send(head_of("GET", "/a", &[])).await;
     assert_eq!(wire.answer().await.text(), "/a");
     settled(&node).await;
@@ -192,7 +192,7 @@ async fn answer_to_post_that_is_what_its_target_gives_answers_later_gets() {
         assert!(hit.is_hit() && hit.body == vec![b'p'; length], "{hit:?}");
         assert_eq!(origin.hits(target), 2);
     }
-    // Nothing says so of this one.
+    // This response has no such field.
     origin.on("/plain", Reply::cached("plain"));
     let post = head_of("POST", "/plain", &[("Content-Length", "0")]);
     assert_eq!(Wire::saying(at, post).await.answer().await.text(), "plain");
@@ -252,7 +252,7 @@ async fn invalidated_variants_do_not_come_back() {
     assert_eq!(Wire::saying(at, post).await.answer().await.status, 200);
     assert!(!get_with(at, "/v", &[("Accept-Language", "en")]).await.is_hit());
     settled(&node).await;
-    // The renewed variant must not lead to the one from before the change.
+    // The new variant must not lead to one from before the change.
     assert!(!get_with(at, "/v", &[("Accept-Language", "pt")]).await.is_hit());
     settled(&node).await;
 }

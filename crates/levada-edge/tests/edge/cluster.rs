@@ -1,4 +1,4 @@
-//! Nodes that choose for each other: policies, peers and strangers, redirects, loops.
+//! Clusters: policies, peers and requests that only claim to be from peers, redirects, loops.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use levada_edge::settings::{Delivery, PeerTrust};
 
 use crate::support::{nodes::*, *};
 
-/// Which node served an answer that came through `redirector`.
+/// The node that served an answer which came through `redirector`.
 fn served_by(redirector: usize, answer: &Answer) -> String {
     match answer.field("proxy-status").split_once("next-hop=\"") {
         Some((_, hop)) => hop.split('"').next().unwrap().to_owned(),
@@ -102,7 +102,7 @@ async fn request_is_forwarded_once_and_its_path_is_told() {
     assert_eq!(asked.header("levada-peer"), None, "the secret stays in the cluster");
     cluster.settled().await;
     assert!(get(cluster.client(0), &target).await.is_hit());
-    // What comes in by the peer listener is served there, whatever the policy says.
+    // The node serves a request on the peer listener itself, whatever the policy decides.
     let stranger = (peer + 1) % 4;
     let credential = format!("n0;{SECRET}");
     let fields = [("Levada-Peer", credential.as_str())];
@@ -134,13 +134,13 @@ async fn client_cannot_play_a_peer() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(4, origin.address, |_| {}).await;
     let (target, peer) = target_of_a_peer(&cluster).await;
-    // Even with the secret: the client listener knows no peers.
+    // The client listener accepts no peers, even with the secret.
     let credential = format!("n1;{SECRET}");
     let fields = [("Levada-Peer", credential.as_str())];
     let answer = get_with(cluster.client(0), &target, &fields).await;
     assert_eq!(served_by(0, &answer), format!("n{peer}"));
     assert_eq!(origin.asked(&target)[0].header("levada-peer"), None);
-    // The probe's page is for peers.
+    // The health probe's page is for peers.
     let probe = get_with(cluster.client(0), "/.levada/health", &fields).await;
     assert_eq!(probe.text(), "/.levada/health", "it is a page of the origin like any other");
     cluster.settled().await;
@@ -166,7 +166,7 @@ async fn response_head_at_the_limits_passes_between_peers() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(4, origin.address, |_| {}).await;
     let (target, _) = target_of_a_peer(&cluster).await;
-    // A hundred with the length: as many as are taken from an origin.
+    // A hundred fields with the length, the limit for an origin.
     let reply = (0..99).fold(Reply::ok("x"), |reply, n| reply.with(&format!("x-{n}"), "v"));
     origin.on(&target, reply);
     assert_eq!(get(cluster.client(0), &target).await.status, 200);
@@ -218,10 +218,10 @@ async fn redirect_leads_to_the_chosen_node() {
     assert_eq!((followed.status, followed.text()), (200, target.clone()), "{location}");
     assert_eq!(origin.asked(&path)[0].header("host").unwrap(), HOST);
     cluster.settled().await;
-    // The object is the same one, however it was reached.
+    // The object is the same, with or without a redirect.
     assert!(get(cluster.client(chosen), &target).await.is_hit());
     assert_eq!(origin.hits(&path), 1);
-    // A pass for another target opens nothing.
+    // A pass for another target has no effect.
     let moved = pass.replacen("/elsewhere/", "/elsewhere/x", 1);
     assert_eq!(get_with(cluster.client(chosen), &moved, &own_host).await.status, 421);
     assert_eq!(get_with(cluster.client((chosen + 1) % 4), &pass, &own_host).await.status, 421);
@@ -235,7 +235,7 @@ async fn tampered_pass_leaves_the_choice_to_the_policy() {
         Cluster::start(4, origin.address, |s| s.sites[0].delivery = Delivery::Redirect).await;
     let (target, _) = target_of_a_peer(&cluster).await;
     let forged = format!("{target}?levada-pass=ffffffffff.{}.{HOST}", "0".repeat(32));
-    // Some node other than the chosen one: it does not serve, it redirects like for anybody.
+    // A node other than the chosen one redirects, as for any client.
     let mut away = 0;
     for node in 0..4 {
         away += usize::from(get(cluster.client(node), &forged).await.status == 307);
@@ -245,7 +245,7 @@ async fn tampered_pass_leaves_the_choice_to_the_policy() {
     cluster.settled().await;
 }
 
-/// A pass of this node, until this moment in Unix time.
+/// A pass for this node, valid until this Unix time.
 fn pass(node: &str, target: &str, until: u64) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
     let message = format!("{node}\n{HOST}\n{target}\n{until}");
@@ -261,10 +261,10 @@ async fn expired_pass_opens_nothing_but_tells_what_was_asked_for() {
         Cluster::start(4, origin.address, |s| s.sites[0].delivery = Delivery::Redirect).await;
     let (target, peer) = target_of_a_peer(&cluster).await;
     let own_host = [("Host", "n0.test")];
-    // In time it is served by whom it is for, although the policy would choose another.
+    // A valid pass is served by the node it names, although the policy would choose another.
     let good = get_with(cluster.client(0), &pass("n0", &target, u32::MAX.into()), &own_host).await;
     assert_eq!((good.status, good.text()), (200, target.clone()));
-    // Too late, as in a bookmark, the client is sent to the right node for the right thing.
+    // After an expired pass, as in a bookmark, the client is redirected to the right node and target.
     let late = get_with(cluster.client(0), &pass("n0", &target, 1000), &own_host).await;
     assert_eq!(late.status, 307);
     let expected = format!("http://{}{target}?levada-pass=", cluster.client(peer));
@@ -387,7 +387,7 @@ async fn peers_show_each_other_certificates() {
             relayed += usize::from(served_by(0, &answer) != "n0");
         }
         assert!(relayed > 0);
-        // Without a certificate of the authority nobody gets in.
+        // Connections without a certificate of the authority are refused.
         let other = secure::Authority::new();
         let stranger = other.issue(&["n1"]);
         for identity in [None, Some(&stranger)] {
@@ -417,7 +417,8 @@ async fn peers_get_in_although_clients_fill_the_node() {
     let mut busy = Wire::to(cluster.client(peer)).await;
     busy.send(head_of("GET", "/x", &[])).await;
     assert_eq!(busy.answer().await.status, 200);
-    // The peer's one client place is taken; a request of another node is no client's.
+    // The peer's only connection for clients is in use; a request from a node does not count as a
+    // client's.
     let answer = get(cluster.client(0), &target).await;
     assert_eq!(served_by(0, &answer), format!("n{peer}"));
     drop(busy);

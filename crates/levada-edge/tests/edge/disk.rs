@@ -1,4 +1,4 @@
-//! The disk tier behind a node: what it has after the memory has lost it, and after a restart.
+//! The disk tier of a node: objects after their eviction from memory, and after a restart.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -145,7 +145,7 @@ async fn purge_reaches_the_disk_and_outlives_a_restart() {
     }
     settled(&node).await;
     node.stop().await;
-    // The journal is not taken for a stranger's file.
+    // The scan does not treat the journal as an unknown file.
     let (node, at) = begin(&origin, dir.path()).await;
     for path in ["/a", "/b", "/c"] {
         assert!(get(at, path).await.is_hit(), "{path}");

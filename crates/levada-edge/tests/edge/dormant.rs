@@ -1,4 +1,4 @@
-//! Clients that stop to acknowledge, over wires that are cut. As root on Linux; skipped elsewhere.
+//! Clients that stop acknowledging, over links that are cut. Needs root on Linux; skipped elsewhere.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -22,7 +22,7 @@ const BODY: usize = 8 << 20;
 struct World {
     clients: [Host; 2],
     wire: Wire,
-    /// Kills nothing, but belongs here.
+    /// Held so that the network exists as long as the world.
     _network: Network,
     origin: Origin,
     node: levada_edge::Running,
@@ -37,7 +37,7 @@ fn in_world(retries: Option<u8>, test: impl AsyncFnOnce(&World)) {
     let mut network = Network::new(1);
     let server = network.host("server").unwrap();
     let clients = ["a", "b"].map(|name| network.host(name).unwrap());
-    // Fast enough for a test, slow enough that a download is not over before it is disturbed.
+    // Fast enough for a test, slow enough that a download does not end before the test disturbs it.
     let shape = Shape { rate: Some(100_000_000), queue: 100, ..Shape::default() };
     let wire = network.join(&[
         (&server, Access::at(NODE).sending(shape)),
@@ -45,7 +45,7 @@ fn in_world(retries: Option<u8>, test: impl AsyncFnOnce(&World)) {
         (&clients[1], Access::at(Ipv4Addr::new(10, 0, 0, 3))),
     ]);
     let wire = wire.unwrap();
-    // This thread is the test's own, and the runtime's: what it opens is on the server.
+    // The test and its runtime run on this thread: sockets that it opens are on the server.
     server.namespace().enter().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -61,7 +61,7 @@ fn in_world(retries: Option<u8>, test: impl AsyncFnOnce(&World)) {
 }
 
 impl World {
-    /// A connection of the `index`-th client that has said `head`. Blocking, for threads of its own.
+    /// A connection of the `index`-th client that has sent `head`. Blocking, for threads of its own.
     fn ask(&self, index: usize, head: String) -> TcpStream {
         let at = self.node.addresses.clients[0];
         let connect = || TcpStream::connect(at).unwrap();
@@ -74,7 +74,7 @@ impl World {
         self.wire.up(index + 1).cut(cut);
     }
 
-    /// How many connections have been given up.
+    /// The number of connections given up as dormant.
     async fn dormant(&self) -> usize {
         let page = nodes::admin(&self.node, "/metrics").await.text();
         let series = "levada_connections_ended_total{reason=\"dormant\"} ";
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// Reads `length` bytes on a thread of its own, or to the end; then how it ended.
+/// Reads `length` bytes, or to the end, on a thread of its own. Returns how it ended.
 async fn read(mut stream: TcpStream, length: usize) -> (TcpStream, usize, Option<ErrorKind>) {
     let reading = move || {
         let (mut buffer, mut read) = (vec![0; 64 << 10], 0);
@@ -104,7 +104,7 @@ async fn read(mut stream: TcpStream, length: usize) -> (TcpStream, usize, Option
     within(tokio::task::spawn_blocking(reading)).await.unwrap()
 }
 
-/// A client in the middle of a download that goes on reading.
+/// A client in the middle of a download that it goes on reading.
 async fn download(world: &World, index: usize) -> Download {
     let stream = world.ask(index, head_of("GET", "/body", &[("Connection", "close")]));
     let (stream, ..) = read(stream, 1000).await;
@@ -130,7 +130,7 @@ fn a_client_that_stops_to_acknowledge_is_given_up_and_told() {
 #[test]
 fn a_client_that_vanishes_with_its_window_closed_is_given_up_as_well() {
     in_world(Some(0), async |world| {
-        // Nobody reads.
+        // The client does not read.
         let _stream = world.ask(0, head_of("GET", "/body", &[]));
         let sent = &world.wire.down(1).bytes;
         let mut before = u64::MAX;
@@ -150,7 +150,7 @@ fn slow_readers_and_idle_connections_are_left_alone() {
         let slow = world.ask(1, head_of("GET", "/body", &[]));
         let idle = world.ask(1, head_of("GET", "/small", &[]));
         let (mut idle, ..) = read(idle, 1).await;
-        // Twice as long as it takes for one that is gone, by that one's own clock.
+        // Twice the time after which a lost client is given up, by its own clock.
         for gone in 1..=2 {
             let download = download(world, 0).await;
             world.cut(0, true);
@@ -186,7 +186,7 @@ fn switched_off_it_waits_for_the_client() {
         let download = download(world, 0).await;
         world.cut(0, true);
         let mend = async {
-            // Longer than any retransmission that would be waited for.
+            // Longer than any retransmission timeout.
             tokio::time::sleep(Duration::from_secs(1)).await;
             world.cut(0, false);
         };

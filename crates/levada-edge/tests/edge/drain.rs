@@ -1,4 +1,4 @@
-//! Draining: who is sent away, how, and who is not.
+//! Draining: the clients that are moved, how, and the ones that are not.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use levada_edge::{Running, settings::Settings};
 
 use crate::{http2, support::*};
 
-/// More than the system's buffers between a socket and a narrow one take.
+/// More than the kernel's buffers between a socket and one with a small receive buffer.
 const BODY: usize = 16 << 20;
 
 fn body() -> Vec<u8> {
@@ -53,7 +53,7 @@ async fn long_downloads_end_in_order_and_short_ones_are_finished() {
     gate.open();
     assert_eq!(short.rest().await, b"halfrest", "and then its connection is closed");
     assert_eq!(nodes::metric(&node, "levada_downloads_moved_total").await, 1.0);
-    // Its client goes on, wherever it comes to.
+    // The client resumes, at any node.
     let range = format!("bytes={}-", got.len());
     let head = [("Range", &*range), ("If-Range", "\"v1\"")];
     let rest = get_with(at, "/body", &head).await;
@@ -72,7 +72,7 @@ async fn clients_over_tls_are_told_that_it_is_no_accident() {
     let wire = download(Wire::over(stream.unwrap()), head_of("GET", "/body", &[])).await;
     order(&node, "/drain").await;
     let (read, end) = wire.read_out().await;
-    // Without the farewell of TLS it would be an unexpected end.
+    // Without TLS's close_notify this would be an unexpected end.
     assert!(read < BODY && end.is_ok(), "{read} {end:?}");
     settled(&node).await;
 }
@@ -91,7 +91,7 @@ async fn streams_end_and_their_connection_takes_no_more() {
         }
     })
     .await;
-    // One who comes now is served, and then sent away.
+    // A client that connects now is served, and then its connection ends.
     let mut sender = http2::h2c(at).await;
     assert_eq!(http2::fetch(&mut sender, http2::ask("/a")).await.0, 200);
     within(async {

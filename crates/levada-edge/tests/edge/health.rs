@@ -138,7 +138,7 @@ async fn failing_origin_is_ejected_and_tried_again_later() {
     }
     assert_eq!(bad.total(), 3, "nobody asks it meanwhile");
     until_up(&node, "origins", &name, true).await;
-    // One failure is enough now, and the pause is twice as long.
+    // Now one failure ejects it, and the ejection lasts twice as long.
     assert_eq!(get(at, "/7").await.status, 200);
     let ejected = std::time::Instant::now();
     assert!(!is_up(&node, "origins", &name).await);
@@ -220,7 +220,7 @@ async fn full_node_refuses_and_the_next_one_serves() {
     }
     let gate = Gate::new();
     origin.on("/held", Reply::ok("held").after(&gate));
-    // By the peer listener, so that it is held there.
+    // Over the peer listener, so that this node holds the request.
     let credential = format!("n0;{SECRET}");
     let head = head_of("GET", "/held", &[("Levada-Peer", &credential)]);
     let mut held = Wire::saying(cluster.peer(peer), &head).await;

@@ -1,5 +1,5 @@
-//! Answers that are malformed, cut, late or too many: what is not an answer is never passed on as one,
-//! and what is left on a connection is nobody's.
+//! Answers that are malformed, cut, late or too many: an invalid answer is never passed on, and bytes
+//! left on a connection belong to no request.
 
 use std::{
     net::SocketAddr,
@@ -26,7 +26,7 @@ async fn world(cache: bool) -> (Origin, levada_edge::Running, SocketAddr) {
     (origin, node, at)
 }
 
-/// A server whose every connection is handled by hand, and how many there were.
+/// A server that calls `handle` for every connection, and the number of connections.
 async fn by_hand<F>(
     handle: impl Fn(usize, TcpStream) -> F + Send + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>)
@@ -344,7 +344,7 @@ async fn connection_that_is_reset_after_the_head_cuts_the_body() {
         let mut settings = single(&[address]);
         settings.sites[0].cache = cache;
         let node = start(settings).await;
-        // Its end is that of the connection, and a reset is none.
+        // The body ends with the connection, and a reset is no end.
         let mut wire = Wire::saying(node.addresses.clients[0], head_of("GET", "/a", &[])).await;
         let answer = wire.answer().await;
         assert_eq!((answer.status, answer.whole), (200, false));
@@ -357,7 +357,7 @@ async fn connection_that_closes_when_used_again_costs_one_more_try_where_that_is
     let (address, connections) = by_hand(|_, mut stream| async move {
         if read_head(&mut stream).await.contains(" /warm") {
             say(&mut stream, OK).await;
-            // Takes the next request and closes without a word.
+            // Reads the next request and closes without an answer.
             read_head(&mut stream).await;
         }
     })

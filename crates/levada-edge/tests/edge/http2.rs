@@ -1,4 +1,4 @@
-//! HTTP/2 and TLS towards clients.
+//! HTTP/2 and TLS for clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -81,7 +81,7 @@ async fn certificate_is_the_one_of_the_name_asked_for() {
         assert_eq!(shown[0], shown[1]);
     }
     assert_eq!(origin.asked("/h2")[0].header("x-forwarded-proto").unwrap(), "https");
-    // A name that no certificate has gets one that does not fit, and the client turns away.
+    // A name in no certificate gets one that does not match, and the client refuses it.
     assert!(secure::connect(at, "c.test", &authority.path(), &["h2"], None).await.is_err());
     settled(&node).await;
 }
@@ -98,7 +98,7 @@ async fn garbage_on_a_tls_port_is_turned_away() {
     ] {
         let mut wire = Wire::saying(at, bytes).await;
         if bytes[0] == 0x16 {
-            // A record that never becomes whole is ended by the client here, by a deadline else.
+            // The client ends an incomplete record here; otherwise a deadline would.
             drop(wire);
             continue;
         }
@@ -263,7 +263,7 @@ async fn reader_that_takes_nothing_over_http2_is_dropped() {
     let mut sender = h2c(at).await;
     let response = within(sender.send_request(ask("/big"))).await.unwrap();
     assert_eq!(response.status(), 200);
-    // The body is held and not read: its window fills, then time runs out.
+    // The client does not read the body: its window fills, then the time is over.
     settled(&node).await;
     assert!(within(response.into_body().collect()).await.is_err());
 }
@@ -300,7 +300,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The header block of `GET http://a.test/slow`, by HPACK's static table and literals.
+/// The header block of `GET http://a.test/slow`, with HPACK's static table and literals.
 fn slow() -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x01];
     block.push(HOST.len() as u8);
@@ -338,7 +338,8 @@ async fn rapid_reset_is_stopped() {
     settled_but_for_fetches(&node).await;
 }
 
-/// The fetch of an object that never comes goes on until its own deadline.
+/// Waits for everything but the fetch of an object that never arrives, which runs until its own
+/// deadline.
 async fn settled_but_for_fetches(node: &levada_edge::Running) {
     eventually("nothing in flight", || {
         let counts = node.counts();

@@ -1,5 +1,5 @@
-//! Bodies that the system sends from the files of the disk tier: the bytes are the origin's, whatever
-//! becomes of the files, and nothing is left over.
+//! Bodies that the kernel sends from the files of the disk tier: the bytes are the origin's whatever
+//! happens to the files, and no file stays open.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::support::{nodes::metric, *};
 
-/// Longer than what the memory tier takes, so that every hit is one of the disk.
+/// Longer than the memory tier's largest object, so that every hit is one of the disk.
 const LENGTH: usize = 6_000_000;
 
 fn body(seed: usize) -> Vec<u8> {
@@ -63,7 +63,7 @@ impl Stage {
         walk(self.dir.path()).into_iter().find(holds).unwrap()
     }
 
-    /// A client that has asked for `/1`, has got its head and a little, and takes its time.
+    /// A client that has requested `/1`, has read its head and a few bytes, and then reads slowly.
     async fn slow(&self) -> (Wire, Vec<u8>) {
         let mut wire = Wire::narrow(self.at).await;
         wire.send(head_of("GET", "/1", &[])).await;
@@ -89,7 +89,7 @@ async fn shows(node: &Running, line: &str) {
     }
 }
 
-/// Whether the file system of `dir` says what it has in memory.
+/// Whether the file system of `dir` tells which pages are in memory.
 fn tells(dir: &Path) -> bool {
     let path = dir.join("probe");
     fs::write(&path, "x").unwrap();
@@ -162,13 +162,13 @@ async fn body_in_blocks_is_sent_from_their_files() {
 async fn file_that_goes_while_it_is_sent_is_sent_to_its_end() {
     let stage = Stage::set(8 << 20).await;
     let (mut wire, mut got) = stage.slow().await;
-    // Evicted, and another is in its place.
+    // Evicted, and another file is in its place.
     let file = stage.file(1);
     fs::remove_file(&file).unwrap();
     fs::write(&file, "something else").unwrap();
     got.extend(wire.take(LENGTH - got.len()).await);
     assert!(got == body(1));
-    // What is there now is no record.
+    // The file is not a record now.
     assert!(get(stage.at, "/1").await.body == body(1));
     shows(&stage.node, "levada_cache_disk_damaged_total 1").await;
     drop(wire);

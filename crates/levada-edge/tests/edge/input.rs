@@ -1,4 +1,4 @@
-//! What clients send that they should not, through the whole of a node.
+//! Invalid input from clients, sent to a complete node.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ async fn slow_head_gets_408() {
     let mut wire = Wire::saying(at, "GET /a HTTP/1.1\r\nHost: a").await;
     assert_eq!(wire.answer().await.status, 408);
     assert!(wire.rest().await.is_empty());
-    // One that trickles is no better.
+    // A client that sends one byte at a time gets the same.
     let mut wire = Wire::to(at).await;
     for byte in b"GET /a HTTP/1.1\r\nHost: a.test\r\nX: ".iter().cycle() {
         if !wire.try_send(&[*byte]).await {

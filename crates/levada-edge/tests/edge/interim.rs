@@ -1,4 +1,4 @@
-//! Interim responses pass, to whom they are meant for.
+//! Interim responses reach the clients they are for.
 
 use crate::support::*;
 
@@ -35,7 +35,7 @@ async fn hints_reach_the_client_before_the_final_response() {
     assert_eq!((answer.status, answer.text()), (200, "hi".to_owned()));
     assert_eq!(answer.header("x-hint"), None);
     settled(&node).await;
-    // What is stored is the final response alone.
+    // Only the final response is stored.
     wire.send(head_of("GET", "/a", &[])).await;
     let hit = wire.head().await;
     assert_eq!((hit.status, hit.is_hit(), hit.header("x-hint")), (200, true, None));

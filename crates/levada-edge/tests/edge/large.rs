@@ -1,5 +1,5 @@
-//! Large files in pieces: what is fetched from where, that versions never meet, and what happens when
-//! origins and peers do not do as they are told.
+//! Large files in pieces: the sources of pieces, versions that are never mixed, and origins and peers
+//! that fail or send wrong answers.
 
 use std::{
     net::SocketAddr,
@@ -22,7 +22,7 @@ use crate::support::{
 
 const PIECE: usize = 16 << 10;
 
-/// More patient than any machine is busy: what is counted is never counted twice.
+/// Timeouts longer than any delay of a busy machine, so that no piece is fetched twice.
 fn in_pieces() -> LargeSettings {
     let (first, least) = (Duration::from_secs(60), Duration::from_secs(60));
     let patience = Patience { first, least, ..Patience::default() };
@@ -34,7 +34,7 @@ fn large(settings: &mut Settings) {
     settings.sites[0].large = Some(in_pieces());
 }
 
-/// As impatient as a test of late pieces needs it.
+/// Short timeouts, for tests of late pieces.
 fn hasty(settings: &mut Settings) {
     let patience = Patience {
         first: Duration::from_millis(300),
@@ -55,12 +55,12 @@ async fn world() -> (Origin, Running, SocketAddr) {
     (origin, node, at)
 }
 
-/// A body of which no two bytes at a distance of a piece are alike for long.
+/// A body in which bytes one piece apart differ.
 fn body(length: usize, version: u8) -> Vec<u8> {
     (0..length).map(|n| (n % 251) as u8 ^ (n / PIECE) as u8 ^ version).collect()
 }
 
-/// The bytes that a request asks for, one past the last.
+/// The range of a request, with an exclusive end.
 fn range_of(asked: &Asked, length: u64) -> Option<std::ops::Range<u64>> {
     let range = asked.header("range")?;
     let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap().to_owned();
@@ -68,7 +68,7 @@ fn range_of(asked: &Asked, length: u64) -> Option<std::ops::Range<u64>> {
     Some(first..last.parse::<u64>().map_or(length, |last| length.min(last + 1)))
 }
 
-/// What an origin that knows ranges answers.
+/// The answer of an origin that supports ranges.
 fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
     let told = |reply: Reply| reply.with("etag", etag).with("accept-ranges", "bytes");
     if asked.header("if-none-match").is_some_and(|tag| tag == etag) {
@@ -95,7 +95,7 @@ fn serve(origin: &Origin, length: usize) -> Vec<u8> {
     whole
 }
 
-/// The ranges that the origin was asked for.
+/// The ranges in the origin's requests.
 fn asked_ranges(origin: &Origin) -> Vec<String> {
     let mut asked: Vec<String> =
         origin.asked("/a").iter().map(|a| a.header("range").unwrap_or_default()).collect();
@@ -199,7 +199,7 @@ async fn ranges_are_mapped_onto_pieces() {
     let fields = [("If-None-Match", "\"v1\"")];
     assert_eq!(get_with(at, "/a", &fields).await.status, 304);
     settled(&node).await;
-    // Nothing was asked for that was not wanted, and nothing twice.
+    // No piece was requested without need or twice.
     let asked = asked_ranges(&origin);
     let mut once = asked.clone();
     once.dedup();
@@ -226,7 +226,7 @@ async fn file_beyond_four_gibibytes_is_served_at_either_side_of_the_boundary() {
     origin.script("/a", move |asked| {
         let told = |reply: Reply| reply.with("etag", "\"v\"").with("accept-ranges", "bytes");
         match range_of(asked, length) {
-            // More than anybody takes: the connection is cut.
+            // A length above every limit: the connection is cut.
             None => told(Reply::cached("")).with("content-length", &length.to_string()).closing(),
             Some(range) => told(Reply::cached(range.clone().map(byte).collect::<Vec<_>>()))
                 .status("206 Partial Content")
@@ -264,7 +264,7 @@ async fn crowd_at_a_node_has_each_piece_fetched_once() {
         })
         .await;
     };
-    // The first client waits for the first piece, and holds the others.
+    // The first client waits for the first piece, and delays the others.
     within(async {
         while large_pieces(&node, "here").await < 3.0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -285,7 +285,7 @@ async fn crowd_at_a_node_has_each_piece_fetched_once() {
     settled(&node).await;
 }
 
-/// How many pieces came from a kind of source.
+/// The number of pieces from a kind of source.
 async fn large_pieces(node: &Running, source: &str) -> f64 {
     let page = nodes::admin(node, "/metrics").await.text();
     let series = format!("levada_large_pieces_total{{source=\"{source}\"}} ");
@@ -311,7 +311,7 @@ async fn client_can_neither_ask_for_a_piece_nor_put_one_in_its_place() {
     let cluster = Cluster::start(2, origin.address, large).await;
     let whole = serve(&origin, 4 * PIECE);
     assert!(get(cluster.client(0), "/a").await.body == whole);
-    // As the agent would have named the first piece, whatever the version is.
+    // The name of the first piece, for any version.
     let target = format!("/a~levada~0-{}~0000000000000000", PIECE - 1);
     for index in 0..2 {
         let fields = [("Levada-Piece", "wanted"), ("Levada-Large", "head")];
@@ -321,7 +321,7 @@ async fn client_can_neither_ask_for_a_piece_nor_put_one_in_its_place() {
     let seen = &origin.asked(&target)[0];
     assert!(seen.header("range").is_none() && seen.header("levada-piece").is_none(), "{seen:?}");
     assert!(get(cluster.client(1), "/a").await.body == whole);
-    // Nor does a stranger at the peers' door get further.
+    // A client on the peer listener gets no further.
     let fields = [("Levada-Piece", "wanted")];
     assert_eq!(get_with(cluster.peer(0), &target, &fields).await.status, 403);
     cluster.settled().await;
@@ -348,7 +348,7 @@ async fn change_before_the_first_byte_begins_anew() {
     let new = body(5 * PIECE, 9);
     let content = new.clone();
     origin.script("/a", move |asked| ranged(asked, &content, "\"v2\""));
-    // The head is still fresh, and the piece that is asked for is not there.
+    // The head is still fresh, and the requested piece is not stored.
     let answer = get_with(at, "/a", &[("Range", &format!("bytes={}-", 2 * PIECE))]).await;
     assert_eq!((answer.status, answer.field("etag")), (206, "\"v2\"".to_owned()), "{answer:?}");
     assert!(answer.body == new[2 * PIECE..]);
@@ -446,7 +446,7 @@ async fn unknown_length_is_fetched_whole() {
     settled(&node).await;
 }
 
-/// Has every request for a part of a file answered wrongly, and says what a client then gets.
+/// Answers every request for a part of a file wrongly. Returns the client's answers.
 async fn with_wrong_parts(
     wrong: impl Fn(std::ops::Range<u64>, &[u8]) -> Reply + Send + Sync + 'static,
 ) -> Answer {
@@ -474,7 +474,7 @@ async fn parts_that_are_not_what_was_asked_for_are_not_used() {
             .status("206 Partial Content")
             .with("content-range", &told)
     };
-    // Another range, none, one of which the length is not known, and one of several parts.
+    // Another range, none, one of unknown length, and one of several parts.
     let shifted = with_wrong_parts(move |range, body| {
         let told = format!("bytes {}-{}/{}", range.start + 1, range.end, body.len());
         part(&range, body, told)
@@ -487,7 +487,7 @@ async fn parts_that_are_not_what_was_asked_for_are_not_used() {
     });
     let garbled = with_wrong_parts(move |range, body| part(&range, body, "bytes 5-2/1".to_owned()));
     for answer in [shifted.await, bare.await, starred.await, garbled.await] {
-        // Never a byte that is wrong; the whole is fetched instead.
+        // Never a wrong byte; the whole file is fetched instead.
         assert!(whole.starts_with(&answer.body), "{}", answer.status);
         assert!((answer.whole && answer.body == whole) || answer.status >= 500, "{answer:?}");
     }
@@ -508,7 +508,7 @@ async fn parts_that_are_longer_or_shorter_than_they_say_are_not_used() {
     let long = with_wrong_parts(move |range, body| {
         told(&range, Reply::cached([&bytes(&range, body)[..], b"more"].concat()))
     });
-    // Without a length, which shows only when all of it is there.
+    // Without a length, so that the error shows only at the end.
     let chunked = |pieces: Vec<u8>| Reply::chunked(vec![Piece::Bytes(pieces)]);
     let short_in_chunks = with_wrong_parts(move |range, body| {
         told(&range, chunked(bytes(&range, body)[5..].to_vec()))
@@ -532,7 +532,7 @@ async fn parts_that_are_longer_or_shorter_than_they_say_are_not_used() {
 async fn file_that_shrinks_or_grows_in_the_middle_cuts_the_connection() {
     for length in [5 * PIECE, 12 * PIECE] {
         let (origin, node, at) = world().await;
-        // The careless origin keeps its tag.
+        // The incorrect origin keeps its tag.
         let (old, new) = (body(8 * PIECE, 0), body(length, 9));
         let (before, after, asked_for) = (old.clone(), new.clone(), AtomicUsize::new(0));
         origin.script("/a", move |asked| match asked_for.fetch_add(1, Relaxed) {
@@ -556,7 +556,7 @@ async fn file_that_shrinks_or_grows_is_another() {
         let (origin, node, at) = world().await;
         let old = serve(&origin, 9 * PIECE);
         assert!(get_with(at, "/a", &[("Range", "bytes=0-99")]).await.body == old[..100]);
-        // The careless origin keeps its tag.
+        // The incorrect origin keeps its tag.
         let new = body(length, 7);
         let content = new.clone();
         origin.script("/a", move |asked| ranged(asked, &content, "\"v1\""));
@@ -567,7 +567,7 @@ async fn file_that_shrinks_or_grows_is_another() {
     }
 }
 
-/// An origin whose answer to the first request for a piece never ends: it stops in the middle.
+/// An origin whose answer to the first request for a piece stops in the middle and never ends.
 fn stalling(origin: &Origin, whole: &[u8], piece: usize, gate: &Gate) {
     let (content, gate, stalled) = (whole.to_vec(), gate.clone(), AtomicUsize::new(0));
     origin.script("/a", move |asked| {
@@ -638,7 +638,7 @@ async fn piece_that_failed_is_asked_of_the_next_node_under_the_same_name_unless_
         .await;
         let whole = body(40 * PIECE, 0);
         let content = whole.clone();
-        // What n2 asks for is never answered.
+        // Requests of n2 are never answered.
         origin.script("/a", move |asked| {
             let last = asked.header("via").unwrap_or_default();
             match last.ends_with(" n2") && asked.header("range").is_some() {
@@ -648,7 +648,7 @@ async fn piece_that_failed_is_asked_of_the_next_node_under_the_same_name_unless_
         });
         assert!(get(cluster.client(0), "/a").await.body == whole);
         cluster.settled().await;
-        // Those who come next in n2's place have its pieces already.
+        // The nodes that follow n2 in the hash order have its pieces already.
         cluster.kill(2);
         let pieces = || asked_ranges(&origin).iter().filter(|range| !range.is_empty()).count();
         let before = pieces();
@@ -707,7 +707,7 @@ async fn with_deadlines_the_file_is_the_same() {
 #[tokio::test]
 async fn peer_that_answers_garbage_is_passed_by() {
     let origin = Origin::start().await;
-    // In the place of a node: something that answers every request with its own target.
+    // In place of a node: a server that answers every request with the request's target.
     let garbage = Origin::start().await;
     let cluster = Cluster::start(3, origin.address, |settings| {
         large(settings);
@@ -717,7 +717,7 @@ async fn peer_that_answers_garbage_is_passed_by() {
     let whole = serve(&origin, 30 * PIECE);
     for time in 0..2 {
         let answer = get(cluster.client(0), "/a").await;
-        // The head itself may be such an answer: the policy chose the node for it.
+        // The head may be such an answer as well: the policy chose the node for it.
         if answer.body.len() < 100 {
             assert_eq!(answer.text(), "/a", "{time}");
             continue;
@@ -728,7 +728,7 @@ async fn peer_that_answers_garbage_is_passed_by() {
     cluster.settled().await;
 }
 
-/// In the place of a node: something that knows what the answer to a request for a piece looks like.
+/// In place of a node: a server that knows the form of an answer for a piece.
 #[tokio::test]
 async fn peer_whose_pieces_are_none_is_passed_by() {
     let garbage = |length: usize| Reply::cached(vec![b'x'; length]);
@@ -753,7 +753,7 @@ async fn peer_whose_pieces_are_none_is_passed_by() {
         let whole = serve(&origin, 12 * PIECE);
         liar.otherwise(move |asked| match asked.target.rsplit_once('~') {
             Some((_, version)) => lie.clone().with("levada-piece", version),
-            // The head is for others to give.
+            // Other nodes answer for the head.
             None => Reply::hang_up(),
         });
         let answer = get(cluster.client(0), "/a").await;
@@ -837,7 +837,7 @@ async fn digest_of_the_client_gets_past_what_is_stored_of_another_version() {
     let (old, new) = (serve(&origin, 9 * PIECE), body(9 * PIECE, 5));
     assert!(get(cluster.client(0), "/a").await.body == old);
     let content = new.clone();
-    // Not even the tag tells that it is another.
+    // Even the tag does not show that the version is another.
     origin.script("/a", move |asked| ranged(asked, &content, "\"v1\""));
     let digest = sha256(&new).1;
     let fields = [("Levada-Digest", &*digest)];
@@ -958,7 +958,7 @@ async fn what_was_done_is_told() {
     let pieces = &explained["pieces"];
     assert_eq!((&pieces["count"], &pieces["size"]), (&6.into(), &PIECE.into()), "{explained}");
     assert_eq!(pieces["first"].as_array().unwrap().len(), 6);
-    // What is explained is what happens: each piece is at the node that is named.
+    // The explanation is correct: each piece is at the node that it names.
     let named = |name: &str| {
         let of = pieces["first"].as_array().unwrap().iter();
         of.filter(|piece| piece["node"] == name).count() as f64
@@ -969,7 +969,7 @@ async fn what_was_done_is_told() {
     }
 }
 
-/// Pieces are read by the node itself; stand-ins for what is in files are for sockets only.
+/// The node itself reads pieces: placeholders for zero copy are for sockets only.
 #[tokio::test]
 async fn pieces_on_disk_are_read_as_what_they_are() {
     let (origin, dir) = (Origin::start().await, tempfile::tempdir().unwrap());

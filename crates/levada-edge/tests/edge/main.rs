@@ -1,7 +1,7 @@
-//! Nodes under attack: real sockets on loopback, an origin that misbehaves, clients that do worse.
+//! Whole nodes: real sockets on loopback, origins that misbehave, hostile clients.
 //!
-//! A test whose node lives to its end asserts there that nothing is counted any more: whatever happened,
-//! no count leaks.
+//! A test whose node lives to the test's end asserts there that all its counts are zero again: no count
+//! leaks.
 
 mod support;
 

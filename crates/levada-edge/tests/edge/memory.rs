@@ -1,4 +1,4 @@
-//! Whatever is asked for, memory stays within what was configured.
+//! Memory stays within the configured limits for any requests.
 
 use tokio::task::JoinSet;
 
@@ -42,7 +42,7 @@ async fn flood_of_distinct_urls_stays_within_bounds() {
     let objects = metric(&node, "levada_cache_objects").await;
     assert!(objects < 15_000.0, "{objects}");
     settled(&node).await;
-    // A page of metrics is as long after the flood as before it.
+    // The page of metrics is not longer after the flood than before.
     assert!(admin(&node, "/metrics").await.body.len() < 64 << 10);
 }
 

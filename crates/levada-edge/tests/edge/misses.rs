@@ -1,4 +1,4 @@
-//! How many requests reach an origin at once, and that one client's do not keep away another's.
+//! Limits on requests in flight at an origin: one client's requests do not block another's.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::{net::TcpSocket, task::JoinHandle};
 
 use crate::support::*;
 
-/// A node that lets so many requests through at once, before an origin whose `/held` waits.
+/// A node that sends up to `at_once` requests at the same time to an origin whose `/held` waits.
 async fn world(at_once: usize, queue: usize) -> (Origin, Gate, levada_edge::Running, SocketAddr) {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);

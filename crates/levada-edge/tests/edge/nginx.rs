@@ -14,14 +14,14 @@ use crate::{
     switch::{by, server, server_of, switch, switching},
 };
 
-/// An nginx on a port of its own, with its files below one directory. It ends with this.
+/// An nginx on a port of its own, with its files below one directory. Dropping it ends the process.
 struct Nginx {
     address: SocketAddr,
     process: Child,
 }
 
 impl Nginx {
-    /// One that serves `files`, and says its name in a field of every answer.
+    /// Starts an nginx that serves `files`, and sends its name in a field of every answer.
     async fn start(directory: &Path, name: &str, files: &Path) -> Self {
         let own = directory.join(name);
         fs::create_dir(&own).unwrap();

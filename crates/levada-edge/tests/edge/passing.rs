@@ -1,4 +1,4 @@
-//! What answers that pass the cache by do to what is stored, and which fields reach whom.
+//! Answers that are not stored: their effects on stored responses, and the fields that are forwarded.
 
 use std::net::SocketAddr;
 
@@ -53,7 +53,7 @@ async fn change_of_one_site_leaves_what_it_names_of_another_alone() {
     settled(&node).await;
 }
 
-/// Stale from the start, and confirmed or contradicted by the answer to a HEAD.
+/// Stale from the start, and confirmed or invalidated by the answer to a HEAD.
 fn aged(asked: &origin::Asked, tag: &str) -> Reply {
     match asked.method.as_str() {
         "HEAD" => Reply::cached("body").with("etag", tag).with("x-new", "yes"),

@@ -1,4 +1,4 @@
-//! What must not be served any more: every scope, every door, during fetches, across peers.
+//! Purging: every scope, every way to send an order, during fetches, across peers.
 
 use std::net::SocketAddr;
 
@@ -36,12 +36,12 @@ async fn post(node: &Running, fields: &[(&str, &str)], body: &str) -> Answer {
     Wire::saying(node.addresses.admin.unwrap(), request).await.answer().await
 }
 
-/// Purges by the admin listener.
+/// Sends a purge order to the admin listener.
 async fn order(node: &Running, order: &Json) -> Answer {
     post(node, &[("Content-Type", "application/json")], &order.to_string()).await
 }
 
-/// Purges, which every node confirms.
+/// Purges, and checks that every node confirms.
 async fn purge(node: &Running, what: Json) -> Json {
     let answer = order(node, &what).await;
     assert_eq!(answer.status, 200, "{what}: {}", answer.text());
@@ -52,14 +52,14 @@ fn url(target: &str) -> String {
     format!("http://{HOST}{target}")
 }
 
-/// Whether a target is stored: asks only the store.
+/// Whether a target is stored (`only-if-cached`).
 async fn is_stored(at: SocketAddr, target: &str, fields: &[(&str, &str)]) -> bool {
     let mut all = vec![("Cache-Control", "only-if-cached")];
     all.extend(fields);
     get_with(at, target, &all).await.status == 200
 }
 
-/// Has these targets stored.
+/// Requests these targets so that they are stored.
 async fn stored(node: &Running, at: SocketAddr, targets: &[&str]) {
     for target in targets {
         get(at, target).await;
@@ -84,7 +84,7 @@ async fn purged_url_is_a_miss_and_its_neighbours_are_not() {
     assert!(is_stored(at, "/a?q", &[]).await && is_stored(at, "/b", &[]).await);
     assert!(get(at, "/a").await.field("cache-status").contains("fwd=uri-miss"));
     assert_eq!(origin.hits("/a"), 3);
-    // Once more: what came after the purge stays.
+    // Again: a response that came after the purge stays.
     settled(&node).await;
     assert!(is_stored(at, "/a", &[]).await);
     settled(&node).await;
@@ -247,14 +247,14 @@ async fn purge_wins_against_a_fetch_that_was_under_way() {
         eventually("the fetch begins", || origin.hits("/a") == before + 1).await;
         purge(&node, what.clone()).await;
         origin.on("/a", Reply::cached("new").with("surrogate-key", "t"));
-        // The head is not there yet: nobody can know its tags.
+        // The head has not arrived: its tags are unknown.
         let mut late = Wire::saying(at, head_of("GET", "/a", &[])).await;
         head.open();
         assert_eq!(late.answer().await.text(), "new", "{what}");
         body.open();
         assert_eq!(early.answer().await.text(), "old", "who asked before may have it: {what}");
         settled(&node).await;
-        // Even where the old one ended last, and was stored as stale.
+        // Even if the old response ended last, and was stored as stale.
         assert_eq!(get(at, "/a").await.text(), "new", "{what}");
         settled(&node).await;
         purge(&node, json!({"all": true})).await;
@@ -468,7 +468,7 @@ async fn bad_orders_are_refused_and_purge_nothing() {
     settled(&node).await;
 }
 
-/// Has a target stored at every node.
+/// Requests a target at every node so that it is stored.
 async fn stored_everywhere(cluster: &Cluster, target: &str) {
     for index in 0..cluster.settings.len() {
         let credential = format!("n0;{SECRET}");
@@ -545,7 +545,7 @@ async fn change_invalidates_at_every_peer_before_it_is_answered() {
             assert!(is_stored_at(&cluster, index, "/a").await, "n{index}");
             assert!(!is_stored_at(&cluster, index, "/b").await, "n{index}");
         }
-        // It is no purge: no rule is to be kept for it.
+        // An invalidation is not a purge: it adds no rule.
         assert_eq!(metric(cluster.node(0), "levada_purges_total").await, 0.0);
         cluster.settled().await;
     }
@@ -590,7 +590,7 @@ async fn strangers_cannot_purge_by_the_peer_listener() {
         let answer = Wire::saying(cluster.peer(0), request).await.answer().await;
         assert_eq!(answer.status, 400, "{body}");
     }
-    // At a client's door it is a path like any other.
+    // On the client listener this path is like any other.
     let fields = [("Levada-Peer", credential.as_str()), ("Content-Length", "12")];
     let request = head_of("POST", "/.levada/purge", &fields) + body;
     let answer = Wire::saying(cluster.client(0), request).await.answer().await;
@@ -652,7 +652,7 @@ async fn peer_that_hangs_and_peer_that_refuses_are_told_apart() {
     assert!(pending(1) && !pending(2));
 }
 
-/// An origin that serves parts, all under one entity tag whatever the bytes are.
+/// An origin that serves ranges, all with one entity tag whatever the bytes are.
 fn long(origin: &Origin, byte: u8) -> Vec<u8> {
     let whole = vec![byte; 256 << 10];
     let body = whole.clone();

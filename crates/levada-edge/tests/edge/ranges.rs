@@ -1,5 +1,5 @@
-//! Parts of objects, and objects in blocks: what is fetched, what is sent, and that versions never
-//! meet.
+//! Ranges of objects, and objects in blocks: the parts that are fetched and sent, and versions that are
+//! never mixed.
 
 use std::net::SocketAddr;
 
@@ -13,12 +13,12 @@ async fn world() -> (Origin, Running, SocketAddr) {
     alone(|settings| settings.cache.block = BLOCK as u64).await
 }
 
-/// A body of which no two bytes at a distance of a block are alike for long.
+/// A body in which bytes one block apart differ.
 fn body(length: usize, version: u8) -> Vec<u8> {
     (0..length).map(|n| (n % 251) as u8 ^ (n / BLOCK) as u8 ^ version).collect()
 }
 
-/// What an origin that knows ranges answers.
+/// The answer of an origin that supports ranges.
 fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
     let whole = Reply::cached(body).with("etag", etag).with("content-type", "text/x");
     let if_range = asked.header("if-range").is_none_or(|tag| tag == etag);
@@ -51,7 +51,7 @@ async fn part(at: SocketAddr, range: &str) -> Answer {
     get_with(at, "/a", &[("Range", range)]).await
 }
 
-/// The ranges that the origin was asked for.
+/// The ranges in the origin's requests.
 fn asked_ranges(origin: &Origin) -> Vec<String> {
     let mut asked: Vec<String> =
         origin.asked("/a").iter().map(|a| a.header("range").unwrap_or_default()).collect();
@@ -138,7 +138,7 @@ async fn range_miss_fetches_the_blocks_that_it_touches() {
     let again = part(at, &range).await;
     assert!(again.is_hit() && again.body == whole[wanted], "{:?}", again.fields);
     assert_eq!(origin.hits("/a"), 3);
-    // The last block is short, and a part past the end is none.
+    // The last block is short, and a range past the end does not exist.
     let end = part(at, "bytes=-50").await;
     assert_eq!(end.body, whole[whole.len() - 50..]);
     assert!(end.field("cache-status").contains("fwd=partial"), "{end:?}");
@@ -276,7 +276,7 @@ async fn quick_reader_is_not_held_up_by_a_slow_one() {
         let answer = quick.answer().await;
         assert!(answer.whole && answer.body == whole);
         assert!(node.counts().filling_bytes <= 8 * BLOCK as u64);
-        // The slow one reads what is stored meanwhile.
+        // The slow client reads the blocks that are stored meanwhile.
         let answer = slow.answer().await;
         assert!(answer.whole && answer.body == whole);
         settled(&node).await;
@@ -300,7 +300,7 @@ async fn long_bodies_in_memory_are_sent_whole_and_in_parts() {
         slow.send(head_of("GET", "/a", &[])).await;
         assert!(slow.head().await.is_hit());
         let begun = slow.take(70_000).await;
-        // Parts, of several segments and across them, and wholes, one after another.
+        // Ranges within and across segments, and whole objects, one after another.
         let many = head_of("GET", "/a", &[("range", "bytes=65000-200000,5-9,-70000")]);
         let one = head_of("GET", "/a", &[("range", "bytes=65535-65536")]);
         let all = head_of("GET", "/a", &[]);
@@ -314,7 +314,7 @@ async fn long_bodies_in_memory_are_sent_whole_and_in_parts() {
         assert_eq!(pipelined.answer().await.body, whole[65_535..=65_536]);
         assert!(pipelined.answer().await.body == whole);
         assert_eq!(origin.asked("/a").len(), 1, "{length} bytes were stored");
-        // Blocks that are gone would have to be fetched, from an origin that knows no ranges.
+        // Evicted blocks would have to be fetched, from an origin that does not support ranges.
         if length < block {
             Wire::saying(at, head_of("DELETE", "/a", &[])).await.answer().await;
         }
@@ -338,7 +338,7 @@ async fn changed_representation_is_fetched_anew() {
     let answer = part(at, &range).await;
     assert_eq!((answer.status, answer.field("etag")), (206, "\"v2\"".to_owned()));
     assert_eq!(answer.body, second[wanted]);
-    // What was stored of the first is gone as well.
+    // The stored blocks of the first version are gone as well.
     let start = part(at, "bytes=0-9").await;
     assert_eq!((start.field("etag"), &start.body[..]), ("\"v2\"".to_owned(), &second[..10]));
     settled(&node).await;
@@ -413,7 +413,7 @@ async fn parts_without_a_strong_validator_are_passed_one_by_one() {
             let answer = part(at, &format!("bytes=10-{}", 2 * BLOCK)).await;
             assert_eq!((answer.status, &answer.body[..]), (206, &whole[10..=2 * BLOCK]));
         }
-        // One attempt at a block, then the client's own ranges.
+        // One request for a block, then the client's own ranges.
         assert_eq!(origin.hits("/a"), 4);
         settled(&node).await;
     }

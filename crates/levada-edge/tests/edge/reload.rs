@@ -9,7 +9,7 @@ use crate::{
     switch::{by, server, server_of, switch, switching},
 };
 
-/// What the file says, for the next reload.
+/// The content of the file, for the next reload.
 type File = Arc<Mutex<Result<Settings, String>>>;
 
 async fn world(settings: Settings) -> (Running, File) {
@@ -36,7 +36,7 @@ async fn learned_targets_survive_and_a_server_that_joins_is_used() {
         known.push(server_of(at, &format!("/{key}")).await);
     }
     let mut after = before;
-    // At another place of the list, with another parameter.
+    // At another position of the list, with another parameter.
     switch(&mut after).servers.insert(0, server("s9", origins[2].address));
     let parameter = ("t_high".to_owned(), levada_policy::ParameterValue::Integer(80));
     after.sites[0].policy.parameters.extend([parameter]);

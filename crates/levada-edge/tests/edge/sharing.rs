@@ -1,5 +1,5 @@
-//! One fetch for many: what is shared while it grows, what never is, what becomes of a fetch that
-//! breaks off.
+//! Single flight: fetches that are shared while they run, requests that never share, and fetches that
+//! break off.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,7 +17,7 @@ async fn world() -> (Origin, Running, SocketAddr) {
     (origin, node, at)
 }
 
-/// Starts a request and waits until the node counts it, so that whoever comes next comes later.
+/// Starts a request and waits until the node counts it, so that the next request comes later.
 async fn begin(node: &Running, at: SocketAddr, fields: &[(&str, &str)]) -> Wire {
     let before = node.counts().in_flight;
     let wire = Wire::saying(at, head_of("GET", "/a", fields)).await;
@@ -48,7 +48,7 @@ async fn many_clients_cost_one_fetch_and_stream_before_its_end() {
         leaders += usize::from(!answer.field("cache-status").contains("collapsed"));
         assert_eq!(client.take(10).await, b"5\r\nfirst\r\n");
     }
-    // Whoever comes now joins as well, and gets what is there.
+    // A request that arrives now shares the fetch as well, and gets the bytes that have arrived.
     let mut late = begin(&node, at, &[]).await;
     late.head().await;
     assert_eq!(late.take(10).await, b"5\r\nfirst\r\n");
@@ -225,7 +225,7 @@ async fn object_of_unknown_size_streams_in_bounded_memory_even_to_a_slow_reader(
         most = most.max(node.counts().filling_bytes);
         let some = slow.some().await;
         read += some.len();
-        // The end may come in pieces.
+        // The end may arrive in pieces.
         tail.extend_from_slice(&some[some.len().saturating_sub(16)..]);
         if some.is_empty() || tail.ends_with(b"\r\n0\r\n\r\n") {
             break;

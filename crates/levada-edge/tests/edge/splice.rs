@@ -1,5 +1,4 @@
-//! Bodies that the system moves from a server's connection to a client's: nothing of what a client may
-//! rely on is different.
+//! Bodies that the kernel moves from a server's connection to a client's: a client sees no difference.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -120,13 +119,13 @@ async fn what_has_come_is_passed_on_before_more_comes_and_a_silent_server_is_giv
 async fn a_client_that_takes_its_time_is_not_the_servers_fault() {
     let patience = Duration::from_secs(1);
     let (origin, node, at) = world(|s| s.limits.response_body_timeout = patience).await;
-    // More than all buffers on the way take.
+    // More than all buffers on the way hold.
     let long: Vec<u8> = (0..8).flat_map(body).collect();
     origin.on("/a", Reply::ok(long.clone()));
     let mut wire = Wire::narrow(at).await;
     wire.send(head_of("GET", "/a", &[])).await;
     assert_eq!(wire.head().await.status, 200);
-    // It is this time that the node must not count.
+    // The node must not count this time.
     tokio::time::sleep(2 * patience).await;
     assert!(wire.take(long.len()).await == long);
     settled(&node).await;

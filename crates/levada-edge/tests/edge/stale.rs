@@ -1,10 +1,10 @@
-//! What stands in for an origin that fails, and what clients are told when nothing may.
+//! Stale responses in place of a failed origin's, and the answers when none may be used.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::support::*;
 
-/// An origin whose `/a` is stale from the start and has these directives; from the second time on it
+/// An origin whose `/a` is stale from the start and has these directives; from the second request on it
 /// does `later`.
 async fn world(
     directives: &str,

@@ -1,11 +1,11 @@
-//! `Cache-Status` tells what became of a request (RFC 9211), case by case.
+//! `Cache-Status` tells how a request was handled (RFC 9211), case by case.
 
 use crate::support::*;
 
-/// Method, target and fields of a request, and what the field says of it.
+/// Method, target and fields of a request, and the expected `Cache-Status`.
 type Told = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
 
-/// What is asked, one after another.
+/// The requests, in this order.
 const TOLD: [Told; 14] = [
     ("GET", "/a", &[], "fwd=uri-miss; fwd-status=200; stored"),
     ("GET", "/a", &[], "hit; ttl=*"),

@@ -1,4 +1,4 @@
-//! Nodes that stop, in order and not.
+//! Nodes that stop, in order or at once.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ async fn idle_connections_do_not_hold_up_a_stop() {
         settings.listeners[0].tls = if tls { vec![certificate.clone()] } else { Vec::new() };
         let node = start(settings).await;
         let at = node.addresses.clients[0];
-        // One that never said a word, one that said half of it, one that waits for its next request.
+        // One connection without a byte, one with half a request, one that waits for its next request.
         let _silent = Wire::to(at).await;
         let _half = Wire::saying(at, "GET /a HT").await;
         let mut idle = Wire::to(at).await;
@@ -102,7 +102,7 @@ async fn dropped_node_is_gone_at_once() {
         }
     })
     .await;
-    // Nothing of it goes on: the origin is not probed any more.
+    // No task goes on: the origin is not probed any more.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let probes = origin.hits("/up");
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -1,5 +1,4 @@
-//! A node before servers that are not Levada: which one is asked, how many at once, and what happens when
-//! one fails.
+//! A web switch: the server chosen for a request, the limit on requests in flight, and failures.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +27,8 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> SwitchServer {
     }
 }
 
-/// A node that distributes by `name` over these servers, called `s0`, `s1`, ..., without storing.
+/// A node that distributes with policy `name` over these servers, called `s0`, `s1`, ..., without
+/// storing.
 pub(crate) fn switching(name: &str, servers: &[&Origin]) -> Settings {
     let mut settings = single(&[]);
     let named = |(at, origin): (usize, &&Origin)| server(&format!("s{at}"), origin.address);
@@ -178,7 +178,7 @@ async fn beginning_of_the_body_is_the_key_and_the_whole_body_arrives() {
         }
     }
     assert!(servers.values().any(|server| *server != servers[&0]), "{servers:?}");
-    // Chunked, and shorter than what the key is made of.
+    // Chunked, and shorter than the part that makes the key.
     let head = head_of("POST", "/v1/chat", &[("Transfer-Encoding", "chunked")]);
     let answer = Wire::saying(at, head + "5\r\nhello\r\n0\r\n\r\n").await.answer().await;
     assert_eq!(answer.status, 200);
@@ -286,7 +286,7 @@ async fn dead_server_costs_no_request_that_was_not_begun() {
     origins.remove(1);
     for n in 0..9 {
         assert_eq!(get(at, &format!("/{n}")).await.status, 200);
-        // Nothing of it was sent: even this may go to another.
+        // No byte of it was sent: even a POST may be retried at another server.
         assert_eq!(post(at, "/post", &[], "hello").await.status, 200);
     }
     assert_eq!(origins.iter().map(|origin| origin.hits("/post")).sum::<usize>(), 9);
@@ -356,7 +356,7 @@ async fn targets_of_a_failed_server_move_and_do_not_come_back_by_themselves() {
     while !states("up").await {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Nobody asked meanwhile, and yet they are unassigned.
+    // There was no request meanwhile, and yet the keys are unassigned.
     for (key, before) in before.iter().enumerate() {
         let known = admin_json(&node, &format!("/explain?url=http://a.test/{key}")).await;
         let expected = usize::from(before == "s1");
@@ -498,7 +498,7 @@ async fn each_class_goes_round_evenly_under_cap_in_whatever_order_it_comes() {
     let asked = |origin: &Origin, class: &str, count: usize| {
         (0..count).map(|n| origin.hits(&format!("/{class}/{n}"))).sum::<usize>()
     };
-    // Runs of one class, and then another: what round robin over all would get wrong.
+    // Runs of one class, then another: plain round robin over all would distribute them badly.
     let mut sent = [0; 4];
     for (step, class) in
         [0, 1, 1, 2, 0, 3, 3, 3, 2, 1, 0, 0].into_iter().cycle().take(72).enumerate()
@@ -543,7 +543,7 @@ async fn conversation_stays_with_its_worker_until_that_one_is_busy() {
         workers.push(worker);
     }
     assert!(BTreeSet::from_iter(&workers).len() > 1, "{workers:?}");
-    // Three are T_high and one more: the fourth goes to a worker that has fewer than T_low.
+    // Three is T_high + 1: the fourth request goes to a server that has fewer than T_low.
     let ask = &ask;
     let hold = async |turn: usize| ask("/held", 0, turn).await;
     let busy = async {

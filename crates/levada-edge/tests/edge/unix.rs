@@ -36,7 +36,7 @@ async fn node(settings: Settings) -> (Running, SocketAddr) {
     (node, at)
 }
 
-/// A node that switches between a server at a socket, `local`, and one in the network, `remote`.
+/// A web switch between a server at a Unix socket, `local`, and one at a TCP address, `remote`.
 fn mixed(socket: &Path, remote: &Origin) -> Settings {
     let mut settings = switching("hrw", &[]);
     let local = levada_edge::settings::SwitchServer {
@@ -105,7 +105,7 @@ async fn server_at_a_socket_is_watched() {
     let local = Origin::at_socket(&socket);
     let mut settings = mixed(&socket, &remote);
     settings.sites[0].health = watched();
-    // Without a name to ask by.
+    // Without a host name for the origin.
     settings.sites[0].hosts = vec!["*".to_owned()];
     settings.sites[0].health.path = Some("/healthz".to_owned());
     let (node, at) = node(settings).await;

@@ -1,4 +1,4 @@
-//! Responses that turn out not to be storable: nobody waits for another's.
+//! Responses that turn out not to be storable: requests do not wait for each other.
 
 use std::sync::{
     Arc,

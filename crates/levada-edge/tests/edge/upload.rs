@@ -9,7 +9,7 @@ async fn body_of_a_post_is_streamed() {
     let (origin, node, at) = alone(|_| {}).await;
     let head = head_of("POST", "/a", &[("Transfer-Encoding", "chunked")]);
     let mut wire = Wire::saying(at, head).await;
-    // The origin hears of it before the body is complete.
+    // The origin gets the head before the body is complete.
     eventually("the head arrives", || origin.heads() == 1).await;
     assert_eq!(origin.total(), 0);
     let piece = "x".repeat(1 << 16);
@@ -52,7 +52,7 @@ async fn long_upload_that_moves_is_not_the_origins_silence() {
     })
     .await;
     let mut wire = Wire::saying(at, head_of("POST", "/a", &[("Content-Length", "12")])).await;
-    // What is tested is the passing of time, so it has to pass.
+    // The test is about the passing of time, so it has to wait.
     for _ in 0..12 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         wire.send("x").await;
@@ -99,7 +99,7 @@ async fn client_that_vanishes_in_its_body_leaves_nothing() {
 #[tokio::test]
 async fn connection_with_an_upload_under_way_is_not_lent_out() {
     let (origin, node, at) = alone(|_| {}).await;
-    // Answers at the head, and reads on.
+    // The origin answers after the head, and goes on reading.
     let address = early_answerer().await;
     let _ = &origin;
     drop(node);

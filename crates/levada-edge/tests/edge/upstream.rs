@@ -74,7 +74,7 @@ async fn retries_stay_within_their_budget() {
         wire.send(head_of("GET", "/a", &[])).await;
         refused += usize::from(wire.answer().await.status == 502);
     }
-    // A hundred are saved up, and ten a second come in besides.
+    // The retry budget holds a hundred, and grows by ten a second.
     let allowed = 101 + (began.elapsed().as_secs_f64() * 10.0) as usize;
     assert!(good.total() <= allowed, "{} retries", good.total());
     assert_eq!((good.total() + refused, bad.total()), (400, 400));
@@ -228,7 +228,7 @@ async fn lengths_that_agree_become_one() {
         origin.on(path, Reply::raw(raw));
         for _ in 0..2 {
             let answer = get(at, path).await;
-            // Refused or understood, but never passed on as it came.
+            // Refused or parsed, but never passed on unchanged.
             if answer.status == 200 {
                 assert_eq!(
                     (answer.field("content-length").as_str(), answer.text().as_str()),

@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told, and tells a whole answer from one that was cut.
+//! A client that sends exactly the given bytes, and distinguishes a whole answer from one that was cut.
 
 use std::net::SocketAddr;
 
@@ -69,7 +69,7 @@ impl Wire {
         Self::over(within(socket.connect(address)).await.unwrap())
     }
 
-    /// A connection over which this was said.
+    /// A connection that has sent these bytes.
     pub(crate) async fn saying(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Self {
         let mut wire = Self::to(address).await;
         wire.send(bytes).await;
@@ -82,7 +82,7 @@ impl Wire {
         let _ = within(self.io.flush()).await;
     }
 
-    /// Sends one byte, and says whether that was possible.
+    /// Sends bytes. Returns whether that was possible.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> bool {
         within(self.io.write_all(bytes)).await.is_ok()
     }
@@ -128,7 +128,7 @@ impl Wire {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Reads to the end: how many bytes, and whether it was an orderly one.
+    /// Reads to the end. Returns the number of bytes, and whether the end was an orderly one.
     pub(crate) async fn read_out(mut self) -> (usize, std::io::Result<usize>) {
         let mut read = self.buffer.len();
         let mut bytes = vec![0; 64 << 10];
@@ -140,7 +140,7 @@ impl Wire {
         }
     }
 
-    /// Some more bytes as they come, or none at the end.
+    /// The next bytes that arrive, or none at the end.
     pub(crate) async fn some(&mut self) -> Vec<u8> {
         if self.buffer.is_empty() {
             self.more().await;

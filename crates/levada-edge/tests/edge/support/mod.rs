@@ -1,5 +1,4 @@
-//! A tiny world: an origin that does as it is told, clients that speak byte by byte, nodes on
-//! loopback.
+//! A small world: scripted origins, clients that send exact bytes, nodes on loopback.
 
 pub(crate) mod client;
 pub(crate) mod nodes;
@@ -17,10 +16,10 @@ pub(crate) use origin::{Gate, Origin, Piece, Reply};
 /// The host of the site that every test node serves.
 pub(crate) const HOST: &str = "a.test";
 
-/// Generous, so that a busy machine does not fail a test; nothing waits for it to pass.
+/// Long, so that a busy machine does not fail a test; no test waits for all of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The result of `future`, which must be there in time.
+/// The result of `future`, which must be ready in time.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("done in time")
 }
@@ -41,7 +40,7 @@ pub(crate) fn eventually(
     }
 }
 
-/// Waits until nothing is counted at a node any more.
+/// Waits until all counts of a node are zero.
 #[track_caller]
 pub(crate) fn settled(node: &Running) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();

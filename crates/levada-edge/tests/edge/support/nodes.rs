@@ -20,7 +20,7 @@ use super::{HOST, Origin, get, settled};
 pub(crate) const SECRET: &str = "sixteen bytes or more";
 const ANY: &str = "127.0.0.1:0";
 
-/// A node that stands alone before these origins.
+/// A node without peers in front of these origins.
 pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
     Settings {
         name: "n0".to_owned(),
@@ -67,12 +67,12 @@ pub(crate) fn policy(name: &str) -> PolicyChoice {
     PolicyChoice { name: name.to_owned(), ..PolicyChoice::default() }
 }
 
-/// No probes, no ejections: for tests that are about something else.
+/// No probes, no ejections: for tests of something else.
 pub(crate) fn unwatched() -> HealthCheck {
     HealthCheck { interval: Duration::ZERO, eject_after: 0, ..HealthCheck::default() }
 }
 
-/// Probes as often as a test can use them.
+/// Frequent probes.
 pub(crate) fn watched() -> HealthCheck {
     HealthCheck {
         interval: Duration::from_millis(50),
@@ -89,7 +89,7 @@ pub(crate) async fn start(settings: Settings) -> Running {
     Running::start(settings).await.unwrap()
 }
 
-/// A node that is not told of others, before an origin; and where its clients come in.
+/// A node without peers in front of an origin, and its address for clients.
 pub(crate) async fn alone(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
@@ -99,10 +99,10 @@ pub(crate) async fn alone(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running
     (origin, node, at)
 }
 
-/// Addresses that are free now; peers have to know them beforehand.
+/// Addresses that are free now: peers must know them before they start.
 ///
-/// Below the ports that a system gives to outgoing connections: one of those could take an address
-/// before its node does.
+/// The ports are below the ephemeral range: an outgoing connection could take such an address before
+/// its node does.
 pub(crate) fn reserve(count: usize) -> Vec<SocketAddr> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let candidate = || {
@@ -120,7 +120,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// `count` nodes named `n0`, `n1`, ... before `origin`, each changed by `tweak` before it starts.
+    /// `count` nodes named `n0`, `n1`, ... in front of `origin`, each changed by `tweak` before it
+    /// starts.
     pub(crate) async fn start(
         count: usize,
         origin: SocketAddr,
@@ -161,22 +162,22 @@ impl Cluster {
         self.nodes[index].as_ref().expect("the node runs")
     }
 
-    /// Where clients reach a node.
+    /// A node's address for clients.
     pub(crate) fn client(&self, index: usize) -> SocketAddr {
         self.settings[index].listeners[0].address
     }
 
-    /// Where peers reach a node.
+    /// A node's address for peers.
     pub(crate) fn peer(&self, index: usize) -> SocketAddr {
         self.settings[index].peering.as_ref().unwrap().listen
     }
 
-    /// The node dies.
+    /// Kills the node.
     pub(crate) fn kill(&mut self, index: usize) {
         self.nodes[index] = None;
     }
 
-    /// The node comes back, with nothing in its memory.
+    /// Starts the node again, with an empty memory tier.
     pub(crate) async fn revive(&mut self, index: usize) {
         self.nodes[index] = Some(start(self.settings[index].clone()).await);
     }

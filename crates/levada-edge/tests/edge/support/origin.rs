@@ -1,4 +1,4 @@
-//! An origin that does as it is told, path by path, and remembers what it was asked.
+//! A scripted origin: it replies path by path, and records its requests.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-/// Holds something up until it is opened.
+/// Blocks until it is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<watch::Sender<bool>>);
 
@@ -32,7 +32,7 @@ impl Gate {
     }
 }
 
-/// A part of what the origin does.
+/// A step of the origin's reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Piece {
     Bytes(Vec<u8>),
@@ -42,7 +42,7 @@ pub(crate) enum Piece {
     Cut,
 }
 
-/// What the origin does when asked.
+/// The origin's reply to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: String,
@@ -55,7 +55,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// 200 with this body, without a word on caching.
+    /// 200 with this body, without caching fields.
     pub(crate) fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self {
             status: "200 OK".to_owned(),
@@ -83,7 +83,7 @@ impl Reply {
         Self { raw: true, close: true, ..Self::ok(bytes) }
     }
 
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     pub(crate) fn hang_up() -> Self {
         Self { body: vec![Piece::Cut], ..Self::raw("") }
     }
@@ -110,7 +110,7 @@ impl Reply {
         self
     }
 
-    /// The connection closes after the reply, without having said so.
+    /// Closes the connection after the reply, without `Connection: close`.
     pub(crate) fn closing(mut self) -> Self {
         self.close = true;
         self
@@ -188,7 +188,7 @@ impl Asked {
         (!values.is_empty()).then(|| values.join(", "))
     }
 
-    /// How often a field stands in the head.
+    /// The number of lines of a field in the head.
     pub(crate) fn lines(&self, name: &str) -> usize {
         let named = |line: &&str| {
             line.split_once(':').is_some_and(|(found, _)| found.eq_ignore_ascii_case(name))
@@ -221,7 +221,7 @@ impl Origin {
         Self::at("127.0.0.1:0".parse().unwrap()).await
     }
 
-    /// At this address, which was another's before.
+    /// Listens at this address, which another origin used before.
     pub(crate) async fn at(address: SocketAddr) -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
@@ -233,7 +233,7 @@ impl Origin {
         Self { address, memory, task }
     }
 
-    /// At a Unix socket, whose file is made anew and stays.
+    /// Listens at a Unix socket, whose file is replaced and never removed.
     pub(crate) fn at_socket(path: &Path) -> Self {
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();
@@ -243,7 +243,7 @@ impl Origin {
         Self { address, memory, task }
     }
 
-    /// What is replied to a path; everything else gets its own target as a body, fresh for a minute.
+    /// Sets the reply to a path. Other paths get their own target as a body, fresh for a minute.
     pub(crate) fn on(&self, path: &str, reply: Reply) {
         self.script(path, move |_| reply.clone());
     }
@@ -256,12 +256,12 @@ impl Origin {
         self.memory.lock().unwrap().scripts.insert(path.to_owned(), Arc::new(script));
     }
 
-    /// The same for every path that nothing else was said of.
+    /// Sets the reply to every path without one of its own.
     pub(crate) fn otherwise(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
         self.memory.lock().unwrap().otherwise = Some(Arc::new(script));
     }
 
-    /// Everything that was asked for a path, as far as it has been read to the end.
+    /// All requests for a path that have been read to the end.
     pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
         let memory = self.memory.lock().unwrap();
         memory.asked.iter().filter(|asked| path_of(&asked.target) == path).cloned().collect()
@@ -275,7 +275,7 @@ impl Origin {
         self.memory.lock().unwrap().asked.len()
     }
 
-    /// Remembers nothing from now on, so that a flood does not fill its memory.
+    /// Records nothing from now on, so that a flood does not fill its memory.
     pub(crate) fn forget(&self) {
         self.memory.lock().unwrap().forgetful = true;
     }
@@ -284,7 +284,7 @@ impl Origin {
         self.memory.lock().unwrap().connections
     }
 
-    /// Request heads that have come, whether or not their bodies have.
+    /// The number of request heads received, whether or not their bodies have arrived.
     pub(crate) fn heads(&self) -> usize {
         self.memory.lock().unwrap().arriving
     }
@@ -318,7 +318,7 @@ impl Listener for UnixListener {
 }
 
 async fn accept(listener: impl Listener, memory: Arc<Mutex<Memory>>) {
-    // Dropped with this task, and the connections with it.
+    // Dropping this task closes the connections.
     let mut connections = JoinSet::new();
     loop {
         let Ok(stream) = listener.next().await else { return };

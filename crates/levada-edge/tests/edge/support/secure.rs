@@ -1,4 +1,4 @@
-//! Certificates made on the spot, and a client that checks them.
+//! Certificates made for each test, and a client that checks them.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::within;
 
-/// An authority with a directory for what it issues.
+/// An authority with a directory for its certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: tempfile::TempDir,
