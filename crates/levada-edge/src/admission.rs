@@ -18,7 +18,7 @@ impl Capacity {
         Arc::new(Self { held: AtomicU32::new(0), bound })
     }
 
-    /// A place for one request; `None` when the node is full.
+    /// A place for one request; `None` when the node is at its capacity.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<InService> {
         let place = InService(self.clone());
         (self.held.fetch_add(1, Relaxed) < self.bound).then_some(place)

@@ -1,8 +1,8 @@
 //! The effects of an answer that passes the cache by on stored responses.
 //!
-//! A successful unsafe request invalidates its URI, and those of the same host that its answer names
-//! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3), here and at the peers. The
-//! answer to a HEAD confirms what is stored, or shows it to be outdated (Sec. 4.3.5).
+//! A successful unsafe request invalidates its URI, the URIs of the same host that its answer names
+//! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3), on this node and at the peers.
+//! The answer to a HEAD confirms a stored response, or shows that it is outdated (Sec. 4.3.5).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -19,19 +19,19 @@ use crate::{clock, node::Node, purge, resource::Resource, uri::identity_of};
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
     method: Method,
-    /// Of a HEAD: the client's fields, which select a variant, and when it was sent on.
+    /// For a HEAD: the client's fields, which select a variant, and the time it was forwarded.
     compared: Option<Box<(HeaderMap, SystemTime)>>,
 }
 
 impl Effects {
-    /// Of a request that is about to be sent on.
+    /// The effects of a request that is about to be forwarded.
     pub(crate) fn of(method: &Method, request: &HeaderMap) -> Self {
         let compared =
             (*method == Method::HEAD).then(|| Box::new((request.clone(), clock::wall())));
         Self { method: method.clone(), compared }
     }
 
-    /// Takes the consequences of the answer; gives the URLs that are invalid from now on.
+    /// Applies the effects of the answer. Returns the URLs that are invalid from now on.
     pub(crate) fn take(
         &self,
         node: &Arc<Node>,
@@ -51,8 +51,8 @@ impl Effects {
     }
 }
 
-/// The stored response lives on under the fields of a HEAD that confirms it, and is stale from now
-/// on if that contradicts it.
+/// Updates the stored response with the fields of a HEAD that confirms it, or makes it stale if the
+/// HEAD contradicts it.
 fn compare(
     node: &Node,
     resource: &Resource,

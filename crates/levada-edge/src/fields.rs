@@ -2,16 +2,16 @@
 
 use http::HeaderName;
 
-/// Counts how often a request has passed a CDN (RFC 8586).
+/// Lists the CDNs that a request has passed (RFC 8586).
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// The identifier of this CDN in `CDN-Loop`.
 pub(crate) const CDN_ID: &str = "levada";
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// From a peer: its credential.
 pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");
-/// To a peer: this node is full, and another one should be asked.
+/// To a peer: this node is at its capacity; try another one.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
-/// From a peer: the head of a large file is enough. To a peer: this is the head of one, with its length.
+/// From a peer: the head of a large file suffices. To a peer: this is the head of one, with its length.
 pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
 /// From a peer: the URL names a piece. To a peer: the version of the piece, or why there is none.
 pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");

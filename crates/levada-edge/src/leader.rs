@@ -14,7 +14,7 @@ use crate::{
     fill::{FetchOutcome, FillReader},
 };
 
-/// Carries a fetch on.
+/// Runs a fetch.
 ///
 /// Until its head has come the request that began it does so itself: most responses that are not
 /// stored, and most failures, end there, and cost neither a task nor a wake-up between tasks. From
@@ -49,7 +49,7 @@ impl FetchLeader {
 
 impl Drop for FetchLeader {
     fn drop(&mut self) {
-        // Without a runtime everything ends, and this with it.
+        // Without a runtime the process is ending.
         if let (Some(fetch), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(fetch);
         }

@@ -16,7 +16,7 @@ use crate::{clock, node::Node, partial::first_byte, request::RequestContext};
 
 /// The result of a look-up.
 pub(crate) enum LookupResult {
-    /// A stored response that may be used as it is.
+    /// A stored response that may be used without asking the origin.
     Stored {
         object: Arc<Object>,
         age: u32,
@@ -24,26 +24,26 @@ pub(crate) enum LookupResult {
         /// It is stale, and is to be fetched anew for later requests.
         refresh: Option<FillRequest>,
     },
-    /// It has to be fetched; the result may be shared.
+    /// The response must be fetched; other requests may share the fetch.
     Fetch(FillRequest),
-    /// The cache is not for this request; the reason, in words for `Cache-Status`.
+    /// The request bypasses the cache, with the reason for `Cache-Status`.
     Bypass(ForwardReason, &'static str),
-    /// The client wants a stored response or none, and there is none.
+    /// `only-if-cached`, and no stored response.
     Nothing,
-    /// The memory does not have it, but the disk may.
+    /// Not in memory, but perhaps on disk.
     OnDisk,
 }
 
-/// A fetch to be made.
+/// A fetch to begin.
 #[derive(Clone)]
 pub(crate) struct FillRequest {
-    /// The key to fetch under: of the URI, or of the variant.
+    /// The key of the fetch: of the URI, or of the variant.
     pub(crate) key: Key,
     /// The stored object that needs validation.
     pub(crate) stored: Option<Arc<Object>>,
     pub(crate) why: ForwardReason,
     pub(crate) directives: RequestDirectives,
-    /// The block to begin with, when the client wants parts only.
+    /// The first block, if the client wants a range.
     pub(crate) part: Option<u64>,
     /// It is not shared with other requests: the response is not expected to be storable.
     pub(crate) detached: bool,
@@ -65,13 +65,13 @@ pub(crate) fn lookup(node: &Node, context: &RequestContext) -> LookupResult {
     judge(node, context, sought)
 }
 
-/// Looks a request up on the disk, after the memory did not have it.
+/// Looks a request up on disk, after a miss in memory.
 pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, .. } = context;
     let Node { store, purges, .. } = node;
     if context.zero_copy.is_some()
         && let Some(sought) = store.in_file(resource.key, &resource.identity, &parts.headers)
-        // For all that is not just sent the body is wanted here.
+        // In all other cases this process needs the body.
         && let found @ LookupResult::Stored { refresh: None, .. } = judge(node, context, sought)
     {
         return found;
@@ -115,7 +115,7 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
         return LookupResult::Bypass(ForwardReason::Request, "precondition");
     }
     if resource.piece.is_some() && object.head.validators.is_strong() {
-        // The version is part of its name: it is never out of date, only forgotten.
+        // A piece's name has its version: it never becomes stale.
         let freshness = object.head.freshness();
         let (age, ttl) = (freshness.age(clock::wall()), i64::from(u32::MAX));
         return LookupResult::Stored { object, age, ttl, refresh: None };
@@ -140,7 +140,7 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
     }
 }
 
-/// Whether a request is to have no effect unless the origin's own state is as named.
+/// Whether the request has a precondition on the origin's state.
 pub(crate) fn has_precondition(headers: &HeaderMap) -> bool {
     headers.contains_key(IF_MATCH) || headers.contains_key(IF_UNMODIFIED_SINCE)
 }

@@ -1,4 +1,4 @@
-//! A node at work: everything that its connections share.
+//! A node: everything that its connections share.
 
 use std::{
     sync::Arc,
@@ -35,19 +35,19 @@ use crate::{
     start_error::StartError,
 };
 
-/// How long a response that could not be stored speaks for those that follow.
+/// How long requests for a URI do not wait for each other after a response that could not be stored.
 const UNSTORABLE: Duration = Duration::from_secs(120);
 
-/// How long a URI without parts stays known as one.
+/// How long a URI stays known as one without ranges.
 const NO_PARTS: Duration = Duration::from_secs(600);
 
-/// A node at work.
+/// A node.
 pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// As the last reload left them.
+    /// The sites, replaced by each reload.
     pub(crate) sites: ArcSwap<Sites>,
-    /// Where new settings come from.
+    /// The source of new settings.
     pub(crate) reader: Option<SettingsReader>,
     /// Held while settings change.
     pub(crate) reloading: tokio::sync::Mutex<()>,
@@ -59,13 +59,13 @@ pub(crate) struct Node {
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     pub(crate) store: Arc<Store>,
     pub(crate) fills: Arc<Fills>,
-    /// What readers hold on to, beside the tiers.
+    /// Blocks that readers hold, apart from the tiers.
     pub(crate) loans: Arc<Loans>,
     pub(crate) purges: Arc<Purges>,
-    /// What transfers in pieces have in common.
+    /// The shared state of transfers in pieces.
     pub(crate) large: Agency,
     pub(crate) sizes: Sizes,
-    /// URIs whose parts the origin does not send, or not so that they could be kept.
+    /// URIs for which the origin does not send ranges, or not ones that could be stored.
     pub(crate) no_parts: Remembered,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
@@ -85,7 +85,7 @@ pub(crate) struct Node {
     pub(crate) token: String,
 }
 
-/// Whether connections are to be handed to anybody.
+/// Whether any server of a switch takes connections by handoff.
 pub(crate) fn hands_over(settings: &Settings) -> bool {
     let switches = settings.sites.iter().filter_map(|site| site.switch.as_ref());
     let mut servers = switches.flat_map(|switch| &switch.servers);
@@ -105,7 +105,7 @@ fn front(settings: &Settings) -> Option<Front<Node>> {
     }
 }
 
-/// What takes connections over, where the settings want it.
+/// The back-end, if the settings want one.
 fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
     let taking = handoff.taking.as_ref();
@@ -140,7 +140,7 @@ impl Node {
         let via = HeaderValue::try_from(format!("1.1 {}", settings.name))
             .unwrap_or_else(|_| HeaderValue::from_static("1.1 levada"));
         let store = Arc::new(Store::open(&settings.cache, via.clone(), &metrics.disk)?);
-        // Behind the tier, which makes the directory and sees to it that no other node has it.
+        // After the tier, which creates the directory and locks it against other nodes.
         let directory = settings.cache.disk.as_ref().map(|disk| &*disk.path);
         let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
         let purges = Arc::new(purges);
@@ -175,7 +175,7 @@ impl Node {
         }))
     }
 
-    /// A body's place at the serving rate, if there is one.
+    /// The pacing of one body, if the node has a serving rate.
     pub(crate) fn pace(&self) -> Option<Paced> {
         self.pacer.as_ref().map(Paced::new)
     }
@@ -188,20 +188,20 @@ impl Node {
     pub(crate) fn keep(&self, key: Key, object: Arc<Object>, flight: &PendingStore) {
         if self.purges.may_keep(&object) && !flight.is_outdated(key) {
             self.store.put(key, object);
-            // Whoever invalidates notes it first, and then removes what is stored.
+            // An invalidation notes the URI first, then removes the stored response.
             if flight.is_outdated(key) {
                 self.store.remove(key);
             }
         }
     }
 
-    /// What is stored for a URI, or on its way, is not for those who ask from now on.
+    /// Invalidates a URI: stored responses, and fetches that run, are not for later requests.
     pub(crate) fn invalidate(&self, key: Key) {
         self.purges.invalidate(key);
         self.store.remove(key);
     }
 
-    /// Drops what is stored for these URLs, whichever scheme they were asked by.
+    /// Drops the stored responses of these URLs, for HTTP and HTTPS.
     pub(crate) fn forget(&self, identities: &[String]) {
         for identity in identities {
             let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
@@ -211,7 +211,7 @@ impl Node {
         }
     }
 
-    /// Requests at origins, and those that wait for their turn.
+    /// Requests at origins, and requests that wait for admission.
     pub(crate) fn misses(&self) -> (usize, usize) {
         let sites = self.sites.load();
         let counts = sites.iter().map(|site| site.misses.counts());

@@ -50,8 +50,8 @@ type PipelineResult = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
 ///
-/// What waits for a server is boxed, and a request is admitted before there is a future: futures are
-/// moved whole before they first run, and a hit must not pay for the room that others need.
+/// Futures that wait for a server are boxed, and a request is admitted before its future exists: a
+/// future is moved whole before it first runs, and a hit must not pay for the size of other paths.
 pub(crate) fn serve<'a>(
     node: &'a Arc<Node>,
     connection: &'a Arc<ClientConnection>,
@@ -94,8 +94,8 @@ async fn answer(
     response
 }
 
-/// Whether a client that got a part of it can ask another node for the rest: what passes by the cache may
-/// be another each time, unless a validator says that it has versions.
+/// Whether a client that has a part of the response can request the rest from another node. A response
+/// that is not stored may differ each time, unless a validator identifies its version.
 fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
     let told = || [ACCEPT_RANGES, ETAG].iter().any(|name| response.headers().contains_key(name));
     match response.status() {
@@ -108,12 +108,12 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
 enum Admitted {
     Context(Box<RequestContext>),
     Answered(Box<Response<ResponseBody>>),
-    /// A peer's order to purge.
+    /// A purge order from a peer.
     Order(Box<Incoming>),
     Refused(Failure),
 }
 
-/// Who may ask, and for what.
+/// Checks whether the client may send this request.
 fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incoming>) -> Admitted {
     if connection.door == Door::Peer {
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
@@ -136,7 +136,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     };
     connection.set_last_key(resource.key);
     let (mut parts, body) = request.into_parts();
-    // Before anything is selected by them: what the origin does not see must not choose a variant.
+    // Before a variant is selected: fields that the origin does not see must not select one.
     strip_request(&mut parts.headers);
     let wants = RequestCacheFields::of(&parts.headers);
     if wants.range && node.given_up.returns(connection.client, resource.key) {
@@ -159,8 +159,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     Admitted::Context(Box::new(context))
 }
 
-/// Where the request is served: here, by a peer through this node, or by a peer that the client is
-/// sent to.
+/// Routes the request: served on this node, by a peer through this node, or by a peer after a redirect.
 async fn route(
     node: &Arc<Node>,
     context: Box<RequestContext>,
@@ -180,15 +179,15 @@ async fn route(
     dispatch(node, context, record).await
 }
 
-/// The same for what is no large file, for a piece of one, and for the head of one.
+/// Dispatches a request for an ordinary object, for a piece of a large file, or for the head of one.
 async fn dispatch(
     node: &Arc<Node>,
     context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let RequestContext { connection, resource, parts, body, .. } = &*context;
-    // A request that was forwarded once is served here; one that changes something is the origin's.
-    // One whose site has servers of its own is for this node to switch.
+    // A request that was forwarded once is served on this node. An unsafe request goes to the origin. A
+    // site with a switch has its own servers.
     let settled =
         connection.door == Door::Peer || resource.passed || resource.site.switch.is_some();
     let peers =
@@ -223,7 +222,7 @@ fn redirect(
     let pick = match &resource.piece {
         Some(piece) if !piece.avoided.is_empty() => decider
             .pick(&request, &peers.cluster().without(&piece.avoided), now)
-            // Better one that was slow than none.
+            // A slow node is better than none.
             .or_else(|| decider.pick(&request, &peers.cluster(), now)),
         _ => decider.pick(&request, &peers.cluster(), now),
     };
@@ -232,7 +231,7 @@ fn redirect(
     Ok(pick)
 }
 
-/// Sends the client to the chosen node, with a pass that only this cluster can have made.
+/// Redirects the client to the chosen node, with a signed pass.
 fn redirect_client(
     node: &Node,
     peers: &Peers,
@@ -249,7 +248,7 @@ fn redirect_client(
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }
 
-/// A peer's answer, as it came.
+/// Forwards a peer's answer.
 fn relay(
     node: &Node,
     context: &RequestContext,
@@ -266,7 +265,8 @@ fn relay(
     response
 }
 
-/// Served by this node: from its store, by a fetch, or by the origin for this request alone.
+/// Serves the request on this node: from its store, by a fetch, or from the origin for this request
+/// alone.
 async fn serve_locally(
     node: &Arc<Node>,
     context: Box<RequestContext>,
@@ -317,8 +317,8 @@ async fn serve_locally(
     Ok(response)
 }
 
-/// A stored response in blocks, of which some may have to be fetched. When one of them cannot be had,
-/// the object is fetched anew.
+/// Serves a stored response in blocks, some of which may have to be fetched. If one of them cannot be
+/// fetched, the object is fetched anew.
 async fn in_blocks(
     node: &Arc<Node>,
     context: Box<RequestContext>,
@@ -376,7 +376,7 @@ fn lead_or_follow(
     Some((reader, lead))
 }
 
-/// From the growing copy of an object that this request, or one before it, had fetched.
+/// Serves from the fill of an object that this request, or an earlier one, began.
 async fn serve_from_fill(
     node: &Arc<Node>,
     context: Box<RequestContext>,
@@ -401,7 +401,8 @@ async fn serve_from_fill(
                 reader.outcome().await
             }
         };
-        // Only now its tags are known: what was begun before a purge is for those who asked before.
+        // Tags arrive with the head. A fill that began before a purge must not serve requests that
+        // arrived after it.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = outcome.label().is_some_and(|label| {
             begun_before(label) && !node.purges.may_join(label, &context.resource.identity)
@@ -416,7 +417,7 @@ async fn serve_from_fill(
         order.stored = order.stored.filter(alive);
     };
     let parts = &context.parts;
-    // Others may have a response only if it could be served from the store.
+    // Other requests may share a response only if the store could serve it.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     match outcome {
@@ -466,8 +467,8 @@ async fn serve_from_fill(
             finish_passed(node, &mut response, &status);
             Ok(response)
         }
-        // What was fetched is not for this request after all: it gets a response of its own. Whatever
-        // its leader has left lying is let go first.
+        // The fetched response is not for this request, which gets one of its own. Release the leader's
+        // response first.
         _ => {
             drop(reader);
             Box::pin(pass(node, context, why, "not-shared")).await
@@ -475,8 +476,8 @@ async fn serve_from_fill(
     }
 }
 
-/// A stored response instead of the one that the origin failed to give, where that is allowed: with
-/// its age, and what is to be said of it.
+/// A stored response in place of the origin's failed one, where that is allowed, with its age and its
+/// `Cache-Status`.
 fn bridge<'a, 's>(
     object: &'a Arc<Object>,
     directives: &RequestDirectives,
@@ -510,7 +511,7 @@ fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
         && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
 }
 
-/// From the origin for this request alone, which has no body.
+/// Gets a response from the origin for this request alone. The request has no body.
 async fn pass(
     node: &Node,
     mut context: Box<RequestContext>,
@@ -524,7 +525,7 @@ async fn pass(
     Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail))
 }
 
-/// Past the cache, body and all.
+/// Bypasses the cache, with the request's body.
 async fn bypass(
     node: &Arc<Node>,
     mut context: Box<RequestContext>,
@@ -532,11 +533,11 @@ async fn bypass(
     detail: &'static str,
 ) -> PipelineResult {
     let effects = Effects::of(&context.parts.method, &context.parts.headers);
-    // Boxed, as what follows from it: few requests have it, and each that passes here would carry it.
+    // Boxed, since few requests have it and every bypassed request would carry its size.
     let posted = Posted::of(node, &context).map(Box::new);
     let headers = std::mem::take(&mut context.parts.headers);
     let mut head = forward::onward(node, &context, headers);
-    // Over HTTP/1.1 the guard is a little quicker, and can still say what is wrong.
+    // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let mut body =
         context.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
@@ -568,7 +569,7 @@ async fn bypass(
     }
 }
 
-/// The origin's answer to one request alone.
+/// The origin's answer to one request that is not shared.
 fn from_origin(
     node: &Node,
     exchange: UpstreamResponse,
@@ -590,8 +591,8 @@ fn from_origin(
     response
 }
 
-/// A server's answer on its way to the client: end-to-end fields only, and this node in `Via`.
-/// A long body is moved by the system, where that can be.
+/// Forwards a server's answer to the client: end-to-end fields only, and this node in `Via`. The kernel
+/// moves a long body where that is possible (splice).
 fn passed_on(
     node: &Node,
     exchange: UpstreamResponse,

@@ -56,8 +56,8 @@ impl Posted {
         })
     }
 
-    /// Whether the answer may be kept. To be asked before it invalidates what is stored: another that
-    /// has done so meanwhile may have changed what this one tells.
+    /// Whether the answer may be stored. Call it before the answer invalidates stored responses: if
+    /// another answer has done so since, this one may be outdated.
     pub(crate) fn judge(
         self,
         node: &Node,

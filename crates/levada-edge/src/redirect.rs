@@ -17,7 +17,8 @@ use crate::settings::PolicyChoice;
 /// Instances of a keyed policy: enough that cores rarely contend for one lock.
 const SHARDS: u32 = 16;
 
-/// A site's policy. Keyed policies are divided by key, which loses nothing: their state is per key.
+/// A site's policy. A keyed policy is sharded by key, without a difference in decisions: its state is
+/// per key.
 pub(crate) struct Decider {
     name: &'static str,
     shards: Box<[Mutex<PolicyShard>]>,
@@ -82,7 +83,7 @@ impl Decider {
         policy.pick(request, cluster, &mut PickContext { now, rng })
     }
 
-    /// Tells the policy how a request ended, if it wants to know.
+    /// Reports the outcome of a request to the policy, if it uses outcomes.
     pub(crate) fn observe(&self, outcome: &RequestOutcome, now: Timestamp) {
         if !self.observes() {
             return;
@@ -93,7 +94,7 @@ impl Decider {
         }
     }
 
-    /// Tells the policy that a node has failed.
+    /// Reports the failure of a node to the policy.
     pub(crate) fn failed(&self, node: NodeIndex, cluster: &Cluster) {
         for shard in &self.shards {
             shard.lock().policy.failed(node, cluster);
@@ -164,7 +165,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Goes on with the decider `before`, if it is of the same policy.
+    /// Takes over the state of the decider `before`, if it has the same policy.
     pub(crate) fn new(
         choice: &PolicyChoice,
         redirectors: u32,

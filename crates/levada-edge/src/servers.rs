@@ -11,9 +11,9 @@ pub(crate) struct SwitchedSite {
     policy: &'static str,
     /// Requests at its servers.
     outstanding: usize,
-    /// Requests that wait for one.
+    /// Requests that wait for a server.
     waiting: usize,
-    /// How many may be at the servers together.
+    /// The most requests at all servers together.
     limit: usize,
     servers: Vec<ListedServer>,
     /// Classes that were learned, by prefix or rule.
@@ -79,7 +79,7 @@ fn state(member: &Member, ramp: f64) -> &'static str {
     }
 }
 
-/// Drains a server, or lets it come back, on every site that has it, or on that of one host.
+/// Drains a server, or undoes that, on every site that has it, or on the site of one host.
 ///
 /// # Errors
 /// When there is none of this name; with the names that there are.
@@ -97,7 +97,7 @@ pub(crate) fn drain(
     // On every site, not only on the first.
     let found = switches().filter(|switch| switch.drain(server, drained)).count();
     if found > 0 {
-        tracing::info!(server, drained, sites = found, "told by an operator");
+        tracing::info!(server, drained, sites = found, "an operator changed a server's drain");
         return Ok(());
     }
     let known: Vec<String> = switches()

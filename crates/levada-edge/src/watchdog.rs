@@ -40,19 +40,19 @@ struct WatchdogState {
 /// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// Nothing was asked for too long.
+    /// No request for too long.
     Idle,
-    /// A client takes nothing.
+    /// A client reads nothing for too long.
     Stalled,
 }
 
-/// One stream under watch; counts until it is dropped.
+/// One watched stream; it counts until it is dropped.
 pub(crate) struct WatchedStream {
     watchdog: Arc<Watchdog>,
     id: u64,
 }
 
-/// A body under watch.
+/// A watched body.
 pub(crate) struct WatchedBody {
     body: ResponseBody,
     stream: WatchedStream,
@@ -68,7 +68,7 @@ impl Watchdog {
         })
     }
 
-    /// A stream begins.
+    /// Begins to watch a stream.
     pub(crate) fn stream(self: &Arc<Self>) -> WatchedStream {
         let mut state = self.state.lock();
         let id = state.next;
@@ -115,7 +115,7 @@ impl Watchdog {
 }
 
 impl WatchedStream {
-    /// The body with which the stream is answered.
+    /// Wraps the body of the stream's response.
     pub(crate) fn watch(self, body: ResponseBody) -> WatchedBody {
         WatchedBody { body, stream: self }
     }

@@ -1,8 +1,8 @@
 //! One timer for all deadlines of a connection.
 //!
-//! Deadlines move with every request; a timer that moved with them would cost a lock on the runtime's
-//! timer wheel each time. So the timer stays where it is as long as it is early enough: when it goes
-//! off before the deadline of then, it is set anew, which happens once per timeout, not per request.
+//! Deadlines move with every request. A timer that moved with them would take a lock on the runtime's
+//! timer wheel each time. So the timer is left alone while it fires early enough. When it fires before
+//! the current deadline it is set again, which happens once per timeout, not per request.
 
 use std::{
     future::Future,
@@ -42,7 +42,7 @@ impl DeadlineTimer {
             }
             sleep.as_mut().reset(deadline);
         }
-        // A task that has used up its turn is woken at once, and not by the timer.
+        // A task without budget (tokio's cooperative scheduling) is woken at once, not by the timer.
         self.wakes = has_budget_remaining().then(|| cx.waker().clone());
         Poll::Pending
     }

@@ -1,4 +1,5 @@
-//! The digest of a file that passes in order, held against the one that it is to have (RFC 9530).
+//! Computes the digest of a file that is sent in order, and compares it with the expected one (RFC
+//! 9530).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use levada_fetch::{Algorithm, Digest};
@@ -6,15 +7,15 @@ use ring::digest;
 
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// A digest that is being made, and what is to come out.
+/// A digest that is being computed, and its expected value.
 pub(super) struct Check {
     context: digest::Context,
     expected: Vec<u8>,
 }
 
 impl Check {
-    /// What the origin says of the whole representation, or the client who knows it. `None` when
-    /// neither names a digest that proves anything.
+    /// A check against the origin's `Repr-Digest`, or the client's digest. `None` when neither names a
+    /// secure digest.
     pub(super) fn of(headers: &HeaderMap, wanted: Option<&Digest>) -> Option<Self> {
         let wanted = wanted.filter(|wanted| wanted.algorithm() == Algorithm::Sha256);
         if let Some(wanted) = wanted {
@@ -40,13 +41,13 @@ impl Check {
         self.context.update(bytes);
     }
 
-    /// Whether all that has passed has the digest.
+    /// Whether the bytes have the expected digest.
     pub(super) fn holds(self) -> bool {
         base64(self.context.finish().as_ref()) == self.expected
     }
 }
 
-/// RFC 4648 Sec. 4, with padding: what a byte sequence is written in (RFC 9651 Sec. 4.1.8).
+/// RFC 4648 Sec. 4, with padding: the encoding of a byte sequence (RFC 9651 Sec. 4.1.8).
 fn base64(bytes: &[u8]) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);

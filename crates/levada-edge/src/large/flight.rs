@@ -1,4 +1,4 @@
-//! A piece on its way to this node, for all transfers here that want it.
+//! A request for a piece, shared by all transfers of this node that want it (single flight).
 //!
 //! ```text
 //!   transfer ──┐
@@ -6,10 +6,11 @@
 //!   transfer ──┘
 //! ```
 //!
-//! A crowd that asks one node for one file wants the same pieces at about the same time. As the paper has
-//! it, each client's agent asks for each of them; the node that a piece belongs to then sends it as often
-//! as there are clients anywhere, and is slower the more pieces it has. Here it is asked for once, and who
-//! comes before all have passed it on finds it here. That takes no memory beside their windows.
+//! Many clients that request one file from one node want the same pieces at about the same time. In the
+//! paper, each client's agent requests each piece; the node that a piece belongs to then sends it as
+//! often as there are clients, and is slower the more pieces it has. Here a node requests a piece once,
+//! and a transfer that comes before all others have sent it finds it here. That needs no memory beside
+//! the windows.
 
 use std::{
     collections::HashMap,
@@ -34,26 +35,26 @@ use crate::{
     resource::Piece,
 };
 
-/// The latest flight of each piece, while anybody is interested in it.
+/// The latest request for each piece, while a transfer holds it.
 #[derive(Default)]
 pub(crate) struct PieceFlights(Mutex<HashMap<Key, Weak<PieceFlight>>>);
 
-/// A piece that has come.
+/// A piece that has arrived.
 #[derive(Clone)]
 pub(super) struct WholePiece {
     pub(super) segments: Arc<[Bytes]>,
-    /// It was in this node's own memory: that it came at once says nothing of others.
+    /// The piece was in this node's own memory: its time says nothing about other nodes.
     pub(super) at_hand: bool,
 }
 
-/// A request for a piece. It ends when nobody holds it any more.
+/// A request for a piece. It ends when no transfer holds it any more.
 pub(super) struct PieceFlight {
     node: Arc<Node>,
     key: Key,
     identity: String,
     pub(super) piece: Arc<Piece>,
     pub(super) begun: Timestamp,
-    /// The newest purge at that time.
+    /// The newest purge when the request began.
     purges: u64,
     outcome: watch::Receiver<Option<Result<WholePiece, Failure>>>,
     task: AbortHandle,
@@ -62,8 +63,8 @@ pub(super) struct PieceFlight {
 }
 
 impl PieceFlight {
-    /// The flight of a piece that is under way or has come, if it is of use for who asks now; else one that
-    /// begins with this. Says whether it is another's.
+    /// Shares the request for a piece that is in flight or has ended, if this transfer can use it;
+    /// otherwise begins one. Returns whether it is another transfer's.
     pub(super) fn board(
         node: &Arc<Node>,
         template: &RequestContext,
@@ -103,7 +104,7 @@ impl PieceFlight {
         (flight, false)
     }
 
-    /// Whether who does not want these nodes to be asked may wait for this.
+    /// Whether a transfer that avoids these nodes may share this request.
     fn suits(&self, avoided: &[NodeIndex]) -> bool {
         match &*self.outcome.borrow() {
             None => !avoided.contains(&self.piece.source()),
@@ -111,12 +112,12 @@ impl PieceFlight {
         }
     }
 
-    /// Whether it has come or failed.
+    /// Whether the piece has arrived or the request has failed.
     pub(super) fn is_over(&self) -> bool {
         self.outcome.borrow().is_some()
     }
 
-    /// The piece, when it has come.
+    /// Waits for the piece.
     pub(super) async fn outcome(&self) -> Result<WholePiece, Failure> {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
@@ -126,15 +127,15 @@ impl PieceFlight {
             .unwrap_or(Err(Failure::Server(ServerFailure::NoResponse)))
     }
 
-    /// How far it is, for who wants to know whether its source is slow: the source, and how many bytes have
-    /// come. Nothing is said of what several transfers wait for. There is a crowd then, at other
-    /// nodes as well, and the source is as slow as it is busy; whoever stood in for it would ask the origin.
+    /// The source and the bytes received so far, to judge whether the source is slow. `None` if several
+    /// transfers wait: then there is a crowd, at other nodes as well, and the source is slow because it
+    /// is busy; any replacement would ask the origin.
     pub(super) fn so_far(&self) -> Option<(usize, u64)> {
         let is_alone = !self.shared.load(Relaxed);
         is_alone.then(|| (self.piece.source().get(), self.piece.came()))
     }
 
-    /// Whether nobody has said yet how its source did: what happened once is told once.
+    /// Whether the outcome has not been reported for its source yet: each outcome is reported once.
     pub(super) fn is_news(&self) -> bool {
         !self.reported.swap(true, Relaxed)
     }
@@ -144,14 +145,14 @@ impl Drop for PieceFlight {
     fn drop(&mut self) {
         self.task.abort();
         let mut flights = self.node.large.flights.0.lock();
-        // Another may have taken its place.
+        // Another request may have replaced it.
         if flights.get(&self.key).is_some_and(|latest| latest.strong_count() == 0) {
             flights.remove(&self.key);
         }
     }
 }
 
-/// Fetches a piece, from wherever the policy says.
+/// Fetches a piece from the node that the policy chooses.
 async fn fetch(
     node: Arc<Node>,
     context: Box<RequestContext>,
@@ -167,7 +168,7 @@ async fn fetch(
     let due =
         usize::try_from(piece.len()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
     let at_hand = body.is_stored();
-    // What the store has is shared with it.
+    // A stored body shares the memory of the store.
     let kept = body.kept().await;
     let (mut segments, mut came) = (Vec::new(), 0);
     let mut gathering = (!kept).then(|| Gathering::of(due));

@@ -1,4 +1,4 @@
-//! The head of a large file: an object like any other, whose body is elsewhere.
+//! The head of a large file: an ordinary object whose body is in the pieces.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::{
     stored,
 };
 
-/// The number by which versions of a file are told apart; `None` where they cannot be.
+/// The number of a file's version; `None` if versions cannot be distinguished.
 ///
-/// Of a strong entity tag, and where there is none, of `Last-Modified` and the length: two versions
-/// made within one second and of one length are then taken for one. A weak entity tag promises no
-/// equal bytes, so it counts only beside these.
+/// It is made of a strong entity tag. Without one, it is made of `Last-Modified` and the length: two
+/// versions of one length made within one second then count as one. A weak entity tag does not promise
+/// equal bytes, so it is only used in addition.
 pub(crate) fn version_of(headers: &HeaderMap, validators: &Validators, length: u64) -> Option<u64> {
     let field = |name| headers.get(name).map(HeaderValue::as_bytes);
     let text = match validators.etag() {
@@ -54,13 +54,13 @@ pub(crate) fn is_large(
         && !node.no_parts.holds(file_key(identity), node.clock.now())
 }
 
-/// The key of the file's URL, of a piece's identity or its own.
+/// The key of the file's URL, from the identity of a piece or of the file.
 pub(crate) fn file_key(identity: &str) -> Key {
     let url = identity.rsplit_once(' ').map_or(identity, |(_, url)| url);
     Key::of(url.as_bytes())
 }
 
-/// Whether whoever asks is served with the head of this object, because the file is large.
+/// Whether the request is answered with this head only, because the file is large.
 pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Object) -> bool {
     let site = &context.resource.site;
     let told = (&object.head.headers, &object.head.validators, object.length());
@@ -70,7 +70,7 @@ pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Obj
         && is_large(node, site, object.identity(), told)
 }
 
-/// The answer to whoever is served with the head of a large file: no body, and the length apart.
+/// The answer with the head of a large file: no body, and the length in a field of its own.
 pub(crate) fn head(
     node: &Node,
     context: &RequestContext,
@@ -81,7 +81,7 @@ pub(crate) fn head(
     if stored::has_already(&object.head, &context.parts) {
         return stored::not_modified(node, &object.head, age, &status);
     }
-    // Without a strong validator a version is no more than likely to be one (RFC 9110 Sec. 15.3.7.3).
+    // Without a strong validator equal versions are only probable (RFC 9110 Sec. 15.3.7.3).
     status.detail = Some(if object.head.validators.is_strong() { "pieces" } else { "pieces-weak" });
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     let headers = response.headers_mut();
@@ -96,21 +96,21 @@ pub(crate) fn head(
     response
 }
 
-/// A large file, as its head tells of it.
+/// A large file, as described by its head.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) length: u64,
     pub(crate) version: u64,
     pub(crate) validators: Validators,
-    /// What the origin is asked for parts under (RFC 9110 Sec. 13.1.5).
+    /// The `If-Range` of requests to the origin (RFC 9110 Sec. 13.1.5).
     pub(crate) if_range: Option<HeaderValue>,
-    /// The origin says that it sends parts.
+    /// The origin announces that it supports ranges.
     pub(crate) offers_ranges: bool,
 }
 
 impl File {
-    /// What the answer of whoever has its head tells of a large file; `None` when it tells nothing that
-    /// could be used. What only nodes say to each other is taken out.
+    /// Reads the description of a large file from the answer with its head; `None` if it has none that
+    /// is usable. Removes the fields that are for nodes only.
     pub(crate) fn of(response: &mut Response<ResponseBody>) -> Option<Self> {
         let headers = response.headers_mut();
         let length = headers.remove(LARGE)?.to_str().ok()?.parse().ok()?;
@@ -127,12 +127,12 @@ impl File {
     }
 }
 
-/// Versions of files that were served lately, in bounded room.
+/// Versions of recently served files, in a table of bounded size.
 pub(crate) struct Known {
     slots: RwLock<Box<[(Key, Piecewise)]>>,
 }
 
-/// What the place of a file's pieces follows from.
+/// The facts that the places of a file's pieces follow from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piecewise {
     pub(crate) length: u64,

@@ -1,4 +1,4 @@
-//! What is counted of transfers in pieces.
+//! The metrics of transfers in pieces.
 
 use levada_fetch::{Counts, Sources};
 use prometheus_client::{
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::metrics::LabelValue;
 
-/// Where a piece came from, or why it was asked for again.
+/// The source of a piece, or the reason of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PieceSourceLabel {
     source: LabelValue,
@@ -50,48 +50,44 @@ impl LargeMetrics {
             &all.transfers,
         );
         register("large_hedges", "Second requests for pieces that were slow", &all.hedges);
-        register(
-            "large_window_stalls",
-            "How often a client was ready for a piece that was not there",
-            &all.stalls,
-        );
+        register("large_window_stalls", "Times that a client waited for a piece", &all.stalls);
         registry.register(
             "large_pieces",
-            "Pieces that came, from this node or a peer, or shared with another transfer",
+            "Pieces received, from this node, a peer, or shared with another transfer",
             all.pieces.clone(),
         );
-        registry.register("large_piece_bytes", "Bytes of them", all.bytes.clone());
+        registry.register("large_piece_bytes", "Bytes of pieces received", all.bytes.clone());
         registry.register(
             "large_retries",
-            "Pieces that were asked for again, because they were late or failed",
+            "Pieces that were requested again, because they were late or failed",
             all.retries.clone(),
         );
         registry.register(
             "large_left_out",
-            "How often no pieces were asked of a node for a while, because it was late or slow",
+            "Times that a node was skipped as a source for a while, because it was late or slow",
             all.left_out.clone(),
         );
         registry.register(
             "large_source_seconds",
-            "How long pieces from a node have taken lately",
+            "Recent time of a piece from a node",
             all.seconds.clone(),
         );
         all
     }
 
-    /// A piece has come.
+    /// Counts a piece that has arrived.
     pub(crate) fn came(&self, source: &'static str, bytes: u64) {
         let labels = PieceSourceLabel { source: LabelValue(source) };
         self.pieces.get_or_create_owned(&labels).inc();
         self.bytes.get_or_create_owned(&labels).inc_by(bytes);
     }
 
-    /// A node is left out from now on.
+    /// Counts a node that is skipped from now on.
     pub(crate) fn left_out(&self, server: &str) {
         self.left_out.get_or_create_owned(&PieceServerLabel { server: server.to_owned() }).inc();
     }
 
-    /// A transfer has ended.
+    /// Adds the counts of a transfer that has ended.
     pub(crate) fn transferred(&self, counts: Counts) {
         let retries = |why, number| {
             self.retries
@@ -105,7 +101,7 @@ impl LargeMetrics {
         self.stalls.inc_by(counts.stalls);
     }
 
-    /// What is known of the sources now.
+    /// Sets the gauges of the sources.
     pub(crate) fn look_at(&self, sources: &Sources, names: impl Iterator<Item = String>) {
         for (server, average) in names.zip(sources.averages()) {
             if let Some(average) = average {

@@ -8,14 +8,14 @@
 //!                          └─ in order to the client; at most a window of pieces is held
 //! ```
 //!
-//! The head of a large file is an ordinary object under the file's URL; the size is learnt from the
-//! response that brings it, so that a small one costs nothing. Each piece is an ordinary object under
-//! a URL of its own ([`levada_fetch::ChunkUrl`]), which only a peer may ask for ([`piece`]). What a
-//! piece is asked of, how long is waited for it and what is tried then, [`levada_fetch::Chunked`]
-//! decides; [`transfer`] carries it out.
+//! The head of a large file is an ordinary object under the file's URL. The size is learned from the
+//! response that brings the head, so that small files have no extra cost. Each piece is an ordinary
+//! object under a URL of its own ([`levada_fetch::ChunkUrl`]), which only a peer may request
+//! ([`piece`]). [`levada_fetch::Chunked`] decides the source of a piece, the timeout and the retry;
+//! [`transfer`] carries this out.
 //!
-//! One transfer, one version: the validator is part of each piece's name. When the file changes before
-//! the first byte has gone out, the transfer begins anew; later, the client's connection is cut.
+//! A transfer has one version: the validator is part of each piece's name. If the file changes before
+//! the first byte is sent, the transfer begins anew; after that, the client's connection is cut.
 
 mod check;
 mod flight;
@@ -56,24 +56,24 @@ pub(crate) use piece::{address, as_object, tell};
 use room::Room;
 use transfer::Transfer;
 
-/// What is read of a piece at once at most: it goes to where the piece is gathered, and the more
-/// connections a transfer has, the more of it there is beside the window.
+/// The most bytes of one read of a piece. Each connection of a transfer has such a buffer, beside the
+/// window.
 pub(crate) const READ: usize = 32 << 10;
 
-/// What all transfers of a node have in common.
+/// The shared state of a node's transfers.
 pub(crate) struct Agency {
     /// Memory for windows.
     room: Arc<Room>,
-    /// Pieces that are on their way here.
+    /// Requests for pieces that are in flight.
     flights: PieceFlights,
-    /// How nodes have done lately as sources of pieces.
+    /// The recent performance of nodes as sources of pieces.
     pub(crate) sources: Mutex<Sources>,
-    /// Files that were served from here, for those who ask where their pieces are.
+    /// Files that this node has served, for `explain`.
     pub(crate) known: Known,
 }
 
 impl Agency {
-    /// With so many bytes for windows, in a cluster of so many nodes.
+    /// `bytes` are for windows; the cluster has `nodes` nodes.
     pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
         Self {
             room: Room::new(bytes),
@@ -84,21 +84,21 @@ impl Agency {
     }
 }
 
-/// Whether a peer says that the head of a large file is enough. Nobody else is listened to, and nobody
-/// else's word goes on ([`crate::forward::onward`]).
+/// Whether a peer requests only the head of a large file. The field counts from peers only, and is not
+/// forwarded from clients ([`crate::forward::onward`]).
 pub(crate) fn asks_for_head(door: Door, headers: &HeaderMap) -> bool {
     door == Door::Peer && headers.contains_key(LARGE)
 }
 
-/// Whether that peer knows that what is stored here is wrong.
+/// Whether the peer knows that the stored head is outdated.
 pub(crate) fn asks_anew(headers: &HeaderMap) -> bool {
     headers.get(LARGE).is_some_and(|wanted| wanted == piece::ANEW)
 }
 
-/// Whether a request might be answered in pieces, as soon as the file turns out to be large.
+/// Whether a request may be answered in pieces if the file is large.
 ///
-/// Several ranges of one request, and conditions that only the origin may judge, go the way of other
-/// objects.
+/// Requests with several ranges, or with conditions that only the origin may evaluate, are handled like
+/// those for other objects.
 pub(crate) fn may_be(context: &RequestContext) -> bool {
     let RequestContext { connection, resource, wants, parts, body, .. } = context;
     if resource.site.serves_large_files().is_none() || connection.door == Door::Peer {
@@ -122,7 +122,7 @@ pub(crate) type Dispatch = for<'a> fn(
     Box<dyn Future<Output = Result<Response<ResponseBody>, Failed>> + Send + 'a>,
 >;
 
-/// Answers a request for what may be a large file. The head and the pieces are asked for by `dispatch`.
+/// Answers a request for a file that may be large. Requests the head and the pieces with `dispatch`.
 pub(crate) async fn serve(
     node: &Arc<Node>,
     mut context: Box<RequestContext>,
@@ -139,18 +139,18 @@ pub(crate) async fn serve(
         let Some(file) = File::of(&mut response) else { break };
         match in_pieces(node, &client, file, response, record, dispatch).await {
             Ok(response) => return Ok(response),
-            // What is stored of it is out of date.
+            // The stored head is outdated.
             Err(Failure::Changed) => context = afresh(&client),
             Err(Failure::NoPieces) => break,
             Err(failure) => return Err(failure.into()),
         }
     }
-    // The node that has its head has the rest as well, or gets it.
+    // The node that has the head serves the whole file as well.
     dispatch(node, client.again(), record).await
 }
 
-/// The same request for the head, which is to be fetched anew. Whether the one that is stored still holds is
-/// no question: a careless origin has another file under the same tag, and would say yes.
+/// The same request for the head, to be fetched anew. Revalidation would be useless: an incorrect
+/// origin has another file under the same entity tag, and would answer 304.
 fn afresh(client: &RequestContext) -> Box<RequestContext> {
     let mut context = client.again();
     (context.head_is_enough, context.anew) = (true, true);
@@ -159,8 +159,8 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
     context
 }
 
-/// Lets the node that has the head of a file fetch it anew, so that those who come later get the version
-/// that there is now.
+/// Makes the node that has the head of a file fetch it anew, so that later requests get the current
+/// version.
 async fn refetch(node: &Arc<Node>, client: &RequestContext, dispatch: Dispatch) {
     let mut record = AccessRecord::of_piece(&node.telemetry);
     drop(dispatch(node, afresh(client), &mut record).await);
@@ -190,7 +190,7 @@ async fn in_pieces(
     let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
         return Err(Failure::NoPieces);
     };
-    // Whatever is wrong with the file shows in the first piece, while another answer can be given.
+    // An error of the file shows in the first piece, while another answer is still possible.
     reader.ready().await?;
     record.outstanding = None;
     record.cache = CacheResult::Pieces;
@@ -205,7 +205,7 @@ async fn in_pieces(
 }
 
 impl RequestContext {
-    /// The same request once more. It has no body.
+    /// A copy of the request. It has no body.
     fn again(&self) -> Box<Self> {
         Box::new(Self {
             connection: self.connection.clone(),
@@ -215,12 +215,12 @@ impl RequestContext {
             body: None,
             head_is_enough: false,
             anew: false,
-            // Pieces are read here.
+            // This process reads the pieces.
             zero_copy: None,
         })
     }
 
-    /// What a request for a piece takes over of this one.
+    /// The context of a request for a piece of this file.
     fn for_pieces(&self, file: &File) -> Box<Self> {
         let mut context = self.again();
         context.wants = RequestCacheFields::default();

@@ -1,11 +1,11 @@
-//! A piece of a file as an object of its own: how peers ask for it, and how a part of the origin's
-//! representation becomes it.
+//! A piece of a file as an object of its own: the request of a peer for it, and the conversion of the
+//! origin's 206.
 //!
-//! On its way between peers the range is part of the URL, so that whoever decides by URL takes pieces
-//! for different files. The node that misses it restores the URL and adds `Range`; the origin's 206
-//! becomes a 200 (WORLDS'04, Sec. 3). Only what a peer marks as a piece's URL is read as one, and a
-//! piece's key can be no URL's ([`crate::resource::Resource::identity`]): a client can neither ask for a
-//! piece nor have something else stored in its place.
+//! Between peers the range is part of the URL, so that a node which decides by URL treats pieces as
+//! different files. The node that misses a piece restores the URL and adds `Range`; the origin's 206
+//! becomes a 200 (WORLDS'04, Sec. 3). A URL is read as a piece's only if a peer marks it so, and no URL
+//! has the key of a piece ([`crate::resource::Resource::identity`]): a client can neither request a
+//! piece nor store another response in its place.
 
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use levada_cache::{ContentRange, Validators};
@@ -21,10 +21,10 @@ use crate::{
     resource::Piece,
 };
 
-/// To a peer: the head is to be fetched, whatever is stored.
+/// To a peer: fetch the head, even if it is stored.
 pub(super) const ANEW: &str = "anew";
 
-/// Says to a peer what is wanted: a piece, or no more than the head of a large file.
+/// Addresses a request to a peer: for a piece, or for the head of a large file only.
 pub(crate) fn address(head: &mut UpstreamHead, context: &RequestContext) {
     if context.head_is_enough {
         let wanted = if context.anew { ANEW } else { "head" };
@@ -36,7 +36,7 @@ pub(crate) fn address(head: &mut UpstreamHead, context: &RequestContext) {
     }
 }
 
-/// What a peer is told beside a failure, so that it need not try again.
+/// The field that tells a peer about a failure, so that it does not retry.
 pub(crate) fn tell(failure: Failure) -> Option<HeaderValue> {
     match failure {
         Failure::Changed => Some(HeaderValue::from_static("changed")),
@@ -65,8 +65,8 @@ pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
     }
 }
 
-/// Makes of the origin's answer to the request for a piece the answer to a request for an object. Only
-/// a 206 with exactly the bytes that were asked for, of the version that they are wanted of, is one.
+/// Converts the origin's answer to a request for a piece into the answer for an object. It must be a
+/// 206 with exactly the requested bytes, of the requested version.
 pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> {
     let headers = &mut head.headers;
     let told = ContentRange::of_part(headers);
@@ -74,7 +74,7 @@ pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> 
         (StatusCode::PARTIAL_CONTENT, Some(told)) => told.length,
         (StatusCode::OK, _) => content_length(headers),
         (StatusCode::PARTIAL_CONTENT, None) => return Err(Failure::NoPieces),
-        // What is not there any more, or not as long, has changed.
+        // A file that is gone, or is shorter, has changed.
         (status, _) if status.is_client_error() => return Err(Failure::Changed),
         (status, _) => return Err(Failure::ErrorAnswer(status)),
     };

@@ -1,14 +1,14 @@
 //! Memory for the windows of all transfers of a node, shared fairly.
 //!
-//! A transfer takes what it can use. When room is scarce, those that have more than an equal share give
-//! back what lies beyond it as soon as the pieces in it have been taken; a part is left for those who
-//! come, so that they need not wait for that.
+//! A transfer takes as much as it can use. When memory is scarce, transfers with more than an equal
+//! share return the excess as soon as the pieces in it have been taken. A part is reserved for new
+//! transfers, so that they need not wait for that.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What there is for windows.
+/// The memory for windows.
 pub(crate) struct Room {
     bytes: u64,
     state: Mutex<WindowRoomState>,
@@ -19,10 +19,10 @@ struct WindowRoomState {
     transfers: u64,
 }
 
-/// The part that is left for those who come: one of so many.
+/// The reserve for new transfers: one part in this many.
 const RESERVE: u64 = 8;
 
-/// What one transfer has of it, in pieces. Goes back when dropped.
+/// The share of one transfer, in pieces. Dropping it returns the memory.
 pub(super) struct Share {
     room: Arc<Room>,
     piece: u64,
@@ -34,8 +34,8 @@ impl Room {
         Arc::new(Self { bytes, state: Mutex::new(WindowRoomState { free: bytes, transfers: 0 }) })
     }
 
-    /// Room for one piece of so many bytes, for a transfer that begins. `None` when there is not even
-    /// that.
+    /// Takes memory for one piece of `piece` bytes, for a new transfer. `None` when there is not
+    /// enough.
     pub(super) fn enter(self: &Arc<Self>, piece: u64) -> Option<Share> {
         let mut state = self.state.lock();
         state.free = state.free.checked_sub(piece)?;
@@ -45,8 +45,8 @@ impl Room {
 }
 
 impl Share {
-    /// Gets as near to room for `wanted` pieces as is fair, and never below the `held` ones. Says for
-    /// how many there is room.
+    /// Adjusts the share towards `wanted` pieces as far as is fair, and never below the `held` ones.
+    /// Returns the number of pieces.
     pub(super) fn adjust(&mut self, held: usize, wanted: usize) -> usize {
         let (held, wanted) = (held.max(1) as u64, wanted.max(1) as u64);
         let mut state = self.room.state.lock();
@@ -56,7 +56,7 @@ impl Share {
         let beyond = self.pieces.saturating_sub(most.max(held));
         self.pieces -= beyond;
         state.free += beyond * self.piece;
-        // What was just given back is for others.
+        // Memory that was just returned is for other transfers.
         while beyond == 0 && self.pieces < wanted {
             let left = if self.pieces < fair { 0 } else { reserve };
             if state.free < self.piece + left {
