@@ -31,7 +31,7 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
             let (node, stop) = (&node, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
                 if request.method() == Method::POST && request.uri().path() == "/purge" {
-                    let answer = purge::door::operator(node, request).await;
+                    let answer = purge::endpoint::handle_operator(node, request).await;
                     return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
                 }
                 if request.method() == Method::GET && request.uri().path() == "/route" {

@@ -62,7 +62,7 @@ fn compare(
 ) {
     let pending = node.purges.begin();
     let sought = node.store.get(resource.key, &resource.identity, request);
-    let stored = node.purges.sift(sought).object;
+    let stored = node.purges.without_purged(sought).object;
     let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
         return;
     };
@@ -101,7 +101,7 @@ fn invalidate(
     answer: &HeaderMap,
 ) -> Vec<String> {
     if !status.is_client_error() && !status.is_server_error() {
-        purge::door::origin(node, &resource.identity, answer);
+        purge::endpoint::purge_groups(node, &resource.identity, answer);
     }
     let Ok(target) = resource.identity.parse::<Uri>() else { return Vec::new() };
     let uris = invalidated(method, status, &target, answer);

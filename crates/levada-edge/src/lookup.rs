@@ -86,7 +86,7 @@ pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResul
 fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult {
     let RequestContext { resource, wants, parts, .. } = context;
     let RequestCacheFields { directives, range: ranged, conditional } = *wants;
-    let sought = node.purges.sift(sought);
+    let sought = node.purges.without_purged(sought);
     let first = if ranged { first_byte(parts) } else { None };
     let part = first.map(|first| first / node.settings.cache.block);
     let order = |stored, why| {

@@ -185,11 +185,11 @@ impl Node {
     }
 
     /// Stores an object, unless it was purged or invalidated while it was fetched.
-    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, flight: &PendingStore) {
-        if self.purges.may_keep(&object) && !flight.is_outdated(key) {
+    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, pending: &PendingStore) {
+        if self.purges.may_keep(&object) && !pending.is_outdated(key) {
             self.store.put(key, object);
             // An invalidation notes the URI first, then removes the stored response.
-            if flight.is_outdated(key) {
+            if pending.is_outdated(key) {
                 self.store.remove(key);
             }
         }

@@ -77,7 +77,7 @@ async fn answer(
         }
         Admitted::Answered(response) => Ok(*response),
         Admitted::Order(order) => {
-            let answer = Box::pin(purge::door::peer(node, *order)).await;
+            let answer = Box::pin(purge::endpoint::handle_peer(node, *order)).await;
             Ok(answer.into_response(ResponseBody::text))
         }
         Admitted::Refused(failure) => Err(failure.into()),
@@ -123,7 +123,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
             return Admitted::Answered(Box::new(well));
         }
-        if request.uri().path() == purge::door::PATH && *request.method() == Method::POST {
+        if request.uri().path() == purge::endpoint::PATH && *request.method() == Method::POST {
             return Admitted::Order(Box::new(request.into_body()));
         }
     }
@@ -166,8 +166,8 @@ async fn route(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
-    if parts.method.as_str() == purge::door::METHOD {
-        let answer = Box::pin(purge::door::client(node, resource, &parts.headers)).await;
+    if parts.method.as_str() == purge::endpoint::METHOD {
+        let answer = Box::pin(purge::endpoint::handle_client(node, resource, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
     resource.site.count();
@@ -550,7 +550,7 @@ async fn bypass(
     let invalid = effects.take(node, resource, exchange.status(), exchange.headers());
     let growing = kept.and_then(|kept| kept.begin(node, resource, head)).map(Box::new);
     if !invalid.is_empty() {
-        Box::pin(purge::door::invalidated(node, invalid)).await;
+        Box::pin(purge::endpoint::propagate_invalidation(node, invalid)).await;
     }
     match growing {
         Some(growing) => {

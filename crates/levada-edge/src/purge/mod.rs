@@ -1,10 +1,10 @@
 //! Purging: stored responses that this node and its peers must not serve any more.
 //!
 //! ```text
-//! door                receives orders: PURGE requests, the admin listener, peers
+//! endpoint            receives orders: PURGE requests, the admin listener, peers
 //! order               parses an order, or says why it cannot be carried out
 //! rules               a rule covers stored responses, and is checked against their labels
-//! since               notes URIs that unsafe requests invalidate while they are being fetched
+//! invalidated         notes URIs that unsafe requests invalidate while they are being fetched
 //! sweep               applies rules to everything stored, then drops them
 //! journal             keeps rules over a restart, for a node with a disk tier
 //! spread              sends orders to peers, now or when they are back
@@ -15,11 +15,11 @@
 //! a [`PendingStore`] from before that call until the object is stored. Blocks need no label: their
 //! head names the version that leads to them, and [`Label::born`] is part of that version.
 
-pub(crate) mod door;
+pub(crate) mod endpoint;
+mod invalidated;
 mod journal;
 mod order;
 mod rules;
-mod since;
 mod spread;
 mod sweep;
 
@@ -41,7 +41,7 @@ use sweep::PendingStores;
 pub(crate) struct Purges {
     rules: Rules,
     journal: Option<Arc<Journal>>,
-    flights: Arc<PendingStores>,
+    pending_stores: Arc<PendingStores>,
     added: Notify,
     /// Clients receive tags.
     expose_tags: bool,
@@ -52,8 +52,8 @@ impl Purges {
     /// journal is damaged or missing, everything stored before counts as purged.
     pub(crate) fn new(now: SystemTime, directory: Option<&Path>, expose_tags: bool) -> Self {
         let rules = Rules::new(now);
-        let journal = directory.map(|directory| Arc::new(resume(&rules, directory, now)));
-        Self { rules, journal, flights: Arc::default(), added: Notify::new(), expose_tags }
+        let journal = directory.map(|directory| Arc::new(restore(&rules, directory, now)));
+        Self { rules, journal, pending_stores: Arc::default(), added: Notify::new(), expose_tags }
     }
 
     /// The number of the newest purge.
@@ -63,18 +63,18 @@ impl Purges {
 
     /// Begins a fetch. Call it before anything is sent to the origin.
     pub(crate) fn begin(&self) -> PendingStore {
-        PendingStore::begin(&self.flights, || self.rules.latest())
+        PendingStore::begin(&self.pending_stores, || self.rules.latest())
     }
 
     /// Notes that an unsafe request has invalidated a URI. Later requests do not share a fetch that
     /// runs now.
     pub(crate) fn invalidate(&self, uri: Key) {
-        self.flights.invalidated.note(uri);
+        self.pending_stores.invalidated.note(uri);
     }
 
     /// Whether a URI was invalidated since a fetch that began `then`.
     pub(crate) fn invalidated_since(&self, then: u64, uri: Key) -> bool {
-        self.flights.invalidated.since(then, uri)
+        self.pending_stores.invalidated.since(then, uri)
     }
 
     /// Checks a response with this label against the rules.
@@ -83,7 +83,7 @@ impl Purges {
     }
 
     /// Removes a purged object from the result of a look-up.
-    pub(crate) fn sift(&self, sought: Sought) -> Sought {
+    pub(crate) fn without_purged(&self, sought: Sought) -> Sought {
         Sought { object: sought.object.filter(|object| self.may_keep(object)), ..sought }
     }
 
@@ -152,7 +152,7 @@ impl Purges {
 
 /// Restores the rules from the journal, or adds one rule that covers everything that may have been
 /// lost.
-fn resume(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
+fn restore(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
     let (journal, past) = Journal::open(directory);
     if let Some(JournalHistory { latest, rules: past }) = past {
         rules.raise(latest);

@@ -20,7 +20,7 @@ const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
 /// A valid purge order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PurgeOrder {
-    pub(crate) what: PurgeTarget,
+    pub(crate) target: PurgeTarget,
     pub(crate) soft: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum OrderError {
     #[error("this is no order to purge: {0}")]
     Json(#[from] serde_json::Error),
     #[error("say what to purge: exactly one of `url`, `prefix`, `tag` and `all`")]
-    What,
+    NotOneTarget,
     #[error("{0} are too many for one order: send up to {MAX_ITEMS}")]
     TooMany(usize),
     #[error("`{0}` is no absolute URL: write it as in http://www.example.com/path")]
@@ -100,7 +100,7 @@ impl Items {
     fn list(self) -> Result<Vec<String>, OrderError> {
         match self {
             Self::One(item) => Ok(vec![item]),
-            Self::Many(items) if items.is_empty() => Err(OrderError::What),
+            Self::Many(items) if items.is_empty() => Err(OrderError::NotOneTarget),
             Self::Many(items) if items.len() > MAX_ITEMS => Err(OrderError::TooMany(items.len())),
             Self::Many(items) => Ok(items),
         }
@@ -113,11 +113,11 @@ impl PurgeOrder {
         let form: OrderForm = serde_json::from_slice(bytes)?;
         let site = form.site;
         if let (true, Some(urls)) = (trusted, form.invalid) {
-            return Ok(Self { what: PurgeTarget::Invalid(urls.list()?), soft: false });
+            return Ok(Self { target: PurgeTarget::Invalid(urls.list()?), soft: false });
         }
         let without_site =
-            |what| if site.is_some() { Err(OrderError::NeedlessSite) } else { Ok(what) };
-        let what = match (form.url, form.prefix, form.tag, form.group, form.all) {
+            |target| if site.is_some() { Err(OrderError::NeedlessSite) } else { Ok(target) };
+        let target = match (form.url, form.prefix, form.tag, form.group, form.all) {
             (Some(urls), None, None, None, false) => without_site(PurgeTarget::Urls(urls.list()?))?,
             (None, Some(all), None, None, false) => {
                 without_site(PurgeTarget::Prefixes(all.list()?))?
@@ -127,16 +127,16 @@ impl PurgeOrder {
                 PurgeTarget::Groups(groups.list()?, site.unwrap_or_default())
             }
             (None, None, None, None, true) => PurgeTarget::All(site),
-            _ => return Err(OrderError::What),
+            _ => return Err(OrderError::NotOneTarget),
         };
-        Ok(Self { what, soft: form.soft })
+        Ok(Self { target, soft: form.soft })
     }
 
     /// Writes the JSON that [`from_json`](Self::from_json) parses.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
         let many = |items: &[String]| Some(Items::Many(items.to_vec()));
-        match &self.what {
+        match &self.target {
             PurgeTarget::Urls(urls) => form.url = many(urls),
             PurgeTarget::Prefixes(prefixes) => form.prefix = many(prefixes),
             PurgeTarget::Tags(tags, site) => (form.tag, form.site) = (many(tags), site.clone()),
@@ -165,7 +165,7 @@ impl PurgeOrder {
             .collect::<Result<_, _>>()?;
         let asks_for_tags =
             headers.contains_key(label::SURROGATE_KEY) || headers.contains_key(label::CACHE_TAG);
-        let what = match (asks_for_tags, wants(b"prefix"), wants(b"all")) {
+        let target = match (asks_for_tags, wants(b"prefix"), wants(b"all")) {
             (true, false, false) if tags.is_empty() => return Err(OrderError::EmptyTag),
             (true, false, false) if tags.len() > MAX_ITEMS => {
                 return Err(OrderError::TooMany(tags.len()));
@@ -174,15 +174,15 @@ impl PurgeOrder {
             (false, true, false) => PurgeTarget::Prefixes(vec![identity.to_owned()]),
             (false, false, true) => PurgeTarget::All(Some(host.to_owned())),
             (false, false, false) => PurgeTarget::Urls(vec![identity.to_owned()]),
-            _ => return Err(OrderError::What),
+            _ => return Err(OrderError::NotOneTarget),
         };
         let fastly = headers.get(FASTLY_SOFT).map(HeaderValue::as_bytes) == Some(b"1");
-        Ok(Self { what, soft: fastly || wants(b"soft") })
+        Ok(Self { target, soft: fastly || wants(b"soft") })
     }
 
     /// The kind of target, for reports and metrics.
     pub(crate) fn scope(&self) -> &'static str {
-        match self.what {
+        match self.target {
             PurgeTarget::Urls(_) => "url",
             PurgeTarget::Prefixes(_) => "prefix",
             PurgeTarget::Tags(..) => "tag",
@@ -197,7 +197,7 @@ impl PurgeOrder {
     }
 
     pub(crate) fn count(&self) -> usize {
-        match &self.what {
+        match &self.target {
             PurgeTarget::Urls(items)
             | PurgeTarget::Invalid(items)
             | PurgeTarget::Prefixes(items)
@@ -210,7 +210,7 @@ impl PurgeOrder {
     /// The target, shortened for the log.
     pub(crate) fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
-        let text = match &self.what {
+        let text = match &self.target {
             PurgeTarget::Urls(items)
             | PurgeTarget::Prefixes(items)
             | PurgeTarget::Invalid(items) => first(items),
@@ -233,7 +233,7 @@ impl PurgeOrder {
         };
         let soft = self.soft;
         let mut urls = Vec::new();
-        let rules = match &self.what {
+        let rules = match &self.target {
             PurgeTarget::Urls(items) => items
                 .iter()
                 .map(|url| {
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn orders_are_read_as_they_are_written() {
         let list = |items: &[&str]| items.iter().map(ToString::to_string).collect::<Vec<_>>();
-        for (what, soft) in [
+        for (target, soft) in [
             (PurgeTarget::Urls(list(&["http://a/"])), false),
             (PurgeTarget::Prefixes(list(&["http://a/", "http://b/"])), true),
             (PurgeTarget::Tags(list(&["t"]), None), false),
@@ -300,7 +300,7 @@ mod tests {
             (PurgeTarget::All(Some("a".to_owned())), false),
             (PurgeTarget::Invalid(list(&["http://a/"])), false),
         ] {
-            let order = PurgeOrder { what, soft };
+            let order = PurgeOrder { target, soft };
             assert_eq!(PurgeOrder::from_json(&order.to_json(), true).unwrap(), order);
         }
         assert_eq!(read(r#"{"url":"http://a/"}"#), read(r#"{"url":["http://a/"]}"#));
@@ -335,7 +335,7 @@ mod tests {
                 headers.append(*name, HeaderValue::from_static(value));
             }
             PurgeOrder::from_fields(&headers, "http://a/x", "a")
-                .map(|order| (order.what, order.soft))
+                .map(|order| (order.target, order.soft))
         };
         let url = || vec!["http://a/x".to_owned()];
         let site = || Some("a".to_owned());

@@ -16,19 +16,19 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    door::{Confirmation, NodeReport, PATH},
+    endpoint::{Confirmation, NodeReport, PATH},
     order::{PurgeOrder, PurgeTarget},
 };
 use crate::peers::Peers;
 
 /// How long a peer may take to confirm, all tries together.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pauses before the second and the third try.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 /// The most orders kept for one peer. Beyond it they become one purge of everything.
 const MAX_PENDING: usize = 1000;
 /// How often pending orders are sent where no probe delivers them.
-const DELIVERY: Duration = Duration::from_secs(1);
+const DELIVERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Orders that peers have not confirmed, by peer.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Pending {
             return;
         }
         if orders.len() >= MAX_PENDING {
-            let all = PurgeOrder { what: PurgeTarget::All(None), soft: false };
+            let all = PurgeOrder { target: PurgeTarget::All(None), soft: false };
             orders.clear();
             orders.push_back(all.to_json().into());
         } else {
@@ -68,39 +68,42 @@ impl Pending {
 }
 
 /// Sends an order to all peers at the same time. Returns their answers.
-pub(crate) async fn tell(peers: &Arc<Peers>, order: &PurgeOrder) -> Vec<NodeReport> {
+pub(crate) async fn send_until_confirmed(
+    peers: &Arc<Peers>,
+    order: &PurgeOrder,
+) -> Vec<NodeReport> {
     let order = Bytes::from(order.to_json());
-    let mut telling = JoinSet::new();
+    let mut sending = JoinSet::new();
     for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
         let (peers, order) = (peers.clone(), order.clone());
-        telling.spawn(async move { (peer, tell_one(&peers, peer, order).await) });
+        sending.spawn(async move { (peer, send_to(&peers, peer, order).await) });
     }
-    let mut told = telling.join_all().await;
-    told.sort_by_key(|(peer, _)| peer.get());
-    told.into_iter().map(|(_, told)| told).collect()
+    let mut reports = sending.join_all().await;
+    reports.sort_by_key(|(peer, _)| peer.get());
+    reports.into_iter().map(|(_, report)| report).collect()
 }
 
 /// Sends an order to all peers at the same time, once each. A peer that cannot be reached gets it when
 /// it is back.
-pub(crate) async fn mention(peers: &Arc<Peers>, order: &PurgeOrder) {
+pub(crate) async fn send_once(peers: &Arc<Peers>, order: &PurgeOrder) {
     let order = Bytes::from(order.to_json());
-    let mut telling = JoinSet::new();
+    let mut sending = JoinSet::new();
     for (peer, server) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
         let (peers, order, up) = (peers.clone(), order.clone(), server.health.is_up());
-        telling.spawn(async move {
+        sending.spawn(async move {
             let sent = async { up && send(&peers, peer, order.clone()).await.is_ok() };
-            if !tokio::time::timeout(PATIENCE, sent).await.unwrap_or(false) {
+            if !tokio::time::timeout(CONFIRM_TIMEOUT, sent).await.unwrap_or(false) {
                 peers.pending.keep(peer, order);
             }
         });
     }
-    telling.join_all().await;
+    sending.join_all().await;
 }
 
-async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
+async fn send_to(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
     let tries = async {
         let mut answer = send(peers, peer, order.clone()).await;
-        for pause in PAUSES {
+        for pause in RETRY_PAUSES {
             if answer.is_ok() {
                 break;
             }
@@ -109,7 +112,7 @@ async fn tell_one(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
         }
         answer
     };
-    let (result, detail) = match tokio::time::timeout(PATIENCE, tries).await {
+    let (result, detail) = match tokio::time::timeout(CONFIRM_TIMEOUT, tries).await {
         Ok(Ok(StatusCode::OK)) => (Confirmation::Confirmed, None),
         Ok(Ok(status)) => (Confirmation::Refused, Some(format!("it answered {status}"))),
         Ok(Err(failure)) => (Confirmation::Unreachable, Some(failure.as_str().to_owned())),
@@ -149,12 +152,12 @@ pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
 
 /// Delivers pending orders to all peers in a loop, where there are no health probes to do so.
 pub(crate) async fn run(peers: Arc<Peers>) {
-    let mut ticks = tokio::time::interval(DELIVERY);
+    let mut ticks = tokio::time::interval(DELIVERY_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         for (peer, _) in peers.servers() {
-            let _ = tokio::time::timeout(PATIENCE, deliver(&peers, peer)).await;
+            let _ = tokio::time::timeout(CONFIRM_TIMEOUT, deliver(&peers, peer)).await;
         }
     }
 }

@@ -7,13 +7,13 @@ use levada_types::Key;
 use parking_lot::Mutex;
 
 use super::Purges;
-use super::since::Invalidated;
+use super::invalidated::Invalidated;
 use levada_store::Store;
 
 /// How long purges are collected before a sweep.
-const GATHER: Duration = Duration::from_millis(500);
+const GATHER_TIME: Duration = Duration::from_millis(500);
 /// The pause before the next sweep when rules are still needed.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The number of responses on their way into a tier, by the newest purge when they began.
 #[derive(Debug, Default)]
@@ -26,24 +26,24 @@ pub(super) struct PendingStores {
 /// promotion from disk. Rules that may cover it are kept while it lives.
 #[derive(Debug)]
 pub(crate) struct PendingStore {
-    flights: Arc<PendingStores>,
+    pending_stores: Arc<PendingStores>,
     born: u64,
     begun: u64,
 }
 
 impl PendingStore {
-    pub(super) fn begin(flights: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
-        let begun = flights.invalidated.now();
-        let mut table = flights.table.lock();
+    pub(super) fn begin(pending_stores: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
+        let begun = pending_stores.invalidated.now();
+        let mut table = pending_stores.table.lock();
         // Read under the lock: a sweep that does not see this entry took its number before.
         let born = latest();
         *table.entry(born).or_default() += 1;
-        Self { flights: flights.clone(), born, begun }
+        Self { pending_stores: pending_stores.clone(), born, begun }
     }
 
     /// Whether this URI was invalidated since the fetch began.
     pub(crate) fn is_outdated(&self, uri: Key) -> bool {
-        self.flights.invalidated.since(self.begun, uri)
+        self.pending_stores.invalidated.since(self.begun, uri)
     }
 
     /// When the fetch began, in invalidations.
@@ -59,7 +59,7 @@ impl PendingStore {
 
 impl Drop for PendingStore {
     fn drop(&mut self) {
-        let mut table = self.flights.table.lock();
+        let mut table = self.pending_stores.table.lock();
         if let Some(count) = table.get_mut(&self.born) {
             *count -= 1;
             if *count == 0 {
@@ -83,10 +83,10 @@ pub(crate) async fn run(store: Arc<Store>, purges: Arc<Purges>) {
     loop {
         if purges.rules.len() == 0 {
             purges.added.notified().await;
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(GATHER_TIME).await;
         } else {
             // A store older than a rule was still pending: sweep again later.
-            let _ = tokio::time::timeout(AGAIN, purges.added.notified()).await;
+            let _ = tokio::time::timeout(RETRY_INTERVAL, purges.added.notified()).await;
         }
         sweep(&store, &purges).await;
     }
@@ -97,7 +97,7 @@ pub(crate) async fn run(store: Arc<Store>, purges: Arc<Purges>) {
 async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
     // Taken before the sweep of the tiers: a response that is stored by then is found there, and any
     // other counts as pending.
-    let done = purges.flights.none_older_than(|| purges.rules.latest());
+    let done = purges.pending_stores.none_older_than(|| purges.rules.latest());
     let (tiers, rules) = (store.clone(), purges.clone());
     let memory = move || tiers.sweep(|object| rules.may_keep(object));
     if let Err(error) = tokio::task::spawn_blocking(memory).await {

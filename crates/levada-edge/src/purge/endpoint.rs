@@ -28,11 +28,11 @@ pub(crate) const PATH: &str = "/.levada/purge";
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
 /// The most bytes of an order.
-const LARGEST: usize = 256 << 10;
+const MAX_ORDER_SIZE: usize = 256 << 10;
 /// How long the answer to an unsafe request waits for the peers.
-const INVALIDATION: Duration = Duration::from_secs(1);
+const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an order may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The answer to an order. The listener chooses the type of its body.
 pub(crate) struct PurgeAnswer {
@@ -76,7 +76,7 @@ pub(crate) enum Confirmation {
 }
 
 /// Handles `PURGE` at a client listener.
-pub(crate) async fn client(
+pub(crate) async fn handle_client(
     node: &Arc<Node>,
     resource: &Resource,
     headers: &HeaderMap,
@@ -88,21 +88,21 @@ pub(crate) async fn client(
         answer.field = Some((ALLOW, methods));
         return answer;
     };
-    if !shows(headers, token) {
-        return stranger();
+    if !is_authorized(headers, token) {
+        return unauthorized();
     }
     match PurgeOrder::from_fields(headers, &resource.identity, resource.host()) {
-        Ok(order) => follow(node, order).await,
-        Err(unclear) => PurgeAnswer::unclear(&unclear),
+        Ok(order) => carry_out(node, order).await,
+        Err(error) => PurgeAnswer::order_error(&error),
     }
 }
 
 /// Handles a POST at the admin listener.
-pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> PurgeAnswer {
+pub(crate) async fn handle_operator(node: &Arc<Node>, request: Request<Incoming>) -> PurgeAnswer {
     if let Some(token) = &node.settings.purge.token
-        && !shows(request.headers(), token)
+        && !is_authorized(request.headers(), token)
     {
-        return stranger();
+        return unauthorized();
     }
     // A web page may post forms and text to any address that the browser can reach. It may post JSON
     // only to a server that allows it (CORS).
@@ -117,25 +117,25 @@ pub(crate) async fn operator(node: &Arc<Node>, request: Request<Incoming>) -> Pu
         Err(answer) => return answer,
     };
     match order {
-        Ok(order) => follow(node, order).await,
-        Err(unclear) => PurgeAnswer::unclear(&unclear),
+        Ok(order) => carry_out(node, order).await,
+        Err(error) => PurgeAnswer::order_error(&error),
     }
 }
 
 /// Handles an order from a peer. It is not passed on: the peer sends it to every node itself.
-pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
+pub(crate) async fn handle_peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
     let order = match read(body).await {
         Ok(bytes) => PurgeOrder::from_json(&bytes, true),
         Err(answer) => return answer,
     };
-    if let Ok(PurgeOrder { what: PurgeTarget::Invalid(urls), .. }) = &order {
+    if let Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) = &order {
         for (identity, _) in urls.iter().filter_map(|url| order::absolute(url).ok()) {
             node.invalidate(Key::of(identity.as_bytes()));
         }
         return PurgeAnswer::text(StatusCode::OK, "invalidated\n");
     }
-    match order.and_then(|order| here(node, &order)) {
-        Ok(done) => match done.persist(node).await {
+    match order.and_then(|order| apply_locally(node, &order)) {
+        Ok(applied) => match applied.persist(node).await {
             Ok(()) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
             Err(error) => {
                 let text = format!("purged, but not for good: {error}\n");
@@ -144,38 +144,39 @@ pub(crate) async fn peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer {
         },
         // A site that this node does not serve has nothing stored here.
         Err(OrderError::UnknownHost(_)) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
-        Err(unclear) => PurgeAnswer::unclear(&unclear),
+        Err(error) => PurgeAnswer::order_error(&error),
     }
 }
 
 /// Purges the cache groups that an origin names in an answer to an unsafe request (RFC 9875 Sec. 3).
-pub(crate) fn origin(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
+pub(crate) fn purge_groups(node: &Arc<Node>, identity: &str, headers: &HeaderMap) {
     let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
     if groups.is_empty() {
         return;
     }
-    let order = PurgeOrder { what: PurgeTarget::Groups(groups, identity.to_owned()), soft: false };
-    match here(node, &order) {
-        Ok(done) => drop(tokio::spawn(everywhere(node.clone(), order, done))),
+    let order =
+        PurgeOrder { target: PurgeTarget::Groups(groups, identity.to_owned()), soft: false };
+    match apply_locally(node, &order) {
+        Ok(applied) => drop(tokio::spawn(persist_and_propagate(node.clone(), order, applied))),
         Err(error) => tracing::warn!(identity, %error, "groups are not purged"),
     }
 }
 
 /// Tells the peers which URLs an unsafe request has invalidated here, and waits for them for a short
 /// time: a client that has the answer should not get the old response from a peer.
-pub(crate) async fn invalidated(node: &Node, urls: Vec<String>) {
+pub(crate) async fn propagate_invalidation(node: &Node, urls: Vec<String>) {
     let Some(peers) = node.peers.clone().filter(|_| !urls.is_empty()) else { return };
-    let order = PurgeOrder { what: PurgeTarget::Invalid(urls), soft: false };
+    let order = PurgeOrder { target: PurgeTarget::Invalid(urls), soft: false };
     // The task goes on when the client goes away.
-    let telling = tokio::spawn(async move { spread::mention(&peers, &order).await });
-    let _ = tokio::time::timeout(INVALIDATION, telling).await;
+    let sending = tokio::spawn(async move { spread::send_once(&peers, &order).await });
+    let _ = tokio::time::timeout(INVALIDATION_TIMEOUT, sending).await;
 }
 
 /// Carries out an order on this node and at every peer.
-async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
-    let done = match here(node, &order) {
-        Ok(done) => done,
-        Err(unclear) => return PurgeAnswer::unclear(&unclear),
+async fn carry_out(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
+    let applied = match apply_locally(node, &order) {
+        Ok(applied) => applied,
+        Err(error) => return PurgeAnswer::order_error(&error),
     };
     let mut report = PurgeReport {
         purged: order.scope(),
@@ -185,8 +186,8 @@ async fn follow(node: &Arc<Node>, order: PurgeOrder) -> PurgeAnswer {
         nodes: Vec::new(),
     };
     // The task tells the peers even if the client goes away.
-    if let Ok(nodes) = tokio::spawn(everywhere(node.clone(), order, done)).await {
-        report.confirmed = nodes.iter().all(|told| told.result == Confirmation::Confirmed);
+    if let Ok(nodes) = tokio::spawn(persist_and_propagate(node.clone(), order, applied)).await {
+        report.confirmed = nodes.iter().all(|node| node.result == Confirmation::Confirmed);
         report.nodes = nodes;
     }
     let status = if report.confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -211,7 +212,7 @@ impl AppliedPurge {
 }
 
 /// Carries out an order on this node.
-fn here(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
+fn apply_locally(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
     let (rules, urls) = order.rules(&node.sites.load())?;
     let number = node.purges.add(&rules, clock::wall());
     if !order.soft {
@@ -224,27 +225,32 @@ fn here(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
 }
 
 /// Writes an order to the journal and sends it to every peer.
-async fn everywhere(node: Arc<Node>, order: PurgeOrder, done: AppliedPurge) -> Vec<NodeReport> {
-    let tell = async {
+async fn persist_and_propagate(
+    node: Arc<Node>,
+    order: PurgeOrder,
+    applied: AppliedPurge,
+) -> Vec<NodeReport> {
+    let send = async {
         match &node.peers {
-            Some(peers) => spread::tell(peers, &order).await,
+            Some(peers) => spread::send_until_confirmed(peers, &order).await,
             None => Vec::new(),
         }
     };
-    let (persisted, told) = tokio::join!(done.persist(&node), tell);
+    let (persisted, peers) = tokio::join!(applied.persist(&node), send);
     let (result, detail) = match persisted {
         Ok(()) => (Confirmation::Confirmed, None),
         Err(error) => (Confirmation::Refused, Some(format!("purged, but not for good: {error}"))),
     };
     let own = NodeReport { node: node.settings.name.clone(), result, detail, pending: false };
-    std::iter::once(own).chain(told).collect()
+    std::iter::once(own).chain(peers).collect()
 }
 
 async fn read(body: Incoming) -> Result<Bytes, PurgeAnswer> {
-    match tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await {
+    match tokio::time::timeout(RECEIVE_TIMEOUT, Limited::new(body, MAX_ORDER_SIZE).collect()).await
+    {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let text = format!("an order has {LARGEST} bytes at most: divide it\n");
+            let text = format!("an order has {MAX_ORDER_SIZE} bytes at most: divide it\n");
             Err(PurgeAnswer::text(StatusCode::PAYLOAD_TOO_LARGE, text))
         }
         Ok(Err(_)) => Err(PurgeAnswer::text(StatusCode::BAD_REQUEST, "the order broke off\n")),
@@ -253,13 +259,13 @@ async fn read(body: Incoming) -> Result<Bytes, PurgeAnswer> {
 }
 
 /// Whether the sender knows the token (RFC 6750 Sec. 2.1).
-fn shows(headers: &HeaderMap, token: &str) -> bool {
-    let shown = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    let Some((scheme, shown)) = shown.split_at_checked(7) else { return false };
+fn is_authorized(headers: &HeaderMap, token: &str) -> bool {
+    let credentials = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let Some((scheme, shown)) = credentials.split_at_checked(7) else { return false };
     scheme.eq_ignore_ascii_case(b"Bearer ") && tls::equal(shown.trim_ascii(), token.as_bytes())
 }
 
-fn stranger() -> PurgeAnswer {
+fn unauthorized() -> PurgeAnswer {
     let text = "purging needs the token: Authorization: Bearer TOKEN\n";
     let mut answer = PurgeAnswer::text(StatusCode::UNAUTHORIZED, text);
     answer.field = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"purge\"")));
@@ -271,8 +277,8 @@ impl PurgeAnswer {
         Self { status, field: None, kind: "text/plain; charset=utf-8", text: text.into() }
     }
 
-    fn unclear(unclear: &OrderError) -> Self {
-        Self::text(unclear.status(), format!("{unclear}\n"))
+    fn order_error(error: &OrderError) -> Self {
+        Self::text(error.status(), format!("{error}\n"))
     }
 
     /// Makes a response. `body` makes its body from the text.
