@@ -126,7 +126,7 @@ impl AccessRecord {
         let decider = resource.decider();
         self.decider = decider.observes().then(|| decider.clone());
         if let Some(piece) = &resource.piece {
-            piece.asked_of(pick.node);
+            piece.set_source(pick.node);
         }
     }
 

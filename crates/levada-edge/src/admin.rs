@@ -39,7 +39,7 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
                 }
                 let ordered = ORDERS.contains(&request.uri().path());
                 if request.method() == Method::POST && ordered {
-                    return Ok(told(node, stop, &request).await);
+                    return Ok(carry_out(node, stop, &request).await);
                 }
                 Ok::<_, Infallible>(answer(node, &request))
             });
@@ -85,7 +85,11 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
 const ORDERS: [&str; 4] = ["/reload", "/drain", "/servers/drain", "/servers/resume"];
 
 /// Carries out an operator's order.
-async fn told(node: &Arc<Node>, stop: &Stop, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn carry_out(
+    node: &Arc<Node>,
+    stop: &Stop,
+    request: &Request<Incoming>,
+) -> Response<Full<Bytes>> {
     // As for purges: a web page cannot make its reader's browser send this type.
     let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     if !kind.starts_with(b"application/json") {
@@ -140,7 +144,7 @@ async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes
     };
     let after = argument(request, "after").and_then(|number| number.parse().ok());
     match after {
-        Some(number) => json(StatusCode::OK, &route.news(node.clock, number).await),
+        Some(number) => json(StatusCode::OK, &route.wait_for_change(node.clock, number).await),
         None => json(StatusCode::OK, &route.status(node.clock.uptime())),
     }
 }

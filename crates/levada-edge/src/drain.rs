@@ -50,7 +50,7 @@ impl Bucket {
     fn take(&mut self, now: Instant) -> bool {
         let free = now >= self.next;
         if free {
-            self.next = self.next.max(now - SAVED) + self.gap;
+            self.next = self.next.max(now - MAX_SAVED) + self.gap;
         }
         free
     }
@@ -65,7 +65,7 @@ pub(crate) struct Movable {
 impl Movable {
     /// A body of `length` bytes. `None` if it is short, or if the node drains already.
     pub(crate) fn new(drain: &Arc<Drain>, length: u64) -> Option<Self> {
-        let movable = length >= LEAST_LEFT && !drain.is_on();
+        let movable = length >= MIN_REST && !drain.is_on();
         movable.then(|| {
             drain.running.fetch_add(1, Relaxed);
             Self { drain: drain.clone(), left: length }
@@ -80,7 +80,7 @@ impl Movable {
     /// Notes that bytes were sent. Returns whether the rest is still long.
     pub(crate) fn sent(&mut self, bytes: usize) -> bool {
         self.left = self.left.saturating_sub(bytes as u64);
-        self.left >= LEAST_LEFT
+        self.left >= MIN_REST
     }
 }
 
@@ -137,7 +137,7 @@ impl Drain {
     /// Returns when a drain has begun. Connections call this at each poll.
     pub(crate) async fn begun(&self) {
         let mut receiver = self.begun.subscribe();
-        let news = receiver.clone();
+        let changes = receiver.clone();
         let begun = async { drop(receiver.wait_for(|begun| *begun).await) };
         once_changed(&news, begun).await;
     }
@@ -165,7 +165,7 @@ fn gap(rate: u32) -> Duration {
 }
 
 /// Tokens of this time are saved when they are not used.
-const SAVED: Duration = Duration::from_millis(100);
+const MAX_SAVED: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn only_what_is_long_and_began_before_is_ended() {
         let drain = Drain::new(1_000_000, Counter::default());
-        assert!(Movable::new(&drain, LEAST_LEFT - 1).is_none());
-        let mut early = Movable::new(&drain, LEAST_LEFT + 10).unwrap();
+        assert!(Movable::new(&drain, MIN_REST - 1).is_none());
+        let mut early = Movable::new(&drain, MIN_REST + 10).unwrap();
         assert!(!early.ends());
         drain.begin(None);
         assert!(Movable::new(&drain, u64::MAX).is_none());

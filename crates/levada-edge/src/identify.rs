@@ -37,7 +37,7 @@ pub(crate) fn identify<B>(
         None => name(node, door, request, authority, target, false)?,
     };
     match wanted_digest(&resource.site, request)? {
-        Some(digest) => Ok(resource.wanted_by(digest)),
+        Some(digest) => Ok(resource.with_digest(digest)),
         None => Ok(resource),
     }
 }

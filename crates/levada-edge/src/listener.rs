@@ -46,25 +46,25 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
 pub(crate) async fn accept(
     node: Arc<Node>,
     incoming: Incoming,
-    entrance: Arc<ListenerRole>,
+    role: Arc<ListenerRole>,
     stop: Stop,
 ) {
-    let watch = dormant::watch(&node, entrance.dormant_retries);
-    let front = node.front.as_ref().filter(|_| entrance.may_hand_over() && !entrance.h2c);
+    let watch = dormant::watch(&node, role.dormant_retries);
+    let front = node.front.as_ref().filter(|_| role.may_hand_over() && !role.h2c);
     // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
     let mut handed = HandedConnections::default();
     loop {
         // At the bound, connections wait in the kernel's queue, where they cost this process nothing.
         let next = async {
-            let place = match entrance.places.clone().try_acquire_owned() {
+            let place = match role.places.clone().try_acquire_owned() {
                 Ok(place) => place,
                 Err(_) => {
-                    handed.leave();
-                    entrance.places.clone().acquire_owned().await.ok()?
+                    handed.flush();
+                    role.places.clone().acquire_owned().await.ok()?
                 }
             };
-            Some((place, incoming.accept(|| handed.leave()).await))
+            Some((place, incoming.accept(|| handed.flush()).await))
         };
         let (place, accepted) = tokio::select! {
             Some(next) = next => next,
@@ -72,17 +72,19 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((mut socket, client)) => {
-                let mut guest = OpenConnection { client: client.ip(), place, stop: stop.clone() };
+                let mut connection =
+                    OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
                 if let Some(front) = front {
                     let ends = service.and_then(|service| handoff::between(service, client).ok());
-                    (socket, guest) = match front.at_once(&node, socket, ends, &mut read, guest) {
-                        Ok(link) => {
-                            handed.add(link);
-                            continue;
-                        }
-                        Err(kept) => kept,
-                    };
+                    (socket, connection) =
+                        match front.at_once(&node, socket, ends, &mut read, connection) {
+                            Ok(link) => {
+                                handed.add(link);
+                                continue;
+                            }
+                            Err(kept) => kept,
+                        };
                 }
                 match TcpStream::from_std(socket) {
                     Ok(stream) => {
@@ -100,7 +102,7 @@ pub(crate) async fn accept(
             }
             // The usual cause is a lack of file descriptors. It passes when connections end.
             Err(error) => {
-                handed.leave();
+                handed.flush();
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -121,12 +123,12 @@ impl HandedConnections {
             self.links.push(link);
         }
         self.connections += 1;
-        if self.connections == MOST_HANDED {
-            self.leave();
+        if self.connections == MAX_HANDED {
+            self.flush();
         }
     }
 
-    fn leave(&mut self) {
+    fn flush(&mut self) {
         self.links.drain(..).for_each(|link| link.flush());
         self.connections = 0;
     }
@@ -134,12 +136,12 @@ impl HandedConnections {
 
 impl Drop for HandedConnections {
     fn drop(&mut self) {
-        self.leave();
+        self.flush();
     }
 }
 
 /// The most connections that are sent together: the first one waits for the last.
-const MOST_HANDED: usize = 16;
+const MAX_HANDED: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -152,7 +152,7 @@ impl Node {
             workers,
             peers,
             front: front(&settings),
-            backend: backend(&settings).map_err(StartError::Taker)?.map(Arc::new),
+            backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
             store,
             fills: Fills::new(settings.cache.memory / 4),
             loans: Loans::new(settings.cache.memory / 4),

@@ -23,7 +23,7 @@ use crate::{
 /// # Errors
 /// With the reason in words when the settings cannot be used; the node keeps its settings.
 pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, String> {
-    let _alone = node.reloading.lock().await;
+    let _guard = node.reloading.lock().await;
     let result = read(node).await.and_then(|settings| {
         let changed = change_sites(node, &settings.sites, stop);
         changed.map(|()| settings.sites.len()).map_err(|error| error.to_string())
@@ -55,8 +55,8 @@ async fn read(node: &Arc<Node>) -> Result<Settings, String> {
 fn change_sites(node: &Node, settings: &[SiteSettings], stop: &Stop) -> Result<(), StartError> {
     let before = node.sites.load_full();
     let (clock, metrics, workers) = (node.clock, &node.metrics, node.workers);
-    let around = SiteBuilder { settings: &node.settings, clock, metrics, workers };
-    let after = Arc::new(make_sites(&around, settings, &before)?);
+    let builder = SiteBuilder { settings: &node.settings, clock, metrics, workers };
+    let after = Arc::new(make_sites(&builder, settings, &before)?);
     node.sites.store(after.clone());
     for old in before.iter() {
         let new = || after.iter().filter(|new| new.id == old.id);

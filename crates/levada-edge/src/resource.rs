@@ -89,7 +89,7 @@ impl Resource {
     }
 
     /// The same resource, with a required digest.
-    pub(crate) fn wanted_by(self, digest: Digest) -> Self {
+    pub(crate) fn with_digest(self, digest: Digest) -> Self {
         let prefix = format!("{digest} ");
         let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
         let identity = prefix + &self.identity;
@@ -107,12 +107,12 @@ pub(crate) struct Piece {
     /// The node that the request was sent to.
     source: AtomicU32,
     /// Bytes received so far.
-    came: AtomicU64,
+    received: AtomicU64,
 }
 
 impl Piece {
     pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
-        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), came: AtomicU64::new(0) })
+        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), received: AtomicU64::new(0) })
     }
 
     /// Splits the target of a peer's request for a piece.
@@ -121,7 +121,7 @@ impl Piece {
         Some((file, Self::new(url, Vec::new(), NodeIndex(0))))
     }
 
-    pub(crate) fn asked_of(&self, node: NodeIndex) {
+    pub(crate) fn set_source(&self, node: NodeIndex) {
         self.source.store(node.0, Relaxed);
     }
 
@@ -129,12 +129,12 @@ impl Piece {
         NodeIndex(self.source.load(Relaxed))
     }
 
-    pub(crate) fn has_come(&self, bytes: u64) {
-        self.came.store(bytes, Relaxed);
+    pub(crate) fn set_received(&self, bytes: u64) {
+        self.received.store(bytes, Relaxed);
     }
 
-    pub(crate) fn came(&self) -> u64 {
-        self.came.load(Relaxed)
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
     }
 
     /// Bytes in it.

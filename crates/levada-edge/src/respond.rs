@@ -81,8 +81,8 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     if failure == Failure::Overload {
         headers.insert(REFUSED, HeaderValue::from_static("full"));
     }
-    if let Some(told) = large::tell(failure) {
-        headers.insert(PIECE, told);
+    if let Some(value) = large::tell(failure) {
+        headers.insert(PIECE, value);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(failure);

@@ -53,7 +53,7 @@ pub fn run(
         start(&node, sockets, &stop)?;
         ready(&addresses);
         tracing::info!(name = node.settings.name, ?addresses, "ready");
-        until_told(&node, &stop).await;
+        until_signalled(&node, &stop).await;
         end(&node, stopper, stop).await;
         Ok(())
     })
@@ -240,13 +240,13 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
 
 /// Starts to accept connections: the first worker on this runtime, the others on threads of their own.
 fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartError> {
-    let entrances = entrances(node)?;
+    let roles = roles(node)?;
     let mut workers = sockets.workers.into_iter();
     if let Some(first) = workers.next() {
-        accept_all(node, first, &entrances, stop)?;
+        accept_all(node, first, &roles, stop)?;
     }
     for (index, listeners) in workers.enumerate() {
-        worker(index + 1, node, listeners, &entrances, stop)?;
+        worker(index + 1, node, listeners, &roles, stop)?;
     }
     if let Some(listener) = sockets.admin {
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
@@ -260,8 +260,8 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
     Ok(())
 }
 
-fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
-    let mut entrances = Vec::new();
+fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
+    let mut roles = Vec::new();
     // Peers have connection limits of their own: clients cannot keep the cluster from working.
     let [clients, peers] =
         [(); 2].map(|()| Arc::new(Semaphore::new(node.settings.limits.connections)));
@@ -271,7 +271,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
         };
         let door = Door::Client { tls: tls.is_some() };
-        entrances.push(Arc::new(ListenerRole {
+        roles.push(Arc::new(ListenerRole {
             door,
             tls,
             h2c: listener.h2c,
@@ -286,7 +286,7 @@ fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
                 Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
             }
         };
-        entrances.push(Arc::new(ListenerRole {
+        roles.push(Arc::new(ListenerRole {
             door: Door::Peer,
             tls,
             h2c: peering.h2,
@@ -295,18 +295,18 @@ fn entrances(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             places: peers,
         }));
     }
-    Ok(entrances)
+    Ok(roles)
 }
 
 fn accept_all(
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
-    entrances: &[Arc<ListenerRole>],
+    roles: &[Arc<ListenerRole>],
     stop: &Stop,
 ) -> Result<(), StartError> {
-    for (listener, entrance) in listeners.into_iter().zip(entrances) {
+    for (listener, role) in listeners.into_iter().zip(roles) {
         let incoming = Incoming::new(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(listener::accept(node.clone(), incoming, entrance.clone(), stop.clone()));
+        tokio::spawn(listener::accept(node.clone(), incoming, role.clone(), stop.clone()));
     }
     Ok(())
 }
@@ -316,17 +316,17 @@ fn worker(
     index: usize,
     node: &Arc<Node>,
     listeners: Vec<std::net::TcpListener>,
-    entrances: &[Arc<ListenerRole>],
+    roles: &[Arc<ListenerRole>],
     stop: &Stop,
 ) -> Result<(), StartError> {
-    let (node, entrances) = (node.clone(), entrances.to_vec());
+    let (node, roles) = (node.clone(), roles.to_vec());
     let stop = stop.clone();
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
     let work = move || {
         levada_upstream::set_worker(index);
         runtime.block_on(async move {
-            if let Err(error) = accept_all(&node, listeners, &entrances, &stop) {
+            if let Err(error) = accept_all(&node, listeners, &roles, &stop) {
                 tracing::error!(%error, "worker {index} cannot listen");
                 return;
             }
@@ -345,7 +345,7 @@ fn worker(
 }
 
 /// Returns on a signal to stop. Until then it reloads on each HUP.
-async fn until_told(node: &Arc<Node>, stop: &Stop) {
+async fn until_signalled(node: &Arc<Node>, stop: &Stop) {
     let hangups = async {
         let Ok(mut hangup) = unix::signal(unix::SignalKind::hangup()) else {
             return std::future::pending().await;

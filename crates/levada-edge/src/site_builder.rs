@@ -31,31 +31,31 @@ pub(crate) struct SiteBuilder<'a> {
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.
 pub(crate) fn make_sites(
-    around: &SiteBuilder<'_>,
+    builder: &SiteBuilder<'_>,
     settings: &[SiteSettings],
     before: &Sites,
 ) -> Result<Sites, StartError> {
     let former = |site: &SiteSettings| before.iter().find(|old| old.id == Site::id_of(site));
     let prepare = |site| {
-        let prepared = prepare(around, site, former(site).map(Arc::as_ref));
+        let prepared = prepare(builder, site, former(site).map(Arc::as_ref));
         prepared.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })
     };
     let prepared = settings.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
     let sites = settings.iter().zip(prepared).map(|(site, prepared)| {
-        Arc::new(make_site(around, site, prepared, former(site).map(Arc::as_ref)))
+        Arc::new(make_site(builder, site, prepared, former(site).map(Arc::as_ref)))
     });
     Ok(Sites::new(sites.collect()))
 }
 
 fn prepare(
-    around: &SiteBuilder<'_>,
+    builder: &SiteBuilder<'_>,
     site: &SiteSettings,
     before: Option<&Site>,
 ) -> Result<SitePolicies, BuildError> {
-    let Settings { peering, limits, .. } = around.settings;
+    let Settings { peering, limits, .. } = builder.settings;
     let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
     let capacity = site.switch.as_ref().map_or(limits.capacity, switch::capacity);
-    let seed = seed(around.settings);
+    let seed = seed(builder.settings);
     let whole = before.map(|site| &site.decider);
     let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
@@ -80,12 +80,12 @@ fn seed(settings: &Settings) -> u64 {
 }
 
 fn make_site(
-    around: &SiteBuilder<'_>,
+    builder: &SiteBuilder<'_>,
     site: &SiteSettings,
     prepared: SitePolicies,
     before: Option<&Site>,
 ) -> Site {
-    let SiteBuilder { settings, clock, metrics, workers } = *around;
+    let SiteBuilder { settings, clock, metrics, workers } = *builder;
     let decider = prepared.whole.commit();
     let pieces = prepared.pieces.map(Prepared::commit);
     let host: Option<HeaderValue> = site

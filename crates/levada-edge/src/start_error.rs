@@ -36,7 +36,7 @@ pub enum StartError {
     Disk(#[from] DiskError),
     /// No connections can be taken over.
     #[error("connections cannot be taken over: {0}")]
-    Taker(BpfError),
+    Handoff(BpfError),
     /// The access log cannot be opened.
     #[error("the access log cannot be opened: {0}; check the path and its permissions")]
     Log(io::Error),

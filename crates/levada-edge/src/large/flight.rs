@@ -132,7 +132,7 @@ impl PieceFlight {
     /// is busy; any replacement would ask the origin.
     pub(super) fn so_far(&self) -> Option<(usize, u64)> {
         let is_alone = !self.shared.load(Relaxed);
-        is_alone.then(|| (self.piece.source().get(), self.piece.came()))
+        is_alone.then(|| (self.piece.source().get(), self.piece.received()))
     }
 
     /// Whether the outcome has not been reported for its source yet: each outcome is reported once.
@@ -176,7 +176,7 @@ async fn fetch(
         let Ok(frame) = frame else { return Err(Failure::Server(ServerFailure::NoResponse)) };
         let Ok(data) = frame.into_data() else { continue };
         came += data.len();
-        piece.has_come(came as u64);
+        piece.set_received(came as u64);
         if came > due {
             return Err(Failure::Server(ServerFailure::BadResponse));
         }

@@ -226,7 +226,7 @@ impl Agent {
             for id in state.pieces.late(now) {
                 if let Some(awaited) = self.under_way.get(&id) {
                     let (piece, node) = (&awaited.flight.piece, awaited.source().get());
-                    tracing::debug!(piece = %piece.url, node, came = piece.came(), "piece is late");
+                    tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
                     if awaited.flight.is_news() {
                         self.judge(awaited.source(), "late", |all, source| all.late(source, now));
                     }

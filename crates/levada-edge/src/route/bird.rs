@@ -25,33 +25,33 @@ pub(super) async fn apply(
     backup: Option<&str>,
     level: RouteLevel,
 ) -> Result<(), RouteError> {
-    let mut orders = Vec::new();
+    let mut commands = Vec::new();
     // Enable before disable, so that the route is never gone in between.
     let (main, spare) = match level {
         RouteLevel::Announced => ("enable", "enable"),
         RouteLevel::Backup => ("disable", "enable"),
         RouteLevel::Withdrawn => ("disable", "disable"),
     };
-    orders.extend(backup.map(|backup| format!("{spare} \"{backup}\"\n")));
-    orders.push(format!("{main} \"{protocol}\"\n"));
-    match timeout(PATIENCE, tell(socket, &orders)).await {
-        Ok(told) => told,
-        Err(_) => Err(RouteError::Silent(socket.to_owned())),
+    commands.extend(backup.map(|backup| format!("{spare} \"{backup}\"\n")));
+    commands.push(format!("{main} \"{protocol}\"\n"));
+    match timeout(REPLY_TIMEOUT, send(socket, &commands)).await {
+        Ok(result) => result,
+        Err(_) => Err(RouteError::Timeout(socket.to_owned())),
     }
 }
 
-async fn tell(socket: &Path, orders: &[String]) -> Result<(), RouteError> {
+async fn send(socket: &Path, commands: &[String]) -> Result<(), RouteError> {
     let unreachable = |why| RouteError::Unreachable { socket: socket.to_owned(), why };
     let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     reply(&mut from).await.map_err(unreachable)?;
-    for order in orders {
-        to.write_all(order.as_bytes()).await.map_err(unreachable)?;
-        let said = reply(&mut from).await.map_err(unreachable)?;
-        if !said.starts_with('0') {
-            let order = order.trim_end().to_owned();
-            return Err(RouteError::Refused { order, said });
+    for command in commands {
+        to.write_all(command.as_bytes()).await.map_err(unreachable)?;
+        let answer = reply(&mut from).await.map_err(unreachable)?;
+        if !answer.starts_with('0') {
+            let command = command.trim_end().to_owned();
+            return Err(RouteError::Refused { command, reply: answer });
         }
     }
     Ok(())
@@ -73,7 +73,7 @@ async fn reply(from: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
 }
 
 /// BIRD runs on this machine and answers at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 const LONGEST_REPLY: u64 = 64 << 10;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     /// Runs a BIRD that gives these replies. Returns the commands that it got, and the result.
-    async fn told(
+    async fn run_bird(
         replies: &'static [&'static str],
         level: RouteLevel,
     ) -> (Vec<String>, Result<(), RouteError>) {
@@ -91,13 +91,13 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let bird = async {
             let (from, mut to) = listener.accept().await.unwrap().0.into_split();
-            let mut orders = BufReader::new(from).lines();
-            let mut heard = Vec::new();
+            let mut commands = BufReader::new(from).lines();
+            let mut received = Vec::new();
             for reply in replies {
                 to.write_all(reply.as_bytes()).await.unwrap();
-                heard.extend(orders.next_line().await.unwrap());
+                received.extend(commands.next_line().await.unwrap());
             }
-            heard
+            received
         };
         tokio::join!(bird, async { apply(&path, "levada", Some("levada_backup"), level).await })
     }
@@ -109,27 +109,27 @@ mod tests {
             "0010-levada_backup: already enabled\n0000 \n",
             "0009-levada: disabled\n more\n0000\n",
         ];
-        let (heard, result) = told(replies, RouteLevel::Backup).await;
+        let (received, result) = run_bird(replies, RouteLevel::Backup).await;
         assert!(result.is_ok(), "{result:?}");
-        assert_eq!(heard, ["enable \"levada_backup\"", "disable \"levada\""]);
+        assert_eq!(received, ["enable \"levada_backup\"", "disable \"levada\""]);
     }
 
     #[tokio::test]
     async fn a_refusal_is_told_in_birds_words() {
         let replies = &["0001 BIRD 2.0.12 ready.\n", "8003 No protocols match\n"];
-        let (heard, result) = told(replies, RouteLevel::Announced).await;
-        assert_eq!(heard.len(), 1);
-        let said = result.unwrap_err().to_string();
+        let (received, result) = run_bird(replies, RouteLevel::Announced).await;
+        assert_eq!(received.len(), 1);
+        let text = result.unwrap_err().to_string();
         assert!(
-            said.contains("8003 No protocols match") && said.contains("levada_backup"),
-            "{said}"
+            text.contains("8003 No protocols match") && text.contains("levada_backup"),
+            "{text}"
         );
     }
 
     #[tokio::test]
     async fn an_end_within_a_reply_is_an_error() {
         let (_, result) =
-            told(&["0001 BIRD 2.0.12 ready.\n0011-half"], RouteLevel::Announced).await;
+            run_bird(&["0001 BIRD 2.0.12 ready.\n0011-half"], RouteLevel::Announced).await;
         assert!(matches!(result, Err(RouteError::Unreachable { .. })), "{result:?}");
     }
 }

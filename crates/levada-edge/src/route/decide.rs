@@ -64,25 +64,25 @@ pub(crate) struct Controller {
     pub(crate) since: Duration,
     /// Smoothed, so that a short peak does not move the route.
     pub(crate) load: f64,
-    looked: Duration,
+    decided_at: Duration,
 }
 
 impl Controller {
     /// A controller for a route that has not been announced yet.
     pub(crate) fn new(rules: RouteRules) -> Self {
         let (level, reason) = (RouteLevel::Withdrawn, RouteReason::Start);
-        Self { rules, level, reason, since: Duration::ZERO, load: 0.0, looked: Duration::ZERO }
+        Self { rules, level, reason, since: Duration::ZERO, load: 0.0, decided_at: Duration::ZERO }
     }
 
     /// Decides anew at `now`. Returns whether the level changed.
     pub(crate) fn decide(&mut self, now: Duration, view: &RouteView) -> bool {
-        let passed = now.saturating_sub(self.looked);
-        self.looked = now;
+        let passed = now.saturating_sub(self.decided_at);
+        self.decided_at = now;
         let part = 1.0 - (-passed.as_secs_f64() / SMOOTHING.as_secs_f64()).exp();
         self.load += (view.load - self.load) * part;
-        let (level, reason) = self.wish(view);
+        let (level, reason) = self.target(view);
         let dwells = now.saturating_sub(self.since) < self.rules.dwell;
-        if level == self.level || (dwells && self.waits(reason)) {
+        if level == self.level || (dwells && self.waits_for_dwell(reason)) {
             return false;
         }
         (self.level, self.reason, self.since) = (level, reason, now);
@@ -94,16 +94,16 @@ impl Controller {
         (self.level, self.reason, self.since) = (RouteLevel::Withdrawn, RouteReason::Stop, now);
     }
 
-    fn wish(&self, view: &RouteView) -> (RouteLevel, RouteReason) {
+    fn target(&self, view: &RouteView) -> (RouteLevel, RouteReason) {
         let RouteRules { unwell, load_high, load_low, .. } = self.rules;
         let is_backup = self.level == RouteLevel::Backup;
-        let most = if is_backup { load_low } else { load_high };
+        let threshold = if is_backup { load_low } else { load_high };
         match view {
             _ if self.reason == RouteReason::Stop => (RouteLevel::Withdrawn, RouteReason::Stop),
             RouteView { draining: true, .. } => (RouteLevel::Withdrawn, RouteReason::Drain),
             RouteView { well: false, .. } => (unwell, RouteReason::Health),
             // Hysteresis: a backup stays one until the load is at or below low.
-            _ if most.is_some_and(|most| self.load > most || (!is_backup && self.load >= most)) => {
+            _ if threshold.is_some_and(|at| self.load > at || (!is_backup && self.load >= at)) => {
                 (RouteLevel::Backup, RouteReason::Load)
             }
             _ => (RouteLevel::Announced, RouteReason::Well),
@@ -111,7 +111,7 @@ impl Controller {
     }
 
     /// Whether a change for this reason waits for the dwell time.
-    fn waits(&self, reason: RouteReason) -> bool {
+    fn waits_for_dwell(&self, reason: RouteReason) -> bool {
         match reason {
             RouteReason::Start | RouteReason::Drain | RouteReason::Stop | RouteReason::Health => {
                 false

@@ -35,14 +35,14 @@ pub enum RouteError {
     },
     /// BIRD does not answer in time.
     #[error("BIRD does not answer at {}", .0.display())]
-    Silent(PathBuf),
+    Timeout(PathBuf),
     /// BIRD refuses a command.
-    #[error("BIRD refuses `{order}`: {said}; is there such a protocol in its configuration?")]
+    #[error("BIRD refuses `{command}`: {reply}; is there such a protocol in its configuration?")]
     Refused {
         /// The command.
-        order: String,
+        command: String,
         /// Its reply.
-        said: String,
+        reply: String,
     },
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Route {
     pub(crate) settings: RouteSettings,
     controller: Mutex<Controller>,
     /// The state that the daemon was last given. Each change increments its number.
-    told: watch::Sender<RouteState>,
+    state: watch::Sender<RouteState>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,14 +81,14 @@ impl Route {
     pub(crate) fn new(settings: RouteSettings) -> Self {
         // An earlier process may have left its route announced.
         let error = Some("nothing has been sent to the daemon yet".to_owned());
-        let told = RouteState { number: 0, level: RouteLevel::Withdrawn, error };
+        let state = RouteState { number: 0, level: RouteLevel::Withdrawn, error };
         let controller = Mutex::new(Controller::new(settings.rules));
-        Self { settings, controller, told: watch::Sender::new(told) }
+        Self { settings, controller, state: watch::Sender::new(state) }
     }
 
     /// Decides anew and gives the daemon the result if it changed, if the last attempt failed, or if
     /// `again`.
-    async fn look(&self, now: Duration, view: &RouteView, metrics: &Metrics, again: bool) {
+    async fn update(&self, now: Duration, view: &RouteView, metrics: &Metrics, again: bool) {
         let (changed, level, reason) = {
             let mut controller = self.controller.lock();
             (controller.decide(now, view), controller.level, controller.reason)
@@ -99,9 +99,9 @@ impl Route {
             tracing::info!(level, reason, load = view.load, dry_run, "the route changes");
             metrics.route_changed(level, reason);
         }
-        let failed = self.told.borrow().error.is_some();
+        let failed = self.state.borrow().error.is_some();
         if changed || again || failed {
-            self.tell(metrics, level).await;
+            self.send(metrics, level).await;
         }
         metrics.route_level.set(match level {
             RouteLevel::Withdrawn => 0,
@@ -110,7 +110,7 @@ impl Route {
         });
     }
 
-    async fn tell(&self, metrics: &Metrics, level: RouteLevel) {
+    async fn send(&self, metrics: &Metrics, level: RouteLevel) {
         let result = match &self.settings.speaker {
             _ if self.settings.dry_run => Ok(()),
             Speaker::Bird { socket, protocol, backup } => {
@@ -122,27 +122,27 @@ impl Route {
         let error = result.err().map(|error| error.to_string());
         if let Some(error) = &error {
             metrics.route_errors.inc();
-            if self.told.borrow().error.as_ref() != Some(error) {
+            if self.state.borrow().error.as_ref() != Some(error) {
                 tracing::error!("{error}");
             }
         }
-        self.told.send_if_modified(|told| {
-            let news = told.level != level || told.error != error;
-            if news {
-                *told = RouteState { number: told.number + 1, level, error };
+        self.state.send_if_modified(|state| {
+            let changed = state.level != level || state.error != error;
+            if changed {
+                *state = RouteState { number: state.number + 1, level, error };
             }
-            news
+            changed
         });
     }
 
     /// Whether the daemon has accepted the withdrawal.
     fn is_withdrawn(&self) -> bool {
-        let told = self.told.borrow();
-        told.level == RouteLevel::Withdrawn && told.error.is_none()
+        let state = self.state.borrow();
+        state.level == RouteLevel::Withdrawn && state.error.is_none()
     }
 
     pub(crate) fn status(&self, now: Duration) -> RouteStatus {
-        let told = self.told.borrow().clone();
+        let state = self.state.borrow().clone();
         let controller = self.controller.lock();
         let lines = |level| match &self.settings.speaker {
             Speaker::ExaBgp { .. } if self.settings.dry_run => Vec::new(),
@@ -154,17 +154,17 @@ impl Route {
             seconds: now.saturating_sub(controller.since).as_secs_f64(),
             load: controller.load,
             dry_run: self.settings.dry_run,
-            error: told.error,
-            number: told.number,
-            lines: lines(told.level),
+            error: state.error,
+            number: state.number,
+            lines: lines(state.level),
             withdrawal: lines(RouteLevel::Withdrawn),
         }
     }
 
     /// The status as soon as its number differs from `number`, or after a while.
-    pub(crate) async fn news(&self, clock: Clock, number: u64) -> RouteStatus {
-        let mut told = self.told.subscribe();
-        let other = told.wait_for(|told| told.number != number);
+    pub(crate) async fn wait_for_change(&self, clock: Clock, number: u64) -> RouteStatus {
+        let mut state = self.state.subscribe();
+        let other = state.wait_for(|state| state.number != number);
         drop(tokio::time::timeout(LONGEST_WAIT, other).await);
         self.status(clock.uptime())
     }

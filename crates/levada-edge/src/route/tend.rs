@@ -8,9 +8,9 @@ use super::{Route, decide::RouteView};
 use crate::{node::Node, settings::RouteLevel};
 
 /// How often the route is decided anew.
-const LOOK: Duration = Duration::from_secs(1);
+const DECISION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the daemon gets the current state again.
-const AGAIN: Duration = Duration::from_secs(10);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 fn view(node: &Node) -> RouteView {
     let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
@@ -20,20 +20,20 @@ fn view(node: &Node) -> RouteView {
 /// Keeps the route in step with the node while the node runs. A drain ends downloads only after the
 /// route is gone: clients of downloads ended before would come back to this node.
 pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(DECISION_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut drain, mut told_at) = (node.drain.watch(), Instant::now());
+    let (mut drain, mut sent_at) = (node.drain.watch(), Instant::now());
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = drain.changed() => {}
         }
         // A daemon that was restarted has lost the state.
-        let again = told_at.elapsed() > AGAIN;
+        let again = sent_at.elapsed() > REFRESH_INTERVAL;
         if again {
-            told_at = Instant::now();
+            sent_at = Instant::now();
         }
-        route.look(node.clock.uptime(), &view(&node), &node.metrics, again).await;
+        route.update(node.clock.uptime(), &view(&node), &node.metrics, again).await;
         if node.drain.is_on() && !node.drain.is_closing() && route.is_withdrawn() {
             let settled = tokio::time::sleep(route.settings.settle);
             tokio::select! {
@@ -48,7 +48,7 @@ pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
 pub(crate) async fn end(node: &Node, route: &Route) {
     route.controller.lock().stop(node.clock.uptime());
     if !route.is_withdrawn() {
-        route.tell(&node.metrics, RouteLevel::Withdrawn).await;
+        route.send(&node.metrics, RouteLevel::Withdrawn).await;
         tokio::time::sleep(route.settings.settle).await;
     }
 }
