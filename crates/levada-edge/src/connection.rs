@@ -79,28 +79,28 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// when it ends, and would be as large as the largest of them.
 pub(crate) async fn serve(
     node: Arc<Node>,
-    entrance: &ListenerRole,
+    role: &ListenerRole,
     stream: ClientSocket,
     read: Vec<u8>,
-    guest: OpenConnection,
+    open: OpenConnection,
 ) {
     // The watch for dormant connections drops this future at any await.
     let _counted = CountedConnection::new(&node.metrics.connections);
-    let encrypts = entrance.tls.is_some();
+    let encrypts = role.tls.is_some();
     let h2c = !encrypts
-        && entrance.h2c
+        && role.h2c
         && read.is_empty()
-        && Box::pin(speaks_h2(&node, &stream, &guest.stop)).await;
-    let client_connection = ClientConnection::new(entrance.door, guest.client, !encrypts && !h2c);
+        && Box::pin(speaks_h2(&node, &stream, &open.stop)).await;
+    let client_connection = ClientConnection::new(role.door, open.client, !encrypts && !h2c);
     stream.connection().about.keeps_key_in(&client_connection.last_key);
-    if node.front.is_some() && entrance.may_hand_over() && !h2c {
+    if node.front.is_some() && role.may_hand_over() && !h2c {
         let ending =
-            Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, guest)).await;
+            Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, open)).await;
         ending.into_iter().for_each(|ending| ended(&node, &client_connection, ending));
         return;
     }
-    let OpenConnection { place: _place, stop, .. } = guest;
-    let ending = match &entrance.tls {
+    let OpenConnection { place: _place, stop, .. } = open;
+    let ending = match &role.tls {
         Some(tls) => Box::pin(encrypted(&node, &client_connection, tls, stream, stop)).await,
         None if h2c => Box::pin(http2(&node, &client_connection, stream, stop)).await,
         None => Box::pin(http1(&node, &client_connection, stream, stop)).await,

@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::{sync::watch, time::Instant};
 
-/// What is shorter than this is faster sent than asked for again.
-const LEAST_LEFT: u64 = 256 << 10;
+/// A shorter rest is not moved: sending it is faster than a new request for it.
+const MIN_REST: u64 = 256 << 10;
 
 /// The state of a node's drain, and the rate at which downloads are ended.
 pub(crate) struct Drain {
@@ -139,7 +139,7 @@ impl Drain {
         let mut receiver = self.begun.subscribe();
         let changes = receiver.clone();
         let begun = async { drop(receiver.wait_for(|begun| *begun).await) };
-        once_changed(&news, begun).await;
+        once_changed(&changes, begun).await;
     }
 
     /// Whether a download may be ended now. If so, counts it.

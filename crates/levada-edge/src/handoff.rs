@@ -16,7 +16,7 @@ use crate::{
     identify::identify,
     metrics::Metrics,
     node::Node,
-    purge::door::METHOD,
+    purge::endpoint::METHOD,
     sites::Site,
     switch::{Claim, Member, ServerTurn, Switch, claim, claim_now, subject},
 };

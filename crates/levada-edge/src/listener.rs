@@ -89,9 +89,9 @@ pub(crate) async fn accept(
                 match TcpStream::from_std(socket) {
                     Ok(stream) => {
                         let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
-                        let (node, entrance) = (node.clone(), entrance.clone());
+                        let (node, role) = (node.clone(), role.clone());
                         let task = spawn_until_cut(stop.clone(), async move {
-                            connection::serve(node, &entrance, stream, read, guest).await;
+                            connection::serve(node, &role, stream, read, connection).await;
                         });
                         entry.about.is_served_by(&task);
                     }

@@ -53,9 +53,9 @@ pub(crate) struct Node {
     pub(crate) reloading: tokio::sync::Mutex<()>,
     pub(crate) workers: usize,
     pub(crate) peers: Option<Arc<Peers>>,
-    /// Hands connections to back-ends.
+    /// The front-end of TCP handoff.
     pub(crate) front: Option<Front<Node>>,
-    /// Takes connections from front-ends.
+    /// The back-end of TCP handoff.
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     pub(crate) store: Arc<Store>,
     pub(crate) fills: Arc<Fills>,
@@ -92,8 +92,7 @@ pub(crate) fn hands_over(settings: &Settings) -> bool {
     servers.any(|server| server.handoff.is_some())
 }
 
-/// What hands connections over, where the settings want it and the system lets us; elsewhere they are
-/// proxied.
+/// The front-end, if the settings want one and the kernel allows it; otherwise connections are proxied.
 fn front(settings: &Settings) -> Option<Front<Node>> {
     let handoff = settings.handoff.as_ref().filter(|_| hands_over(settings))?;
     match Front::start(handoff, settings.limits.connections) {

@@ -306,7 +306,7 @@ pub struct SwitchServer {
     pub handoff: Option<HandoffControl>,
 }
 
-/// What the key of a request is the hash of. The URL where a request does not have it.
+/// The part of a request that is hashed to its key. The URL is used if a request lacks this part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFrom {
     /// The whole URL.

@@ -1,4 +1,4 @@
-//! A client's connection with what was already read from it, and perhaps still silent.
+//! A client's connection with the bytes that were already read from it. It may still be silent.
 
 use std::{
     io::{self, IoSlice},
@@ -25,9 +25,9 @@ use crate::{
     frame::Frame,
 };
 
-/// What is served. When whoever serves it lets go of it, its stream can be had again.
+/// The stream that is served. Dropping it puts the stream into its [`StreamReturn`], if it has one.
 pub struct ArrivedConnection {
-    /// Always there; an option for the way back only.
+    /// Always `Some` until the drop.
     stream: Option<ClientSocket>,
     bytes: Vec<u8>,
     read: usize,
@@ -35,7 +35,7 @@ pub struct ArrivedConnection {
     back: StreamReturn,
 }
 
-/// Where the stream is put when it was served.
+/// The place that the stream is returned to when it was served.
 #[derive(Clone, Default)]
 pub(crate) struct StreamReturn(Arc<Mutex<Option<ClientSocket>>>);
 
@@ -59,7 +59,7 @@ impl ArrivedConnection {
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// The stream, as one that takes part in the network.
+    /// The stream, after it stops being silent.
     fn speaking(&mut self) -> io::Result<Pin<&mut ClientSocket>> {
         if let (Some(silenced), Some(stream)) = (&self.silenced, &self.stream) {
             silenced.speak(stream.stream())?;
@@ -74,12 +74,12 @@ impl Drop for ArrivedConnection {
     }
 }
 
-/// A connection that was taken from a front-end, and does not take part in the network before there is
-/// something to say: until then the front-end can have it back, and if this process dies, the client
-/// learns nothing of it.
+/// A connection that was taken from a front-end and that stays out of the network until there is an
+/// answer. Until then the front-end can take it back, and if this process dies, the client notices
+/// nothing.
 pub struct SilencedSocket {
     id: u32,
-    /// When the connection came.
+    /// When the connection arrived.
     since: Instant,
     sender: Arc<FrameSender>,
     spoke: AtomicBool,
@@ -106,8 +106,8 @@ impl SilencedSocket {
         })
     }
 
-    /// Tells the front-end first: what it is told before this process dies, it knows. Says nothing when the
-    /// front-end has not been heard for so long that it may be about to take the connection back.
+    /// Tells the front-end first, so that it knows even if this process dies afterwards. Does not
+    /// answer when the front-end has not been heard for so long that it may take the connection back.
     fn speak(&self, stream: &TcpStream) -> io::Result<()> {
         if self.spoke() {
             return Ok(());
@@ -128,7 +128,8 @@ impl SilencedSocket {
         self.spoke.load(Relaxed)
     }
 
-    /// Leaves the request to the front-end, which knows other servers; false when it is too late.
+    /// Refuses the request, so that the front-end can use another server. Returns false when it is too
+    /// late.
     pub fn refuse(&self) -> bool {
         if self.spoke() {
             return false;
@@ -138,7 +139,7 @@ impl SilencedSocket {
         true
     }
 
-    /// Returns when the connection is to go back, or when the front-end has gone and may have taken it
+    /// Returns when the connection must go back, or when the front-end is gone and may have taken it
     /// back.
     pub(crate) async fn is_lost(&self) {
         tokio::select! {

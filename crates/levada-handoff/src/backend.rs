@@ -1,4 +1,4 @@
-//! The back-end: it takes connections over and serves them as if they had been its own.
+//! The back-end: takes connections over and serves them like its own.
 
 use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings},
 };
 
-/// What a back-end needs to take connections over.
+/// The state of a back-end.
 pub struct HandoffBackend {
     input_blocker: InputBlocker,
     _guards: Vec<Guard>,
@@ -36,15 +36,16 @@ pub struct HandoffBackend {
     places: Arc<Semaphore>,
 }
 
-/// A channel's connections that have asked something.
+/// The connections of a channel that wait for an answer of the front-end.
 #[derive(Default)]
 struct AskingConnections(Mutex<HashMap<u32, oneshot::Sender<bool>>>);
 
 impl HandoffBackend {
-    /// Sees to it that packets which come before their connections are not answered.
+    /// Blocks packets that arrive before their connections, so that the kernel does not answer them
+    /// with a reset.
     ///
     /// # Errors
-    /// When this process may not, or the kernel cannot.
+    /// When this process has no permission, or the kernel no support.
     pub fn start(
         settings: &HandoffSettings,
         taking: &HandoffBackendSettings,
@@ -63,8 +64,8 @@ impl HandoffBackend {
     }
 }
 
-/// A connection that ended here a minute ago is in the way of one of the same two addresses that is
-/// handed here now; the front-end would proxy that one.
+/// Warns if the kernel keeps connections in TIME-WAIT: such a connection would block one with the same
+/// two addresses that is handed over, and the front-end would proxy it.
 fn warn_of_time_wait() {
     const SETTING: &str = "/proc/sys/net/ipv4/tcp_max_tw_buckets";
     if std::fs::read_to_string(SETTING).is_ok_and(|value| value.trim() != "0") {
@@ -75,7 +76,7 @@ fn warn_of_time_wait() {
     }
 }
 
-/// Takes channels of front-ends until the node stops.
+/// Accepts channels of front-ends until the node stops.
 pub async fn accept<S: Serve>(
     node: Arc<S>,
     backend: Arc<HandoffBackend>,
@@ -110,8 +111,8 @@ pub async fn accept<S: Serve>(
     }
 }
 
-/// Hears what a front-end says until the channel is over. Connections that have spoken go on then; the
-/// others are the front-end's.
+/// Reads the frames of a front-end until the channel ends. Connections with an answer go on then; the
+/// others belong to the front-end.
 async fn hear<S: Serve>(
     node: &Arc<S>,
     backend: &Arc<HandoffBackend>,
@@ -141,7 +142,7 @@ async fn hear<S: Serve>(
     };
     tracing::info!(%error, "a front-end is gone");
     sender.close();
-    // Whoever waits for an answer gets none.
+    // Connections that wait for an answer get none.
     asking.0.lock().clear();
 }
 
@@ -153,7 +154,7 @@ impl AskingConnections {
     }
 }
 
-/// A frame's surroundings.
+/// The context of a frame.
 struct FrameContext<'a, S: Serve> {
     node: &'a Arc<S>,
     backend: &'a Arc<HandoffBackend>,
@@ -163,7 +164,7 @@ struct FrameContext<'a, S: Serve> {
 }
 
 impl<S: Serve> FrameContext<'_, S> {
-    /// Makes a connection this machine's, or says that it is not.
+    /// Takes a connection over, or refuses it.
     fn take(&self, id: u32, after: AfterHandoff, connection: &Connection, bytes: Vec<u8>) {
         match self.restore(connection) {
             Ok((place, stream)) => {
@@ -225,7 +226,7 @@ struct TakenConnection<S: Serve> {
     silenced: Arc<SilencedSocket>,
 }
 
-/// Where a request is to be answered.
+/// The node that answers a request.
 enum AnswerAt {
     Here(ClientSocket),
     /// The front-end has the connection.
@@ -277,7 +278,7 @@ impl<S: Serve> TakenConnection<S> {
         self.sender.say_soon(&Frame::Ended(self.id));
     }
 
-    /// Finds out who answers the next request; gives the connection back if that is not us.
+    /// Finds the node that answers the next request; gives the connection back if it is another one.
     async fn next(&self, stream: ClientSocket, bytes: &mut Vec<u8>) -> AnswerAt {
         let goes = match self.after {
             AfterHandoff::Stay => false,
@@ -306,7 +307,7 @@ impl<S: Serve> TakenConnection<S> {
         AnswerAt::Here(stream)
     }
 
-    /// Whether the front-end wants this request answered here; nothing when it is gone.
+    /// Asks the front-end whether this node answers the request. `None` when it is gone.
     async fn ask(&self, bytes: &[u8]) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
         self.asking.0.lock().insert(self.id, answer);
@@ -342,9 +343,9 @@ impl<S: Serve> TakenConnection<S> {
     }
 }
 
-/// Ends this side and returns when the client has all of it and has ended its own. As long as it has not,
-/// its acknowledgements must find their way here: the front-end steers them until it is told of the end,
-/// and would answer them by a reset from then on.
+/// Closes this side, and returns when the client has received everything and closed its own. Until then
+/// the client's acknowledgements must arrive here: the front-end steers them until it learns of the
+/// end, and afterwards would answer them with a reset.
 async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
     let socket = stream.stream();
     let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
@@ -361,7 +362,7 @@ async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
             }
         };
         let Ok(info) = TcpInfo::of(socket) else { return };
-        // What a reset left unsent will never be sent.
+        // Bytes that a reset left unsent are never sent.
         if info.closed {
             return;
         }
@@ -373,7 +374,7 @@ async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
         if (has_all && ended) || Instant::now() >= until {
             return;
         }
-        // Nothing tells when the last byte is acknowledged.
+        // The kernel does not notify about the last acknowledgement.
         let look = Instant::now() + pause;
         pause = (pause * 2).min(LONGEST_PAUSE);
         match ended {
@@ -385,7 +386,7 @@ async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
     }
 }
 
-/// How long a client that has everything may take to end its side.
+/// How long a client that has received everything may take to close its side.
 const LINGER: Duration = Duration::from_secs(2);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);

@@ -1,12 +1,12 @@
-//! The channel between a front-end and a back-end: who knows the secret may speak on it, and nobody
-//! between them can change, repeat or leave out a frame unnoticed. It hides nothing: what it carries is
-//! plain HTTP elsewhere.
+//! The channel between a front-end and a back-end. Both sides must know the secret, and a party between
+//! them cannot change, repeat or omit a frame without being noticed. The channel does not encrypt: its
+//! content is plain HTTP on other links.
 //!
 //! ```text
 //! back-end    greeting, nonce b ─────────────────────────────>
 //!             <──────────── greeting, nonce f, HMAC(kf, "front")       kf = HMAC(secret, "front" b f)
 //!             HMAC(kb, "back") ──────────────────────────────>       kb = HMAC(secret, "back" b f)
-//! frames:     marked with HMAC(kf or kb, how many came before, the frame)
+//! frames:     authenticated with HMAC(kf or kb, number of earlier frames, frame)
 //! ```
 
 use std::{
@@ -42,20 +42,21 @@ use tokio::{
 
 use crate::frame::Frame;
 
-/// Which side this is.
+/// The side of the channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Front,
     Back,
 }
 
-/// Says frames. From any thread, without waiting: what the network does not take at once goes later.
+/// Sends frames, from any thread and without waiting: bytes that the socket does not accept at once are
+/// sent later.
 pub(crate) struct FrameSender {
     stream: OwnedWriteHalf,
     outgoing: Mutex<FrameQueue>,
-    /// Whether nothing can be said any more.
+    /// Whether the channel is closed.
     closed: AtomicBool,
-    /// Something is left to write.
+    /// Notifies that bytes are left to write.
     more: Notify,
     ended: Notify,
 }
@@ -63,46 +64,47 @@ pub(crate) struct FrameSender {
 struct FrameQueue {
     marks: FrameSigner,
     pending: Vec<u8>,
-    /// A frame without its length and mark, for as long as it takes to mark it.
+    /// A frame without length and MAC, while it is being authenticated.
     scratch: Vec<u8>,
 }
 
-/// Hears frames.
+/// Receives frames.
 pub(crate) struct FrameReceiver {
     stream: OwnedReadHalf,
     marks: FrameSigner,
     buffer: Vec<u8>,
-    /// Whether frames may wait for others.
+    /// Whether frames may be received in batches.
     gathers: bool,
     pace: GatherPace,
 }
 
-/// When a receiver reads that gathers.
+/// The pace of a receiver that gathers.
 #[derive(Clone, Copy)]
 enum GatherPace {
-    /// As soon as something comes; it was last read then.
+    /// Reads as soon as bytes arrive; the last read was then.
     AtOnce(Option<Instant>),
-    /// Every so often, and so many times in a row there was nothing. Nobody is woken by what comes.
+    /// Reads at intervals, with the number of empty reads in a row. Arriving bytes do not wake the
+    /// task.
     Often(u32),
 }
 
-/// Marks frames, or checks marks, in the order in which they go.
+/// Computes and checks the MACs of frames, in their order.
 struct FrameSigner {
     key: hmac::Key,
     count: u64,
 }
 
-/// Proves to be one side to the other, and has it prove the same.
+/// Authenticates both sides to each other.
 ///
 /// # Errors
-/// When it does not know the secret, speaks something else, or takes too long.
+/// When the other side does not know the secret, speaks another protocol, or takes too long.
 pub(crate) async fn open(
     stream: TcpStream,
     side: Side,
     secret: &str,
 ) -> io::Result<(Arc<FrameSender>, FrameReceiver)> {
     stream.set_nodelay(true)?;
-    // A machine that vanished is to be noticed, whether or not something is on its way to it.
+    // Keep-alive detects a machine that has vanished, even when nothing is being sent to it.
     let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE);
     let socket = socket2::SockRef::from(&stream);
     socket.set_tcp_keepalive(&alive.with_retries(2))?;
@@ -166,12 +168,12 @@ fn greeting(nonce: &[u8; NONCE]) -> Vec<u8> {
     [&GREETING[..], nonce].concat()
 }
 
-/// The other side's nonce.
+/// Reads the other side's nonce.
 async fn greeted(stream: &mut TcpStream) -> io::Result<[u8; NONCE]> {
     let mut greeting = [0; GREETING.len()];
     stream.read_exact(&mut greeting).await?;
     if greeting != *GREETING {
-        return Err(bad("it does not speak Levada's handoff, or another version of it"));
+        return Err(bad("it does not speak this version of Levada's handoff"));
     }
     let mut nonce = [0; NONCE];
     stream.read_exact(&mut nonce).await?;
@@ -192,24 +194,25 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Resu
 }
 
 impl FrameSender {
-    /// Says a frame, and all that waits before it; false when the channel is over.
+    /// Sends a frame, after all that wait; false when the channel is closed.
     pub(crate) fn say(&self, frame: &Frame) -> bool {
         let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
         self.write(&mut outgoing);
         !self.is_closed()
     }
 
-    /// Says what `write` writes down when it is [flushed](Self::flush); false when the channel is over.
+    /// Queues what `write` writes until the next [flush](Self::flush); false when the channel is
+    /// closed.
     pub(crate) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.add(write).is_some()
     }
 
-    /// Has all leave that waits.
+    /// Sends everything that waits.
     pub(crate) fn flush(&self) {
         self.write(&mut self.outgoing.lock());
     }
 
-    /// Says a frame that nobody waits for: with the next one, or soon.
+    /// Sends a frame that is not urgent: with the next one, or soon.
     pub(crate) fn say_soon(&self, frame: &Frame) {
         if self.add(|out| frame.write(out)).is_some() {
             self.more.notify_one();
@@ -247,14 +250,14 @@ impl FrameSender {
         }
     }
 
-    /// Writes what had to wait, until the channel is over.
+    /// Writes bytes that had to wait, until the channel is closed.
     pub(crate) async fn pump(&self) {
         while !self.is_closed() {
             tokio::select! {
                 () = self.more.notified() => {}
                 () = self.over() => return,
             }
-            // What comes meanwhile leaves with it, or takes it along.
+            // Frames that come meanwhile are sent together with it.
             tokio::time::sleep(PAUSE).await;
             if self.stream.writable().await.is_err() {
                 return self.close();
@@ -263,8 +266,8 @@ impl FrameSender {
         }
     }
 
-    /// Whether the other side's kernel has acknowledged something within so long: when nothing else is to
-    /// be said, it is asked once a second.
+    /// Whether the other side's kernel has acknowledged something `within` this time. Keep-alive asks
+    /// once a second when nothing else is sent.
     pub(crate) fn was_heard(&self, within: Duration) -> bool {
         let stream: &TcpStream = self.stream.as_ref();
         TcpInfo::of(stream).is_ok_and(|info| info.last_ack < within)
@@ -274,13 +277,13 @@ impl FrameSender {
         self.closed.load(Relaxed)
     }
 
-    /// Ends the channel for both.
+    /// Closes the channel for both sides.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
         self.ended.notify_waiters();
     }
 
-    /// Returns when the channel is over.
+    /// Returns when the channel is closed.
     pub(crate) async fn over(&self) {
         let ended = self.ended.notified();
         if !self.is_closed() {
@@ -290,7 +293,7 @@ impl FrameSender {
 }
 
 impl Drop for FrameSender {
-    /// What waits leaves, as far as the network takes it at once.
+    /// Sends what waits, as far as the socket accepts it at once.
     fn drop(&mut self) {
         if !self.is_closed() {
             let _ = self.stream.try_write(&self.outgoing.get_mut().pending);
@@ -299,13 +302,13 @@ impl Drop for FrameSender {
 }
 
 impl FrameReceiver {
-    /// For one to whom nothing is urgent: when much is said, it is heard every so often, all together.
-    /// To be woken for each frame costs more than to act upon it.
+    /// For a receiver of frames that are not urgent: under load it reads at intervals, since waking the
+    /// task for each frame costs more than handling it.
     pub(crate) fn gather(&mut self) {
         self.gathers = true;
     }
 
-    /// Reads what has come, and waits for it when that is nothing.
+    /// Reads the bytes that have arrived, or waits for some.
     async fn read(&mut self) -> io::Result<usize> {
         self.buffer.reserve(READ);
         loop {
@@ -335,7 +338,7 @@ impl FrameReceiver {
                             self.pace = GatherPace::Often(idle + 1)
                         }
                         Err(Errno::AGAIN) => {
-                            // It wakes at once if something has come meanwhile.
+                            // It wakes at once if bytes have arrived meanwhile.
                             set_receive_low_water_mark(self.stream.as_ref(), 1)?;
                             self.pace = GatherPace::AtOnce(None);
                         }
@@ -346,10 +349,10 @@ impl FrameReceiver {
         }
     }
 
-    /// The next frame.
+    /// Receives the next frame.
     ///
     /// # Errors
-    /// When there is none any more, or one that is wrong: the channel is over then.
+    /// When the channel has ended, or a frame is invalid: the channel is closed then.
     pub(crate) async fn hear(&mut self) -> io::Result<Frame> {
         loop {
             if let Some(frame) = self.take()? {
@@ -404,23 +407,23 @@ const BACK: &[u8] = b"back";
 const NONCE: usize = 32;
 /// Half an HMAC-SHA-256 (RFC 2104 Sec. 5).
 const MARK: usize = 16;
-/// A head with what came along with it, and room to spare.
+/// Enough for a head with the bytes after it.
 pub(crate) const MOST_FRAME: usize = 1 << 20;
-/// What may wait for a network that takes nothing.
+/// The most bytes that wait for a socket that accepts none.
 const MOST_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
-/// The shortest that the runtime's timer measures.
+/// The resolution of the runtime's timer.
 const PAUSE: Duration = Duration::from_millis(1);
-/// After how many pauses in a row without a frame each is waited for again.
+/// The number of pauses in a row without a frame after which the receiver waits for each frame again.
 const MOST_IDLE: u32 = 4;
-/// Bytes that are not left to wait for the end of a pause.
+/// With this many bytes the receiver reads before the end of a pause.
 const GATHERED: u16 = 16 << 10;
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long nothing may be heard until it is asked whether there is somebody. Three times this long
-/// without an answer, and the channel is over.
+/// The keep-alive time: without a byte for this long the other side is probed. After three times this
+/// long without an answer the channel is closed.
 const SILENCE: Duration = Duration::from_secs(1);
-/// For how long a back-end that hears nothing of the front-end may begin answers: longer than [`SILENCE`].
-/// A front-end that hears nothing of the back-end waits for longer than that.
+/// How long a back-end may begin answers without hearing the front-end: longer than [`SILENCE`]. A
+/// front-end that does not hear the back-end waits longer than this.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! What a front-end and a back-end say to each other.
+//! The frames between a front-end and a back-end.
 //!
 //! ```text
 //! frame = length:32 mark:16 bytes, then so many bytes: kind:8 id:32, what belongs to it
 //! ```
-//! The mark proves that the frame is of this channel and in its place (`channel`). Numbers in
-//! network order. An id names a connection on this channel, from its `Take` to its end.
+//! The mark is a MAC: it proves that the frame is of this channel and in its place
+//! ([`super::channel`]). Numbers are in network order. An id names a connection on this channel, from
+//! its `Take` to its end.
 
 use levada_net::handoff::{Connection, MalformedState};
 
@@ -13,11 +14,11 @@ use crate::settings::AfterHandoff;
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// To a back-end: this connection is yours, with what its client has sent so far.
+    /// To a back-end: take this connection, with the bytes that its client has sent so far.
     Take {
-        /// Its name.
+        /// Its id.
         id: u32,
-        /// What becomes of it when its request is answered.
+        /// The treatment of the connection after its request.
         after: AfterHandoff,
         /// Its state.
         connection: Connection,
@@ -28,49 +29,49 @@ pub enum Frame {
     Keep(u32),
     /// To a back-end: give the connection back.
     GiveUp(u32),
-    /// From a back-end: it is not taken, and not a byte was sent.
+    /// From a back-end: the connection is refused, and no byte was sent.
     Refused(u32),
-    /// From a back-end: the answer begins. From now on nobody else can have the connection.
+    /// From a back-end: the answer begins. From now on the connection is the back-end's.
     Speaks(u32),
-    /// From a back-end: everything is answered, and the connection kept.
+    /// From a back-end: all requests are answered, and the connection is idle.
     Rests(u32),
     /// From a back-end: another request is being answered.
     Begins(u32),
-    /// From a back-end: who is to answer this request?
+    /// From a back-end: a question which node answers this request.
     Asks {
-        /// The connection's name.
+        /// The connection's id.
         id: u32,
         /// The request's head.
         bytes: Vec<u8>,
     },
-    /// From a back-end: here it is again, with what its client has sent.
+    /// From a back-end: the connection goes back, with the bytes that its client has sent.
     GivenBack {
-        /// Its name until now.
+        /// Its id until now.
         id: u32,
         /// Its state.
         connection: Connection,
         /// At least a request's head.
         bytes: Vec<u8>,
     },
-    /// From a back-end: it is over.
+    /// From a back-end: the connection has ended.
     Ended(u32),
 }
 
-/// A frame that is none.
+/// An invalid frame.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
-    /// Of a kind that does not exist.
+    /// Its kind does not exist.
     #[error("a frame of no known kind")]
     Kind,
-    /// Shorter or longer than its kind.
+    /// It is shorter or longer than its kind.
     #[error("a frame of a wrong length")]
     Length,
-    /// With a connection in it that is none.
+    /// Its connection is invalid.
     #[error(transparent)]
     Connection(#[from] MalformedState),
 }
 
-/// Appends what [`Frame::Take`] is, without a copy of what it consists of.
+/// Appends a [`Frame::Take`], without copying its parts.
 pub(crate) fn write_take(
     out: &mut Vec<u8>,
     id: u32,
@@ -129,7 +130,7 @@ impl Frame {
     /// Reads what [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// When it is something else.
+    /// When it is not a valid frame.
     pub fn read(bytes: &[u8]) -> Result<Self, BadFrame> {
         let (kind, rest) = bytes.split_first().ok_or(BadFrame::Length)?;
         let (id, rest) = rest.split_first_chunk().ok_or(BadFrame::Length)?;

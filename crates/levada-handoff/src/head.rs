@@ -1,4 +1,4 @@
-//! The head of the next request, read before anybody has decided who answers it.
+//! Reads the head of the next request before the node that answers it is chosen.
 
 use std::{io, os::fd::AsFd};
 
@@ -8,17 +8,17 @@ use levada_net::{client::ClientSocket, stop::Stop};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
 use tokio::time::{Instant, timeout_at};
 
-/// What came.
+/// The result of reading a head.
 pub(crate) enum HeadRead {
-    /// A whole head at least, that breaks no rule.
+    /// At least one whole, valid head.
     Head,
-    /// Something else, or not all of it in time: whoever serves the connection here deals with it.
+    /// Something else, or not all of it in time: this node serves the connection and handles it.
     Other,
     /// No request.
     Over(ConnectionEnd),
 }
 
-/// Reads until a whole head is there, behind what `bytes` has already.
+/// Reads until `bytes` has a whole head.
 pub(crate) async fn read(
     stream: &ClientSocket,
     bytes: &mut Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) async fn read(
     stop: &Stop,
 ) -> HeadRead {
     let mut deadline: Option<Instant> = None;
-    // Mostly a request has come with the connection, before the runtime has been told.
+    // Usually a request arrives with the connection, before the runtime is notified.
     let mut untold = bytes.is_empty();
     loop {
         if !bytes.is_empty() {
@@ -61,8 +61,8 @@ pub(crate) async fn read(
     }
 }
 
-/// Whether a whole head has come with a connection, which is read into `bytes`; the runtime need not know
-/// the socket.
+/// Reads into `bytes` without the runtime. Returns whether a whole head has arrived with the
+/// connection.
 pub(crate) fn has_come(socket: &impl AsFd, bytes: &mut Vec<u8>, limits: &ConnectionLimits) -> bool {
     bytes.reserve(READ);
     recv_now(socket, bytes).is_ok() && is_whole(bytes, limits) == Some(true)
@@ -73,7 +73,7 @@ fn recv_now(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
     read.map(|(_, length)| length).map_err(io::Error::from)
 }
 
-/// Whether a whole head is there; nothing when what is there is none.
+/// Whether a whole head is there; `None` when it is invalid.
 pub(crate) fn is_whole(bytes: &[u8], limits: &ConnectionLimits) -> Option<bool> {
     let mut framing = RequestFraming::new(limits.head);
     let fault = framing.feed(bytes).fault;
@@ -84,7 +84,7 @@ pub(crate) fn is_whole(bytes: &[u8], limits: &ConnectionLimits) -> Option<bool> 
     }
 }
 
-/// A head that is whole, as far as a decision needs it.
+/// Parses a whole head, as far as a decision needs it.
 pub(crate) fn parse(bytes: &[u8], limits: &ConnectionLimits) -> Option<Request<()>> {
     let mut fields = vec![httparse::EMPTY_HEADER; limits.head.fields];
     let mut head = httparse::Request::new(&mut fields);

@@ -46,13 +46,13 @@ pub mod fuzzing {
     pub use crate::frame::{BadFrame, Frame};
 }
 
-/// Between two attempts to reach somebody.
+/// The pause between two attempts to connect to a back-end.
 const RETRY: Duration = Duration::from_secs(1);
-/// What goes along with a connection at most.
+/// The most bytes that are handed over with a connection.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Takes a connection between these ends out of its socket, which is deaf, with what has come before. If
-/// that is all that ever was read from the socket, it is `first`.
+/// Extracts a connection between these addresses from its socket, whose input is blocked, with the
+/// bytes received before. If `first` is set, it is all that was ever read from the socket.
 fn take_out(
     socket: &impl AsFd,
     ends: (SocketAddr, SocketAddr),
@@ -73,8 +73,8 @@ fn take_out(
     })
 }
 
-/// Reads what came before a socket was deaf. Whether there is something is asked of the socket itself:
-/// the runtime may not have been told yet.
+/// Reads the bytes that arrived before a socket's input was blocked. Asks the socket itself for them:
+/// the runtime may not have been notified yet.
 fn read_rest(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     while bytes.len() <= MOST_BYTES {
         bytes.reserve(1);

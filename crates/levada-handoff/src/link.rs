@@ -1,4 +1,4 @@
-//! A front-end's side of the channel to one back-end: what was handed there, and what became of it.
+//! A front-end's side of the channel to one back-end: the connections handed over, and their events.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,13 +29,13 @@ use crate::{
     settings::{AfterHandoff, HandoffControl},
 };
 
-/// A back-end that connections can be handed to while there is a channel to it.
+/// A back-end. Connections can be handed to it while there is a channel.
 pub struct BackendLink<S: Serve> {
     to: HandoffControl,
     after: AfterHandoff,
     node: Weak<S>,
     state: Mutex<LinkState>,
-    /// Somebody wants it; until then nobody tries again and again to reach it.
+    /// Notifies that the link is needed; until then there are no attempts to connect.
     wanted: Notify,
 }
 
@@ -44,23 +44,24 @@ struct LinkState {
     open: Option<(Arc<FrameSender>, Hop)>,
     remote: HashMap<u32, RemoteConnection>,
     last: u32,
-    /// One whose answer has begun, and when: whether its client gets it is looked at later.
+    /// A connection whose answer has begun, and when; later the link checks whether its client has
+    /// received it.
     sample: Option<(u32, Instant)>,
-    /// Of so many samples in a row nothing was acknowledged.
+    /// The number of samples in a row without an acknowledgement.
     unheard: u32,
-    /// Nothing is handed over until then.
+    /// No connection is handed over until then.
     rests_until: Option<Instant>,
 }
 
-/// A connection that the back-end has.
+/// A connection at the back-end.
 struct RemoteConnection {
     connection: Connection,
-    /// Whether it can be had back without the back-end: it has not spoken.
+    /// Whether this node can take it back by itself: the back-end has not begun an answer.
     silent: bool,
     holder: EventHandler,
 }
 
-/// Who acts upon what the back-end says of a connection.
+/// The handler of a connection's events.
 enum EventHandler {
     /// The link itself.
     Link(Box<HandedOffConnection>),
@@ -68,7 +69,7 @@ enum EventHandler {
     Task(Arc<PendingEvents>),
 }
 
-/// A connection that a task deals with.
+/// A connection that a task handles.
 pub(crate) struct Lease<S: Serve> {
     link: Arc<BackendLink<S>>,
     sender: Arc<FrameSender>,
@@ -76,17 +77,18 @@ pub(crate) struct Lease<S: Serve> {
     events: Arc<PendingEvents>,
 }
 
-/// What the back-end said of one connection and nobody has heard yet.
+/// Events of one connection that have not been handled yet.
 #[derive(Default)]
 struct PendingEvents {
     event: Mutex<VecDeque<Event>>,
 }
 
-/// What a back-end says of a connection.
+/// An event of a connection, reported by its back-end.
 pub(crate) enum Event {
-    /// It was not taken, or nothing was said and the back-end is gone: it is still ours.
+    /// The back-end refused it, or is gone without an answer: the connection is still this node's.
     Refused,
-    /// Nothing was heard of it, and the back-end cannot be heard any more; what it does is not known.
+    /// The back-end cannot be heard any more, and reported nothing: the state of the connection is
+    /// unknown.
     Vanished,
     /// The back-end is gone.
     Lost,
@@ -94,11 +96,11 @@ pub(crate) enum Event {
     Rests,
     /// Another one is being answered.
     Begins,
-    /// Who is to answer this one?
+    /// The back-end asks which node answers this request.
     Asks(Vec<u8>),
-    /// Here it is.
+    /// The back-end gives the connection back.
     GivenBack(Connection, Vec<u8>),
-    /// It is over.
+    /// The connection has ended.
     Ended,
 }
 
@@ -111,8 +113,8 @@ impl<S: Serve> BackendLink<S> {
         self.to == control
     }
 
-    /// Where packets go that are for what this back-end has; `None` while there is no channel to it, or
-    /// clients do not get what it answers.
+    /// The next hop for packets of connections at this back-end; `None` while there is no channel to
+    /// it, or while clients do not receive its answers.
     pub(crate) fn hop(&self) -> Option<Hop> {
         let state = self.state.lock();
         if state.rests_until.is_some_and(|until| Instant::now() < until) {
@@ -125,7 +127,7 @@ impl<S: Serve> BackendLink<S> {
         hop
     }
 
-    /// Hands a connection over, when this is [flushed](Self::flush) at the latest.
+    /// Hands a connection over, at the next [flush](Self::flush) at the latest.
     ///
     /// # Errors
     /// When there is no channel any more.
@@ -154,7 +156,7 @@ impl<S: Serve> BackendLink<S> {
         Ok(())
     }
 
-    /// Has what was handed over leave.
+    /// Sends the connections that were handed over.
     pub fn flush(&self) {
         let sender = self.state.lock().open.as_ref().map(|(sender, _)| sender.clone());
         if let Some(sender) = sender {
@@ -162,7 +164,7 @@ impl<S: Serve> BackendLink<S> {
         }
     }
 
-    /// Lets go of connections that rest, and from now on of each that comes to rest.
+    /// Ends idle connections, and from now on every connection that becomes idle.
     pub(crate) fn stop(&self) {
         let resting = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.rests());
         let over: Vec<RemoteConnection> = {
@@ -172,7 +174,7 @@ impl<S: Serve> BackendLink<S> {
         over.into_iter().for_each(RemoteConnection::end);
     }
 
-    /// Keeps a channel to the back-end for as long as somebody wants it.
+    /// Keeps a channel to the back-end open while the link is needed.
     pub(crate) async fn tend(self: Arc<Self>, secret: String) {
         let (to, mut said) = (self.to.to, LogHistory::default());
         loop {
@@ -181,7 +183,7 @@ impl<S: Serve> BackendLink<S> {
             match self.reach(&secret).await {
                 Ok((sender, mut receiver)) => {
                     let since = Instant::now();
-                    // Elsewhere, a client waits for what is said.
+                    // With the other settings, a client waits for frames.
                     if self.after == AfterHandoff::Stay {
                         receiver.gather();
                     }
@@ -214,8 +216,8 @@ impl<S: Serve> BackendLink<S> {
         }
     }
 
-    /// Looks from time to time whether a client gets what it is answered. A firewall may let the channel pass
-    /// and not the answers, which come from an address that is not the back-end's own.
+    /// Samples whether clients receive answers. A firewall may pass the channel but not the answers,
+    /// whose source address is not the back-end's own.
     async fn look(&self, said: &mut LogHistory) -> Infallible {
         let to = self.to.to;
         loop {
@@ -229,14 +231,14 @@ impl<S: Serve> BackendLink<S> {
         }
     }
 
-    /// Whether nothing is to be handed over for a while, from now on.
+    /// Whether to pause handoffs for a while from now on.
     fn is_unheard(&self) -> bool {
         let mut state = self.state.lock();
         let Some((id, _)) = state.sample.take_if(|(_, since)| since.elapsed() >= ACKNOWLEDGED)
         else {
             return false;
         };
-        // What is over, or with a task, has gone on.
+        // A connection that has ended, or has a task, was answered.
         let waits = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if !held.was_answered());
         if !state.remote.get(&id).is_some_and(waits) {
             state.unheard = 0;
@@ -246,7 +248,7 @@ impl<S: Serve> BackendLink<S> {
         if state.unheard < MOST_UNHEARD {
             return false;
         }
-        // After that, one more is enough.
+        // After the pause, one more sample suffices.
         state.unheard = MOST_UNHEARD - 1;
         state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
         true
@@ -260,7 +262,7 @@ impl<S: Serve> BackendLink<S> {
         Ok((sender, receiver))
     }
 
-    /// Hears what the back-end says, until it says nothing more or what cannot be.
+    /// Handles the back-end's frames until the channel ends or a frame is impossible.
     async fn listen(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         loop {
             let events = match receiver.hear().await {
@@ -273,8 +275,8 @@ impl<S: Serve> BackendLink<S> {
         }
     }
 
-    /// Hears what was said before nothing could be said to it any more, and how that ended: whoever has only
-    /// just begun an answer has said so, and of a process that is gone nothing need be waited for.
+    /// Handles the frames that were sent before the channel closed: a back-end that has just begun an
+    /// answer has reported so. Does not wait for a process that is gone.
     async fn hear_out(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
         action.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
@@ -296,7 +298,7 @@ impl<S: Serve> BackendLink<S> {
             }
         };
         let mut state = self.state.lock();
-        // Of what is not here any more, somebody here has let go.
+        // This node has already released the connection.
         let Some(remote) = state.remote.get_mut(&id) else { return Ok(()) };
         remote.allows(event.as_ref())?;
         let Some(event) = event else {
@@ -345,7 +347,7 @@ impl<S: Serve> BackendLink<S> {
 
     fn lose(self: &Arc<Self>, sender: &Arc<FrameSender>, error: &std::io::Error) {
         sender.close();
-        // Its process has ended, or has let go of whatever was silent.
+        // The back-end's process has ended, or has dropped its silent connections.
         let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
         let lost = {
             let mut state = self.state.lock();
@@ -369,8 +371,8 @@ impl<S: Serve> BackendLink<S> {
     }
 }
 
-/// What the log has of a back-end since it was last of use for some time: what is tried every second must
-/// not be told as often.
+/// The messages logged about a back-end since it last worked for some time: attempts are made every
+/// second and must not be logged as often.
 #[derive(Default)]
 struct LogHistory(Vec<String>);
 
@@ -387,11 +389,11 @@ impl LogHistory {
     }
 }
 
-/// A back-end that knows the secret, and says what it cannot mean.
+/// A back-end that knows the secret sent an impossible frame.
 struct ProtocolViolation;
 
 impl RemoteConnection {
-    /// Whether the back-end can say this; nothing stands for its first word.
+    /// Whether the event is possible in this state; `None` is the begin of the first answer.
     fn allows(&self, event: Option<&Event>) -> Result<(), ProtocolViolation> {
         let possible = match event {
             None | Some(Event::Refused) => self.silent,
@@ -411,7 +413,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Leaves it to a task from now on, if none has it yet.
+    /// Passes the connection to a task, if none has it yet.
     fn pass_to_task(&mut self) -> Option<(Box<HandedOffConnection>, Arc<PendingEvents>)> {
         let events = match &self.holder {
             EventHandler::Link(_) => Arc::<PendingEvents>::default(),
@@ -442,7 +444,7 @@ impl PendingEvents {
 }
 
 impl<S: Serve> Lease<S> {
-    /// Leaves the connection to the link; returns it when something was said of it meanwhile.
+    /// Returns the connection to the link; gives it back when an event has arrived meanwhile.
     pub(crate) fn leave(
         &self,
         handed_off: Box<HandedOffConnection>,
@@ -455,12 +457,12 @@ impl<S: Serve> Lease<S> {
                 remote.holder = EventHandler::Link(handed_off);
                 None
             }
-            // Whoever takes it away says why first.
+            // An event precedes every removal.
             (None, None) => Some((handed_off, Event::Lost)),
         }
     }
 
-    /// Has nothing more to do with the connection.
+    /// Forgets the connection.
     pub(crate) fn end(&self) {
         let mut state = self.link.state.lock();
         if self.remote(&mut state).is_some() {
@@ -468,18 +470,18 @@ impl<S: Serve> Lease<S> {
         }
     }
 
-    /// The place among what is away, unless another channel has given the name to another connection.
+    /// The connection's entry, unless another channel uses its id for another connection.
     fn remote<'a>(&self, state: &'a mut LinkState) -> Option<&'a mut RemoteConnection> {
         let own = |remote: &&mut RemoteConnection| matches!(&remote.holder, EventHandler::Task(events) if Arc::ptr_eq(events, &self.events));
         state.remote.get_mut(&self.id).filter(own)
     }
 
-    /// Has the back-end answer the request that it asked about.
+    /// Tells the back-end to answer the request that it asked about.
     pub(crate) fn keep(&self) {
         self.sender.say(&Frame::Keep(self.id));
     }
 
-    /// Wants the connection back.
+    /// Tells the back-end to give the connection back.
     pub(crate) fn give_up(&self) {
         self.sender.say(&Frame::GiveUp(self.id));
     }
@@ -489,19 +491,18 @@ impl<S: Serve> Lease<S> {
     }
 }
 
-/// What can have happened to a connection before anybody has looked: an answer's end, the next request's
-/// beginning and end, the connection's end. A back-end that says more than that floods.
+/// The most unhandled events of one connection: an answer's end, the next request's begin and end, the
+/// connection's end. A back-end that sends more floods this node.
 const MOST_NEWS: usize = 64;
 const MOST_SAID: usize = 16;
-/// How long a channel must have been there for its end to be news again.
+/// How long a channel must have been open for its end to be logged again.
 const LASTING: Duration = Duration::from_secs(10);
-/// Whoever says what cannot be is not trusted again soon: what was handed to it was late.
+/// The pause after a protocol violation: connections handed to this back-end were delayed.
 const AFTER_LIE: Duration = Duration::from_secs(60);
-/// How often is looked whether clients get their answers, and how long a client may take to acknowledge the
-/// beginning of one.
+/// The interval of samples, and how long a client may take to acknowledge the begin of an answer.
 const LOOK: Duration = Duration::from_secs(1);
 const ACKNOWLEDGED: Duration = Duration::from_secs(2);
-/// One client may have vanished; that so many in a row have is less likely than a firewall.
+/// One client may have vanished; for so many in a row a firewall is the likelier cause.
 const MOST_UNHEARD: u32 = 3;
 const WHILE_UNHEARD: Duration = Duration::from_secs(60);
 const UNHEARD: &str = "proxying: clients do not get what this back-end answers; \
@@ -576,7 +577,7 @@ mod tests {
         }
     }
 
-    /// A link with one connection at its back-end, by the name 7, that a task deals with.
+    /// A link with one connection at its back-end, with id 7, that a task handles.
     fn link() -> (Arc<BackendLink<NoNode>>, Arc<PendingEvents>) {
         let to = HandoffControl { to: "127.0.0.1:1".parse().unwrap(), also: None };
         let link = BackendLink::new(to, AfterHandoff::On, Weak::new());

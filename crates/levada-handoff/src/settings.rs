@@ -2,58 +2,61 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Where a back-end is to which connections can be handed.
+/// The addresses of a back-end for handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffControl {
-    /// Its channel; packets of connections over the same version of IP go to this address.
+    /// The address of its control channel. Packets of connections over the same version of IP go to
+    /// this address too.
     pub to: SocketAddr,
-    /// Where those over the other version go. Without it they are proxied.
+    /// The address for packets over the other version of IP. Without it such connections are proxied.
     pub also: Option<IpAddr>,
 }
 
 impl HandoffControl {
-    /// Where packets go.
+    /// The addresses that packets go to.
     pub(crate) fn addresses(self) -> impl Iterator<Item = IpAddr> {
         [self.to.ip()].into_iter().chain(self.also)
     }
 }
 
-/// Handing connections over: TCP handoff.
+/// TCP handoff: moving a connection to the server that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffSettings {
-    /// What front-ends and back-ends know and nobody else does (at least 16 bytes).
+    /// The secret of front-ends and back-ends (at least 16 bytes).
     pub secret: String,
-    /// The network interfaces by which clients' packets come in.
+    /// The network interfaces on which clients' packets arrive.
     pub interfaces: Vec<String>,
-    /// What becomes of a connection when its request is answered, as the front-end wants it.
+    /// The front-end's choice for a connection whose client sends another request.
     pub after: AfterHandoff,
-    /// What a back-end takes; a front-end takes nothing.
+    /// The settings of a back-end; `None` on a front-end.
     pub taking: Option<HandoffBackendSettings>,
 }
 
-/// What a back-end takes over.
+/// The settings of a back-end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffBackendSettings {
-    /// Where front-ends come in, and nobody else may.
+    /// The listener for front-ends only.
     pub listen: SocketAddr,
-    /// The service addresses whose connections are taken. All of them are this machine's.
+    /// The service addresses whose connections this back-end accepts. This machine must have all of
+    /// them.
     pub services: Vec<SocketAddr>,
 }
 
-/// What becomes of a connection that was handed over when its client sends another request.
+/// The treatment of a connection that was handed over when its client sends another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AfterHandoff {
-    /// It stays where it is.
+    /// The connection stays at the back-end.
     #[default]
     Stay,
-    /// It goes back to the front-end, which decides anew.
+    /// The connection goes back to the front-end, which decides anew.
     Back,
-    /// The back-end asks the front-end, and gives it back only when another is to answer.
+    /// The back-end asks the front-end, and gives the connection back only if another back-end is to
+    /// answer (multiple handoff).
     On,
 }
 
 impl AfterHandoff {
-    /// All there are.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Stay, Self::Back, Self::On];
 }
