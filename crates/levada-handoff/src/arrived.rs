@@ -116,7 +116,7 @@ impl SilencedSocket {
         if !heard {
             self.refuse();
         }
-        if self.refused.load(Relaxed) || !self.sender.say(&Frame::Speaks(self.id)) {
+        if self.refused.load(Relaxed) || !self.sender.send(&Frame::Answers(self.id)) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         handoff::activate(stream)?;

@@ -95,7 +95,7 @@ pub async fn accept<S: Serve>(
                     match channel::open(stream, Side::Back, &backend.secret).await {
                         Ok((sender, receiver)) => {
                             tracing::info!(front_end = %from, "a front-end hands connections here");
-                            hear(&node, &backend, sender, receiver, &stop).await;
+                            receive_frames(&node, &backend, sender, receiver, &stop).await;
                         }
                         Err(error) => {
                             tracing::warn!(%from, %error, "no front-end of ours");
@@ -113,7 +113,7 @@ pub async fn accept<S: Serve>(
 
 /// Reads the frames of a front-end until the channel ends. Connections with an answer go on then; the
 /// others belong to the front-end.
-async fn hear<S: Serve>(
+async fn receive_frames<S: Serve>(
     node: &Arc<S>,
     backend: &Arc<HandoffBackend>,
     sender: Arc<FrameSender>,
@@ -123,7 +123,7 @@ async fn hear<S: Serve>(
     let asking = Arc::new(AskingConnections::default());
     let listen = async {
         loop {
-            match receiver.hear().await {
+            match receiver.receive().await {
                 Ok(Frame::Take { id, after, connection, bytes }) => {
                     let call =
                         FrameContext { node, backend, sender: &sender, asking: &asking, stop };
@@ -194,7 +194,7 @@ impl<S: Serve> FrameContext<'_, S> {
             }
             Err(error) => {
                 tracing::info!(client = %connection.client, %error, "a connection was not taken");
-                self.sender.say(&Frame::Refused(id));
+                self.sender.send(&Frame::Refused(id));
             }
         }
     }
@@ -246,7 +246,7 @@ impl<S: Serve> TakenConnection<S> {
             if !self.spoke() {
                 // Dropped silently: the front-end goes on with it.
                 drop(back.take());
-                self.sender.say(&Frame::Refused(self.id));
+                self.sender.send(&Frame::Refused(self.id));
                 return;
             }
             let Some(stream) = back.take() else { break };
@@ -254,7 +254,7 @@ impl<S: Serve> TakenConnection<S> {
                 part(&stream, &self.node.limits()).await;
                 break;
             }
-            self.sender.say_soon(&Frame::Rests(self.id));
+            self.sender.send_soon(&Frame::Idle(self.id));
             let mut bytes = Vec::new();
             let came = head::read(&stream, &mut bytes, &self.node.limits(), &stop).await;
             if matches!(came, HeadRead::Over(_)) || bytes.is_empty() {
@@ -264,7 +264,7 @@ impl<S: Serve> TakenConnection<S> {
             let next = match came {
                 HeadRead::Head => self.next(stream, &mut bytes).await,
                 _ => {
-                    self.sender.say_soon(&Frame::Begins(self.id));
+                    self.sender.send_soon(&Frame::Resumes(self.id));
                     AnswerAt::Here(stream)
                 }
             };
@@ -275,7 +275,7 @@ impl<S: Serve> TakenConnection<S> {
                 }
             }
         }
-        self.sender.say_soon(&Frame::Ended(self.id));
+        self.sender.send_soon(&Frame::Ended(self.id));
     }
 
     /// Finds the node that answers the next request; gives the connection back if it is another one.
@@ -293,17 +293,17 @@ impl<S: Serve> TakenConnection<S> {
             match self.leave(stream, bytes) {
                 Ok(connection) => {
                     let (id, bytes) = (self.id, std::mem::take(bytes));
-                    self.sender.say(&Frame::GivenBack { id, connection, bytes });
+                    self.sender.send(&Frame::GivenBack { id, connection, bytes });
                     return AnswerAt::Given;
                 }
                 Err((stream, error)) => {
                     tracing::debug!(%error, "a connection stays: it cannot be given back");
-                    self.sender.say_soon(&Frame::Begins(self.id));
+                    self.sender.send_soon(&Frame::Resumes(self.id));
                     return AnswerAt::Here(stream);
                 }
             }
         }
-        self.sender.say_soon(&Frame::Begins(self.id));
+        self.sender.send_soon(&Frame::Resumes(self.id));
         AnswerAt::Here(stream)
     }
 
@@ -312,7 +312,7 @@ impl<S: Serve> TakenConnection<S> {
         let (answer, answered) = oneshot::channel();
         self.asking.0.lock().insert(self.id, answer);
         let ask = Frame::Asks { id: self.id, bytes: bytes.to_vec() };
-        if !self.sender.say(&ask) {
+        if !self.sender.send(&ask) {
             self.asking.0.lock().remove(&self.id);
         }
         answered.await.ok()

@@ -144,13 +144,13 @@ async fn shake(
             check(&mut stream, &of_back, BACK).await?;
         }
     }
-    let (said, heard) = match side {
+    let (sending, receiving) = match side {
         Side::Front => (of_front, of_back),
         Side::Back => (of_back, of_front),
     };
     let (read, write) = stream.into_split();
     let outgoing =
-        FrameQueue { marks: FrameSigner::new(said), pending: Vec::new(), scratch: Vec::new() };
+        FrameQueue { marks: FrameSigner::new(sending), pending: Vec::new(), scratch: Vec::new() };
     let sender = Arc::new(FrameSender {
         stream: write,
         outgoing: Mutex::new(outgoing),
@@ -158,7 +158,7 @@ async fn shake(
         more: Notify::new(),
         ended: Notify::new(),
     });
-    let marks = FrameSigner::new(heard);
+    let marks = FrameSigner::new(receiving);
     let pace = GatherPace::AtOnce(None);
     let receiver = FrameReceiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
     Ok((sender, receiver))
@@ -186,16 +186,16 @@ fn key(secret: &[u8], side: &[u8], back: &[u8], front: &[u8]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())
 }
 
-async fn check(stream: &mut TcpStream, key: &hmac::Key, said: &[u8]) -> io::Result<()> {
+async fn check(stream: &mut TcpStream, key: &hmac::Key, message: &[u8]) -> io::Result<()> {
     let mut mark = [0; 32];
     let read = stream.read_exact(&mut mark).await;
-    let proven = read.is_ok() && hmac::verify(key, said, &mark).is_ok();
+    let proven = read.is_ok() && hmac::verify(key, message, &mark).is_ok();
     if proven { Ok(()) } else { Err(bad("it does not know the secret")) }
 }
 
 impl FrameSender {
     /// Sends a frame, after all that wait; false when the channel is closed.
-    pub(crate) fn say(&self, frame: &Frame) -> bool {
+    pub(crate) fn send(&self, frame: &Frame) -> bool {
         let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
         self.write(&mut outgoing);
         !self.is_closed()
@@ -213,7 +213,7 @@ impl FrameSender {
     }
 
     /// Sends a frame that is not urgent: with the next one, or soon.
-    pub(crate) fn say_soon(&self, frame: &Frame) {
+    pub(crate) fn send_soon(&self, frame: &Frame) {
         if self.add(|out| frame.write(out)).is_some() {
             self.more.notify_one();
         }
@@ -230,7 +230,7 @@ impl FrameSender {
         pending.extend((scratch.len() as u32).to_be_bytes());
         pending.extend(marks.next(scratch));
         pending.extend_from_slice(scratch);
-        if pending.len() > MOST_PENDING {
+        if pending.len() > MAX_PENDING {
             drop(outgoing);
             self.close();
             return None;
@@ -334,7 +334,7 @@ impl FrameReceiver {
                             self.pace = GatherPace::Often(0);
                             return Ok(read);
                         }
-                        Err(Errno::AGAIN) if idle < MOST_IDLE => {
+                        Err(Errno::AGAIN) if idle < MAX_IDLE_PAUSES => {
                             self.pace = GatherPace::Often(idle + 1)
                         }
                         Err(Errno::AGAIN) => {
@@ -353,7 +353,7 @@ impl FrameReceiver {
     ///
     /// # Errors
     /// When the channel has ended, or a frame is invalid: the channel is closed then.
-    pub(crate) async fn hear(&mut self) -> io::Result<Frame> {
+    pub(crate) async fn receive(&mut self) -> io::Result<Frame> {
         loop {
             if let Some(frame) = self.take()? {
                 return Ok(frame);
@@ -367,7 +367,7 @@ impl FrameReceiver {
     fn take(&mut self) -> io::Result<Option<Frame>> {
         let Some((length, rest)) = self.buffer.split_first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > MOST_FRAME {
+        if length > MAX_FRAME {
             return Err(bad("a frame that is too long"));
         }
         let Some((mark, rest)) = rest.split_at_checked(MARK) else { return Ok(None) };
@@ -408,14 +408,14 @@ const NONCE: usize = 32;
 /// Half an HMAC-SHA-256 (RFC 2104 Sec. 5).
 const MARK: usize = 16;
 /// Enough for a head with the bytes after it.
-pub(crate) const MOST_FRAME: usize = 1 << 20;
+pub(crate) const MAX_FRAME: usize = 1 << 20;
 /// The most bytes that wait for a socket that accepts none.
-const MOST_PENDING: usize = 4 << 20;
+const MAX_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
 /// The resolution of the runtime's timer.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of pauses in a row without a frame after which the receiver waits for each frame again.
-const MOST_IDLE: u32 = 4;
+const MAX_IDLE_PAUSES: u32 = 4;
 /// With this many bytes the receiver reads before the end of a pause.
 const GATHERED: u16 = 16 << 10;
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -458,16 +458,16 @@ mod tests {
             let back = back.clone();
             async move { back.pump().await }
         });
-        for frame in [&Frame::Speaks(1), &asks, &Frame::Ended(1)] {
-            assert!(back.say(frame));
+        for frame in [&Frame::Answers(1), &asks, &Frame::Ended(1)] {
+            assert!(back.send(frame));
         }
-        for frame in [Frame::Speaks(1), asks, Frame::Ended(1)] {
-            assert_eq!(at_front.hear().await.unwrap(), frame);
+        for frame in [Frame::Answers(1), asks, Frame::Ended(1)] {
+            assert_eq!(at_front.receive().await.unwrap(), frame);
         }
-        assert!(front.say(&Frame::Keep(1)));
+        assert!(front.send(&Frame::Keep(1)));
         // The first write of a socket may have to wait for the driver.
         tokio::spawn(async move { front.pump().await });
-        assert_eq!(at_back.hear().await.unwrap(), Frame::Keep(1));
+        assert_eq!(at_back.receive().await.unwrap(), Frame::Keep(1));
     }
 
     #[tokio::test]
@@ -490,6 +490,6 @@ mod tests {
         let bytes = [&(frame.len() as u32).to_be_bytes()[..], &mark, &frame].concat();
         front.stream.writable().await.unwrap();
         assert_eq!(front.stream.try_write(&bytes).unwrap(), bytes.len());
-        assert_eq!(at_back.hear().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(at_back.receive().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -32,11 +32,11 @@ pub enum Frame {
     /// From a back-end: the connection is refused, and no byte was sent.
     Refused(u32),
     /// From a back-end: the answer begins. From now on the connection is the back-end's.
-    Speaks(u32),
+    Answers(u32),
     /// From a back-end: all requests are answered, and the connection is idle.
-    Rests(u32),
+    Idle(u32),
     /// From a back-end: another request is being answered.
-    Begins(u32),
+    Resumes(u32),
     /// From a back-end: a question which node answers this request.
     Asks {
         /// The connection's id.
@@ -90,9 +90,9 @@ const TAKE: u8 = 1;
 const KEEP: u8 = 2;
 const GIVE_UP: u8 = 3;
 const REFUSED: u8 = 4;
-const SPEAKS: u8 = 5;
-const RESTS: u8 = 6;
-const BEGINS: u8 = 7;
+const ANSWERS: u8 = 5;
+const IDLE: u8 = 6;
+const RESUMES: u8 = 7;
 const ASKS: u8 = 8;
 const GIVEN_BACK: u8 = 9;
 const ENDED: u8 = 10;
@@ -111,9 +111,9 @@ impl Frame {
             Self::Keep(id) => head(KEEP, *id),
             Self::GiveUp(id) => head(GIVE_UP, *id),
             Self::Refused(id) => head(REFUSED, *id),
-            Self::Speaks(id) => head(SPEAKS, *id),
-            Self::Rests(id) => head(RESTS, *id),
-            Self::Begins(id) => head(BEGINS, *id),
+            Self::Answers(id) => head(ANSWERS, *id),
+            Self::Idle(id) => head(IDLE, *id),
+            Self::Resumes(id) => head(RESUMES, *id),
             Self::Asks { id, bytes } => {
                 head(ASKS, *id);
                 out.extend(bytes);
@@ -155,9 +155,9 @@ impl Frame {
             KEEP => Self::Keep(id),
             GIVE_UP => Self::GiveUp(id),
             REFUSED => Self::Refused(id),
-            SPEAKS => Self::Speaks(id),
-            RESTS => Self::Rests(id),
-            BEGINS => Self::Begins(id),
+            ANSWERS => Self::Answers(id),
+            IDLE => Self::Idle(id),
+            RESUMES => Self::Resumes(id),
             ENDED => Self::Ended(id),
             _ => return Err(BadFrame::Kind),
         };
@@ -190,9 +190,9 @@ mod tests {
             Frame::Keep(1),
             Frame::GiveUp(2),
             Frame::Refused(3),
-            Frame::Speaks(4),
-            Frame::Rests(5),
-            Frame::Begins(u32::MAX),
+            Frame::Answers(4),
+            Frame::Idle(5),
+            Frame::Resumes(u32::MAX),
             Frame::Asks { id: 8, bytes: bytes.clone() },
             Frame::GivenBack { id: 9, connection, bytes },
             Frame::Ended(10),

@@ -100,14 +100,14 @@ impl HandedOffConnection {
         self.bytes = Vec::new();
     }
 
-    pub(crate) fn hear(&mut self, event: Event) -> EventAction {
+    pub(crate) fn handle(&mut self, event: Event) -> EventAction {
         match event {
-            Event::Rests => {
+            Event::Idle => {
                 self.turn.end();
                 // A stop does not wait for idle connections, wherever they are.
                 if self.open.stop.has_begun() { EventAction::Over } else { EventAction::All }
             }
-            Event::Begins => {
+            Event::Resumes => {
                 self.turn.again();
                 EventAction::All
             }
@@ -181,8 +181,8 @@ pub(crate) async fn attend<S: Serve>(
                 }
                 _ => lease.give_up(),
             },
-            quick @ (Event::Rests | Event::Begins | Event::Ended) => {
-                if let EventAction::Over = handed_off.hear(quick) {
+            quick @ (Event::Idle | Event::Resumes | Event::Ended) => {
+                if let EventAction::Over = handed_off.handle(quick) {
                     lease.end();
                     return handed_off.end(ConnectionEnd::Finished);
                 }

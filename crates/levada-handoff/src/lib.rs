@@ -49,7 +49,7 @@ pub mod fuzzing {
 /// The pause between two attempts to connect to a back-end.
 const RETRY: Duration = Duration::from_secs(1);
 /// The most bytes that are handed over with a connection.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// Extracts a connection between these addresses from its socket, whose input is blocked, with the
 /// bytes received before. If `first` is set, it is all that was ever read from the socket.
@@ -76,7 +76,7 @@ fn take_out(
 /// Reads the bytes that arrived before a socket's input was blocked. Asks the socket itself for them:
 /// the runtime may not have been notified yet.
 fn read_rest(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
-    while bytes.len() <= MOST_BYTES {
+    while bytes.len() <= MAX_BYTES {
         bytes.reserve(1);
         match recv(socket, spare_capacity(bytes), RecvFlags::DONTWAIT) {
             Ok((_, 0)) => return Err(io::Error::other("the client has ended its side")),

@@ -93,9 +93,9 @@ pub(crate) enum Event {
     /// The back-end is gone.
     Lost,
     /// All requests are answered.
-    Rests,
+    Idle,
     /// Another one is being answered.
-    Begins,
+    Resumes,
     /// The back-end asks which node answers this request.
     Asks(Vec<u8>),
     /// The back-end gives the connection back.
@@ -176,7 +176,7 @@ impl<S: Serve> BackendLink<S> {
 
     /// Keeps a channel to the back-end open while the link is needed.
     pub(crate) async fn tend(self: Arc<Self>, secret: String) {
-        let (to, mut said) = (self.to.to, LogHistory::default());
+        let (to, mut logged) = (self.to.to, LogHistory::default());
         loop {
             self.wanted.notified().await;
             let mut pause = RETRY;
@@ -187,27 +187,27 @@ impl<S: Serve> BackendLink<S> {
                     if self.after == AfterHandoff::Stay {
                         receiver.gather();
                     }
-                    if said.is_news("") {
+                    if logged.is_new("") {
                         tracing::info!(back_end = %to, "connections can be handed off");
                     }
                     let error = tokio::select! {
                         error = self.listen(&mut receiver) => error,
-                        () = sender.pump() => self.hear_out(&mut receiver).await,
-                        never = self.look(&mut said) => match never {},
+                        () = sender.pump() => self.drain(&mut receiver).await,
+                        never = self.watch_samples(&mut logged) => match never {},
                     };
                     if since.elapsed() > LASTING {
-                        said = LogHistory::default();
+                        logged = LogHistory::default();
                     }
-                    match said.is_news(&error.to_string()) {
+                    match logged.is_new(&error.to_string()) {
                         true => tracing::warn!(back_end = %to, %error, "{GONE}"),
                         false => tracing::debug!(back_end = %to, %error, "{GONE}"),
                     }
                     self.lose(&sender, &error);
                     if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::Other) {
-                        pause = AFTER_LIE;
+                        pause = AFTER_VIOLATION;
                     }
                 }
-                Err(error) => match said.is_news(&error.to_string()) {
+                Err(error) => match logged.is_new(&error.to_string()) {
                     true => tracing::warn!(back_end = %to, %error, "{UNREACHED}"),
                     false => tracing::debug!(back_end = %to, %error, "{UNREACHED}"),
                 },
@@ -218,12 +218,12 @@ impl<S: Serve> BackendLink<S> {
 
     /// Samples whether clients receive answers. A firewall may pass the channel but not the answers,
     /// whose source address is not the back-end's own.
-    async fn look(&self, said: &mut LogHistory) -> Infallible {
+    async fn watch_samples(&self, logged: &mut LogHistory) -> Infallible {
         let to = self.to.to;
         loop {
-            sleep(LOOK).await;
+            sleep(SAMPLE_INTERVAL).await;
             if self.is_unheard() {
-                match said.is_news(UNHEARD) {
+                match logged.is_new(UNHEARD) {
                     true => tracing::warn!(back_end = %to, "{UNHEARD}"),
                     false => tracing::debug!(back_end = %to, "{UNHEARD}"),
                 }
@@ -234,7 +234,8 @@ impl<S: Serve> BackendLink<S> {
     /// Whether to pause handoffs for a while from now on.
     fn is_unheard(&self) -> bool {
         let mut state = self.state.lock();
-        let Some((id, _)) = state.sample.take_if(|(_, since)| since.elapsed() >= ACKNOWLEDGED)
+        let Some((id, _)) =
+            state.sample.take_if(|(_, since)| since.elapsed() >= ACKNOWLEDGE_TIMEOUT)
         else {
             return false;
         };
@@ -245,11 +246,11 @@ impl<S: Serve> BackendLink<S> {
             return false;
         }
         state.unheard += 1;
-        if state.unheard < MOST_UNHEARD {
+        if state.unheard < MAX_UNHEARD {
             return false;
         }
         // After the pause, one more sample suffices.
-        state.unheard = MOST_UNHEARD - 1;
+        state.unheard = MAX_UNHEARD - 1;
         state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
         true
     }
@@ -265,7 +266,7 @@ impl<S: Serve> BackendLink<S> {
     /// Handles the back-end's frames until the channel ends or a frame is impossible.
     async fn listen(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         loop {
-            let events = match receiver.hear().await {
+            let events = match receiver.receive().await {
                 Ok(frame) => self.note(frame),
                 Err(error) => return error,
             };
@@ -277,17 +278,17 @@ impl<S: Serve> BackendLink<S> {
 
     /// Handles the frames that were sent before the channel closed: a back-end that has just begun an
     /// answer has reported so. Does not wait for a process that is gone.
-    async fn hear_out(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
+    async fn drain(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
         action.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
     }
 
     fn note(self: &Arc<Self>, frame: Frame) -> Result<(), ProtocolViolation> {
         let (id, event) = match frame {
-            Frame::Speaks(id) => (id, None),
+            Frame::Answers(id) => (id, None),
             Frame::Refused(id) => (id, Some(Event::Refused)),
-            Frame::Rests(id) => (id, Some(Event::Rests)),
-            Frame::Begins(id) => (id, Some(Event::Begins)),
+            Frame::Idle(id) => (id, Some(Event::Idle)),
+            Frame::Resumes(id) => (id, Some(Event::Resumes)),
             Frame::Asks { id, bytes } => (id, Some(Event::Asks(bytes))),
             Frame::GivenBack { id, connection, bytes } => {
                 (id, Some(Event::GivenBack(connection, bytes)))
@@ -308,7 +309,7 @@ impl<S: Serve> BackendLink<S> {
         };
         let action = match &mut remote.holder {
             EventHandler::Task(events) => return events.push(event),
-            EventHandler::Link(handed_off) => handed_off.hear(event),
+            EventHandler::Link(handed_off) => handed_off.handle(event),
         };
         match action {
             EventAction::All => {}
@@ -377,11 +378,11 @@ impl<S: Serve> BackendLink<S> {
 struct LogHistory(Vec<String>);
 
 impl LogHistory {
-    fn is_news(&mut self, text: &str) -> bool {
-        if self.0.iter().any(|said| said == text) {
+    fn is_new(&mut self, text: &str) -> bool {
+        if self.0.iter().any(|logged| logged == text) {
             return false;
         }
-        if self.0.len() >= MOST_SAID {
+        if self.0.len() >= MAX_LOGGED {
             self.0.clear();
         }
         self.0.push(text.to_owned());
@@ -435,7 +436,7 @@ impl RemoteConnection {
 impl PendingEvents {
     fn push(&self, event: Event) -> Result<(), ProtocolViolation> {
         let mut waiting = self.event.lock();
-        if waiting.len() >= MOST_NEWS {
+        if waiting.len() >= MAX_EVENTS {
             return Err(ProtocolViolation);
         }
         waiting.push_back(event);
@@ -450,8 +451,8 @@ impl<S: Serve> Lease<S> {
         handed_off: Box<HandedOffConnection>,
     ) -> Option<(Box<HandedOffConnection>, Event)> {
         let mut state = self.link.state.lock();
-        let said = self.events.event.lock().pop_front();
-        match (said, self.remote(&mut state)) {
+        let event = self.events.event.lock().pop_front();
+        match (event, self.remote(&mut state)) {
             (Some(event), _) => Some((handed_off, event)),
             (None, Some(remote)) => {
                 remote.holder = EventHandler::Link(handed_off);
@@ -478,12 +479,12 @@ impl<S: Serve> Lease<S> {
 
     /// Tells the back-end to answer the request that it asked about.
     pub(crate) fn keep(&self) {
-        self.sender.say(&Frame::Keep(self.id));
+        self.sender.send(&Frame::Keep(self.id));
     }
 
     /// Tells the back-end to give the connection back.
     pub(crate) fn give_up(&self) {
-        self.sender.say(&Frame::GiveUp(self.id));
+        self.sender.send(&Frame::GiveUp(self.id));
     }
 
     pub(crate) fn is_at(&self, link: &Arc<BackendLink<S>>) -> bool {
@@ -493,17 +494,17 @@ impl<S: Serve> Lease<S> {
 
 /// The most unhandled events of one connection: an answer's end, the next request's begin and end, the
 /// connection's end. A back-end that sends more floods this node.
-const MOST_NEWS: usize = 64;
-const MOST_SAID: usize = 16;
+const MAX_EVENTS: usize = 64;
+const MAX_LOGGED: usize = 16;
 /// How long a channel must have been open for its end to be logged again.
 const LASTING: Duration = Duration::from_secs(10);
 /// The pause after a protocol violation: connections handed to this back-end were delayed.
-const AFTER_LIE: Duration = Duration::from_secs(60);
+const AFTER_VIOLATION: Duration = Duration::from_secs(60);
 /// The interval of samples, and how long a client may take to acknowledge the begin of an answer.
-const LOOK: Duration = Duration::from_secs(1);
-const ACKNOWLEDGED: Duration = Duration::from_secs(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// One client may have vanished; for so many in a row a firewall is the likelier cause.
-const MOST_UNHEARD: u32 = 3;
+const MAX_UNHEARD: u32 = 3;
 const WHILE_UNHEARD: Duration = Duration::from_secs(60);
 const UNHEARD: &str = "proxying: clients do not get what this back-end answers; \
     is a firewall in the way of what it sends from the service's address?";
@@ -592,22 +593,22 @@ mod tests {
         let given = |port| Frame::GivenBack { id: 7, connection: connection(port), bytes: vec![] };
         let asks = Frame::Asks { id: 7, bytes: vec![] };
         let (link, _) = link();
-        for early in [Frame::Rests(7), Frame::Begins(7), Frame::Ended(7), asks, given(40_000)] {
+        for early in [Frame::Idle(7), Frame::Resumes(7), Frame::Ended(7), asks, given(40_000)] {
             assert!(link.note(early.clone()).is_err(), "{early:?} before it has spoken");
         }
-        assert!(link.note(Frame::Speaks(7)).is_ok());
-        for late in [Frame::Speaks(7), Frame::Refused(7), given(40_001), Frame::Keep(7)] {
+        assert!(link.note(Frame::Answers(7)).is_ok());
+        for late in [Frame::Answers(7), Frame::Refused(7), given(40_001), Frame::Keep(7)] {
             assert!(link.note(late.clone()).is_err(), "{late:?} after it has spoken");
         }
         assert!(link.note(given(40_000)).is_ok());
     }
 
     #[test]
-    fn a_back_end_that_floods_lies_and_of_a_stranger_nothing_is_heard() {
+    fn a_flood_is_a_violation_and_an_unknown_connection_is_ignored() {
         let (link, events) = link();
-        assert!(link.note(Frame::Speaks(7)).is_ok());
-        let said = (0..).take_while(|_| link.note(Frame::Rests(7)).is_ok()).count();
-        assert_eq!((said, events.event.lock().len()), (MOST_NEWS, MOST_NEWS));
+        assert!(link.note(Frame::Answers(7)).is_ok());
+        let noted = (0..).take_while(|_| link.note(Frame::Idle(7)).is_ok()).count();
+        assert_eq!((noted, events.event.lock().len()), (MAX_EVENTS, MAX_EVENTS));
         assert!(link.note(Frame::Ended(8)).is_ok());
     }
 }
