@@ -16,10 +16,10 @@ use crate::{
 
 /// Runs a fetch.
 ///
-/// Until its head has come the request that began it does so itself: most responses that are not
-/// stored, and most failures, end there, and cost neither a task nor a wake-up between tasks. From
-/// then on, or when its client leaves before, the fetch runs in a task of its own, so that no
-/// client's abort ends it for the followers.
+/// Until the head arrives, the request that began the fetch polls it: most responses that are not
+/// stored, and most failures, end there and need neither a task nor a wake-up between tasks. After the
+/// head, or when the client disconnects before, the fetch runs in a task of its own, so that no
+/// client's disconnect ends a fetch that others wait for.
 pub(crate) struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl FetchLeader {
@@ -28,7 +28,7 @@ impl FetchLeader {
         Self(Some(Box::pin(fetch)))
     }
 
-    /// Awaits what becomes of the fetch, which `reader` reads.
+    /// Awaits the outcome of the fetch that `reader` reads.
     pub(crate) async fn outcome(mut self, reader: &FillReader) -> FetchOutcome {
         poll_fn(|cx| {
             if let Some(fetch) = &mut self.0

@@ -33,11 +33,11 @@ pub(crate) struct Posted {
     /// The client's fields.
     request: HeaderMap,
     requested: SystemTime,
-    /// Since when: what purges and invalidates meanwhile wins.
+    /// When it was sent: purges and invalidations since then apply to the answer.
     pending: PendingStore,
 }
 
-/// An answer that may be kept.
+/// An answer that may be stored.
 pub(crate) struct StorablePost {
     posted: Posted,
     storable: Storable,
@@ -88,8 +88,8 @@ impl Posted {
 }
 
 impl StorablePost {
-    /// Has the answer grow into the store, for its client to read along. To be called when it has
-    /// invalidated what was stored. `head` is what was sent.
+    /// Begins to store the answer; the client reads it meanwhile. Call it after the answer has
+    /// invalidated stored responses. `head` is the head that was sent.
     pub(crate) fn begin(
         self,
         node: &Arc<Node>,
@@ -128,7 +128,7 @@ impl StorablePost {
     }
 }
 
-/// An answer on its way into the store.
+/// An answer that is being stored.
 pub(crate) struct GrowingPost {
     fetch: Fetch,
     reader: FillReader,

@@ -113,7 +113,7 @@ impl Purges {
             && !self.invalidated_since(begun, Key::of(identity.as_bytes()))
     }
 
-    /// From now on these rules hold. They share the number that is returned.
+    /// Puts rules in force. They share the number that is returned.
     fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
         let number = self.rules.add(rules, now);
         self.added.notify_one();

@@ -212,7 +212,7 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
         assert_eq!(channel.hear(), Some(Frame::Refused(id)));
     }
     // Frames that only back-ends send, and bytes that are no frame.
-    channel.say(&Frame::Speaks(1));
+    channel.say(&Frame::Answers(1));
     assert_eq!(channel.hear(), None);
     let mut channel = connect();
     channel.say_bytes(&[99; 40]);
