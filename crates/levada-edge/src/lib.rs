@@ -7,9 +7,9 @@
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! handoff                              connections to a back-end, or from a front-end
 //! identify                             site, object, key
-//! redirect ─ peers                     which node serves it (levada-policy decides)
-//! large                                in pieces, through the cluster (levada-fetch decides)
-//! lookup                               what is stored (levada-store) and may be used (levada-cache)
+//! redirect ─ peers                     the node that serves it (levada-policy decides)
+//! large                                large files in pieces, through the cluster (levada-fetch decides)
+//! lookup                               stored responses (levada-store) that may be used (levada-cache)
 //! fill ─ fetch ─ forward               one fetch per object, in turn, from origins (levada-upstream sends)
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
