@@ -205,10 +205,15 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.misses.set(whole(misses as u64));
     metrics.misses_waiting.set(whole(waiting as u64));
     let sites = node.sites.load();
-    metrics.switches(sites.iter().filter_map(|site| {
+    metrics.clear_switches();
+    for site in sites.iter() {
+        let Some(switch) = &site.switch else { continue };
         let name = site.settings.hosts.first().map_or("", String::as_str);
-        site.switch.as_ref().map(|switch| (name, &**switch))
-    }));
+        let (view, counts) = (switch.view(), switch.queue.counts());
+        let held =
+            view.members.iter().map(|member| (member.server.name.to_string(), member.held()));
+        metrics.set_switch(name, held, counts.waiting, counts.limit);
+    }
     let tracked = sites.iter().map(|site| site.decider.tracked());
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));

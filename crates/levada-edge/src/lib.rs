@@ -40,6 +40,7 @@ mod forward;
 mod given_up;
 mod handoff;
 mod identify;
+mod label_value;
 mod large;
 mod leader;
 mod listener;

@@ -1,7 +1,6 @@
 //! The metrics of a node, in Prometheus' text format: base units, `_total`, never a URL as a label.
 
 use std::{
-    fmt::Write,
     sync::{OnceLock, atomic::AtomicU64},
     time::Duration,
 };
@@ -12,7 +11,7 @@ use levada_policy::Pick;
 use levada_store::disk::DiskMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    encoding::EncodeLabelSet,
     metrics::{
         counter::Counter,
         family::Family,
@@ -22,17 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{cache_result::CacheResult, large::LargeMetrics, switch::Switch};
-
-/// A label value from a small fixed set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LabelValue(pub(crate) &'static str);
-
-impl EncodeLabelValue for LabelValue {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        encoder.write_str(self.0)
-    }
-}
+use crate::{cache_result::CacheResult, label_value::LabelValue, large::LargeMetrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RequestLabels {
@@ -353,24 +342,30 @@ impl Metrics {
         self.last_reload.set(i64::from(ok));
     }
 
-    /// Sets the gauges of the switches' servers. Removes servers that are gone.
-    pub(crate) fn switches<'a>(&self, sites: impl Iterator<Item = (&'a str, &'a Switch)>) {
+    /// Forgets the gauges of all switches, whose servers may be gone.
+    pub(crate) fn clear_switches(&self) {
         self.switch_outstanding.clear();
         self.switch_waiting.clear();
         self.switch_limit.clear();
-        for (site, switch) in sites {
-            let site = site.to_owned();
-            for member in &switch.view().members {
-                let server = member.server.name.to_string();
-                let labels = SwitchLabels { site: site.clone(), server };
-                self.switch_outstanding.get_or_create(&labels).set(member.held().into());
-            }
-            let counts = switch.queue.counts();
-            let labels = SiteLabels { site };
-            self.switch_waiting.get_or_create(&labels).set(counts.waiting as i64);
-            let limit = i64::try_from(counts.limit).unwrap_or(i64::MAX);
-            self.switch_limit.get_or_create(&labels).set(limit);
+    }
+
+    /// Sets the gauges of one switch: requests at each server, requests that wait, and the admission limit.
+    pub(crate) fn set_switch(
+        &self,
+        site: &str,
+        servers: impl Iterator<Item = (String, u32)>,
+        waiting: usize,
+        limit: usize,
+    ) {
+        let site = site.to_owned();
+        for (server, held) in servers {
+            let labels = SwitchLabels { site: site.clone(), server };
+            self.switch_outstanding.get_or_create(&labels).set(held.into());
         }
+        let labels = SiteLabels { site };
+        self.switch_waiting.get_or_create(&labels).set(waiting as i64);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.switch_limit.get_or_create(&labels).set(limit);
     }
 
     pub(crate) fn request(

@@ -381,7 +381,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     let limit = node.settings.limits.drain_timeout;
     if let Some(route) = &node.route {
-        route::end(node, route).await;
+        route::tend::end(node, route).await;
     }
     tracing::info!(?limit, "stopping: no new connections, waiting for running requests");
     stopper.begin();

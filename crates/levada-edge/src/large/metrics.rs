@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use std::sync::atomic::AtomicU64;
 
-use crate::metrics::LabelValue;
+use crate::label_value::LabelValue;
 
 /// The source of a piece, or the reason of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

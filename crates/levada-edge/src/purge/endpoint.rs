@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::{
     order::{self, OrderError, PurgeOrder, PurgeTarget},
+    report::{Confirmation, NodeReport},
     rules::Rule,
     spread,
 };
@@ -21,8 +22,6 @@ use crate::{clock, node::Node, resource::Resource, tls};
 
 /// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
-/// Peers post orders to this path.
-pub(crate) const PATH: &str = "/.levada/purge";
 
 /// RFC 9875 Sec. 3.
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
@@ -51,28 +50,6 @@ pub(crate) struct PurgeReport {
     /// Every node that may have had a copy has confirmed.
     confirmed: bool,
     nodes: Vec<NodeReport>,
-}
-
-/// The result of an order at one node.
-#[derive(Debug, Serialize)]
-pub(crate) struct NodeReport {
-    pub(crate) node: String,
-    pub(crate) result: Confirmation,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) detail: Option<String>,
-    /// The order is sent again when the node can be reached.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) pending: bool,
-}
-
-/// Whether a node has confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Confirmation {
-    Confirmed,
-    Refused,
-    Unreachable,
-    TimedOut,
 }
 
 /// Handles `PURGE` at a client listener.

@@ -19,6 +19,7 @@ pub(crate) mod endpoint;
 mod invalidated;
 mod journal;
 mod order;
+pub(crate) mod report;
 mod rules;
 mod spread;
 mod sweep;

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    endpoint::{Confirmation, NodeReport, PATH},
     order::{PurgeOrder, PurgeTarget},
+    report::{Confirmation, NodeReport, PATH},
 };
 use crate::peers::Peers;
 

@@ -6,7 +6,7 @@
 
 mod bird;
 mod decide;
-mod tend;
+pub(crate) mod tend;
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -15,7 +15,6 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use self::decide::{Controller, RouteView};
-pub(crate) use self::tend::{end, tend};
 use crate::{
     clock::Clock,
     metrics::Metrics,
