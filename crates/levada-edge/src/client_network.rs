@@ -8,12 +8,12 @@ use crate::client_connection::{ClientConnection, Door};
 
 /// The network of the client behind a request. A peer says on whose behalf it asks.
 pub(crate) fn of(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {
-    let told = || {
+    let forwarded_for = || {
         let last = headers.get_all("x-forwarded-for").iter().next_back()?;
         HeaderValue::to_str(last).ok()?.rsplit(',').next()?.trim().parse().ok()
     };
     let address = match connection.door {
-        Door::Peer => told(),
+        Door::Peer => forwarded_for(),
         Door::Client { .. } => None,
     };
     network(address.unwrap_or(connection.client))

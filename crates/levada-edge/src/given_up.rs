@@ -22,7 +22,7 @@ pub(crate) struct GivenUpClients {
 impl GivenUpClients {
     pub(crate) fn note(&self, client: IpAddr, key: Key) {
         let mut recent = self.recent.lock();
-        if recent.len() == MOST_LOST {
+        if recent.len() == MAX_CLIENTS {
             recent.pop_front();
         }
         recent.push_back((Instant::now(), client, key));
@@ -49,7 +49,7 @@ impl GivenUpClients {
 /// A client that had not gone away comes back within this time.
 const RETURN: Duration = Duration::from_secs(5);
 /// The most clients that are remembered.
-const MOST_LOST: usize = 4096;
+const MAX_CLIENTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let lost = GivenUpClients::default();
-        for key in 0..=MOST_LOST as u64 {
+        for key in 0..=MAX_CLIENTS as u64 {
             lost.note(IpAddr::from([10, 0, 0, 1]), Key(key));
         }
         assert!(!lost.returns(IpAddr::from([10, 0, 0, 1]), Key(0)));

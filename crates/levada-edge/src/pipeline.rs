@@ -97,10 +97,11 @@ async fn answer(
 /// Whether a client that has a part of the response can request the rest from another node. A response
 /// that is not stored may differ each time, unless a validator identifies its version.
 fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
-    let told = || [ACCEPT_RANGES, ETAG].iter().any(|name| response.headers().contains_key(name));
+    let is_resumable =
+        || [ACCEPT_RANGES, ETAG].iter().any(|name| response.headers().contains_key(name));
     match response.status() {
         StatusCode::PARTIAL_CONTENT => true,
-        StatusCode::OK => !response.body().passes_by() || told(),
+        StatusCode::OK => !response.body().passes_by() || is_resumable(),
         _ => false,
     }
 }

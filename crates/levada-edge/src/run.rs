@@ -256,7 +256,7 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(levada_handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
     }
-    tend(&node, stop);
+    tend(node, stop);
     Ok(())
 }
 

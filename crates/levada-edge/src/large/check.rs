@@ -22,7 +22,7 @@ impl Check {
             let context = digest::Context::new(&digest::SHA256);
             return Some(Self { context, expected: base64(wanted.bytes()) });
         }
-        let told = |name: &str| {
+        let declared = |name: &str| {
             let lines = headers.get_all(REPR_DIGEST).iter();
             let mut members =
                 lines.filter_map(|v: &HeaderValue| v.to_str().ok()).flat_map(|v| v.split(','));
@@ -33,7 +33,7 @@ impl Check {
         };
         let known = [("sha-256", &digest::SHA256), ("sha-512", &digest::SHA512)];
         known.into_iter().find_map(|(name, algorithm)| {
-            Some(Self { context: digest::Context::new(algorithm), expected: told(name)? })
+            Some(Self { context: digest::Context::new(algorithm), expected: declared(name)? })
         })
     }
 
@@ -79,9 +79,9 @@ mod tests {
     fn what_passes_is_held_against_what_was_told() {
         // The example of RFC 9530, appendix B.1.
         let body = b"{\"hello\": \"world\"}\n";
-        let told = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
+        let value = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
         let mut headers = HeaderMap::new();
-        headers.insert(REPR_DIGEST, HeaderValue::from_static(told));
+        headers.insert(REPR_DIGEST, HeaderValue::from_static(value));
         let check = |bytes: &[u8]| {
             let mut check = Check::of(&headers, None).unwrap();
             check.update(bytes);

@@ -63,11 +63,11 @@ pub(crate) fn file_key(identity: &str) -> Key {
 /// Whether the request is answered with this head only, because the file is large.
 pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Object) -> bool {
     let site = &context.resource.site;
-    let told = (&object.head.headers, &object.head.validators, object.length());
+    let facts = (&object.head.headers, &object.head.validators, object.length());
     context.head_is_enough
         && object.blocks().is_some()
         && object.head.status == StatusCode::OK
-        && is_large(node, site, object.identity(), told)
+        && is_large(node, site, object.identity(), facts)
 }
 
 /// The answer with the head of a large file: no body, and the length in a field of its own.

@@ -47,12 +47,12 @@ pub(crate) fn tell(failure: Failure) -> Option<HeaderValue> {
 
 /// Whether a peer's answer is the piece.
 pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
-    let told = head.headers.get(PIECE).map(HeaderValue::as_bytes);
+    let answer = head.headers.get(PIECE).map(HeaderValue::as_bytes);
     let version = format!("{:016x}", piece.url.version);
-    match (head.status, told) {
+    match (head.status, answer) {
         (_, Some(b"changed")) => Err(Failure::Changed),
         (_, Some(b"none")) => Err(Failure::NoPieces),
-        (StatusCode::OK, Some(told)) if told == version.as_bytes() => {
+        (StatusCode::OK, Some(answer)) if answer == version.as_bytes() => {
             let length = content_length(&head.headers);
             if length == Some(piece.len()) {
                 Ok(())
@@ -69,9 +69,9 @@ pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
 /// 206 with exactly the requested bytes, of the requested version.
 pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> {
     let headers = &mut head.headers;
-    let told = ContentRange::of_part(headers);
-    let length = match (head.status, &told) {
-        (StatusCode::PARTIAL_CONTENT, Some(told)) => told.length,
+    let part = ContentRange::of_part(headers);
+    let length = match (head.status, &part) {
+        (StatusCode::PARTIAL_CONTENT, Some(part)) => part.length,
         (StatusCode::OK, _) => content_length(headers),
         (StatusCode::PARTIAL_CONTENT, None) => return Err(Failure::NoPieces),
         // A file that is gone, or is shorter, has changed.
@@ -83,7 +83,7 @@ pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> 
     if version != Some(piece.url.version) {
         return Err(Failure::Changed);
     }
-    if told.and_then(|told| told.range).as_ref() != Some(&piece.url.range)
+    if part.and_then(|part| part.range).as_ref() != Some(&piece.url.range)
         || content_length(headers).is_some_and(|length| length != piece.len())
     {
         return Err(Failure::NoPieces);
