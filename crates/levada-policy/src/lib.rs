@@ -10,6 +10,7 @@
 mod choose;
 pub mod classify;
 mod cluster;
+mod entry;
 mod lard_admission;
 mod load;
 mod order;
@@ -44,11 +45,12 @@ mod weighted_round_robin;
 mod wrr;
 
 pub use cluster::{Cluster, Node, NodeIndex};
+pub use entry::{Deployment, Need, PolicyEntry};
 pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
 pub use policy::{Candidates, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked};
-pub use registry::{BuildError, Deployment, Need, PolicyEntry, build, find};
+pub use registry::{BuildError, build, find};
 pub use turns::{ClientShare, Full, Turns};
 
 /// All policies, in the order of the documentation: those of other proxies first, then each

@@ -15,14 +15,11 @@ const LIMIT: Limit = Limit {
     allowances: &[
         ("bench", 9.0),
         ("levada", 8.0),
-        ("levada-cache", 8.0),
         ("levada-config", 7.0),
         ("levada-edge", 63.0),
         ("levada-paper", 12.0),
-        ("levada-policy", 24.0),
         ("levada-sim", 12.0),
         ("levada-topology", 8.0),
-        ("levada-trace", 7.0),
     ],
 };
 

@@ -7,7 +7,7 @@
 //! The parser ignores everything after the bytes, so additional fields (request_time, cache status)
 //! do no harm.
 
-use super::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},

@@ -5,7 +5,7 @@
 //!     "forwarded-for" "agent" "request id" "authority" "upstream"
 //! ```
 
-use super::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},

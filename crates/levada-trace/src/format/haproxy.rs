@@ -8,7 +8,7 @@
 //! Bytes include the response's headers. Captured headers have no names, so none of them is used as
 //! the host; HTTP/2 requests have the host in the URI.
 
-use super::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},

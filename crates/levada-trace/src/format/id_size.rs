@@ -3,7 +3,7 @@
 //! Columns after the third are ignored. The first column is a sequence number in some traces and
 //! seconds, milliseconds or request counts in others, so it is not used as a time.
 
-use super::{Fields, LineFormat, whole};
+use super::line::{Fields, LineFormat, whole};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed},

@@ -15,7 +15,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{LineFormat, bytes, request_line, set_target, status};
+use super::line::{LineFormat, bytes, request_line, set_target, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},

@@ -6,7 +6,7 @@
 //!
 //! Bytes include the response's headers.
 
-use super::{Fields, LineFormat, bytes, set_target, status};
+use super::line::{Fields, LineFormat, bytes, set_target, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
