@@ -16,7 +16,7 @@ const LIMIT: Limit = Limit {
         ("bench", 9.0),
         ("levada", 8.0),
         ("levada-config", 7.0),
-        ("levada-edge", 63.0),
+        ("levada-edge", 17.0),
         ("levada-paper", 12.0),
         ("levada-sim", 12.0),
         ("levada-topology", 8.0),

@@ -18,7 +18,7 @@ const HELD: &[&str] = &[
 const LIMIT: Limit = Limit {
     figure: "the share of its types whose name another type has too, in percent,",
     most: 10.0,
-    allowances: &[("levada-lab", 22.5)],
+    allowances: &[],
 };
 
 /// Where each name is defined, by crate and name.

@@ -10,7 +10,7 @@ const OPENINGS: &[&str] = &["Nobody", "Somebody", "Those", "What", "Who", "Whoev
 const LIMIT: Limit = Limit {
     figure: "the share of sentences that begin with What, Who and the like, in percent,",
     most: 0.5,
-    allowances: &[("comments", 8.0)],
+    allowances: &[],
 };
 
 /// As many places are told.
