@@ -391,7 +391,8 @@ impl Fetch {
         let known_partless = self.node.no_parts.holds(self.key, self.node.clock.now());
         let request = (!known_partless).then(|| blocks::part_request(&self.head, &head)).flatten();
         BlockedBody {
-            node: self.node.clone(),
+            tiers: self.node.tiers.clone(),
+            origin: self.node.clone(),
             site: self.site.clone(),
             key: self.key,
             identity: self.identity.as_str().into(),
@@ -440,7 +441,7 @@ impl Fetch {
             return writer.dismiss();
         }
         self.put_blocked(&head, blocked.version, length);
-        blocked.first(number, relay, writer).await;
+        blocks::fetch::first(&self.node, blocked, number, relay, writer).await;
     }
 
     /// A 304: the stored response lives on under renewed fields (RFC 9111 Sec. 4.3.4).

@@ -16,6 +16,7 @@ use levada_types::Key;
 use crate::{
     access_record::Telemetry,
     admission::Capacity,
+    blocks::BlockTiers,
     clock::{self, Clock},
     drain::Drain,
     fill::Fills,
@@ -62,6 +63,8 @@ pub(crate) struct Node {
     /// Blocks that readers hold, apart from the tiers.
     pub(crate) loans: Arc<Loans>,
     pub(crate) purges: Arc<Purges>,
+    /// The same, for bodies in blocks.
+    pub(crate) tiers: Arc<BlockTiers>,
     /// The shared state of transfers in pieces.
     pub(crate) large: Agency,
     pub(crate) sizes: Sizes,
@@ -143,6 +146,15 @@ impl Node {
         let directory = settings.cache.disk.as_ref().map(|disk| &*disk.path);
         let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
         let purges = Arc::new(purges);
+        let fills = Fills::new(settings.cache.memory / 4);
+        let loans = Loans::new(settings.cache.memory / 4);
+        let tiers = Arc::new(BlockTiers {
+            store: store.clone(),
+            loans: loans.clone(),
+            fills: fills.clone(),
+            purges: purges.clone(),
+            max_object: settings.cache.max_object,
+        });
         Ok(Arc::new(Self {
             clock,
             sites: ArcSwap::from_pointee(sites),
@@ -153,8 +165,9 @@ impl Node {
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
             store,
-            fills: Fills::new(settings.cache.memory / 4),
-            loans: Loans::new(settings.cache.memory / 4),
+            fills,
+            loans,
+            tiers,
             large: Agency::new(settings.cache.memory / 4, peer_count),
             purges,
             sizes: Sizes::default(),

@@ -21,7 +21,7 @@ use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
-    blocks::BlockedBody,
+    blocks,
     body::{BodyError, Relay, ResponseBody, Source},
     cache_result::CacheResult,
     client_connection::{ClientConnection, Door},
@@ -328,7 +328,7 @@ async fn in_blocks(
     mut status: CacheStatus<'_>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let blocked = Arc::new(BlockedBody::stored(node, &context, &object));
+    let blocked = blocks::fetch::stored(node, &context, &object);
     match stored::from_blocks(node, &context.parts, &blocked, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {

@@ -12,7 +12,7 @@ use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
 use levada_store::{Object, StoredHead};
 
 use crate::{
-    blocks::{BlockReader, BlockedBody, GrowingReader},
+    blocks::{self, BlockReader, BlockedBody, GrowingReader},
     body::{BodyError, ResponseBody, Source},
     body_reader::Script,
     clock,
@@ -75,7 +75,7 @@ pub(crate) async fn from_object(
     if object.blocks().is_none() {
         return Ok(answer(node, context, object, age, &status));
     }
-    let blocked = Arc::new(BlockedBody::stored(node, context, object));
+    let blocked = blocks::fetch::stored(node, context, object);
     from_blocks(node, &context.parts, &blocked, age, &mut status).await
 }
 

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
 use levada_cache::{ContentRange, Validators};
-use levada_store::Block;
+use levada_store::{Block, Blocks, Object};
 use levada_upstream::{RequestBody, ServerFailure};
 
-use super::{BlockedBody, range_value};
+use super::{BlockOrigin, BlockedBody, part_request, range_value};
 use crate::{
     body::Relay,
     clock,
     failure::Failure,
-    fill::{Fill, FillEnd, FillWriter},
+    fill::{Fill, FillEnd, FillHandle, FillWriter},
     forward,
+    node::Node,
+    request::RequestContext,
 };
 
 /// The meaning of the origin's answer to a request for a block.
@@ -28,11 +30,63 @@ enum BlockAnswer {
     Error,
 }
 
-/// Fetches a block into the store, for all its readers. Runs in a task of its own.
-pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill>) {
+impl BlockOrigin for Node {
+    fn fetch(self: Arc<Self>, blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill>) {
+        tokio::spawn(async move { block(&self, &blocked, number, fill).await });
+    }
+}
+
+/// The body of a stored object, for the client that asks for it.
+pub(crate) fn stored(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    object: &Object,
+) -> Arc<BlockedBody> {
+    let resource = &context.resource;
+    let Blocks { version, block, length } = object.blocks().unwrap_or_default();
+    let head = object.head.clone();
+    let partless = node.no_parts.holds(resource.key, node.clock.now());
+    let onward = (!partless && head.validators.is_strong())
+        .then(|| forward::onward(node, context, context.parts.headers.clone()));
+    Arc::new(BlockedBody {
+        tiers: node.tiers.clone(),
+        origin: node.clone(),
+        site: resource.site.clone(),
+        key: resource.key,
+        identity: resource.identity.as_str().into(),
+        request: onward.and_then(|onward| part_request(&onward, &head)),
+        head: Arc::new(head),
+        version,
+        block,
+        length: Some(length),
+        kept: true,
+        running: None,
+        zero_copy: context.zero_copy.clone(),
+    })
+}
+
+/// Receives the first block that was asked for. `writer`'s readers learn how to read the others.
+pub(crate) async fn first(
+    node: &Node,
+    blocked: Arc<BlockedBody>,
+    number: u64,
+    relay: Relay,
+    mut writer: FillWriter,
+) {
+    // Only this fetch knows this version.
+    let Some(FillHandle { reader, .. }) = blocked.join(number) else { return writer.dismiss() };
+    let block = FillWriter::new(reader.fill().clone());
+    drop(reader);
+    writer.blocked(blocked.clone());
+    // The head is in the store: later requests find it there.
+    drop(writer);
+    receive(node, &blocked, number, relay, block).await;
+}
+
+/// Fetches a block into the store, for all its readers.
+async fn block(node: &Node, blocked: &BlockedBody, number: u64, fill: Arc<Fill>) {
     let writer = FillWriter::new(fill);
     let Some(mut request) = blocked.request.clone() else { return };
-    let node = &blocked.node;
     node.fills.room().await;
     let span = blocked.span(number);
     request.headers.insert(header::RANGE, range_value(span.start, span.end));
@@ -41,7 +95,7 @@ pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill
         Ok(exchange) => exchange.into_parts(),
         Err(failed) => return writer.fail(failed),
     };
-    match judge(&blocked, number, head.status, &head.headers) {
+    match judge(blocked, number, head.status, &head.headers) {
         BlockAnswer::Block => {}
         BlockAnswer::Changed => {
             tracing::info!(
@@ -65,7 +119,7 @@ pub(super) async fn block(blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill
         }
     }
     let relay = Relay::new(body, node.settings.limits.response_body_timeout);
-    receive(&blocked, number, relay, writer).await;
+    receive(node, blocked, number, relay, writer).await;
 }
 
 fn judge(
@@ -97,13 +151,13 @@ fn judge(
     }
 }
 
-pub(super) async fn receive(
+async fn receive(
+    node: &Node,
     blocked: &BlockedBody,
     number: u64,
     mut relay: Relay,
     mut writer: FillWriter,
 ) {
-    let node = &blocked.node;
     let span = blocked.span(number);
     let due = span.end - span.start;
     writer.share(blocked.head.clone(), Some(due), true);

@@ -48,7 +48,7 @@ impl LongBodyWriter {
     ) -> Result<Self, NoReader> {
         let kept = blocked.kept;
         // Another fill of the same bytes: `first` leads to the running fetch, which must not lead back.
-        let fill = blocked.node.fills.block(blocked.block_key(0), &blocked.identity);
+        let fill = blocked.tiers.fills.block(blocked.block_key(0), &blocked.identity);
         let continued = FillEnd::Continued(blocked.clone());
         if kept {
             let block = store(&blocked, 0, first);
@@ -81,7 +81,7 @@ impl LongBodyWriter {
                 current.push(now);
             }
         }
-        self.kept &= self.written <= self.blocked.node.settings.cache.max_object;
+        self.kept &= self.written <= self.blocked.tiers.max_object;
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl LongBodyWriter {
     /// Whether a reader that falls behind finds a block again: on disk, or at the origin by range.
     fn is_found_again(&self) -> bool {
         let blocked = &self.blocked;
-        self.kept && (blocked.offers_ranges() || blocked.node.store.has_disk())
+        self.kept && (blocked.offers_ranges() || blocked.tiers.store.has_disk())
     }
 
     /// Begins the next block as soon as there is room and somebody to read it.
@@ -151,20 +151,20 @@ impl LongBodyWriter {
             let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
             // When memory is short, a body that is not kept takes no more of it than its readers
             // need.
-            let lean = !self.kept && blocked.node.fills.is_tight();
+            let lean = !self.kept && blocked.tiers.fills.is_tight();
             if lean {
                 running.let_go_before(pace);
             }
             // Blocks that cannot be lent may be evicted before they are read: the fewer there are,
             // the less likely.
-            let near = lean || blocked.node.loans.are_short_of(blocked.block);
+            let near = lean || blocked.tiers.loans.are_short_of(blocked.block);
             if free || pace + if near { 0 } else { WINDOW } >= next {
                 break;
             }
             // A reader that leaves before it has entered causes no notification.
             let _ = tokio::time::timeout(LOOK, change).await;
         }
-        blocked.node.fills.room().await;
+        blocked.tiers.fills.room().await;
         self.current = Some(block_writer(blocked, running, next));
         self.number = next;
         Ok(())
@@ -178,7 +178,7 @@ impl Drop for LongBodyWriter {
 }
 
 fn block_writer(blocked: &BlockedBody, running: &RunningFetch, number: u64) -> FillWriter {
-    let fill = blocked.node.fills.block(blocked.block_key(number), &blocked.identity);
+    let fill = blocked.tiers.fills.block(blocked.block_key(number), &blocked.identity);
     running.begin(fill.clone());
     let mut writer = FillWriter::new(fill);
     writer.share(blocked.head.clone(), None, blocked.kept);
@@ -189,6 +189,6 @@ fn store(blocked: &BlockedBody, number: u64, fill: &Fill) -> Arc<Block> {
     let pieces = fill.pieces();
     let block =
         Arc::new(Block::new(blocked.key, blocked.version, number, pieces.iter(), blocked.block));
-    blocked.node.store.put_block(blocked.block_key(number), block.clone());
+    blocked.tiers.store.put_block(blocked.block_key(number), block.clone());
     block
 }

@@ -16,7 +16,7 @@
 //! is asked for a block under `If-Range` with a strong validator (RFC 9110 Sec. 13.1.5, RFC 9111
 //! Sec. 3.4).
 
-mod fetch;
+pub(crate) mod fetch;
 mod long;
 mod reader;
 mod running;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
 use levada_http1::ZeroCopyQueue;
-use levada_store::{Block, Blocks, Label, Object, StoredHead, block_key};
+use levada_store::{Block, Label, Loans, Store, StoredHead, block_key};
 use levada_types::Key;
 use levada_upstream::UpstreamHead;
 
@@ -35,11 +35,9 @@ pub(crate) use reader::{BlockReader, GrowingReader};
 pub(crate) use running::RunningFetch;
 
 use crate::{
-    body::{BodyError, Relay},
-    fill::{FetchOutcome, Fill, FillEnd, FillHandle, FillReader, FillWriter},
-    forward,
-    node::Node,
-    request::RequestContext,
+    body::BodyError,
+    fill::{FetchOutcome, Fill, FillEnd, FillHandle, FillReader, Fills},
+    purge::Purges,
     sites::Site,
 };
 use running::BlockStatus;
@@ -47,9 +45,27 @@ use running::BlockStatus;
 /// Blocks that are fetched ahead of a reader when they are missing, in parallel.
 const AHEAD: u64 = 4;
 
+/// The places where a node keeps blocks, and what holds for them.
+pub(crate) struct BlockTiers {
+    pub(crate) store: Arc<Store>,
+    pub(crate) loans: Arc<Loans>,
+    pub(crate) fills: Arc<Fills>,
+    pub(crate) purges: Arc<Purges>,
+    /// The longest body that is stored.
+    pub(crate) max_object: u64,
+}
+
+/// The source of blocks that are not stored.
+pub(crate) trait BlockOrigin: Send + Sync {
+    /// Begins to fetch a block into `fill`.
+    fn fetch(self: Arc<Self>, blocked: Arc<BlockedBody>, number: u64, fill: Arc<Fill>);
+}
+
 /// A body in blocks, and how to get at them.
 pub(crate) struct BlockedBody {
-    pub(crate) node: Arc<Node>,
+    pub(crate) tiers: Arc<BlockTiers>,
+    /// Fetches the blocks that are missing.
+    pub(crate) origin: Arc<dyn BlockOrigin>,
     pub(crate) site: Arc<Site>,
     /// The key of the URI, under which the head is stored.
     pub(crate) key: Key,
@@ -103,30 +119,6 @@ pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
 }
 
 impl BlockedBody {
-    /// The body of a stored object, for the client that asks for it.
-    pub(crate) fn stored(node: &Arc<Node>, context: &RequestContext, object: &Object) -> Self {
-        let resource = &context.resource;
-        let Blocks { version, block, length } = object.blocks().unwrap_or_default();
-        let head = object.head.clone();
-        let partless = node.no_parts.holds(resource.key, node.clock.now());
-        let onward = (!partless && head.validators.is_strong())
-            .then(|| forward::onward(node, context, context.parts.headers.clone()));
-        Self {
-            node: node.clone(),
-            site: resource.site.clone(),
-            key: resource.key,
-            identity: resource.identity.as_str().into(),
-            request: onward.and_then(|onward| part_request(&onward, &head)),
-            head: Arc::new(head),
-            version,
-            block,
-            length: Some(length),
-            kept: true,
-            running: None,
-            zero_copy: context.zero_copy.clone(),
-        }
-    }
-
     pub(crate) fn block_key(&self, number: u64) -> Key {
         block_key(self.key, self.version, number)
     }
@@ -147,7 +139,7 @@ impl BlockedBody {
     /// Whether a block can be read without asking the origin for it.
     pub(crate) fn holds(&self, number: u64) -> bool {
         let coming = self.running.as_ref().is_some_and(|running| running.brings(number));
-        coming || self.node.store.holds(self.block_key(number))
+        coming || self.tiers.store.holds(self.block_key(number))
     }
 
     /// Whether all blocks from byte `first` to `end` can be read without asking the origin.
@@ -158,8 +150,8 @@ impl BlockedBody {
     /// A block is complete and was given to the store: `fill` keeps it at hand if it may be lent, or if
     /// it is nowhere else.
     fn complete(&self, fill: &Fill, end: FillEnd, block: &Block) {
-        let loan = block.loan(&self.node.loans);
-        if loan.is_none() && self.node.store.holds(self.block_key(block.number)) {
+        let loan = block.loan(&self.tiers.loans);
+        if loan.is_none() && self.tiers.store.holds(self.block_key(block.number)) {
             fill.let_go(end);
         } else {
             fill.end_block(end, block.body(), loan);
@@ -187,11 +179,11 @@ impl BlockedBody {
         }
         let (key, version) = (self.block_key(number), self.version);
         if self.zero_copy.is_some()
-            && let Some(block) = self.node.store.block_in_file(key, self.key, version, number)
+            && let Some(block) = self.tiers.store.block_in_file(key, self.key, version, number)
         {
             return Ok(BlockLocation::Stored(block));
         }
-        if let Some(block) = self.node.store.block(key, self.key, version, number).await {
+        if let Some(block) = self.tiers.store.block(key, self.key, version, number).await {
             return Ok(BlockLocation::Stored(block));
         }
         let Some(reader) = self.fetch(number) else { return Err(BodyError::Gone) };
@@ -206,32 +198,19 @@ impl BlockedBody {
         }
     }
 
-    /// The first block that was asked for is arriving, and with it all that `writer`'s readers need to
-    /// read the others.
-    pub(crate) async fn first(self: Arc<Self>, number: u64, relay: Relay, mut writer: FillWriter) {
-        // Only this fetch knows this version.
-        let Some(FillHandle { reader, .. }) = self.join(number) else { return writer.dismiss() };
-        let block = FillWriter::new(reader.fill().clone());
-        drop(reader);
-        writer.blocked(self.clone());
-        // The head is in the store: later requests find it there.
-        drop(writer);
-        fetch::receive(&self, number, relay, block).await;
-    }
-
     /// Follows the fetch of a block, or leads it. `None` when it cannot be asked for.
     fn fetch(self: &Arc<Self>, number: u64) -> Option<FillReader> {
         self.request.as_ref()?;
         let FillHandle { reader, leads } = self.join(number)?;
         if leads {
-            tokio::spawn(fetch::block(self.clone(), number, reader.fill().clone()));
+            self.origin.clone().fetch(self.clone(), number, reader.fill().clone());
         }
         Some(reader)
     }
 
     /// Blocks are purged with their object: only a fetch that began before a purge is not followed.
     fn join(&self, number: u64) -> Option<FillHandle> {
-        let Node { fills, purges, .. } = &*self.node;
+        let BlockTiers { fills, purges, .. } = &*self.tiers;
         let pending = purges.begin();
         let begun = (Label::new(self.site.id, pending.born()), pending.begun());
         let may_follow = |label: &Label, begun| purges.may_follow(label, begun, &self.identity);

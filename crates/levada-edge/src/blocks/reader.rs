@@ -52,7 +52,7 @@ impl BlockReader {
     /// A reader that reads nothing at or after `end`.
     pub(crate) fn new(blocked: Arc<BlockedBody>, end: u64) -> Self {
         let place = blocked.running.as_ref().map(|running| running.enter());
-        let handed = HandedOut::new(&blocked.node.loans);
+        let handed = HandedOut::new(&blocked.tiers.loans);
         let (now, broken, ahead) = (ReaderStep::Nowhere, None, None);
         Self { blocked, end, number: 0, now, place, broken, handed, ahead }
     }
@@ -83,7 +83,7 @@ impl BlockReader {
         let ReaderStep::Obtaining(obtaining) = &mut self.now else { return Poll::Ready(Ok(true)) };
         self.now = match ready!(obtaining.as_mut().poll(cx)) {
             Ok(BlockLocation::Stored(block)) => {
-                let loan = block.loan(&self.blocked.node.loans);
+                let loan = block.loan(&self.blocked.tiers.loans);
                 match (
                     zero_copy::lent_chunk(block.stored_body(), loan.as_ref()),
                     &self.blocked.zero_copy,
