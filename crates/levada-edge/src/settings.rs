@@ -267,7 +267,7 @@ impl LargeSettings {
     pub fn paper() -> Self {
         let large = Self::default();
         let patience = Patience::PAPER;
-        let plan = Plan { chunk: 60_000, window: 10, patience, salted: true, ..large.plan };
+        let plan = Plan { chunk: 60_000, window: 10, patience, published: true, ..large.plan };
         Self { plan, ..large }
     }
 }

@@ -6,27 +6,30 @@
 //! ```
 //!
 //! Pieces are begun in file order, fetched in parallel and delivered in order. The window moves when
-//! its head has been taken whole, so a transfer never holds more than W pieces of C bytes. What is
-//! late is given up and asked for anew, of another node.
+//! its head has been taken whole, so a transfer never holds more than W pieces of C bytes.
 //!
-//! The paper gives up what has taken five times the average. Two things that slow all pieces down at once
-//! must not make the whole window late: a limit follows the average while a piece is under way, and it
-//! is twice as long until a piece that was begun no earlier has come (as RACK has a packet lost only when
-//! one sent later has arrived, RFC 8985 Sec. 3). A piece that was at hand says nothing of either.
+//! Two rules deal with slow sources; both use the predicted finish time ([`Sources`]):
 //!
-//! A piece that comes, but so slowly that the others are long here, is not waited for that long
-//! ([`look`](Chunked::look)): the client would wait for it with the whole window behind it.
+//! 1. The choice of a source ([`choice`](Chunked::choice)) skips those that would finish the piece
+//!    much later than a fresh request elsewhere.
+//! 2. A piece under way is late ([`look`](Chunked::look)) when it has taken the time of a typical piece and
+//!    would finish much later than a fresh request elsewhere. It is given up and asked for anew, of another
+//!    node. With [`Mode::Hedge`] a piece that everything waits for gets a second request
+//!    beside the first one.
 //!
-//! A driver calls [`poll_cancel`](Chunked::poll_cancel) and then
-//! [`poll_request`](Chunked::poll_request) until they are empty, whenever anything has happened; tells of each request exactly once how it
-//! ended ([`on_chunk`](Chunked::on_chunk), [`on_failure`](Chunked::on_failure)), unless it was
-//! cancelled; wakes up at [`poll_timeout`](Chunked::poll_timeout) to call
-//! [`handle_timeout`](Chunked::handle_timeout), and before that at [`poll_look`](Chunked::poll_look) to
-//! call [`look`](Chunked::look). Whoever takes the body calls
-//! [`poll_chunk`](Chunked::poll_chunk) each time it has taken all of the piece before.
+//! The paper's timeout holds beside them, for pieces that do not move at all and for sources whose
+//! rate is unknown.
+//!
+//! Call [`poll_cancel`](Chunked::poll_cancel) and then [`poll_request`](Chunked::poll_request) until both are
+//! empty, whenever anything has happened. Report the source of each request
+//! ([`asked_of`](Chunked::asked_of)) and its end exactly once ([`on_chunk`](Chunked::on_chunk),
+//! [`on_failure`](Chunked::on_failure)) unless it was cancelled. Call [`look`](Chunked::look) at
+//! [`poll_look`](Chunked::poll_look), and [`handle_timeout`](Chunked::handle_timeout) at
+//! [`poll_timeout`](Chunked::poll_timeout). The reader of the body calls [`poll_chunk`](Chunked::poll_chunk)
+//! each time it has taken all of the piece before.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::Range,
     time::Duration,
 };
@@ -35,29 +38,35 @@ use levada_types::Timestamp;
 
 use crate::{
     chunk_url::MAX_RETRIES,
-    progress::Progress,
+    source::{Comparison, SPAN, Sources},
     timeout::{Average, Patience, Timeout},
 };
 
-/// What is done about slow pieces, besides the timeout.
+/// Half of the pieces take longer than the average, and few take this many times as long.
+const AMPLE: u32 = 2;
+
+/// The pause before the third try of a piece that failed. It doubles with each further failure.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The treatment of slow pieces, beside the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing: the paper's way.
+    /// Nothing more, as published.
     #[default]
     Timeout,
-    /// A piece that the client and all others of a window wait for is asked for a second time when it has
-    /// taken twice the average; the first answer wins.
+    /// A piece that the client and all others of a window wait for gets a second request when it has
+    /// taken twice the average. The first answer wins.
     Hedge,
-    /// Requests just in time: no more of the window is used than what keeps the client's link full
+    /// Requests just in time: only as much of the window is used as keeps the client's link full
     /// (the paper's outlook, Sec. 4).
     Deadline,
 }
 
 impl Mode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Timeout, Self::Hedge, Self::Deadline];
 
-    /// As configuration and reports name it.
+    /// The name in configuration and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -67,22 +76,22 @@ impl Mode {
     }
 }
 
-/// How a transfer goes about it.
+/// The settings of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Bytes in a piece (C).
     pub chunk: u64,
     /// Pieces at once (W).
     pub window: usize,
-    /// What is done about slow pieces.
+    /// The treatment of slow pieces.
     pub mode: Mode,
-    /// When a piece is late.
+    /// When a piece is late without a prediction.
     pub patience: Patience,
     /// Tries of one piece, the first included; then the transfer fails.
     pub tries: u32,
-    /// Whether each further try has a name of its own, as published: another node answers for that name,
-    /// and has to get the piece from the origin.
-    pub salted: bool,
+    /// As published: no prediction, and each further try has a name of its own. Another node answers for
+    /// that name and has to get the piece from the origin.
+    pub published: bool,
 }
 
 impl Default for Plan {
@@ -94,7 +103,7 @@ impl Default for Plan {
             mode: Mode::Timeout,
             patience: Patience::default(),
             tries: 8,
-            salted: false,
+            published: false,
         }
     }
 }
@@ -106,18 +115,34 @@ pub struct RequestId(pub u64);
 /// A piece to be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// By which the driver speaks of it.
+    /// The name that the driver uses for it.
     pub id: RequestId,
     /// The bytes of the file: a whole piece, whatever part of it is to be delivered.
     pub range: Range<u64>,
-    /// Tries of this piece that went before, as far as letters can tell them apart.
+}
+
+/// Constraints on the source of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Sources to skip, if that leaves any.
+    pub avoided: Vec<usize>,
+    /// Letters in the URL of the piece.
     pub retries: u8,
 }
 
-/// What there is to deliver.
+/// The progress of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that have come.
+    pub came: u64,
+    /// The part of them that no transfer has reported yet.
+    pub fresh: u64,
+}
+
+/// Something to deliver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<T> {
-    /// The next piece, and which bytes of it are to be delivered.
+    /// The next piece, and the bytes of it that are to be delivered.
     Piece(T, Range<u64>),
     /// It is not here yet.
     Wait,
@@ -127,14 +152,14 @@ pub enum Next<T> {
     Failed,
 }
 
-/// What a transfer has done.
+/// Counts of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Pieces that came.
     pub pieces: u64,
-    /// Requests that took the place of one that was late or failed.
+    /// Requests that replaced one that was late or failed.
     pub retries: u64,
-    /// Of these, because it was late.
+    /// The part of the retries that replaced a late one.
     pub late: u64,
     /// Second requests beside one that was still under way.
     pub hedges: u64,
@@ -148,7 +173,7 @@ pub struct Chunked<T> {
     /// How many pieces may be held, of the plan's window.
     width: usize,
     length: u64,
-    /// What is to be delivered.
+    /// The bytes that are left to deliver.
     span: Range<u64>,
     /// The first piece that has not been begun.
     next: u64,
@@ -162,10 +187,6 @@ pub struct Chunked<T> {
     next_id: u64,
     cancelled: Vec<RequestId>,
     timeout: Timeout,
-    /// When the youngest of the pieces that came was begun.
-    overtaken: Option<Timestamp>,
-    /// Those of which pieces were under way.
-    sources: BTreeSet<usize>,
     looked: Timestamp,
     drain: Drain,
     counts: Counts,
@@ -179,12 +200,14 @@ struct Slot<T> {
     made: u32,
     /// Tries that failed or were late.
     failures: u32,
-    /// A further try is not made before.
+    /// The sources of those tries.
+    tried: Vec<usize>,
+    /// The earliest time of a further try.
     not_before: Timestamp,
     /// A second request is to go out beside the first.
     hedge: bool,
     came: bool,
-    /// What came, until it is handed to the client.
+    /// The piece, until it is handed to the client.
     payload: Option<T>,
 }
 
@@ -192,10 +215,12 @@ struct Slot<T> {
 struct Try {
     id: RequestId,
     begun: Timestamp,
+    /// The timeout as it was when the try was made.
     late: Timestamp,
-    progress: Progress,
-    /// Its source was found to be slow meanwhile.
-    doubted: bool,
+    source: Option<usize>,
+    came: u64,
+    /// Its predicted finish is too late.
+    behind: bool,
 }
 
 impl<T> Chunked<T> {
@@ -218,8 +243,6 @@ impl<T> Chunked<T> {
             next_id: 0,
             cancelled: Vec::new(),
             timeout: Timeout::new(plan.patience),
-            overtaken: None,
-            sources: BTreeSet::new(),
             looked: Timestamp::ZERO,
             drain: Drain::default(),
             counts: Counts::default(),
@@ -227,8 +250,8 @@ impl<T> Chunked<T> {
         }
     }
 
-    /// Lets the transfer hold so many pieces, at least one and up to the plan's window. Fewer than it
-    /// [holds](Self::held) is for when those have been taken.
+    /// Lets the transfer hold this many pieces, at least one and up to the plan's window. A width below
+    /// [`held`](Self::held) takes effect as pieces are taken.
     pub fn set_width(&mut self, width: usize) {
         self.width = width.clamp(1, self.plan.window);
     }
@@ -238,12 +261,12 @@ impl<T> Chunked<T> {
         self.width
     }
 
-    /// Pieces that it holds or fetches, that which is being taken among them.
+    /// Pieces that it holds or fetches, including the one that is being taken.
     pub fn held(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many pieces it would hold at once, if it might.
+    /// How many pieces it would hold at once without the limit of its width.
     pub fn wanted(&self) -> usize {
         let left = usize::try_from(self.end() - self.next).unwrap_or(usize::MAX);
         self.needed().min(self.slots.len().saturating_add(left))
@@ -269,6 +292,7 @@ impl<T> Chunked<T> {
             tries: Vec::with_capacity(1),
             made: 0,
             failures: 0,
+            tried: Vec::new(),
             not_before: now,
             hedge: false,
             came: false,
@@ -281,26 +305,56 @@ impl<T> Chunked<T> {
     fn ask(&mut self, at: usize, now: Timestamp) -> Request {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let number = self.slots[at].number;
-        let range = self.range(number);
+        let range = self.range(self.slots[at].number);
         let slot = &mut self.slots[at];
         let late = now + self.timeout.limit_after(slot.failures);
-        slot.tries.push(Try { id, begun: now, late, progress: Progress::new(now), doubted: false });
-        // A URL has so many letters at most; beyond it tries share one.
-        let retries = u8::try_from(slot.made).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
+        slot.tries.push(Try { id, begun: now, late, source: None, came: 0, behind: false });
         if std::mem::take(&mut slot.hedge) {
             self.counts.hedges += 1;
         } else if slot.made > 0 {
             self.counts.retries += 1;
         }
         slot.made += 1;
-        Request { id, range, retries }
+        Request { id, range }
     }
 
-    /// A request has been under way since `begun`, for another transfer: so long has the piece taken.
+    /// The sources to skip for a request: those that failed or were late with this piece, those that are
+    /// asked for it already, and those that would finish it later than others. `nodes` are up.
+    ///
+    /// Another try has the same name, for the next choice of the policy may store the piece: it is another
+    /// replica, or it got the piece when the first was slow. A piece gets another name, under which it is
+    /// fetched anew, only after all nodes were asked in vain. As published it has one at once.
+    pub fn choice(&self, id: RequestId, sources: &Sources, nodes: usize, now: Timestamp) -> Choice {
+        let slot = self.slots.iter().find(|slot| slot.tries.iter().any(|t| t.id == id));
+        let Some(slot) = slot else { return Choice { avoided: Vec::new(), retries: 0 } };
+        let others = slot.tries.iter().filter(|t| t.id != id).filter_map(|t| t.source);
+        let mut avoided: Vec<usize> = slot.tried.iter().copied().chain(others).collect();
+        let rounds = match self.plan.published {
+            true => slot.made as usize - 1,
+            false => avoided.len() / nodes.max(1),
+        };
+        if let Some(comparison) = self.compare(sources, now) {
+            let range = self.range(slot.number);
+            let mut bytes = self.outstanding();
+            avoided.extend((0..sources.len()).filter(|source| {
+                let bytes = bytes.remove(source).unwrap_or(0) + (range.end - range.start);
+                comparison.is_behind(*source, bytes)
+            }));
+        }
+        // A URL has so many letters at most. Beyond it tries share a name.
+        Choice { avoided, retries: u8::try_from(rounds).unwrap_or(MAX_RETRIES).min(MAX_RETRIES) }
+    }
+
+    /// The source of a request is known now, or has changed.
+    pub fn asked_of(&mut self, id: RequestId, source: usize) {
+        if let Some(tried) = self.find(id) {
+            tried.source = Some(source);
+        }
+    }
+
+    /// A request has been under way since `begun`, for another transfer. The piece's time counts from then.
     pub fn joined(&mut self, id: RequestId, begun: Timestamp) {
-        let mut tries = self.slots.iter_mut().flat_map(|slot| &mut slot.tries);
-        if let Some(joined) = tries.find(|t| t.id == id) {
+        if let Some(joined) = self.find(id) {
             joined.begun = joined.begun.min(begun);
         }
     }
@@ -308,69 +362,92 @@ impl<T> Chunked<T> {
     /// When [`look`](Self::look) is of use again; `None` while nothing is under way.
     pub fn poll_look(&self) -> Option<Timestamp> {
         let waits = self.slots.iter().any(|slot| !slot.tries.is_empty());
-        let looks = self.plan.patience.rest.is_finite() && !self.failed;
-        (waits && looks).then(|| self.looked + LOOK)
+        (waits && !self.plan.published && !self.failed).then(|| self.looked + SPAN)
     }
 
-    /// Looks at how far the pieces under way are: `so_far` tells the source of a request, and how many
-    /// bytes have come of it. The source of which two pieces crawl is slow, and both are late
-    /// as of now. One may be a connection that has lost packets; and where pieces of several sources crawl
-    /// it is the link.
-    ///
-    /// Each piece is given up so once: the next source may be no better.
-    pub fn look(&mut self, now: Timestamp, so_far: impl Fn(RequestId) -> Option<(usize, u64)>) {
+    /// Takes in the progress of the pieces under way and finds those that are late by prediction. Returns
+    /// the sources that have become too slow for even a single piece.
+    pub fn look(
+        &mut self,
+        now: Timestamp,
+        sources: &mut Sources,
+        progress: impl Fn(RequestId) -> Option<Progress>,
+    ) -> Vec<usize> {
         if self.poll_look().is_none_or(|at| now < at) {
-            return;
+            return Vec::new();
         }
         self.looked = now;
-        let mut speeds: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut received: BTreeMap<usize, u64> = BTreeMap::new();
         for tried in self.slots.iter_mut().flat_map(|slot| &mut slot.tries) {
-            let Some((source, came)) = so_far(tried.id) else { continue };
-            tried.progress.look(now, came);
-            *speeds.entry(source).or_default() += tried.progress.speed();
-            self.sources.insert(source);
+            let progress = tried.source.zip(progress(tried.id));
+            if let Some((source, Progress { came, fresh })) = progress {
+                tried.came = came;
+                *received.entry(source).or_default() += fresh;
+            }
         }
+        received.into_iter().for_each(|(source, bytes)| sources.received(source, bytes, now));
+        let Some(comparison) = self.compare(sources, now) else { return Vec::new() };
+        for id in self.behind(&comparison) {
+            if let Some(tried) = self.find(id) {
+                tried.behind = true;
+            }
+        }
+        let asked = self.outstanding().into_keys();
+        let slow = asked.map(|source| (source, comparison.is_behind(source, self.plan.chunk)));
+        let slow: Vec<_> = slow.collect();
+        slow.into_iter()
+            .filter(|(source, slow)| sources.turns_slow(*source, *slow))
+            .map(|(n, _)| n)
+            .collect()
+    }
+
+    /// The requests that are late by prediction. The pieces of a source finish one after the other in file
+    /// order, so only the last of them may be late. A piece is given up once by this rule: the next
+    /// source may be no better.
+    fn behind(&self, comparison: &Comparison<'_>) -> Vec<RequestId> {
+        let mut ahead: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut behind = Vec::new();
+        for (slot, tried, source) in self.asked() {
+            let ahead = ahead.entry(source).or_default();
+            let bytes = *ahead + self.left(slot, tried);
+            let is_due = comparison.has_taken_typical(tried.begun);
+            if slot.failures == 0 && is_due && comparison.is_behind(source, bytes) {
+                behind.push(tried.id);
+            } else {
+                *ahead = bytes;
+            }
+        }
+        behind
+    }
+
+    /// As published there is nothing to compare.
+    fn compare<'a>(&self, sources: &'a Sources, now: Timestamp) -> Option<Comparison<'a>> {
+        let least = self.plan.patience.least;
+        (!self.plan.published).then(|| sources.compare(least, now))?
+    }
+
+    /// The bytes that each source still has to send.
+    fn outstanding(&self) -> BTreeMap<usize, u64> {
+        let mut bytes = BTreeMap::new();
+        for (slot, tried, source) in self.asked() {
+            *bytes.entry(source).or_default() += self.left(slot, tried);
+        }
+        bytes
+    }
+
+    /// The requests under way whose source is known, in file order.
+    fn asked(&self) -> impl Iterator<Item = (&Slot<T>, &Try, usize)> {
         let tries = self.slots.iter().flat_map(|slot| slot.tries.iter().map(move |t| (slot, t)));
-        let crawling = tries.filter_map(|(slot, tried)| {
-            let source = so_far(tried.id)?.0;
-            self.crawls(slot, tried, speeds[&source], now).then_some((source, tried.id))
-        });
-        let crawling: Vec<_> = crawling.collect();
-        let (Some((source, _)), true) = (crawling.first(), self.sources.len() >= ENOUGH) else {
-            return;
-        };
-        if crawling.len() >= CRAWLING && crawling.iter().all(|(other, _)| other == source) {
-            crawling.iter().for_each(|(_, id)| self.doubt(*id));
-        }
+        tries.filter_map(|(slot, tried)| Some((slot, tried, tried.source?)))
     }
 
-    /// Whether a piece would need several times as long for its rest as other pieces do in all. It must
-    /// have taken as long as these, one that was begun no earlier must be here, and its source must send
-    /// less, with all its pieces of this transfer, than others do with one. What does not
-    /// move at all has lost packets, and when they have come it may be as quick as any: that is for the timeout.
-    fn crawls(&self, slot: &Slot<T>, tried: &Try, speed: f64, now: Timestamp) -> bool {
-        let Some(average) = self.timeout.average().map(|time| time.as_secs_f64()) else {
-            return false;
-        };
+    fn left(&self, slot: &Slot<T>, tried: &Try) -> u64 {
         let range = self.range(slot.number);
-        let overtaken = self.overtaken.is_some_and(|begun| begun >= tried.begun);
-        let Patience { rest, least, .. } = self.plan.patience;
-        slot.failures == 0
-            && overtaken
-            && tried.progress.moves()
-            && now.since(tried.begun).as_secs_f64() > average
-            && tried.progress.left(range.end - range.start)
-                > (rest * average).max(least.as_secs_f64())
-            && self.plan.chunk as f64 > SLOWER * average * speed
+        (range.end - range.start).saturating_sub(tried.came)
     }
 
-    /// The source of a request was found to be slow: the piece is late as of now, as others of the same
-    /// source would be.
-    pub fn doubt(&mut self, id: RequestId) {
-        let mut tries = self.slots.iter_mut().flat_map(|slot| &mut slot.tries);
-        if let Some(doubted) = tries.find(|t| t.id == id) {
-            doubted.doubted = true;
-        }
+    fn find(&mut self, id: RequestId) -> Option<&mut Try> {
+        self.slots.iter_mut().flat_map(|slot| &mut slot.tries).find(|t| t.id == id)
     }
 
     /// A request that is not wanted any more.
@@ -382,18 +459,17 @@ impl<T> Chunked<T> {
     pub fn on_chunk(&mut self, now: Timestamp, id: RequestId, payload: T) -> Option<Duration> {
         let begun = self.accept(id, payload)?;
         let took = now.since(begun);
-        self.overtaken = self.overtaken.max(Some(begun));
         self.timeout.succeeded(took);
         Some(took)
     }
 
-    /// A piece has come that was at hand: how long others take cannot be told from it. Returns whether it
-    /// is wanted.
+    /// A piece has come that was at hand, which says nothing about the time of others. Returns whether
+    /// it is wanted.
     pub fn on_chunk_at_hand(&mut self, id: RequestId, payload: T) -> bool {
         self.accept(id, payload).is_some()
     }
 
-    /// Keeps what has come, and says when it was asked for.
+    /// Keeps a piece that has come, and returns when it was asked for.
     fn accept(&mut self, id: RequestId, payload: T) -> Option<Timestamp> {
         let slot = self.slots.iter_mut().find(|slot| slot.tries.iter().any(|t| t.id == id))?;
         let begun = slot.tries.iter().find(|t| t.id == id)?.begun;
@@ -407,12 +483,15 @@ impl<T> Chunked<T> {
     }
 
     /// A request has failed. The piece is asked for again, the sooner the fewer tries went before.
-    pub fn on_failure(&mut self, now: Timestamp, id: RequestId) {
+    pub fn on_failure(&mut self, now: Timestamp, id: RequestId, sources: &mut Sources) {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.tries.iter().any(|t| t.id == id))
         else {
             return;
         };
-        slot.tries.retain(|t| t.id != id);
+        for source in slot.tries.extract_if(.., |t| t.id == id).filter_map(|t| t.source) {
+            sources.stalled(source, now);
+            slot.tried.push(source);
+        }
         slot.failures += 1;
         slot.not_before = now + pause(slot.failures);
         if slot.tries.is_empty() && slot.failures >= self.plan.tries {
@@ -438,49 +517,66 @@ impl<T> Chunked<T> {
         self.slots.iter().filter_map(due).min().filter(|_| !self.failed)
     }
 
-    /// Gives up what is late, and sees what is to be hedged. `may_retry` is asked before each further
-    /// request; what it refuses is waited for as long again.
-    pub fn handle_timeout(&mut self, now: Timestamp, mut may_retry: impl FnMut() -> bool) {
-        let most = self.plan.window.div_ceil(10);
-        let hedged = |slot: &&Slot<T>| slot.hedge || slot.tries.len() > 1;
-        let mut free = most.saturating_sub(self.slots.iter().filter(hedged).count());
+    /// Gives up late pieces, and marks a piece for a hedge. `may_retry` is asked before each further
+    /// request. A piece for which it refuses gets its limit once more.
+    pub fn handle_timeout(
+        &mut self,
+        now: Timestamp,
+        sources: &mut Sources,
+        mut may_retry: impl FnMut() -> bool,
+    ) {
         let late: Vec<_> = self.late(now).collect();
-        let is_late = |t: &mut Try| late.contains(&t.id);
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
-            if slot.came {
+            if slot.tries.iter().any(|t| late.contains(&t.id)) {
+                self.give_up_late(at, &late, now, sources, &mut may_retry);
                 continue;
             }
             let hedge = slot.tries.first().and_then(|first| self.hedge_at(slot, first));
-            let limit = self.timeout.limit_after(slot.failures + 1);
-            let last = slot.failures + 1 >= self.plan.tries;
-            let slot = &mut self.slots[at];
-            if slot.tries.iter_mut().any(is_late) {
-                if last || may_retry() {
-                    self.cancelled.extend(slot.tries.extract_if(.., is_late).map(|t| t.id));
-                    slot.failures += 1;
-                    slot.not_before = now;
-                    self.counts.late += 1;
-                    self.failed |= last && slot.tries.is_empty();
-                } else {
-                    slot.tries.iter_mut().for_each(|t| {
-                        (t.late, t.doubted) = (t.late.max(now + limit), false);
-                    });
-                }
-            } else if free > 0 && hedge.is_some_and(|at| at <= now) && may_retry() {
-                slot.hedge = true;
-                free -= 1;
+            if hedge.is_some_and(|at| at <= now) && may_retry() {
+                self.slots[at].hedge = true;
             }
         }
     }
 
-    /// The requests that are late now, for the driver to know who they were with.
+    fn give_up_late(
+        &mut self,
+        at: usize,
+        late: &[RequestId],
+        now: Timestamp,
+        sources: &mut Sources,
+        may_retry: &mut impl FnMut() -> bool,
+    ) {
+        let slot = &mut self.slots[at];
+        let limit = self.timeout.limit_after(slot.failures + 1);
+        let last = slot.failures + 1 >= self.plan.tries;
+        if !last && !may_retry() {
+            for tried in &mut slot.tries {
+                (tried.late, tried.behind) = (tried.late.max(now + limit), false);
+            }
+            return;
+        }
+        for tried in slot.tries.extract_if(.., |t| late.contains(&t.id)) {
+            self.cancelled.push(tried.id);
+            slot.tried.extend(tried.source);
+            // The rate of a source is known when a piece is late by prediction.
+            if let Some(source) = tried.source.filter(|_| !tried.behind) {
+                sources.stalled(source, now);
+            }
+        }
+        slot.failures += 1;
+        slot.not_before = now;
+        self.counts.late += 1;
+        self.failed |= last && slot.tries.is_empty();
+    }
+
+    /// The requests that are late now.
     pub fn late(&self, now: Timestamp) -> impl Iterator<Item = RequestId> {
         let tries = self.slots.iter().flat_map(|slot| slot.tries.iter().map(move |t| (slot, t)));
         tries.filter(move |(slot, t)| self.late_at(slot, t) <= now).map(|(_, t)| t.id)
     }
 
-    /// What there is to deliver. To be called when the piece before has been taken whole.
+    /// The next piece to deliver. Call it when the piece before has been taken whole.
     pub fn poll_chunk(&mut self, now: Timestamp) -> Next<T> {
         if std::mem::take(&mut self.handed) {
             self.slots.pop_front();
@@ -508,13 +604,13 @@ impl<T> Chunked<T> {
         Next::Wait
     }
 
-    /// Whether a call of [`poll_chunk`](Self::poll_chunk) would not be in vain.
+    /// Whether [`poll_chunk`](Self::poll_chunk) would return anything but [`Next::Wait`].
     pub fn is_ready(&self) -> bool {
         let head = self.slots.get(usize::from(self.handed));
         self.failed || self.span.is_empty() || head.is_some_and(|slot| slot.payload.is_some())
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -531,28 +627,26 @@ impl<T> Chunked<T> {
     }
 
     /// How many pieces are of use now: the plan's window. With deadlines, as many as the client takes
-    /// while one is being fetched, twice over, for half of the pieces take longer than the average. A
-    /// request for the piece `n` after the head is so made twice the average before it is wanted.
+    /// in [`AMPLE`] times the average fetch, so that a piece is here before it is wanted.
     fn needed(&self) -> usize {
         let (Mode::Deadline, Some(fetch), Some(drain)) =
             (self.plan.mode, self.timeout.average(), self.drain.average.get())
         else {
             return self.plan.window;
         };
-        let pieces = 2.0 * fetch.as_secs_f64() / drain.as_secs_f64().max(1e-9);
-        let pieces = pieces.ceil().min(self.plan.window as f64) as usize + 1;
+        let ample = f64::from(AMPLE) * fetch.as_secs_f64();
+        let pieces = (ample / drain.as_secs_f64().max(1e-9)).ceil();
+        let pieces = pieces.min(self.plan.window as f64) as usize + 1;
         pieces.max(2).min(self.plan.window)
     }
 
-    /// When a request is late, as far as is known now.
+    /// When a request is late, as far as is known now. The limit grows with the average while a piece is
+    /// under way: a slow link makes no piece late.
     fn late_at(&self, slot: &Slot<T>, tried: &Try) -> Timestamp {
-        if tried.doubted {
+        if tried.behind {
             return tried.begun;
         }
-        let limit = self.timeout.limit_after(slot.failures);
-        let sure = self.overtaken.is_some_and(|begun| begun >= tried.begun);
-        let times = if sure { 1.0 } else { self.timeout.unsure() };
-        tried.late.max(tried.begun + limit.mul_f64(times))
+        tried.late.max(tried.begun + self.timeout.limit_after(slot.failures))
     }
 
     /// When a piece is to be asked for a second time.
@@ -561,8 +655,8 @@ impl<T> Chunked<T> {
         if self.plan.mode != Mode::Hedge || !alone {
             return None;
         }
-        let slow = self.timeout.average().filter(|_| self.is_awaited(slot)).map(|time| 2 * time)?;
-        Some(first.begun + slow.max(self.plan.patience.least / 10))
+        let average = self.timeout.average().filter(|_| self.is_awaited(slot))?;
+        Some(first.begun + (AMPLE * average).max(SPAN))
     }
 
     /// Whether the client and the rest of a full window wait for this piece.
@@ -573,24 +667,15 @@ impl<T> Chunked<T> {
     }
 }
 
-/// So often is looked at what is under way.
-const LOOK: Duration = Duration::from_millis(100);
-/// Among fewer sources nobody can say which is the odd one.
-const ENOUGH: usize = 3;
-/// Pieces of a source that crawl, when it is slow.
-const CRAWLING: usize = 2;
-/// A source is slower than others that takes so many times the average for a piece, if it sent one at a time.
-const SLOWER: f64 = 1.5;
-
-/// How long after so many failures a piece is asked for again: at once, then 100 ms, 200 ms, ...
+/// How long after this many failures a piece is asked for again: at once, then 100 ms, 200 ms, up to 6.4 s.
 fn pause(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
-        more => Duration::from_millis(100) * (1 << (more - 2).min(6)),
+        more => PAUSE * (1 << (more - 2).min(6)),
     }
 }
 
-/// How long the client takes over a piece that is there.
+/// The time that the client takes for a piece that is there.
 #[derive(Default)]
 struct Drain {
     handed: Timestamp,

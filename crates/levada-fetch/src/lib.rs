@@ -1,21 +1,20 @@
-//! Which bytes next: how a large file is fetched in pieces, and how one is resumed.
+//! The choice of the next bytes: how a large file is fetched in pieces, and how a download is resumed.
 //!
-//! State machines in quinn's manner: they are handed the time and what has happened, and say what to
-//! ask for and when to look again. Sockets, clocks and memory are the driver's: a node
-//! (`levada-edge`), a client, a simulation.
+//! The state machines follow quinn: a driver hands them the time and events, and they return requests
+//! and the time of the next call. Sockets, clocks and memory belong to the driver: a node
+//! (`levada-edge`), a client, or the simulator.
 
 mod chunk_url;
 mod chunked;
 mod digest;
 mod held;
 pub mod manifest;
-mod progress;
 pub mod resume;
 mod source;
 mod timeout;
 
 pub use chunk_url::{ChunkUrl, MARKER, MAX_RETRIES};
-pub use chunked::{Chunked, Counts, Mode, Next, Plan, Request, RequestId};
+pub use chunked::{Choice, Chunked, Counts, Mode, Next, Plan, Progress, Request, RequestId};
 pub use digest::{Algorithm, Digest};
 pub use held::Held;
 pub use source::Sources;

@@ -1,15 +1,19 @@
-//! What is known of the nodes that pieces come from, over all transfers of a node.
+//! The rates of the nodes that pieces come from, over all transfers of a node, and the predictions that
+//! follow from them.
 //!
 //! The paper saw nodes "that always respond slower than the rest" and says that requests "could simply
-//! be diverted elsewhere" (WORLDS'04, Sec. 4). A node whose pieces were late twice in a row is left
-//! out for a while, as an origin that fails is; then one piece tries it again. So is a node whose pieces
-//! do come, but take several times as long as those of the others: never late, it would hold up every
-//! window that one of its pieces is in.
+//! be diverted elsewhere" (WORLDS'04, Sec. 4). One comparison finds them:
 //!
-//! A node that has many pieces of a file that many ask for takes long as well, and is not to be left out:
-//! the pieces would have to come from the origin, and whoever stands in for it would be as busy. What
-//! tells the two apart is how much they do: from the busy one pieces come as quickly one after another as
-//! from others, or more quickly, though each has taken long.
+//! ```text
+//!   needs(source) = bytes that it still has to send / its rate
+//!   fresh         = max(time of a typical piece, the same bytes / rate of the source in the middle)
+//! ```
+//!
+//! A source is behind when it needs 1.4 times as long as a fresh request elsewhere. The second term of `fresh` holds
+//! when a link slows down all sources at once: then none is behind. A source that many ask has long times,
+//! but a rate as high as that of others, so it is not behind either.
+//!
+//! Whether a node is up at all is the matter of the cluster's health, which all requests share.
 
 use std::time::Duration;
 
@@ -17,60 +21,52 @@ use levada_types::Timestamp;
 
 use crate::timeout::Average;
 
-/// Pieces in a row that must be late.
-const LATE: u32 = 2;
-/// For how long a source is left out at first; it doubles each time. To try it again holds up a window.
-const LEFT_OUT: Duration = Duration::from_secs(20);
-/// So often it doubles at most.
-const DOUBLINGS: u32 = 2;
-/// A source is slow whose pieces take more than so many times what those of the middle one take,
-const SLOW: u32 = 2;
-/// and so much longer: less is what one retransmission costs, and may be anybody's.
-const MUCH: Duration = Duration::from_millis(200);
-/// and whose pieces come so many times as far apart, the last few of them without exception: one may be
-/// anybody's retransmission.
-const SLOWER: f64 = 1.5;
-/// The last few.
-const FEW: usize = 2;
-/// A source is not asked for more of which one more piece would take so many times as long as others, and
-/// as much longer: among pieces of a millisecond one is soon twice as late as another.
-const BEHIND: u32 = 2;
-/// Fewer sources have no middle to speak of.
+/// The time over which one rate is measured: several round trips of most paths.
+pub(crate) const SPAN: Duration = Duration::from_millis(100);
+/// The rate of a source is the best of its last spans. A connection that lost packets stands still for
+/// 200 ms to a second and begins slowly, which must not count as its rate.
+const SPANS: usize = 14;
+/// A source that sent nothing for this long has no rate any more, and is tried again.
+const FORGET: Duration = Duration::from_secs(20);
+/// Fewer sources have no middle that tells which one differs.
 const ENOUGH: usize = 3;
+/// A source is behind when it needs this many times as long as a fresh request elsewhere. Above 1, because
+/// the node that is asked instead may have to get the piece from the origin.
+const MARGIN: f64 = 1.4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
+    /// Of the times of its pieces.
     average: Average,
-    /// The same of the last few, for whom changes count: each time has a weight of a half.
-    recent: Duration,
-    pace: Pace,
-    /// How long the last few took, the latest at any place.
-    last: [Duration; FEW],
-    came: usize,
-    /// Late pieces since the last that came in time.
-    late: u32,
-    until: Timestamp,
+    /// When the current span began, and the bytes that came in it.
+    span: Timestamp,
+    bytes: u64,
+    /// Bytes per second in the last spans, a ring, and how many spans there were.
+    rates: [f64; SPANS],
+    spans: usize,
+    /// Whether it was behind with a single piece.
+    slow: bool,
 }
 
-/// How long a source takes for one piece after another while it has any to send: from the last to the next,
-/// or from when that was asked for. Of the last few, by sums that forget an eighth with each piece.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    last: Timestamp,
-    busy: Duration,
-    pieces: f64,
-}
-
-impl Pace {
-    fn add(&mut self, took: Duration, now: Timestamp) {
-        let apart = took.min(now.since(self.last));
-        self.last = now;
-        self.busy = self.busy * 7 / 8 + apart;
-        self.pieces = self.pieces * 7.0 / 8.0 + 1.0;
+impl Source {
+    fn received(&mut self, bytes: u64, now: Timestamp) {
+        let length = now.since(self.span);
+        self.bytes += bytes;
+        if length < SPAN {
+            return;
+        }
+        // Nothing was under way for a part of a longer span.
+        if length < 3 * SPAN {
+            self.rates[self.spans % SPANS] = self.bytes as f64 / length.as_secs_f64();
+            self.spans += 1;
+        }
+        (self.span, self.bytes) = (now, 0);
     }
 
-    fn get(&self) -> Option<Duration> {
-        (self.pieces > 0.0).then(|| self.busy.div_f64(self.pieces))
+    /// Bytes per second in the best of the last spans. Zero counts only when none of them had a byte.
+    fn rate(&self) -> Option<f64> {
+        let best = self.rates.iter().copied().fold(0.0, f64::max);
+        (best > 0.0 || self.spans >= SPANS).then_some(best)
     }
 }
 
@@ -79,78 +75,59 @@ impl Pace {
 pub struct Sources(Vec<Source>);
 
 impl Sources {
-    /// So many, of which nothing is known.
+    /// `count` sources without history.
     pub fn new(count: usize) -> Self {
         Self(vec![Source::default(); count])
     }
 
-    /// A piece came from `source`, and took so long. Says whether the source is left out from now on.
-    pub fn came(&mut self, source: usize, took: Duration, now: Timestamp) -> bool {
-        let Some(known) = self.0.get_mut(source) else { return false };
-        known.recent = if known.average.get().is_none() { took } else { (known.recent + took) / 2 };
-        known.average.add(took);
-        known.pace.add(took, now);
-        known.last[known.came % FEW] = took;
-        known.came += 1;
-        if self.is_slow(source) {
-            self.0[source].late = self.0[source].late.max(LATE - 1);
-            return self.late(source, now);
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A piece came from `source` and took this long.
+    pub fn came(&mut self, source: usize, took: Duration) {
+        if let Some(known) = self.0.get_mut(source) {
+            known.average.add(took);
         }
-        self.0[source].late = 0;
-        false
     }
 
-    /// Whether pieces from a source take much longer of late than those from the others, and it does not
-    /// make up for that by their number.
-    fn is_slow(&self, source: usize) -> bool {
-        let recent = self.0[source].recent;
-        let time = self.middle(|source| source.average.get());
-        time.is_some_and(|time| recent > SLOW * time && recent > time + MUCH)
-            && self.is_slower(source)
+    /// `bytes` came from `source` since the last call, or none although a piece is under way. Count each
+    /// byte once, whatever the number of transfers that wait for it.
+    pub fn received(&mut self, source: usize, bytes: u64, now: Timestamp) {
+        if let Some(known) = self.0.get_mut(source) {
+            known.received(bytes, now);
+        }
     }
 
-    /// Whether a source that has so many pieces to send would send one more much later than others do.
-    pub fn is_behind(&self, source: usize, under_way: usize) -> bool {
-        let time = self.middle(|source| source.average.get());
-        let pace = self.0.get(source).and_then(|source| source.pace.get());
-        let (Some(time), Some(pace)) = (time, pace) else { return false };
-        let due =
-            pace.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX).saturating_add(1));
-        due > (BEHIND * time).max(time + MUCH) && self.is_slower(source)
+    /// A piece from `source` ran into its timeout or failed. The source counts as one that sends nothing,
+    /// until bytes come or until it is forgotten.
+    pub fn stalled(&mut self, source: usize, now: Timestamp) {
+        if let Some(known) = self.0.get_mut(source) {
+            *known =
+                Source { span: now, spans: SPANS, average: known.average, ..Source::default() };
+        }
     }
 
-    /// Whether pieces from a source come further apart than those from the others, and none of the last few
-    /// was as quick.
-    fn is_slower(&self, source: usize) -> bool {
-        let own = &self.0[source];
-        let (pace, time) = (self.middle(|s| s.pace.get()), self.middle(|s| s.average.get()));
-        let least = own.last.iter().min().copied();
-        own.pace.get().zip(pace).is_some_and(|(own, middle)| own > middle.mul_f64(SLOWER))
-            && least.zip(time).is_some_and(|(least, middle)| least > middle.mul_f64(SLOWER))
+    /// The comparison of this moment; `None` while too few sources are known.
+    pub(crate) fn compare(&self, least: Duration, now: Timestamp) -> Option<Comparison<'_>> {
+        let typical = self.middle(|source| source.average.get().map(|time| time.as_secs_f64()))?;
+        let rate = self.middle(Source::rate)?;
+        Some(Comparison { sources: self, typical, rate, least: least.as_secs_f64(), now })
+    }
+
+    /// Records whether a source is behind with a single piece. Returns true when it was not before.
+    pub(crate) fn turns_slow(&mut self, source: usize, slow: bool) -> bool {
+        self.0
+            .get_mut(source)
+            .is_some_and(|known| !std::mem::replace(&mut known.slow, slow) && slow)
     }
 
     /// The value of the source in the middle.
-    fn middle(&self, value: impl Fn(&Source) -> Option<Duration>) -> Option<Duration> {
+    fn middle(&self, value: impl Fn(&Source) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<_> = self.0.iter().filter_map(value).collect();
-        values.sort_unstable();
-        let middle = values.get((values.len().saturating_sub(1)) / 2).copied();
+        values.sort_unstable_by(f64::total_cmp);
+        let middle = values.get(values.len().saturating_sub(1) / 2).copied();
         middle.filter(|_| values.len() >= ENOUGH)
-    }
-
-    /// A piece from `source` was late. Says whether the source is left out from now on.
-    pub fn late(&mut self, source: usize, now: Timestamp) -> bool {
-        let Some(source) = self.0.get_mut(source).filter(|source| source.until <= now) else {
-            return false;
-        };
-        source.late += 1;
-        let Some(times) = source.late.checked_sub(LATE) else { return false };
-        source.until = now + LEFT_OUT * (1 << times.min(DOUBLINGS));
-        true
-    }
-
-    /// The sources that are left out now.
-    pub fn left_out(&self, now: Timestamp) -> impl Iterator<Item = usize> {
-        (0..).zip(&self.0).filter(move |(_, source)| now < source.until).map(|(number, _)| number)
     }
 
     /// How long pieces from each source took lately; `None` where none has come.
@@ -159,112 +136,139 @@ impl Sources {
     }
 }
 
+/// The source in the middle, with which others are compared. All times are in seconds.
+pub(crate) struct Comparison<'a> {
+    sources: &'a Sources,
+    /// The time of a typical piece.
+    typical: f64,
+    rate: f64,
+    least: f64,
+    now: Timestamp,
+}
+
+impl Comparison<'_> {
+    /// Whether a piece that was asked for at `begun` has taken the time of a typical one.
+    pub(crate) fn has_taken_typical(&self, begun: Timestamp) -> bool {
+        self.now.since(begun).as_secs_f64() > self.typical
+    }
+
+    /// Whether `source` needs much longer for `bytes` than a fresh request elsewhere takes, and longer than
+    /// the least time that matters.
+    pub(crate) fn is_behind(&self, source: usize, bytes: u64) -> bool {
+        let known = self.sources.0.get(source);
+        let known = known.filter(|known| self.now.since(known.span) <= FORGET);
+        let Some(rate) = known.and_then(Source::rate) else { return false };
+        let fresh = self.typical.max(bytes as f64 / self.rate);
+        bytes as f64 / rate > MARGIN * fresh.max(self.least)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn source_that_is_late_twice_is_left_out_for_a_while_and_longer_the_next_time() {
-        let mut sources = Sources::new(3);
-        let out = |sources: &Sources, now| sources.left_out(Timestamp::from_secs(now)).count();
-        sources.late(1, Timestamp::from_secs(1));
-        assert_eq!(out(&sources, 1), 0);
-        sources.late(1, Timestamp::from_secs(1));
-        assert_eq!(sources.left_out(Timestamp::from_secs(1)).collect::<Vec<_>>(), [1]);
-        // What was under way when it was left out does not count again.
-        sources.late(1, Timestamp::from_secs(2));
-        assert_eq!((out(&sources, 20), out(&sources, 21)), (1, 0));
-        sources.late(1, Timestamp::from_secs(21));
-        assert_eq!((out(&sources, 60), out(&sources, 61)), (1, 0));
+    const PIECE: u64 = 1_000_000;
+    const LEAST: Duration = Duration::from_millis(200);
+
+    /// Sources whose pieces take a second, each with these bytes in each of the last spans.
+    fn sources(bytes: &[u64]) -> (Sources, Timestamp) {
+        let mut sources = Sources::new(bytes.len());
+        let mut now = Timestamp::from_secs(100);
+        for _ in 0..=SPANS {
+            for (source, bytes) in bytes.iter().enumerate() {
+                sources.received(source, *bytes, now);
+            }
+            now = now + SPAN;
+        }
+        (0..bytes.len()).for_each(|source| sources.came(source, Duration::from_secs(1)));
+        (sources, now)
+    }
+
+    fn behind(sources: &Sources, source: usize, bytes: u64, now: Timestamp) -> bool {
+        sources.compare(LEAST, now).is_some_and(|all| all.is_behind(source, bytes))
     }
 
     #[test]
-    fn source_that_has_become_slow_is_left_out_though_its_pieces_come() {
-        let mut sources = Sources::new(4);
-        let now = Timestamp::from_secs(1);
-        for source in [0, 1, 2, 3, 0, 1, 2, 3] {
-            sources.came(source, Duration::from_millis(100), now);
-        }
-        let now = now + Duration::from_millis(400);
-        sources.came(3, Duration::from_millis(400), now);
-        assert_eq!(sources.left_out(now).count(), 0, "once is nothing");
-        let now = now + Duration::from_millis(400);
-        sources.came(3, Duration::from_millis(400), now);
-        assert_eq!(sources.left_out(now).collect::<Vec<_>>(), [3]);
-        let mut quick = Sources::new(4);
-        for source in [0, 1, 2, 3, 3, 3] {
-            quick.came(source, Duration::from_millis(if source == 3 { 200 } else { 1 }), now);
-        }
-        assert_eq!(quick.left_out(now).count(), 0, "a retransmission is nobody's fault");
-        // Where two are known, nobody can say which is the odd one.
-        let mut two = Sources::new(4);
-        for _ in 0..9 {
-            two.came(0, Duration::from_millis(1), now);
-            two.came(1, Duration::from_millis(100), now);
-        }
-        assert_eq!(two.left_out(now).count(), 0);
+    fn slow_source_is_asked_for_what_it_can_send_in_the_time_of_a_piece() {
+        // 10 MB/s, and 1.2 MB/s.
+        let (sources, now) = sources(&[PIECE, PIECE, PIECE, 120_000]);
+        assert!(!behind(&sources, 3, PIECE, now), "0.83 s");
+        assert!(behind(&sources, 3, 2 * PIECE, now), "1.67 s");
+        assert!(!behind(&sources, 0, 9 * PIECE, now), "a fast one may have many");
+        assert!(!behind(&sources, 9, PIECE, now), "there is no such source");
     }
 
     #[test]
-    fn busy_source_that_sends_as_much_as_others_is_not_slow() {
-        let ms = Duration::from_millis;
-        let mut sources = Sources::new(4);
-        let mut now = Timestamp::from_secs(1);
-        for _ in 0..4 {
-            now = now + ms(100);
-            (0..4).for_each(|source| _ = sources.came(source, ms(100), now));
-        }
-        // Nine pieces that were asked for at once, one every 100 ms.
-        for nth in 1..10 {
-            now = now + ms(100);
-            assert!(!sources.came(3, ms(100) * nth, now), "{nth}");
-        }
-        // One at a time is another matter.
-        assert!(sources.came(3, ms(900), now + ms(900)));
+    fn link_that_slows_all_sources_makes_none_slow() {
+        let (sources, now) = sources(&[50_000, 50_000, 50_000, 30_000]);
+        assert!(!behind(&sources, 0, PIECE, now), "20 s as everywhere");
+        assert!(behind(&sources, 3, PIECE, now), "33 s");
     }
 
     #[test]
-    fn slower_source_is_asked_for_no_more_than_it_can_send_meanwhile() {
-        let ms = Duration::from_millis;
-        let mut sources = Sources::new(4);
-        let mut now = Timestamp::from_secs(1);
-        for _ in 0..4 {
-            now = now + ms(100);
-            (0..3).for_each(|source| _ = sources.came(source, ms(100), now));
-            sources.came(3, ms(180), now + ms(80));
-            now = now + ms(80);
+    fn connection_that_stands_still_for_a_second_is_not_slow() {
+        let (mut sources, mut now) = sources(&[PIECE; 4]);
+        for _ in 0..SPANS - 1 {
+            (0..4).for_each(|source| {
+                sources.received(source, if source == 3 { 0 } else { PIECE }, now)
+            });
+            now = now + SPAN;
         }
-        assert!(!sources.is_behind(3, 0), "one piece takes 180 ms");
-        assert!(sources.is_behind(3, 1), "the next is here in 360 ms");
-        assert!(!sources.is_behind(0, 9), "who is as quick as the others may have many");
-        assert!(!sources.is_behind(9, 9));
-        // As quick as the others once: that was not the node.
-        sources.came(3, ms(100), now + ms(100));
-        assert!(!sources.is_behind(3, 1));
+        assert!(!behind(&sources, 3, PIECE, now));
+        (0..2).for_each(|_| {
+            sources.received(3, 0, now);
+            now = now + SPAN;
+        });
+        assert!(behind(&sources, 3, PIECE, now), "nothing at all for 1.4 s");
     }
 
     #[test]
-    fn among_pieces_of_a_millisecond_nobody_is_behind() {
-        let ms = Duration::from_millis;
-        let mut sources = Sources::new(4);
-        let mut now = Timestamp::from_secs(1);
-        for _ in 0..4 {
-            now = now + ms(5);
-            (0..3).for_each(|source| _ = sources.came(source, ms(1), now));
-            sources.came(3, ms(4), now);
-        }
-        assert!(!sources.is_behind(3, 9), "40 ms are nothing to fetch a piece from elsewhere for");
+    fn source_that_stalls_is_skipped_until_bytes_come() {
+        let (mut sources, now) = sources(&[PIECE; 4]);
+        sources.stalled(3, now);
+        assert!(behind(&sources, 3, PIECE, now));
+        assert!(!behind(&sources, 3, PIECE, now + FORGET + SPAN), "forgotten");
+        sources.received(3, PIECE, now + SPAN);
+        assert!(!behind(&sources, 3, PIECE, now + SPAN));
     }
 
     #[test]
-    fn piece_that_comes_makes_good() {
-        let mut sources = Sources::new(2);
-        sources.late(0, Timestamp::ZERO);
-        sources.came(0, Duration::from_millis(8), Timestamp::ZERO);
-        sources.late(0, Timestamp::ZERO);
-        assert_eq!(sources.left_out(Timestamp::ZERO).count(), 0);
-        assert_eq!(sources.averages().collect::<Vec<_>>(), [Some(Duration::from_millis(8)), None]);
-        sources.came(9, Duration::ZERO, Timestamp::ZERO);
-        sources.late(9, Timestamp::ZERO);
+    fn rate_is_forgotten_when_nothing_is_asked_of_a_source() {
+        let (sources, now) = sources(&[PIECE, PIECE, PIECE, 10_000]);
+        assert!(behind(&sources, 3, PIECE, now));
+        assert!(!behind(&sources, 3, PIECE, now + FORGET));
+    }
+
+    #[test]
+    fn time_without_a_request_is_no_part_of_a_rate() {
+        let (mut sources, now) = sources(&[PIECE; 4]);
+        sources.received(3, 0, now + Duration::from_secs(5));
+        assert!(!behind(&sources, 3, PIECE, now + Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn among_two_sources_none_differs() {
+        let (sources, now) = sources(&[PIECE, 1000]);
+        assert!(!behind(&sources, 1, PIECE, now));
+    }
+
+    #[test]
+    fn small_delays_do_not_matter() {
+        let mut sources = sources(&[PIECE, PIECE, PIECE, 100_000]).0;
+        let now = Timestamp::from_secs(102);
+        for _ in 0..100 {
+            (0..4).for_each(|source| sources.came(source, Duration::from_millis(1)));
+        }
+        assert!(!behind(&sources, 3, 250_000, now), "250 ms");
+        assert!(behind(&sources, 3, 300_000, now), "300 ms");
+    }
+
+    #[test]
+    fn source_turns_slow_once() {
+        let mut sources = Sources::new(1);
+        assert!(sources.turns_slow(0, true));
+        assert!(!sources.turns_slow(0, true));
+        assert!(!sources.turns_slow(0, false));
+        assert!(sources.turns_slow(0, true));
     }
 }

@@ -1,30 +1,21 @@
 //! How long to wait for a piece: CoDeploy's timeout (WORLDS'04, Sec. 3).
 //!
 //! ```text
-//!   limit = (average x 5 + deviation x 4) x 2^failures
-//!
-//!   average: EWMA of the times of the pieces that came; deviation: that of how far they were from it
+//!   limit = average x 5 x 2^failures          average: EWMA of the times of the pieces that came
 //! ```
 //!
-//! The paper's multiple is five times the average; it doubles with each failure that follows another
-//! and is five again after a success, which also enters the average. Its weight is not recorded: 1/8
-//! here, as in TCP's smoothed round-trip time (RFC 6298 Sec. 2). Nor is what holds before there is an
-//! average: a deadline of its own, 10 s unless told otherwise. Its own is the term for pieces whose times
-//! are far apart, as they are where a link is shared: RFC 6298's, and nothing where all take equally long.
+//! The multiple is five and doubles with each failure that follows another; a success resets it and
+//! enters the average. The paper does not record the average's weight: it is 1/8 here, as in TCP's smoothed
+//! round-trip time (RFC 6298 Sec. 2). Nor does it say what holds before there is an average: a first
+//! deadline, 10 s by default.
 //!
-//! What one average is kept of is the caller's choice. The paper keeps one per connection, that is
-//! over whichever nodes a connection meets: one node that is always slow must not get used to it.
+//! The caller chooses over what an average is taken. The paper keeps one per connection, that is over all
+//! nodes that a connection meets: an average per node would get used to a node that is always slow.
 
 use std::time::Duration;
 
-/// The part of a new time in the average.
+/// A new time counts one part in this many of the average (RFC 6298 Sec. 2.3).
 const WEIGHT: u32 = 8;
-
-/// The part of a new difference in the deviation (RFC 6298 Sec. 2.3).
-const DEVIATION_WEIGHT: u32 = 4;
-
-/// So often the limit doubles at most.
-const DOUBLINGS: u32 = 10;
 
 /// An exponentially weighted moving average of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,30 +41,18 @@ impl Average {
 pub struct Patience {
     /// How many times the average a piece may take.
     pub factor: f64,
-    /// How many times the mean deviation it may take beyond that; nothing as published.
-    pub variance: f64,
-    /// How many times as long is waited for a piece that none begun later has overtaken: it may be the
-    /// link that is slow, and not the piece. Once as published.
-    pub unsure: f64,
-    /// A piece that comes, and needs more than so many times the average for its rest, is not waited for.
-    /// Infinite as published: it always is.
-    pub rest: f64,
     /// How long it may take while there is no average.
     pub first: Duration,
-    /// Less than this is never a reason to ask again: on a quick link five times the average is
-    /// within a hiccup of any scheduler.
+    /// The shortest limit. Five times the average of a quick link is within the delays of any scheduler.
     pub least: Duration,
-    /// More than this is always one.
+    /// The longest limit.
     pub most: Duration,
 }
 
 impl Patience {
-    /// As it was published: five times the average and nothing else, with a first deadline of our own.
+    /// The published factor without a shortest limit, and a first deadline that the paper does not give.
     pub const PAPER: Self = Self {
         factor: 5.0,
-        variance: 0.0,
-        unsure: 1.0,
-        rest: f64::INFINITY,
         first: Duration::from_secs(10),
         least: Duration::ZERO,
         most: Duration::from_secs(60),
@@ -81,26 +60,17 @@ impl Patience {
 }
 
 impl Default for Patience {
-    /// The paper's factor, TCP's for the deviation (RFC 6298 Sec. 2.3), and no less than TCP waits before
-    /// it sends again on Linux. To get a piece from elsewhere takes as long as others took, or twice as long when
-    /// it is not there yet.
+    /// The published factor, and no less than Linux waits before TCP sends again.
     fn default() -> Self {
-        Self {
-            variance: 4.0,
-            unsure: 2.0,
-            rest: 2.0,
-            least: Duration::from_millis(200),
-            ..Self::PAPER
-        }
+        Self { least: Duration::from_millis(200), ..Self::PAPER }
     }
 }
 
-/// How long to wait, learnt from how long it took before.
+/// How long to wait, learned from how long it took before.
 #[derive(Clone, Debug, Default)]
 pub struct Timeout {
     patience: Patience,
     average: Average,
-    deviation: Duration,
     failures: u32,
 }
 
@@ -110,40 +80,28 @@ impl Timeout {
         Self { patience, ..Self::default() }
     }
 
-    /// How long is waited for a piece of which it is not sure that it is late, in times of its limit.
-    pub fn unsure(&self) -> f64 {
-        if self.average.get().is_none() { 1.0 } else { self.patience.unsure }
-    }
-
     /// How long the next piece may take.
     pub fn limit(&self) -> Duration {
         self.limit_after(self.failures)
     }
 
-    /// How long a piece may take after so many failures in a row, for callers who count those of
+    /// How long a piece may take after this many failures in a row, for callers who count those of
     /// each piece.
     pub fn limit_after(&self, failures: u32) -> Duration {
-        let Patience { factor, variance, first, least, most, .. } = self.patience;
+        let Patience { factor, first, least, most } = self.patience;
         let limit = match self.average.get() {
             None => first,
             Some(average) => {
-                let apart = self.deviation.as_secs_f64() * variance;
-                let seconds = average.as_secs_f64() * factor + apart;
+                let seconds = average.as_secs_f64() * factor;
                 Duration::try_from_secs_f64(seconds).unwrap_or(most).max(least)
             }
         };
-        limit.saturating_mul(1 << failures.min(DOUBLINGS)).min(most.max(first))
+        let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+        limit.saturating_mul(doubled).min(most.max(first))
     }
 
-    /// A piece came, and took so long.
+    /// A piece came and took this long.
     pub fn succeeded(&mut self, took: Duration) {
-        self.deviation = match self.average.get() {
-            None => took / 2,
-            Some(average) => {
-                let rest = self.deviation - self.deviation / DEVIATION_WEIGHT;
-                rest + average.abs_diff(took) / DEVIATION_WEIGHT
-            }
-        };
         self.average.add(took);
         self.failures = 0;
     }
@@ -187,23 +145,6 @@ mod tests {
         average.add(ms(80));
         average.add(ms(160));
         assert_eq!(average.get(), Some(ms(90)));
-    }
-
-    #[test]
-    fn times_that_are_far_apart_are_waited_for_longer() {
-        let mut timeout = Timeout::new(Patience::default());
-        timeout.succeeded(ms(100));
-        // RFC 6298 Sec. 2.2: the deviation is half of the first time.
-        assert_eq!(timeout.limit(), ms(500 + 4 * 50));
-        timeout.succeeded(ms(100));
-        assert_eq!(timeout.limit(), ms(500) + 4 * ms(75) / 2, "a quarter less each time");
-        for _ in 0..100 {
-            timeout.succeeded(ms(100));
-        }
-        assert_eq!(timeout.limit().as_millis(), 500, "equal times are the published limit");
-        timeout.succeeded(ms(900));
-        // 100 x 7/8 + 900 / 8, five times; and four times a quarter of 800.
-        assert_eq!(timeout.limit().as_millis(), 5 * 200 + 800);
     }
 
     #[test]

@@ -100,9 +100,7 @@ impl<'a> ActiveTransfer<'a> {
         };
         let algorithms: Vec<Algorithm> = request.digest.iter().map(|d| d.algorithm()).collect();
         let patience = match request.stall {
-            Some(time) => {
-                Patience { factor: 0.0, first: time, least: time, most: time, ..Patience::PAPER }
-            }
+            Some(time) => Patience { factor: 0.0, first: time, least: time, most: time },
             None => PATIENCE,
         };
         progress.set(known.total, known.held.bytes());

@@ -95,7 +95,7 @@ impl From<&Large> for settings::LargeSettings {
             },
             patience,
             tries: file.tries.unwrap_or(base.plan.tries),
-            salted: base.plan.salted,
+            published: base.plan.published,
         };
         let threshold = file.threshold.map_or(base.threshold, |size| size.0);
         Self { threshold, plan, replicas: file.replicas }

@@ -16,12 +16,13 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use levada_fetch::Progress;
 use levada_policy::NodeIndex;
 use levada_store::Gathering;
 use levada_types::{Key, Timestamp};
@@ -59,7 +60,8 @@ pub(super) struct PieceFlight {
     outcome: watch::Receiver<Option<Result<WholePiece, Failure>>>,
     task: AbortHandle,
     reported: AtomicBool,
-    shared: AtomicBool,
+    /// Bytes that some transfer has reported.
+    counted: AtomicU64,
 }
 
 impl PieceFlight {
@@ -80,7 +82,6 @@ impl PieceFlight {
         if let Some(flight) = latest.filter(|flight| {
             flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
         }) {
-            flight.shared.store(true, Relaxed);
             return (flight, true);
         }
         let mut context = template.again();
@@ -98,7 +99,7 @@ impl PieceFlight {
             outcome,
             task,
             reported: AtomicBool::new(false),
-            shared: AtomicBool::new(false),
+            counted: AtomicU64::new(0),
         });
         flights.lock().insert(key, Arc::downgrade(&flight));
         (flight, false)
@@ -127,15 +128,14 @@ impl PieceFlight {
             .unwrap_or(Err(Failure::Server(ServerFailure::NoResponse)))
     }
 
-    /// The source and the bytes received so far, to judge whether the source is slow. `None` if several
-    /// transfers wait: then there is a crowd, at other nodes as well, and the source is slow because it
-    /// is busy; any replacement would ask the origin.
-    pub(super) fn so_far(&self) -> Option<(usize, u64)> {
-        let is_alone = !self.shared.load(Relaxed);
-        is_alone.then(|| (self.piece.source().get(), self.piece.received()))
+    /// Bytes that have come, and the part of them that no transfer has reported. Of several transfers that
+    /// wait for one flight, each byte is reported by one.
+    pub(super) fn progress(&self) -> Progress {
+        let came = self.piece.received();
+        Progress { came, fresh: came.saturating_sub(self.counted.swap(came, Relaxed)) }
     }
 
-    /// Whether the outcome has not been reported for its source yet: each outcome is reported once.
+    /// Whether no transfer has reported its end yet. An event counts once.
     pub(super) fn is_news(&self) -> bool {
         !self.reported.swap(true, Relaxed)
     }

@@ -12,9 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use levada_fetch::{
-    ChunkUrl, Chunked, Counts, MAX_RETRIES, Next, Plan, Request, RequestId, Sources,
-};
+use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 use levada_upstream::ServerFailure;
@@ -46,14 +44,14 @@ pub(crate) struct Transfer {
     file: File,
     span: Range<u64>,
     check: Option<Check>,
-    /// What every request for a piece is made from.
+    /// The template of every request for a piece.
     template: Box<RequestContext>,
     /// The client's own request, for its head.
     client: Box<RequestContext>,
     dispatch: Dispatch,
 }
 
-/// What the task and the body share.
+/// The state that the task and the body share.
 pub(super) struct SharedTransfer {
     node: Arc<Node>,
     state: Mutex<TransferState>,
@@ -65,7 +63,7 @@ struct TransferState {
     pieces: Chunked<HeldPiece>,
     /// The body, when it waits for a piece.
     waiting: Option<Waker>,
-    /// What went wrong last.
+    /// The last failure.
     failure: Option<Failure>,
 }
 
@@ -120,14 +118,12 @@ impl Transfer {
         let agent = Agent {
             shared: shared.clone(),
             node,
-            plan,
             file,
             template: template.into(),
             client,
             dispatch,
             share,
             under_way: HashMap::new(),
-            tried: HashMap::new(),
         };
         let task = tokio::spawn(agent.run()).abort_handle();
         let (position, end) = (span.start, span.end);
@@ -135,11 +131,10 @@ impl Transfer {
     }
 }
 
-/// What fetches the pieces.
+/// The task that fetches the pieces.
 struct Agent {
     shared: Arc<SharedTransfer>,
     node: Arc<Node>,
-    plan: Plan,
     file: File,
     template: Arc<RequestContext>,
     client: Box<RequestContext>,
@@ -147,8 +142,6 @@ struct Agent {
     /// Memory for as many pieces as the window may hold.
     share: Share,
     under_way: HashMap<RequestId, Awaited>,
-    /// The nodes that each piece was asked of in vain.
-    tried: HashMap<u64, Vec<NodeIndex>>,
 }
 
 type Fetched = (RequestId, Result<WholePiece, Failure>);
@@ -165,10 +158,6 @@ impl Awaited {
     fn source(&self) -> NodeIndex {
         self.flight.piece.source()
     }
-
-    fn start(&self) -> u64 {
-        self.flight.piece.url.range.start
-    }
 }
 
 impl Agent {
@@ -179,8 +168,8 @@ impl Agent {
         loop {
             let now = self.node.clock.now();
             let (due, wake_at) = self.decide(now);
-            for request in due {
-                let (id, piece) = (request.id, self.name(&request, now));
+            for (request, choice) in due {
+                let (id, piece) = (request.id, self.piece(&request, choice));
                 let (flight, joined) =
                     PieceFlight::board(&self.node, &self.template, piece, now, self.dispatch);
                 if joined {
@@ -218,23 +207,19 @@ impl Agent {
         }
     }
 
-    /// Looks after what is late, and says what to ask for now and when to look again.
-    fn decide(&mut self, now: Timestamp) -> (Vec<Request>, Option<Timestamp>) {
+    /// Gives up late pieces. Returns the requests to make now and when to look again.
+    fn decide(&mut self, now: Timestamp) -> (Vec<(Request, Choice)>, Option<Timestamp>) {
         let mut state = self.shared.state.lock();
-        state.pieces.look(now, |id| self.under_way.get(&id)?.flight.so_far());
+        self.look(&mut state.pieces, now);
         if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
-            for id in state.pieces.late(now) {
-                if let Some(awaited) = self.under_way.get(&id) {
-                    let (piece, node) = (&awaited.flight.piece, awaited.source().get());
-                    tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
-                    if awaited.flight.is_news() {
-                        self.judge(awaited.source(), "late", |all, source| all.late(source, now));
-                    }
-                    self.tried.entry(awaited.start()).or_default().push(awaited.source());
-                }
+            for awaited in state.pieces.late(now).filter_map(|id| self.under_way.get(&id)) {
+                let (piece, node) = (&awaited.flight.piece, awaited.source().get());
+                tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
             }
             let site = &self.template.resource.site;
-            state.pieces.handle_timeout(now, || site.may_retry(&self.node.clock));
+            let mut sources = self.node.large.sources.lock();
+            let may_retry = || site.may_retry(&self.node.clock);
+            state.pieces.handle_timeout(now, &mut sources, may_retry);
         }
         while let Some(id) = state.pieces.poll_cancel() {
             if let Some(awaited) = self.under_way.remove(&id) {
@@ -246,46 +231,54 @@ impl Agent {
         let wanted = if begun { state.pieces.wanted() } else { 1 };
         let width = self.share.adjust(state.pieces.held(), wanted);
         state.pieces.set_width(width);
-        let due = std::iter::from_fn(|| state.pieces.poll_request(now)).collect();
+        let due = self.due(&mut state.pieces, now);
         state.wake();
         let looks = state.pieces.poll_look().into_iter();
         (due, looks.chain(state.pieces.poll_timeout()).min())
     }
 
-    /// The piece of a request, with the nodes that are not to be asked for it.
-    ///
-    /// Another try goes to the policy's next choice, which may have the piece: it is another replica's,
-    /// or somebody came by when the first was slow. Only when all have been asked in vain it gets another
-    /// name, under which it is fetched anew. As published it has one at once.
-    fn name(&self, request: &Request, now: Timestamp) -> Arc<Piece> {
-        let start = request.range.start;
-        let tried = self.tried.get(&start).into_iter().flatten().copied();
-        // A request beside another goes elsewhere.
-        let busy = self.under_way.values().filter(|awaited| awaited.start() == start);
-        let mut avoided: Vec<_> = tried.chain(busy.map(Awaited::source)).collect();
-        let peers = self.node.peers.as_ref();
-        let nodes = peers.map_or(1, |peers| peers.cluster().up().len().max(1));
-        let rounds = u8::try_from(avoided.len() / nodes).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
+    /// Tells the window where its pieces are asked for and how far they are. Reports the nodes that have
+    /// become slow.
+    fn look(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) {
+        for (id, awaited) in &self.under_way {
+            pieces.asked_of(*id, awaited.source().get());
+        }
+        let progress = |id: RequestId| Some(self.under_way.get(&id)?.flight.progress());
+        let slow = pieces.look(now, &mut self.node.large.sources.lock(), progress);
+        let Some(peers) = &self.node.peers else { return };
+        for source in slow {
+            let server = &peers.server(NodeIndex(source as u32)).name;
+            tracing::info!(%server, reason = "slow", "no pieces are asked of a node for a while");
+            self.node.metrics.large.left_out(server);
+        }
+    }
+
+    /// The requests to make now, each with the nodes to skip.
+    fn due(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) -> Vec<(Request, Choice)> {
+        let nodes = self.node.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
+        let requests: Vec<_> = std::iter::from_fn(|| pieces.poll_request(now)).collect();
         let sources = self.node.large.sources.lock();
-        avoided.extend(sources.left_out(now).map(|n| NodeIndex(n as u32)));
-        avoided.extend((0..nodes).map(|n| NodeIndex(n as u32)).filter(|node| {
-            let under_way = self.under_way.values().filter(|awaited| awaited.source() == *node);
-            sources.is_behind(node.get(), under_way.count())
-        }));
-        drop(sources);
+        let choice = |request: &Request| pieces.choice(request.id, &sources, nodes, now);
+        requests.into_iter().map(|request| (request.clone(), choice(&request))).collect()
+    }
+
+    /// The piece of a request, with the nodes to skip.
+    fn piece(&self, request: &Request, choice: Choice) -> Arc<Piece> {
         let url = ChunkUrl {
             range: request.range.clone(),
-            retries: if self.plan.salted { request.retries } else { rounds },
+            retries: choice.retries,
             version: self.file.version,
             digest: self.client.resource.digest(),
         };
-        Piece::new(url, avoided, peers.map_or(NodeIndex(0), |peers| peers.me()))
+        let avoided = choice.avoided.into_iter().map(|node| NodeIndex(node as u32)).collect();
+        let me = self.node.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
+        Piece::new(url, avoided, me)
     }
 
     /// A request has ended by itself.
     fn ended(&mut self, id: RequestId, fetched: Result<WholePiece, Failure>) {
         let Some(awaited) = self.under_way.remove(&id) else { return };
-        let (now, source, start) = (self.node.clock.now(), awaited.source(), awaited.start());
+        let (now, source) = (self.node.clock.now(), awaited.source());
         let Awaited { flight, at_hand, .. } = awaited;
         let is_news = flight.is_news();
         let mut state = self.shared.state.lock();
@@ -298,32 +291,21 @@ impl Agent {
                 };
                 self.node.metrics.large.came(from, flight.piece.len());
                 let at_hand = at_hand || whole.at_hand;
+                let fresh = flight.progress().fresh;
                 let held = (whole, flight);
                 if at_hand {
                     state.pieces.on_chunk_at_hand(id, held);
-                } else if let Some(took) = state.pieces.on_chunk(now, id, held) {
-                    if is_news
-                        && self.judge(source, "slow", |all, source| all.came(source, took, now))
-                    {
-                        // What else is under way from there would hold up the window as long again.
-                        let beside = self.under_way.iter().filter(|(_, b)| b.source() == source);
-                        beside.for_each(|(id, _)| state.pieces.doubt(*id));
-                    }
-                    // A hedge that wins says the same of the first as a timeout would.
-                    for (other, beside) in &self.under_way {
-                        if other.0 < id.0 && beside.start() == start && beside.flight.is_news() {
-                            self.judge(beside.source(), "late", |all, source| {
-                                all.late(source, now)
-                            });
-                        }
-                    }
+                } else if let Some(took) = state.pieces.on_chunk(now, id, held).filter(|_| is_news)
+                {
+                    let mut sources = self.node.large.sources.lock();
+                    sources.came(source.get(), took);
+                    sources.received(source.get(), fresh, now);
                 }
-                self.tried.remove(&start);
             }
             Err(failure @ (Failure::Changed | Failure::NoPieces)) => {
                 state.failure = Some(failure);
                 state.pieces.give_up();
-                // Those who come later are not to meet the same.
+                // Later transfers must not meet the same.
                 if failure == Failure::Changed {
                     let (node, client, dispatch) =
                         (self.node.clone(), self.client.again(), self.dispatch);
@@ -334,30 +316,11 @@ impl Agent {
                 let (uri, piece) = (&self.client.resource.identity, &flight.piece.url);
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
-                state.pieces.on_failure(now, id);
-                if is_news {
-                    self.judge(source, "failed", |all, source| all.late(source, now));
-                }
-                self.tried.entry(start).or_default().push(source);
+                state.pieces.asked_of(id, source.get());
+                state.pieces.on_failure(now, id, &mut self.node.large.sources.lock());
             }
         }
         state.wake();
-    }
-
-    /// Takes in what is new of a source. Tells, and logs, when it is left out from now on.
-    fn judge(
-        &self,
-        source: NodeIndex,
-        reason: &'static str,
-        take_in: impl FnOnce(&mut Sources, usize) -> bool,
-    ) -> bool {
-        let is_left_out = take_in(&mut self.node.large.sources.lock(), source.get());
-        if is_left_out && let Some(peers) = &self.node.peers {
-            let server = &peers.server(source).name;
-            tracing::info!(%server, reason, "no pieces are asked of a node for a while");
-            self.node.metrics.large.left_out(server);
-        }
-        is_left_out
     }
 
     fn is_here(&self, source: NodeIndex) -> bool {
@@ -369,7 +332,7 @@ impl Agent {
 pub(super) struct PieceReader {
     shared: Arc<SharedTransfer>,
     task: AbortHandle,
-    /// What is left of the piece that is being taken.
+    /// The rest of the piece that is being taken.
     current: VecDeque<Bytes>,
     position: u64,
     end: u64,
@@ -377,7 +340,7 @@ pub(super) struct PieceReader {
 }
 
 impl ReadAt for PieceReader {
-    /// The bytes at `position`, which is where the last call has ended.
+    /// The bytes at `position`, where the last call has ended.
     fn poll_at(
         &mut self,
         cx: &mut Context<'_>,
@@ -436,7 +399,7 @@ impl PieceReader {
         }
     }
 
-    /// Before the last piece is let go, the whole must have the digest that it is to have.
+    /// Before the last piece is delivered, the whole must have the expected digest.
     fn verify(&mut self) -> Result<(), BodyError> {
         let length: usize = self.current.iter().map(Bytes::len).sum();
         let last = self.position + length as u64 == self.end;

@@ -628,12 +628,12 @@ async fn node_that_is_always_late_is_left_out() {
 
 #[tokio::test]
 async fn piece_that_failed_is_asked_of_the_next_node_under_the_same_name_unless_as_published() {
-    for salted in [false, true] {
+    for published in [false, true] {
         let origin = Origin::start().await;
         let mut cluster = Cluster::start(4, origin.address, |settings| {
             large(settings);
             let large = settings.sites[0].large.as_mut().unwrap();
-            (large.replicas, large.plan.salted) = (Some(1), salted);
+            (large.replicas, large.plan.published) = (Some(1), published);
         })
         .await;
         let whole = body(40 * PIECE, 0);
@@ -653,7 +653,7 @@ async fn piece_that_failed_is_asked_of_the_next_node_under_the_same_name_unless_
         let pieces = || asked_ranges(&origin).iter().filter(|range| !range.is_empty()).count();
         let before = pieces();
         assert!(get(cluster.client(1), "/a").await.body == whole);
-        assert_eq!(pieces() == before, !salted, "{before} {}", pieces());
+        assert_eq!(pieces() == before, !published, "{before} {}", pieces());
         cluster.settled().await;
     }
 }

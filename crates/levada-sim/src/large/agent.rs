@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use levada_fetch::{Chunked, MAX_RETRIES, Request, RequestId, Sources};
+use levada_fetch::{Chunked, Progress, Request, RequestId};
 use levada_types::Timestamp;
 
 use super::{
     Settings,
-    flight::{Flight, Name, State},
+    flight::{Flight, State},
     run::Run,
 };
 
@@ -25,8 +25,6 @@ pub(super) struct Agent {
     pub(super) serves: bool,
     pub(super) pieces: Chunked<Rc<Flight>>,
     under_way: BTreeMap<u64, Awaited>,
-    /// The nodes that failed or were late with each piece.
-    tried: BTreeMap<u64, Vec<usize>>,
 }
 
 struct Awaited {
@@ -47,7 +45,6 @@ impl Agent {
             serves: false,
             pieces: Chunked::new(settings.plan, settings.file, 0..settings.file),
             under_way: BTreeMap::new(),
-            tried: BTreeMap::new(),
         }
     }
 }
@@ -74,28 +71,22 @@ impl Run<'_> {
         if agent.pieces.poll_look().is_none_or(|at| now < at) {
             return;
         }
-        let alone = agent.under_way.iter().filter(|(_, awaited)| !awaited.flight.shared.get());
-        let so_far =
-            alone.map(|(id, Awaited { flight, .. })| (*id, (flight.source, self.received(flight))));
-        let so_far: BTreeMap<_, _> = so_far.collect();
-        self.agents[client].pieces.look(now, |id| so_far.get(&id.0).copied());
+        let progress = agent.under_way.iter().map(|(id, Awaited { flight, .. })| {
+            let came = self.received(flight);
+            (*id, Progress { came, fresh: flight.fresh(came) })
+        });
+        let progress: BTreeMap<_, _> = progress.collect();
+        let agent = &mut self.agents[client];
+        let sources = &mut self.world.sources[agent.node];
+        let slow = agent.pieces.look(now, sources, |id| progress.get(&id.0).copied());
+        self.left_out += slow.len() as u64;
     }
 
     fn time_out(&mut self, client: usize, now: Timestamp) {
-        let agent = &self.agents[client];
-        if agent.pieces.poll_timeout().is_none_or(|at| now < at) {
-            return;
+        let Agent { pieces, node, .. } = &mut self.agents[client];
+        if pieces.poll_timeout().is_some_and(|at| at <= now) {
+            pieces.handle_timeout(now, &mut self.world.sources[*node], || true);
         }
-        for id in agent.pieces.late(now).collect::<Vec<_>>() {
-            let Some(awaited) = self.agents[client].under_way.get(&id.0) else { continue };
-            let flight = awaited.flight.clone();
-            if flight.is_news() {
-                self.judge(flight.node, |all| all.late(flight.source, now));
-            }
-            let tried = self.agents[client].tried.entry(flight.name.0).or_default();
-            tried.push(flight.source);
-        }
-        self.agents[client].pieces.handle_timeout(now, || true);
     }
 
     fn cancel(&mut self, client: usize, id: RequestId) {
@@ -105,12 +96,17 @@ impl Run<'_> {
     }
 
     fn request(&mut self, client: usize, request: &Request, now: Timestamp) {
-        let node = self.agents[client].node;
-        let (name, avoided) = self.name(client, request, now);
-        let (flight, joined) = self.board(node, name, &avoided, now);
+        let agent = &self.agents[client];
+        let sources = &self.world.sources[agent.node];
+        let choice = agent.pieces.choice(request.id, sources, self.nodes_up(), now);
+        let number = request.range.start / self.world.settings.plan.chunk;
+        let name = (number, choice.retries);
+        let (flight, joined) = self.board(agent.node, name, &choice.avoided, now);
+        let pieces = &mut self.agents[client].pieces;
         if joined {
-            self.agents[client].pieces.joined(request.id, flight.begun);
+            pieces.joined(request.id, flight.begun);
         }
+        pieces.asked_of(request.id, flight.source);
         let is_over = flight.state.get() != State::UnderWay;
         let awaited = Awaited { flight: flight.clone(), at_hand: is_over };
         self.agents[client].under_way.insert(request.id.0, awaited);
@@ -121,78 +117,27 @@ impl Run<'_> {
         }
     }
 
-    /// The name under which a piece is asked for, and the nodes that are avoided.
-    fn name(&self, client: usize, request: &Request, now: Timestamp) -> (Name, Vec<usize>) {
-        let agent = &self.agents[client];
-        let plan = self.world.settings.plan;
-        let number = request.range.start / plan.chunk;
-        let tried = agent.tried.get(&number).into_iter().flatten().copied();
-        let busy = agent.under_way.values().filter(|awaited| awaited.flight.name.0 == number);
-        let mut avoided: Vec<_> = tried.chain(busy.map(|awaited| awaited.flight.source)).collect();
-        let nodes = self.nodes_up();
-        let rounds = u8::try_from(avoided.len() / nodes).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
-        let sources = &self.world.sources[agent.node];
-        avoided.extend(sources.left_out(now));
-        avoided.extend((0..nodes).filter(|node| {
-            let from = agent.under_way.values().filter(|a| a.flight.source == *node);
-            sources.is_behind(*node, from.count())
-        }));
-        ((number, if plan.salted { request.retries } else { rounds }), avoided)
-    }
-
     /// A request has ended by itself.
     pub(super) fn ended(&mut self, client: usize, id: RequestId, now: Timestamp) {
-        let Some(awaited) = self.agents[client].under_way.remove(&id.0) else { return };
-        let flight = awaited.flight;
-        let is_news = flight.is_news();
-        if let State::Came { at_hand } = flight.state.get() {
-            if at_hand || awaited.at_hand {
-                self.agents[client].pieces.on_chunk_at_hand(id, flight);
-            } else {
-                self.came(client, id, &flight, is_news, now);
-            }
-        } else {
-            self.agents[client].pieces.on_failure(now, id);
-            if is_news {
-                self.judge(flight.node, |all| all.late(flight.source, now));
-            }
-            self.agents[client].tried.entry(flight.name.0).or_default().push(flight.source);
-        }
-    }
-
-    fn came(
-        &mut self,
-        client: usize,
-        id: RequestId,
-        flight: &Rc<Flight>,
-        is_news: bool,
-        now: Timestamp,
-    ) {
-        let Some(took) = self.agents[client].pieces.on_chunk(now, id, flight.clone()) else {
-            return;
-        };
+        let agent = &mut self.agents[client];
+        let Some(Awaited { flight, at_hand }) = agent.under_way.remove(&id.0) else { return };
         let source = flight.source;
-        if is_news && self.judge(flight.node, |all| all.came(source, took, now)) {
-            let Agent { under_way, pieces, .. } = &mut self.agents[client];
-            let beside = under_way.iter().filter(|(_, other)| other.flight.source == source);
-            beside.for_each(|(id, _)| pieces.doubt(RequestId(*id)));
+        match flight.state.get() {
+            State::Came { at_hand: stored } if stored || at_hand => {
+                agent.pieces.on_chunk_at_hand(id, flight);
+            }
+            State::Came { .. } => {
+                let is_news = flight.is_news();
+                let fresh = flight.fresh(self.length(flight.name));
+                let agent = &mut self.agents[client];
+                let took = agent.pieces.on_chunk(now, id, flight);
+                if let Some(took) = took.filter(|_| is_news) {
+                    let sources = &mut self.world.sources[agent.node];
+                    sources.came(source, took);
+                    sources.received(source, fresh, now);
+                }
+            }
+            _ => agent.pieces.on_failure(now, id, &mut self.world.sources[agent.node]),
         }
-        // A hedge that wins says the same of the first request as a timeout would.
-        let earlier = self.agents[client].under_way.range(..id.0);
-        let earlier: Vec<_> = earlier
-            .filter(|(_, other)| other.flight.name.0 == flight.name.0)
-            .map(|(_, other)| other.flight.clone())
-            .collect();
-        for other in earlier.into_iter().filter(|other| other.is_news()) {
-            self.judge(other.node, |all| all.late(other.source, now));
-        }
-        self.agents[client].tried.remove(&flight.name.0);
-    }
-
-    /// Takes in what a node has learned of a source. Returns whether it stops asking it.
-    fn judge(&mut self, node: usize, take_in: impl FnOnce(&mut Sources) -> bool) -> bool {
-        let is_left_out = take_in(&mut self.world.sources[node]);
-        self.left_out += u64::from(is_left_out);
-        is_left_out
     }
 }

@@ -24,9 +24,9 @@ pub(super) struct Flight {
     /// The network's transfer that carries it; `None` when the node serves itself.
     pub(super) transfer: Cell<Option<u32>>,
     pub(super) state: Cell<State>,
-    /// Several transfers wait for it.
-    pub(super) shared: Cell<bool>,
     reported: Cell<bool>,
+    /// Bytes that some transfer has reported.
+    counted: Cell<u64>,
     /// The clients whose transfers wait for it.
     pub(super) waiting: RefCell<Vec<(usize, RequestId)>>,
 }
@@ -50,10 +50,15 @@ impl Flight {
             begun,
             transfer: Cell::new(None),
             state: Cell::new(State::UnderWay),
-            shared: Cell::new(false),
             reported: Cell::new(false),
+            counted: Cell::new(0),
             waiting: RefCell::default(),
         }
+    }
+
+    /// The part of the bytes that came which no transfer has reported.
+    pub(super) fn fresh(&self, came: u64) -> u64 {
+        came.saturating_sub(self.counted.replace(came))
     }
 
     /// Whether nothing has been reported about its source yet. An event counts once.
@@ -75,7 +80,6 @@ impl Flights {
             State::Came { .. } => true,
             State::Failed => false,
         };
-        flight.shared.set(flight.shared.get() || suits);
         suits.then_some(flight)
     }
 

@@ -101,7 +101,7 @@ pub struct Fetched {
     pub origin_bytes: u64,
     /// The sum over all transfers.
     pub counts: Counts,
-    /// How often a node stopped asking another for a while.
+    /// How often a node became too slow for another to ask it for even one piece.
     pub left_out: u64,
 }
 

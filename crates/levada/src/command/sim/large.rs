@@ -87,7 +87,7 @@ fn print(out: &mut impl Write, args: &LargeArgs, files: &[[Fetched; 6]]) -> io::
             mean(&|fetched| fetched.origin_bytes as f64 / args.size.0 as f64),
             mean(&|fetched| fetched.counts.stalls as f64),
             mean(&|fetched| fetched.counts.late as f64),
-            mean(&|fetched| (fetched.counts.retries - fetched.counts.late) as f64),
+            mean(&|fetched| fetched.counts.retries.saturating_sub(fetched.counts.late) as f64),
             mean(&|fetched| fetched.counts.hedges as f64),
         )?;
     }
@@ -109,7 +109,7 @@ fn to_json(files: &[[Fetched; 6]]) -> Json {
             "origin_bytes": fetched.origin_bytes,
             "stalls": counts.stalls,
             "late": counts.late,
-            "failed": counts.retries - counts.late,
+            "failed": counts.retries.saturating_sub(counts.late),
             "hedges": counts.hedges,
         })
     };
