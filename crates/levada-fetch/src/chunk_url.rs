@@ -8,9 +8,9 @@
 //!
 //! To the CDN each piece is an object of its own, so that policy, replication and cache treat it as
 //! any small object. The letters mean nothing: each further try of a piece has one more of them, so
-//! that it is another object and goes to another node. The version is a number made of what the file
-//! is recognised by, and the digest is Cosync's: with either, a piece of another version is another
-//! object, and cannot be mixed in.
+//! that it is another object and goes to another node. The version is a number made of the file's
+//! validator, and the digest is Cosync's: with either, a piece of another version is another object,
+//! and cannot be mixed in.
 //!
 //! There is one way to write a piece, and only that is read.
 
@@ -18,20 +18,20 @@ use std::{fmt, ops::Range};
 
 use crate::digest::{Algorithm, Digest};
 
-/// What stands between the file's URL and the piece's own part.
+/// The text between the file's URL and the piece's own part.
 pub const MARKER: &str = "~levada~";
 
 /// The letters that a piece's URL can have: one for each further try.
 pub const MAX_RETRIES: u8 = 26;
 
-/// What a piece's URL says of it.
+/// The properties of a piece that its URL has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkUrl {
     /// The bytes of the file; never empty.
     pub range: Range<u64>,
     /// How many tries went before, at most [`MAX_RETRIES`].
     pub retries: u8,
-    /// What tells versions of the file apart.
+    /// The version of the file, as a number.
     pub version: u64,
     /// The digest of the whole file, where the client knows it.
     pub digest: Option<Digest>,
@@ -66,7 +66,7 @@ impl ChunkUrl {
             Some(text) => Some(digest(text)?),
         };
         let read = Self { range, retries, version, digest };
-        // What could be written otherwise (letters, a sign, upper case) is no piece.
+        // A text with another spelling of the same piece (letters, a sign, upper case) is refused.
         (fields.next().is_none() && !read.range.is_empty() && read.to_string() == text)
             .then_some(read)
     }

@@ -1,4 +1,4 @@
-//! Which bytes of a file are here.
+//! The bytes of a file that are here.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -17,8 +17,8 @@ impl Held {
             return;
         }
         let Range { mut start, mut end } = range;
-        // Whatever touches the new range becomes part of it. Those that begin later than its end
-        // are out of reach, and before its start only the last can touch it.
+        // A range that touches the new one becomes part of it. Ranges that begin later than its end
+        // cannot touch it, and of those that begin before its start only the last can.
         while let Some((&from, &to)) = self.ranges.range(..=end).next_back() {
             if to < start {
                 break;
@@ -59,7 +59,7 @@ impl Held {
         self.ranges.range(offset..).next().map(|(&start, _)| start)
     }
 
-    /// What is missing of the first `total` bytes, in order.
+    /// The missing ranges of the first `total` bytes, in order.
     pub fn gaps(&self, total: u64) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = 0;
@@ -75,7 +75,7 @@ impl Held {
         gaps
     }
 
-    /// So many bytes are held without a gap from the beginning.
+    /// How many bytes are held without a gap from the beginning.
     pub fn prefix(&self) -> u64 {
         self.ranges.get(&0).copied().unwrap_or(0)
     }

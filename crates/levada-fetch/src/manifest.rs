@@ -1,4 +1,4 @@
-//! What a tree consists of, as a text that can be published beside it (Cosync, WORLDS'04, Sec. 4).
+//! The entries of a tree, as a text that can be published beside it (Cosync, WORLDS'04, Sec. 4).
 //!
 //! ```text
 //! levada-manifest 1
@@ -15,8 +15,9 @@
 //! it: a manifest that was cut or edited is refused as a whole. `root` and `tar` are relative to the
 //! manifest's own URL.
 //!
-//! A manifest comes from the network, and a tree is written as it says. So what could lead out of the tree
-//! is refused here: `..`, absolute paths, links that leave, and entries below anything but a directory.
+//! A manifest comes from the network, and a tree is written as it says. So everything that could lead out of
+//! the tree is refused here: `..`, absolute paths, links that leave, and entries below anything but a
+//! directory.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -29,7 +30,7 @@ pub struct Manifest {
     pub root: String,
     /// One file with everything in it, for the first time.
     pub tar: Option<Archive>,
-    /// What is in the tree, by path: bytes, not encoded, separated by `/`.
+    /// The entries of the tree, by path: bytes, not encoded, separated by `/`.
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
@@ -44,7 +45,7 @@ pub struct Archive {
     pub reference: String,
 }
 
-/// What is at a path.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A directory with these permissions.
@@ -60,7 +61,7 @@ pub enum Entry {
         mode: u32,
         /// Seconds and nanoseconds.
         modified: (i64, u32),
-        /// What its bytes are.
+        /// The digest of its bytes.
         digest: Digest,
     },
     /// A symbolic link to this target, within the tree.
@@ -87,7 +88,7 @@ pub enum ManifestError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
 }

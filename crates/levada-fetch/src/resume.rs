@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A reset, a stall or an early close means that the route has moved: what came is kept and the rest
-//! is asked for, as often as it takes while there is progress. What must never happen is that two
-//! versions are mixed. So a piece is taken only when it is shown to be of the version held:
+//! is asked for, as often as it takes while there is progress. Two versions must never be
+//! mixed. So a piece is taken only when it is shown to be of the version held:
 //!
 //! - by a strong validator, sent as `If-Range` (RFC 9110, Sec. 13.1.5), or a digest in both answers;
 //! - by a digest of the whole file that is known beforehand and compared at the end;
@@ -26,14 +26,14 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use crate::Held;
 
-/// What the caller decides.
+/// The settings of the caller.
 #[derive(Clone, Debug)]
 pub struct ResumeSettings {
-    /// The file is divided into so many pieces at first, when there is more than one lane.
+    /// How many pieces the file is divided into at first, when there is more than one lane.
     pub pieces: u32,
     /// No piece is made smaller than this by dividing.
     pub least_piece: u64,
-    /// So many bytes are asked for again where only they can show the version.
+    /// How many bytes are asked for again where only they can show the version.
     pub overlap: u64,
     /// The driver compares a digest of the whole file at the end.
     pub digest_known: bool,
@@ -59,7 +59,7 @@ impl Default for ResumeSettings {
     }
 }
 
-/// What names one version of a file. Texts as in the fields of the response.
+/// The names of one version of a file. Texts as in the fields of the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
     /// Strong validators (entity tags, or a date that RFC 9110, Sec. 8.8.2.2, lets stand for one): one
@@ -80,11 +80,11 @@ pub struct Answer {
     pub length: Option<u64>,
     /// `Content-Range`, if there is exactly one and it can be read.
     pub part: Option<AnswerPart>,
-    /// What it says it is.
+    /// The version that it names.
     pub version: FileVersion,
 }
 
-/// What `Content-Range` says.
+/// The content of `Content-Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerPart {
     /// The bytes that follow; `None` in a 416.
@@ -93,7 +93,7 @@ pub struct AnswerPart {
     pub total: Option<u64>,
 }
 
-/// What a lane does next.
+/// The next step of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Sends this request.
@@ -113,7 +113,7 @@ pub struct Ask {
     pub if_range: Option<String>,
 }
 
-/// What is to be done with a response.
+/// The treatment of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Read its body.
@@ -128,18 +128,18 @@ pub enum Verdict {
     Failed(Trouble),
 }
 
-/// What is to be done with the bytes at the head of what has been read.
+/// The treatment of the first bytes that have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Compare so many with what is held at this offset.
+    /// Compare this many with the bytes that are held at this offset.
     Compare(u64, usize),
-    /// Write so many at this offset.
+    /// Write this many at this offset.
     Write(u64, usize),
     /// No more of this response is wanted.
     Cut,
 }
 
-/// What follows the end of a response or an outage.
+/// The step after the end of a response or an outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// [`Resume::ask`] again after this pause.
@@ -179,9 +179,9 @@ pub enum Trouble {
     /// It is not the file that was expected.
     #[error("the server's file has {told} bytes; {expected} were expected")]
     WrongLength {
-        /// What the server says.
+        /// The digest or length of the server.
         told: u64,
-        /// What the caller says.
+        /// The one of the caller.
         expected: u64,
     },
     /// It is not the file that was expected.
@@ -192,10 +192,10 @@ pub enum Trouble {
     Outage,
 }
 
-/// What is known of a file between two runs of the program.
+/// The knowledge of a file between two runs of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Of which version the bytes are.
+    /// The version of the bytes.
     pub version: FileVersion,
     /// The file's length.
     pub total: Option<u64>,
@@ -232,7 +232,7 @@ struct Lane {
     at: u64,
     /// Behind the last one wanted; open while the length is unknown.
     end: Option<u64>,
-    /// Where what is missing begins: up to here the answer is compared.
+    /// The beginning of the missing bytes: up to here the answer is compared.
     gap: u64,
     asked_range: bool,
     conditional: bool,
@@ -266,7 +266,7 @@ impl Resume {
         }
     }
 
-    /// What is known, to be saved.
+    /// The knowledge to be saved.
     pub fn known(&self) -> &Known {
         &self.known
     }
@@ -297,7 +297,7 @@ impl Resume {
         self.known.version.digest.is_some()
     }
 
-    /// What `lane` does next.
+    /// The next step of `lane`.
     pub fn ask(&mut self, lane: u32) -> Next {
         self.lanes.remove(&lane);
         if self.is_complete() {
@@ -323,8 +323,8 @@ impl Resume {
         }
     }
 
-    /// What nobody fetches: where an overlap can be had if possible, and no more than a piece while
-    /// others are at work.
+    /// Bytes that no lane fetches: where an overlap can be had if possible, and no more than a piece
+    /// while others are at work.
     fn free(&self, total: u64) -> Option<Range<u64>> {
         let mut taken = self.known.held.clone();
         for lane in self.lanes.values() {
@@ -406,7 +406,7 @@ impl Resume {
         Verdict::Retire
     }
 
-    /// From now on everything is asked for, and whoever reads everything goes on to the end.
+    /// From now on everything is asked for, and a lane that reads everything goes on to the end.
     fn ask_no_ranges(&mut self) {
         self.ignores_ranges = true;
         for lane in self.lanes.values_mut().filter(|lane| lane.whole) {
@@ -536,7 +536,7 @@ impl Resume {
             (None, Some(told)) => told < known.held.end(),
             _ => false,
         };
-        // What was held before this program came has no version: nothing speaks against any coding.
+        // Bytes that another program fetched have no version: nothing speaks against any coding.
         let anonymous = known.version == FileVersion::default();
         if lengths_differ || (!anonymous && told.encoding != known.version.encoding) {
             return Same::No;
@@ -558,7 +558,7 @@ impl Resume {
         self.known.total = total;
     }
 
-    /// Gives up what is held.
+    /// Gives up the bytes that are held.
     fn begin_anew(&mut self) -> Verdict {
         self.discarded += self.known.held.bytes();
         self.known = Known::default();
@@ -569,7 +569,7 @@ impl Resume {
         self.count_restart(Verdict::Again)
     }
 
-    /// Gives up what is held from `from` on, and reads `lane`'s response, which is the whole of
+    /// Gives up the bytes from `from` on, and reads `lane`'s response, which is the whole of
     /// another version.
     fn begin_anew_with(&mut self, lane: u32, from: u64) -> Verdict {
         let before = self.known.held.bytes();
@@ -593,7 +593,7 @@ impl Resume {
         verdict
     }
 
-    /// What to do with the next bytes that `lane` has read, `length` of them.
+    /// The treatment of the next `length` bytes that `lane` has read.
     pub fn place(&self, lane: u32, length: usize) -> Place {
         let Some(work) = self.lanes.get(&lane) else { return Place::Cut };
         let limit = work.end.or(work.told_total).unwrap_or(u64::MAX);
@@ -617,7 +617,7 @@ impl Resume {
         self.place(lane, 1) == Place::Cut
     }
 
-    /// So many bytes were compared and are equal.
+    /// This many bytes were compared and are equal.
     pub fn on_equal(&mut self, lane: u32, length: usize) {
         let Some(work) = self.lanes.get_mut(&lane) else { return };
         work.at += length as u64;
@@ -648,7 +648,7 @@ impl Resume {
         }
     }
 
-    /// So many bytes were written.
+    /// This many bytes were written.
     pub fn on_written(&mut self, lane: u32, length: usize) {
         let Some(work) = self.lanes.get_mut(&lane) else { return };
         let length = length as u64;
@@ -757,9 +757,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after the first outage; it doubles.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
-/// So often a file may be begun anew because it has changed.
+/// How often a file may be begun anew because it has changed.
 const MOST_RESTARTS: u32 = 4;
-/// So many names of one version are remembered.
+/// How many names of one version are remembered.
 const MOST_NAMES: usize = 16;
 
 #[cfg(test)]

@@ -331,7 +331,7 @@ impl World {
 }
 
 proptest! {
-    /// Whatever the server does: what is complete is one of its versions.
+    /// A complete file is one of the server's versions, whatever the server does.
     #[test]
     fn versions_are_never_mixed(
         seed in any::<u64>(),
