@@ -11,26 +11,15 @@ mod claim;
 mod data;
 mod lard;
 mod osdi02;
+mod paper;
 mod report;
 mod strategy;
 mod table;
 
 pub use claim::Claim;
+pub use paper::Paper;
 pub use report::{Cell, Judged, Report, ReportColumn, ReportRow, Verdict};
 pub use table::{Case, Column, Plot, Row, Table};
-
-/// A paper that is reproduced.
-#[derive(Clone, Copy, Debug)]
-pub struct Paper {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// The title of the paper, and its conference.
-    pub title: &'static str,
-    /// Every table and figure that is reproduced.
-    pub tables: fn() -> Vec<Table>,
-    /// The main comparisons with few servers: for order and ratios only.
-    pub quick: fn() -> Vec<Table>,
-}
 
 /// Every paper that is reproduced.
 pub const PAPERS: &[Paper] = &[osdi02::PAPER, lard::PAPER, cap::PAPER];

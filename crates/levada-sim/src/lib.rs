@@ -23,6 +23,7 @@ mod library;
 pub mod machine;
 mod network;
 mod outcome;
+mod progress;
 pub mod prototype;
 pub mod queueing;
 mod redirector;
@@ -38,7 +39,8 @@ pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use outcome::{
     End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Series, ServerUse, Unit,
 };
-pub use run::{Progress, run};
+pub use progress::Progress;
+pub use run::run;
 pub use scenario::{
     Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scalar,
     Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,

@@ -240,7 +240,7 @@ impl<'a> Tree<'a> {
 fn places(file: &Path, is_root: bool, name: &str, given: Option<&str>) -> Vec<PathBuf> {
     let directory = file.parent().unwrap_or(Path::new(""));
     if let Some(given) = given {
-        return vec![directory.join(given)];
+        return vec![without_steps_up(&directory.join(given))];
     }
     let inner = if is_root || file.ends_with("mod.rs") {
         directory.to_owned()
@@ -248,6 +248,19 @@ fn places(file: &Path, is_root: bool, name: &str, given: Option<&str>) -> Vec<Pa
         file.with_extension("")
     };
     vec![inner.join(format!("{name}.rs")), inner.join(name).join("mod.rs")]
+}
+
+/// `a/c` of `a/b/../c`.
+fn without_steps_up(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path {
+        if part == ".." {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
 }
 
 impl<'a> Module<'a> {

@@ -8,14 +8,15 @@
 //! ```
 
 use std::{
-    error::Error,
     fs,
     path::{Path, PathBuf},
 };
 
+use bench::{Bench, Result};
 use options::Options;
 use table::Table;
 
+mod bench;
 mod client;
 mod faults;
 mod options;
@@ -31,27 +32,6 @@ mod sweep;
 mod table;
 mod threshold;
 mod world;
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// The settings that all cases share.
-struct Bench {
-    quick: bool,
-    rounds: usize,
-    parts: Vec<String>,
-    levada: PathBuf,
-    /// Where the nodes' logs are kept.
-    logs: Option<PathBuf>,
-    /// Everything that is written goes here, and away at the end.
-    dir: PathBuf,
-}
-
-impl Bench {
-    /// Whether a part of a case is to be measured.
-    fn wants(&self, part: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
-    }
-}
 
 type Measure = fn(&Bench) -> Result<Table>;
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OneOrMany;
+use super::values::OneOrMany;
 use crate::text::Address;
 
 /// TCP handoff: docs/operate/handoff.md.

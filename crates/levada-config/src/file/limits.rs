@@ -4,7 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::count;
+use super::values::count;
 use crate::text::{Rate, Size, Time};
 
 /// Bounds on the work and memory of clients, servers and requests.

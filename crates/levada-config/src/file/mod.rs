@@ -18,6 +18,7 @@ mod route;
 mod runtime;
 mod servers;
 mod site;
+mod values;
 
 use super::text::NodeName;
 use schemars::JsonSchema;
@@ -35,6 +36,7 @@ pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
 pub use site::{Cookies, Delivery, HealthCheck, Misses, Site};
+pub use values::OneOrMany;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -76,36 +78,4 @@ pub struct File {
     pub route: Option<Route>,
     /// The access log. The event log is chosen with `--log-level` and goes to standard error.
     pub log: Log,
-}
-
-/// One or several values; one may be written without brackets.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum OneOrMany<T> {
-    /// One.
-    One(T),
-    /// Several.
-    Many(#[schemars(length(min = 1))] Vec<T>),
-}
-
-impl<T> Default for OneOrMany<T> {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
-}
-
-impl<T> OneOrMany<T> {
-    /// All of them.
-    pub fn as_slice(&self) -> &[T] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-    }
-}
-
-/// The edge's own defaults are small numbers.
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

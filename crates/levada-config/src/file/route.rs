@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OneOrMany;
+use super::values::OneOrMany;
 use crate::text::Time;
 
 /// The route by which clients reach this node: a BGP daemon on the same machine announces it, keeps it as a

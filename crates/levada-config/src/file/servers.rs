@@ -6,7 +6,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OneOrMany, count};
+use super::values::{OneOrMany, count};
 use crate::text::{Address, NodeName, Size, Time, Upstream};
 
 /// A server that is not Levada.

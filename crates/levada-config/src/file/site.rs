@@ -4,7 +4,8 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClassRule, KeyFrom, Large, OneOrMany, Policy, Server, ServerAdmission, count};
+use super::values::{OneOrMany, count};
+use super::{ClassRule, KeyFrom, Large, Policy, Server, ServerAdmission};
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.

@@ -2,12 +2,13 @@
 
 use levada_sim::Metric;
 
-use super::{
-    CAPACITY, CDR, Claim, Column, FDR, FDR_GLOBAL, LOCAL, LR_CHASH, Load, PEERS, R_CHASH, RANDOM,
-    Row, Strategy, Table, UTILISATIONS, case, data, known_as, order, plain_row, published, ratio,
-    reported, within,
+use super::cases::{
+    CAPACITY, CDR, FDR, FDR_GLOBAL, LOCAL, LR_CHASH, Load, R_CHASH, RANDOM, UTILISATIONS, case,
+    order, plain_row, published, ratio, reported, within,
 };
 use crate::Plot;
+use crate::strategy::{PEERS, Strategy, known_as};
+use crate::{Claim, Column, Row, Table, data};
 
 /// The claims of all tables of this paper.
 const OPEN: &str = "64 servers behind 8 routers, 1,000 clients behind 12 redirectors, NSFNET T3. \

@@ -2,8 +2,10 @@
 
 use levada_sim::Metric;
 
-use super::{Claim, LOCAL, Load, PEERS, Row, Table, case, order, reported};
+use super::cases::{LOCAL, Load, case, order, reported};
 use crate::Plot;
+use crate::strategy::PEERS;
+use crate::{Claim, Row, Table};
 
 pub(super) fn figure_17() -> Table {
     let mut table = crowds(1, "1000", "osdi02-fig17", "Capacity under a crowd for one document");

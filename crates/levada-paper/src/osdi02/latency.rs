@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use levada_sim::Metric;
 
-use super::{
-    CDR, Claim, FDR, FDR_GLOBAL, LATENCIES, LR_CHASH, LR_HRW, Load, MEDIAN, P90, PEERS, R_CHASH,
-    R_HRW, RANDOM, Row, Strategy, Table, capacity::LARGE, case, data, known_as, reported, within,
+use super::capacity::LARGE;
+use super::cases::{
+    CDR, FDR, FDR_GLOBAL, LATENCIES, LR_CHASH, LR_HRW, Load, MEDIAN, P90, R_CHASH, R_HRW, RANDOM,
+    case, reported, within,
 };
 use crate::Plot;
+use crate::strategy::{PEERS, Strategy, known_as};
+use crate::{Claim, Row, Table, data};
 
 pub(super) fn table_3() -> Table {
     let paper = [RANDOM, R_CHASH, R_HRW, LR_CHASH, LR_HRW, CDR, FDR, FDR_GLOBAL];

@@ -3,10 +3,10 @@
 
 use levada_sim::Metric;
 
-use super::{
-    CDR, FDR, LR_CHASH, Load, R_CHASH, RANDOM, Row, Strategy, Table, case, known_as, reported,
-};
+use super::cases::{CDR, FDR, LR_CHASH, Load, R_CHASH, RANDOM, case, reported};
 use crate::Plot;
+use crate::strategy::{Strategy, known_as};
+use crate::{Row, Table};
 
 pub(super) fn sensitivity() -> Table {
     let mut rows = Vec::new();

@@ -2,8 +2,10 @@
 
 use levada_sim::Metric;
 
-use super::{Claim, LOCAL, LR_HRW, Load, PEERS, Row, Strategy, Table, case, order, reported};
+use super::cases::{LOCAL, LR_HRW, Load, case, order, reported};
 use crate::Plot;
+use crate::strategy::{PEERS, Strategy};
+use crate::{Claim, Row, Table};
 
 pub(super) fn figure_10() -> Table {
     let mut table = scaling(Load::Normal, "osdi02-fig10", "Capacity over servers, normal load");

@@ -13,6 +13,8 @@
 //! same index: nothing is allocated per request once they have grown.
 
 mod alone;
+mod event;
+mod fidelity;
 mod flow;
 mod idle_paths;
 mod packet;
@@ -20,27 +22,16 @@ mod tcp;
 
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{kernel::Agenda, scenario::NetworkModel};
 
 pub use alone::{Transfer, Transferred, transfer};
+pub(crate) use event::{Arrival, NetworkEvent};
+pub use fidelity::Fidelity;
 pub(crate) use flow::BYTES_PER_TRANSFER;
 use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
 pub(crate) use packet::PacketNetwork;
-
-/// Level of detail of the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fidelity {
-    /// Rounds of TCP and shares of links: one event per transfer without congestion.
-    #[default]
-    Flow,
-    /// Every packet through every queue, with two-way TCP: for validation; it takes far longer.
-    Packet,
-}
 
 /// The network of a run.
 #[derive(Debug)]
@@ -49,32 +40,6 @@ pub(crate) enum Network {
     Flow(Flow),
     /// [`Fidelity::Packet`].
     Packet(Box<PacketNetwork>),
-}
-
-/// An arrival at an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// The server has the whole request of this transfer.
-    Request(u32),
-    /// The client has the last byte of the response.
-    LastByte {
-        /// The transfer.
-        transfer: u32,
-        /// When the client received the first segment.
-        first: Timestamp,
-        /// When the client received the last segment: now, or a moment ago in a network that
-        /// reports it together with the acknowledgement.
-        at: Timestamp,
-    },
-    /// The server has all acknowledgements: the transfer is over, and its number may be used again.
-    Acknowledged(u32),
-}
-
-/// An event of the network: its kind, and its transfer, packet or link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NetworkEvent {
-    pub(crate) kind: u8,
-    pub(crate) about: u32,
 }
 
 impl Network {

@@ -118,9 +118,10 @@ fn visibility_and_captures_are_no_uses() {
 fn files_may_be_named_by_their_declaration() {
     let found = uses(&[
         ("lib.rs", "#[path = \"a/args.rs\"] pub(crate) mod a_args; fn f() { a_args::g() }"),
-        ("a/args.rs", "pub fn g() {}"),
+        ("a/args.rs", "#[path = \"../b.rs\"] mod b; fn g() { b::h() }"),
+        ("b.rs", "pub fn h() {}"),
     ]);
-    assert_eq!(found, ["crate > a_args"]);
+    assert_eq!(found, ["crate > a_args", "a_args > a_args::b"]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ use levada_command::content::Verifier;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
-    HOST_NAME,
     catalog::{Catalog, Object},
+    config::HOST_NAME,
 };
 
 /// All clients.

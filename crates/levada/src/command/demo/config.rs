@@ -7,6 +7,9 @@ use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};
 
+/// Clients request objects of this site. The name is reserved for tests (RFC 6761).
+pub(super) const HOST_NAME: &str = "levada.test";
+
 /// Requests that a node holds at once. It is small, so that load reaches the policies' busy
 /// thresholds, which are derived from it, before a queue has grown long.
 pub(super) const CAPACITY: u32 = 64;

@@ -40,6 +40,7 @@ use self::{
     args::DemoArgs,
     board::Board,
     client::Clients,
+    config::HOST_NAME,
     load::MOST_UNDER_WAY,
     nodes::Cluster,
     origin::Origin,
@@ -49,9 +50,6 @@ use self::{
     view::View,
     watch::Watched,
 };
-
-/// Clients request objects of this site. The name is reserved for tests (RFC 6761).
-const HOST_NAME: &str = "levada.test";
 
 /// Runs the demo.
 ///

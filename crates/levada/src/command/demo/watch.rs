@@ -8,8 +8,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    HOST_NAME,
     board::{Board, NodeLive},
+    config::HOST_NAME,
     setup::Setup,
 };
 
