@@ -201,9 +201,6 @@ impl Fetch {
         writer: FillWriter,
     ) {
         let (mut head, body) = exchange.into_parts();
-        if let Some(chosen) = head.extensions.get() {
-            writer.given_by(chosen);
-        }
         strip_response(&mut head.headers);
         let relay = Relay::new(body, self.node.settings.limits.response_body_timeout);
         writer.keep_for_leader(named(&head.headers, &storable.strip));

@@ -42,8 +42,7 @@ use crate::{
     purge,
     request::RequestContext,
     resource::Resource,
-    respond, stored,
-    switch::{self, ChosenServer},
+    respond, stored, switch,
 };
 
 type PipelineResult = Result<Response<ResponseBody>, Failed>;
@@ -300,13 +299,12 @@ async fn serve_locally(
         }
         LookupResult::Bypass(why, detail) => {
             record.cache = CacheResult::Bypass;
-            Box::pin(bypass(node, context, why, detail)).await?
+            Box::pin(bypass(node, context, why, detail, record)).await?
         }
         LookupResult::Nothing | LookupResult::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
     if let Some(site) = &switched
-        && let Some(chosen) =
-            response.extensions_mut().remove::<ChosenServer>().or_else(|| record.chosen.take())
+        && let Some(chosen) = record.chosen.take()
     {
         respond::server(node, response.headers_mut(), site, &chosen);
         record.switched_to(chosen);
@@ -387,12 +385,12 @@ async fn serve_from_fill(
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     record.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
     if forward::has_passed(node, &context.parts.headers) {
-        return Box::pin(pass(node, context, why, "loop")).await;
+        return Box::pin(pass(node, context, why, "loop", record)).await;
     }
     let arrived = node.purges.latest();
     let (reader, leader, outcome) = loop {
         let Some((reader, lead)) = lead_or_follow(node, &context, &order) else {
-            return Box::pin(pass(node, context, why, "collision")).await;
+            return Box::pin(pass(node, context, why, "collision", record)).await;
         };
         let leader = lead.is_some();
         let outcome = match lead {
@@ -427,7 +425,7 @@ async fn serve_from_fill(
         {
             match stored::arriving(node, parts, outcome, reader, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
             }
         }
         FetchOutcome::Renewed(object) if mine(&object.head) => {
@@ -438,7 +436,7 @@ async fn serve_from_fill(
             }
             match stored::from_object(node, &context, &object, None, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
             }
         }
         FetchOutcome::Large(object) if mine(&object.head) => {
@@ -449,7 +447,7 @@ async fn serve_from_fill(
             }
             match stored::from_object(node, &context, &object, None, status).await {
                 Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared")).await,
+                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
             }
         }
         FetchOutcome::Failed(failed) => {
@@ -472,7 +470,7 @@ async fn serve_from_fill(
         // response first.
         _ => {
             drop(reader);
-            Box::pin(pass(node, context, why, "not-shared")).await
+            Box::pin(pass(node, context, why, "not-shared", record)).await
         }
     }
 }
@@ -518,11 +516,13 @@ async fn pass(
     mut context: Box<RequestContext>,
     why: ForwardReason,
     detail: &'static str,
+    record: &mut AccessRecord,
 ) -> PipelineResult {
     let headers = std::mem::take(&mut context.parts.headers);
     let mut head = forward::onward(node, &context, headers);
     let site = &context.resource.site;
-    let exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
+    let mut exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
+    record.chosen = exchange.extensions_mut().remove();
     Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail))
 }
 
@@ -532,6 +532,7 @@ async fn bypass(
     mut context: Box<RequestContext>,
     why: ForwardReason,
     detail: &'static str,
+    record: &mut AccessRecord,
 ) -> PipelineResult {
     let effects = Effects::of(&context.parts.method, &context.parts.headers);
     // Boxed, since few requests have it and every bypassed request would carry its size.
@@ -546,7 +547,8 @@ async fn bypass(
     if let Some(key) = switch::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;
     }
-    let exchange = forward::to_origin(node, &resource.site, &mut head, body).await?;
+    let mut exchange = forward::to_origin(node, &resource.site, &mut head, body).await?;
+    record.chosen = exchange.extensions_mut().remove();
     let kept = posted.and_then(|posted| posted.judge(node, resource, &exchange));
     let invalid = effects.take(node, resource, exchange.status(), exchange.headers());
     let growing = kept.and_then(|kept| kept.begin(node, resource, head)).map(Box::new);
@@ -557,14 +559,11 @@ async fn bypass(
         Some(growing) => {
             let reader = growing.receive(exchange);
             let outcome = reader.outcome().await;
-            let chosen = reader.fill().take_chosen();
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
                 Box::pin(stored::arriving(node, &context.parts, outcome, reader, status)).await;
-            let mut response = response.map_err(|_| Failure::Server(ServerFailure::NoResponse))?;
-            chosen.map(|chosen| response.extensions_mut().insert(chosen));
-            Ok(response)
+            Ok(response.map_err(|_| Failure::Server(ServerFailure::NoResponse))?)
         }
         None => Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail)),
     }
