@@ -114,7 +114,7 @@ fn a_trace_without_requests_is_refused() {
     let file = directory.path().join("access.log");
     let path = file.to_str().unwrap();
     std::fs::write(&file, "").unwrap();
-    refused(&demo(&["--trace", path]).output().unwrap(), "holds no lines");
+    refused(&demo(&["--trace", path]).output().unwrap(), "has no lines");
     let line = "::1 - - [10/Oct/2000:13:55:00 +0000] \"POST /a HTTP/1.1\" 200 7\n";
     std::fs::write(&file, line).unwrap();
     refused(&demo(&["--trace", path]).output().unwrap(), "has no request that can be replayed");
