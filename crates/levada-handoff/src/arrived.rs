@@ -25,7 +25,7 @@ use crate::{
     frame::Frame,
 };
 
-/// The stream that is served. Dropping it puts the stream into its [`StreamReturn`], if it has one.
+/// The stream that is served. Dropping it puts the stream into its `StreamReturn`, if it has one.
 pub struct ArrivedConnection {
     /// Always `Some` until the drop.
     stream: Option<ClientSocket>,

@@ -92,7 +92,7 @@ pub(crate) struct NetworkArgs {
     /// Maximum number of redirects to follow.
     #[arg(long, value_name = "N", default_value = "20")]
     pub(crate) max_redirs: u32,
-    /// An HTTP proxy: http://[USER:PASSWORD@]HOST:PORT.
+    /// An HTTP proxy: `http://[USER:PASSWORD@]HOST:PORT`.
     #[arg(long, value_name = "PROXY")]
     pub(crate) proxy: Option<String>,
     /// Trusts the certificate authorities of this PEM file instead of the system's.
