@@ -419,6 +419,17 @@ async fn serve_from_fill(
     // Other requests may share a response only if the store could serve it.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
+    if leader
+        && matches!(outcome, FetchOutcome::Unshared)
+        && let Some(passed) = reader.fill().take_unshared()
+    {
+        status.forwarded_status = Some(passed.head.status.as_u16());
+        status.detail = Some(passed.reason);
+        let source = Source::Upstream(Box::new(passed.relay));
+        let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
+        finish_passed(node, &mut response, &status);
+        return Ok(response);
+    }
     match outcome {
         FetchOutcome::Share { .. } | FetchOutcome::Blocked(_)
             if outcome.head().is_some_and(mine) =>
@@ -457,14 +468,6 @@ async fn serve_from_fill(
                 return Err(failed);
             };
             stored::from_object(node, &context, object, Some(age), status).await.map_err(|_| failed)
-        }
-        FetchOutcome::Unshared if leader && let Some(passed) = reader.fill().take_unshared() => {
-            status.forwarded_status = Some(passed.head.status.as_u16());
-            status.detail = Some(passed.reason);
-            let source = Source::Upstream(Box::new(passed.relay));
-            let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
-            finish_passed(node, &mut response, &status);
-            Ok(response)
         }
         // The fetched response is not for this request, which gets one of its own. Release the leader's
         // response first.
