@@ -198,8 +198,8 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.filling_bytes.set(whole(node.fills.bytes()));
     metrics.lent_bytes.set(whole(node.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
-    metrics.purge_rules.set(whole(node.purges.len() as u64));
-    let pending = node.peers.as_ref().map_or(0, |peers| peers.pending.len());
+    metrics.purge_rules.set(whole(node.purges.rule_count() as u64));
+    let pending = node.peers.as_ref().map_or(0, |peers| peers.unconfirmed.count());
     metrics.purges_pending.set(whole(pending as u64));
     let (misses, waiting) = node.misses();
     metrics.misses.set(whole(misses as u64));

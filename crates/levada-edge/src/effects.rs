@@ -11,10 +11,10 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
-use levada_store::StoredHead;
+use levada_store::{StoredHead, identity};
 use levada_types::Key;
 
-use crate::{clock, node::Node, purge, resource::Resource, uri::identity_of};
+use crate::{clock, node::Node, purge, resource::Resource};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -106,7 +106,7 @@ fn invalidate(
     let Ok(target) = resource.identity.parse::<Uri>() else { return Vec::new() };
     let uris = invalidated(method, status, &target, answer);
     let urls: Vec<String> =
-        uris.iter().filter_map(identity_of).map(|(identity, _)| identity).collect();
+        uris.iter().filter_map(identity::of).map(|(identity, _)| identity).collect();
     for url in &urls {
         node.invalidate(Key::of(url.as_bytes()));
     }

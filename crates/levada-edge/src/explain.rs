@@ -7,6 +7,7 @@ use levada_fetch::ChunkUrl;
 use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
+use levada_store::identity::{self, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
 
@@ -17,7 +18,6 @@ use crate::{
     settings::{KeyFrom, Settings, SiteSettings},
     sites::Site,
     switch,
-    uri::{identity_of, without_port},
 };
 
 /// The node that would be chosen, with everything that the decision depends on.
@@ -275,7 +275,7 @@ fn candidate(cluster: &Cluster, node: NodeIndex) -> Candidate {
 fn split(url: &str) -> Result<(String, String), ExplainError> {
     url.parse::<Uri>()
         .ok()
-        .and_then(|uri| identity_of(&uri))
+        .and_then(|uri| identity::of(&uri))
         .ok_or_else(|| ExplainError::NotAbsolute(url.to_owned()))
 }
 

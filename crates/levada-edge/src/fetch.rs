@@ -8,6 +8,7 @@ use levada_cache::{
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
+use levada_purge::PendingStore;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
 use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
@@ -21,7 +22,6 @@ use crate::{
     forward, large,
     lookup::FillRequest,
     node::Node,
-    purge::PendingStore,
     request::RequestContext,
     resource::Piece,
     sites::Site,

@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_fetch::Digest;
 use levada_http1::names_host;
+use levada_store::identity::{without_default_port, without_port};
 
 use crate::{
     client_connection::Door,
@@ -13,7 +14,6 @@ use crate::{
     peers::pass,
     resource::{Piece, Resource},
     sites::Site,
-    uri::{without_default_port, without_port},
 };
 
 /// Reads the request's host, finds its site and names the object.
@@ -148,12 +148,5 @@ mod tests {
         assert_eq!(check_loop(&headers, 2), Ok(()));
         headers.append(CDN_LOOP, HeaderValue::from_static("levada"));
         assert_eq!(check_loop(&headers, 2), Err(Failure::Loop));
-    }
-
-    #[test]
-    fn ports_are_cut_off_hosts_but_not_off_addresses() {
-        assert_eq!(without_port("a.example:80"), "a.example");
-        assert_eq!(without_port("[::1]:80"), "[::1]");
-        assert_eq!(without_port("[::1]"), "[::1]");
     }
 }

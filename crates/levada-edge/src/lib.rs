@@ -74,7 +74,6 @@ mod stored;
 mod switch;
 mod tend;
 mod tls;
-mod uri;
 mod watchdog;
 mod zero_copy;
 

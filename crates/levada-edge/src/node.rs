@@ -10,6 +10,7 @@ use http::HeaderValue;
 use levada_cache::CacheName;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
+use levada_purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Store};
 use levada_types::Key;
 
@@ -26,7 +27,6 @@ use crate::{
     metrics::Metrics,
     pace::{Paced, Pacer},
     peers::Peers,
-    purge::{PendingStore, Purges},
     remembered::Remembered,
     route::Route,
     settings::{Runtime, Settings, SettingsReader},

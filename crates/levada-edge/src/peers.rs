@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_purge::UnconfirmedOrders;
 use levada_types::Timestamp;
 use levada_upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire};
 
@@ -12,7 +13,8 @@ use crate::{
     clock::Clock,
     fields::PEER,
     metrics::Metrics,
-    origin, purge,
+    origin,
+    purge::broadcast,
     settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
     tls,
 };
@@ -29,7 +31,7 @@ pub(crate) struct Peers {
     loads: Arc<LoadTable>,
     template: Vec<ClusterNode>,
     /// Purges that peers have not confirmed.
-    pub(crate) pending: purge::Pending,
+    pub(crate) unconfirmed: UnconfirmedOrders,
     settings: Peering,
     credential: Option<HeaderValue>,
     clock: Clock,
@@ -72,7 +74,7 @@ impl Peers {
             servers,
             client_urls: peering.peers.iter().map(|p| p.client_url.clone()).collect(),
             cluster: ArcSwap::from_pointee(cluster),
-            pending: purge::Pending::new(template.len()),
+            unconfirmed: UnconfirmedOrders::new(template.len()),
             loads,
             template,
             settings: peering.clone(),
@@ -192,12 +194,12 @@ impl WatchedServer for WatchedPeer {
             head.headers.insert(HOST, host);
         }
         server.probe(&self.peers.address_to(server, &head)).await
-            && purge::deliver(&self.peers, self.node).await
+            && broadcast::deliver(&self.peers, self.node).await
     }
 
     /// A probe shows only that a peer is there, unless purges are to be delivered with it.
     fn counts_answers(&self) -> bool {
-        !self.peers.pending.is_any_for(self.node)
+        self.peers.unconfirmed.first(self.node.get()).is_none()
     }
 
     fn changed(&self, _change: Change) {

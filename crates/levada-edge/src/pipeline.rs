@@ -123,7 +123,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
             return Admitted::Answered(Box::new(well));
         }
-        if request.uri().path() == purge::report::PATH && *request.method() == Method::POST {
+        if request.uri().path() == purge::broadcast::PATH && *request.method() == Method::POST {
             return Admitted::Order(Box::new(request.into_body()));
         }
     }

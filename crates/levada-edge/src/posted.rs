@@ -5,16 +5,15 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
 use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
-use levada_upstream::{UpstreamHead, UpstreamResponse};
-
+use levada_purge::PendingStore;
 use levada_store::Label;
+use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use crate::{
     clock,
     fetch::{Fetch, content_length},
     fill::{FillHandle, FillReader, FillWriter},
     node::Node,
-    purge::PendingStore,
     request::RequestContext,
     resource::Resource,
 };

@@ -24,14 +24,14 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
             until_stopped(Box::pin(levada_upstream::watch(watched, node.clock)));
         }
         if peers.settings().health.interval.is_zero() {
-            until_stopped(Box::pin(purge::deliver_all(peers.clone())));
+            until_stopped(Box::pin(purge::broadcast::run(peers.clone())));
         }
     }
     if let Some(route) = &node.route {
         until_stopped(Box::pin(route::tend::tend(node.clone(), route.clone())));
     }
     until_stopped(Box::pin(ramp(node.clone())));
-    until_stopped(Box::pin(purge::sweep(node.store.clone(), node.purges.clone())));
+    until_stopped(Box::pin(levada_purge::sweep(node.store.clone(), node.purges.clone())));
     if node.telemetry.log.is_some() {
         until_stopped(Box::pin(flush(node.clone())));
     }

@@ -5,6 +5,7 @@
 //!        ├─ disk        records by key, one file each
 //!        └─ codec       an entry as a record
 //! object, block         a response; a part of the body of a long one
+//! identity              a URI as responses are found by it
 //! variants              URIs with several objects
 //! label                 the facts that purges go by
 //! loan                  bytes that readers hold beside the tiers
@@ -16,6 +17,7 @@
 mod block;
 mod codec;
 pub mod disk;
+pub mod identity;
 pub mod label;
 pub mod loan;
 mod memory;

@@ -11,6 +11,7 @@ const HELD: &[&str] = &[
     "levada-handoff",
     "levada-http1",
     "levada-lab",
+    "levada-purge",
     "levada-store",
     "levada-upstream",
 ];

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, header};
 use levada_cache::CONDITIONAL;
 use levada_http1::ZeroCopyQueue;
+use levada_purge::Purges;
 use levada_store::{Block, Label, Loans, Store, StoredHead, block_key};
 use levada_types::Key;
 use levada_upstream::UpstreamHead;
@@ -37,7 +38,6 @@ pub(crate) use running::RunningFetch;
 use crate::{
     body::BodyError,
     fill::{FetchOutcome, Fill, FillEnd, FillHandle, FillReader, Fills},
-    purge::Purges,
     sites::Site,
 };
 use running::BlockStatus;

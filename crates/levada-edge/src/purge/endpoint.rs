@@ -9,15 +9,11 @@ use http::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use levada_purge::{Confirmation, NodeReport, OrderError, PurgeOrder, PurgeTarget, Rule, absolute};
 use levada_types::Key;
 use serde::Serialize;
 
-use super::{
-    order::{self, OrderError, PurgeOrder, PurgeTarget},
-    report::{Confirmation, NodeReport},
-    rules::Rule,
-    spread,
-};
+use super::broadcast;
 use crate::{clock, node::Node, resource::Resource, tls};
 
 /// The request method of clients that purge.
@@ -106,7 +102,7 @@ pub(crate) async fn handle_peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer
         Err(answer) => return answer,
     };
     if let Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) = &order {
-        for (identity, _) in urls.iter().filter_map(|url| order::absolute(url).ok()) {
+        for (identity, _) in urls.iter().filter_map(|url| absolute(url).ok()) {
             node.invalidate(Key::of(identity.as_bytes()));
         }
         return PurgeAnswer::text(StatusCode::OK, "invalidated\n");
@@ -145,7 +141,7 @@ pub(crate) async fn propagate_invalidation(node: &Node, urls: Vec<String>) {
     let Some(peers) = node.peers.clone().filter(|_| !urls.is_empty()) else { return };
     let order = PurgeOrder { target: PurgeTarget::Invalid(urls), soft: false };
     // The task goes on when the client goes away.
-    let sending = tokio::spawn(async move { spread::send_once(&peers, &order).await });
+    let sending = tokio::spawn(async move { broadcast::send_once(&peers, &order).await });
     let _ = tokio::time::timeout(INVALIDATION_TIMEOUT, sending).await;
 }
 
@@ -190,7 +186,7 @@ impl AppliedPurge {
 
 /// Carries out an order on this node.
 fn apply_locally(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
-    let (rules, urls) = order.rules(&node.sites.load())?;
+    let (rules, urls) = order.rules(|host| Some(node.sites.load().find(host)?.id))?;
     let number = node.purges.add(&rules, clock::wall());
     if !order.soft {
         node.forget(&urls);
@@ -209,7 +205,7 @@ async fn persist_and_propagate(
 ) -> Vec<NodeReport> {
     let send = async {
         match &node.peers {
-            Some(peers) => spread::send_until_confirmed(peers, &order).await,
+            Some(peers) => broadcast::send_until_confirmed(peers, &order).await,
             None => Vec::new(),
         }
     };

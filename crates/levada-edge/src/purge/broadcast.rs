@@ -3,7 +3,7 @@
 //! Orders that a peer has not confirmed are kept and delivered as part of its health probe: a peer that
 //! was down does not count as up again while it stores purged responses.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -11,61 +11,21 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use levada_policy::NodeIndex;
+use levada_purge::{Confirmation, NodeReport, PurgeOrder};
 use levada_upstream::{ServerFailure, UpstreamHead};
-use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{
-    order::{PurgeOrder, PurgeTarget},
-    report::{Confirmation, NodeReport, PATH},
-};
 use crate::peers::Peers;
 
 /// How long a peer may take to confirm, all tries together.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pauses before the second and the third try.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
-/// The most orders kept for one peer. Beyond it they become one purge of everything.
-const MAX_PENDING: usize = 1000;
 /// How often pending orders are sent where no probe delivers them.
 const DELIVERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Orders that peers have not confirmed, by peer.
-#[derive(Debug)]
-pub(crate) struct Pending(Vec<Mutex<VecDeque<Bytes>>>);
-
-impl Pending {
-    pub(crate) fn new(peers: usize) -> Self {
-        Self(std::iter::repeat_with(Mutex::default).take(peers).collect())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|orders| orders.lock().len()).sum()
-    }
-
-    /// Whether a peer has orders to confirm.
-    pub(crate) fn is_any_for(&self, peer: NodeIndex) -> bool {
-        !self.of(peer).lock().is_empty()
-    }
-
-    fn of(&self, peer: NodeIndex) -> &Mutex<VecDeque<Bytes>> {
-        &self.0[peer.get()]
-    }
-
-    fn keep(&self, peer: NodeIndex, order: Bytes) {
-        let mut orders = self.of(peer).lock();
-        if orders.contains(&order) {
-            return;
-        }
-        if orders.len() >= MAX_PENDING {
-            let all = PurgeOrder { target: PurgeTarget::All(None), soft: false };
-            orders.clear();
-            orders.push_back(all.to_json().into());
-        } else {
-            orders.push_back(order);
-        }
-    }
-}
+/// Peers post orders to this path.
+pub(crate) const PATH: &str = "/.levada/purge";
 
 /// Sends an order to all peers at the same time. Returns their answers.
 pub(crate) async fn send_until_confirmed(
@@ -93,7 +53,7 @@ pub(crate) async fn send_once(peers: &Arc<Peers>, order: &PurgeOrder) {
         sending.spawn(async move {
             let sent = async { up && send(&peers, peer, order.clone()).await.is_ok() };
             if !tokio::time::timeout(CONFIRM_TIMEOUT, sent).await.unwrap_or(false) {
-                peers.pending.keep(peer, order);
+                peers.unconfirmed.add(peer.get(), order);
             }
         });
     }
@@ -121,7 +81,7 @@ async fn send_to(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
     let name = &peers.server(peer).name;
     let pending = matches!(result, Confirmation::Unreachable | Confirmation::TimedOut);
     if pending {
-        peers.pending.keep(peer, order);
+        peers.unconfirmed.add(peer.get(), order);
     }
     if result != Confirmation::Confirmed {
         tracing::warn!(peer = %name, ?result, detail, pending, "a peer has not confirmed a purge");
@@ -131,10 +91,7 @@ async fn send_to(peers: &Peers, peer: NodeIndex, order: Bytes) -> NodeReport {
 
 /// Delivers the orders that a peer has not confirmed yet. Returns whether none is left.
 pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
-    let orders = peers.pending.of(peer);
-    loop {
-        let next = orders.lock().front().cloned();
-        let Some(order) = next else { return true };
+    while let Some(order) = peers.unconfirmed.first(peer.get()) {
         let answer = send(peers, peer, order.clone()).await;
         let name = &peers.server(peer).name;
         match answer {
@@ -142,12 +99,9 @@ pub(crate) async fn deliver(peers: &Peers, peer: NodeIndex) -> bool {
             Ok(status) => tracing::error!(peer = %name, %status, "a pending purge is refused"),
             Err(_) => return false,
         }
-        // A purge of everything may have replaced the order meanwhile.
-        let mut orders = orders.lock();
-        if orders.front() == Some(&order) {
-            orders.pop_front();
-        }
+        peers.unconfirmed.remove_first(peer.get(), &order);
     }
+    true
 }
 
 /// Delivers pending orders to all peers in a loop, where there are no health probes to do so.

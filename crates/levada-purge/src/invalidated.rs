@@ -13,7 +13,7 @@ const SLOTS: usize = 1 << 12;
 
 /// When URIs were invalidated. Time is the number of invalidations.
 #[derive(Debug)]
-pub(super) struct Invalidated {
+pub(crate) struct Invalidated {
     count: AtomicU64,
     slots: Box<[AtomicU64]>,
 }
@@ -26,18 +26,18 @@ impl Default for Invalidated {
 
 impl Invalidated {
     /// The current time, in invalidations.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.count.load(SeqCst)
     }
 
     /// Notes that a URI is invalidated: a fetch that has begun by now must not be kept for it.
-    pub(super) fn note(&self, uri: Key) {
+    pub(crate) fn note(&self, uri: Key) {
         let now = self.count.fetch_add(1, SeqCst) + 1;
         self.slot(uri).fetch_max(now, SeqCst);
     }
 
     /// Whether a URI was invalidated since `then`.
-    pub(super) fn since(&self, then: u64, uri: Key) -> bool {
+    pub(crate) fn since(&self, then: u64, uri: Key) -> bool {
         self.slot(uri).load(SeqCst) > then
     }
 

@@ -35,18 +35,19 @@ const SITE: u64 = 3;
 
 /// The responses that one purge covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rule {
-    pub(crate) scope: Scope,
+pub struct Rule {
+    /// The names that it covers.
+    pub scope: Scope,
     /// Makes responses stale instead of removing them.
-    pub(crate) soft: bool,
+    pub soft: bool,
     /// The site to purge as a whole when there are too many rules; `None` purges everything.
-    pub(crate) site: Option<u64>,
+    pub site: Option<u64>,
 }
 
 /// The names that a rule covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Scope {
+pub enum Scope {
     /// One URL.
     Url(u64),
     /// All URLs that begin with this text.
@@ -59,7 +60,8 @@ pub(crate) enum Scope {
 
 /// The state of a stored response after a check against the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PurgeVerdict {
+pub enum PurgeVerdict {
+    /// No newer rule covers it.
     Alive,
     /// It counts as stale since [`Label::stale_since`].
     Stale,
@@ -97,29 +99,29 @@ fn without_scheme(url: &str) -> &str {
 }
 
 impl Rule {
-    /// Covers one URL with all its variants. [`crate::identify`] makes an `identity`.
-    pub(crate) fn url(site: u64, identity: &str, soft: bool) -> Self {
+    /// Covers one URL with all its variants. [`levada_store::identity::of`] makes an `identity`.
+    pub fn url(site: u64, identity: &str, soft: bool) -> Self {
         let scope = Scope::Url(hash64(without_scheme(identity).as_bytes()));
         Self { scope, soft, site: Some(site) }
     }
 
     /// Covers every URL that begins with `identity`.
-    pub(crate) fn prefix(site: u64, identity: &str, soft: bool) -> Self {
+    pub fn prefix(site: u64, identity: &str, soft: bool) -> Self {
         Self { scope: Scope::Prefix(without_scheme(identity).into()), soft, site: Some(site) }
     }
 
     /// Covers a tag, on one site or on all.
-    pub(crate) fn tag(site: Option<u64>, text: &str, soft: bool) -> Self {
+    pub fn tag(site: Option<u64>, text: &str, soft: bool) -> Self {
         Self { scope: Scope::Tag(label::tag(text.as_bytes())), soft, site }
     }
 
     /// Covers a cache group of the origin of `identity` (RFC 9875).
-    pub(crate) fn group(site: u64, identity: &str, text: &str) -> Self {
+    pub fn group(site: u64, identity: &str, text: &str) -> Self {
         Self { scope: Scope::Tag(label::group(identity, text)), soft: false, site: Some(site) }
     }
 
     /// Covers everything, on one site or on all.
-    pub(crate) fn all(site: Option<u64>, soft: bool) -> Self {
+    pub fn all(site: Option<u64>, soft: bool) -> Self {
         Self { scope: Scope::All, soft, site }
     }
 }
@@ -166,7 +168,7 @@ impl Rules {
 
     /// Checks a response against the rules. Without a new rule since the last check this is one
     /// comparison.
-    pub(crate) fn judge(&self, label: &Label, identity: &str) -> PurgeVerdict {
+    pub(crate) fn check(&self, label: &Label, identity: &str) -> PurgeVerdict {
         let latest = self.latest();
         if label.checked() != latest {
             let mark = self.table.read().mark(label, identity);
@@ -345,7 +347,7 @@ mod tests {
         let rules = rules();
         let label = tagged(&rules, A, "t u");
         rules.add(&[rule], now());
-        rules.judge(&label, "http://a.test/img/x?q")
+        rules.check(&label, "http://a.test/img/x?q")
     }
 
     #[test]
@@ -382,8 +384,8 @@ mod tests {
         let before = Label::new(A, rules.latest());
         rules.add(&[Rule::all(None, false)], now());
         let after = Label::new(A, rules.latest());
-        assert_eq!(rules.judge(&before, "http://a.test/"), PurgeVerdict::Dead);
-        assert_eq!(rules.judge(&after, "http://a.test/"), PurgeVerdict::Alive);
+        assert_eq!(rules.check(&before, "http://a.test/"), PurgeVerdict::Dead);
+        assert_eq!(rules.check(&after, "http://a.test/"), PurgeVerdict::Alive);
     }
 
     #[test]
@@ -392,7 +394,7 @@ mod tests {
         let label = Label::new(A, rules.latest());
         rules.add(&[Rule::all(None, false)], now());
         rules.add(&[Rule::all(None, true)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Dead);
+        assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
     #[test]
@@ -402,11 +404,11 @@ mod tests {
         let later = |seconds| now() + Duration::from_secs(seconds);
         for seconds in [5, 9] {
             rules.add(&[Rule::all(None, true)], later(seconds));
-            assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale);
+            assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Stale);
             assert_eq!(label.stale_since(), 1_005_000);
         }
         rules.forget(rules.latest());
-        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Stale, "for good");
+        assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Stale, "for good");
     }
 
     #[test]
@@ -437,7 +439,7 @@ mod tests {
         rules.add(&[Rule::prefix(A, "http://a.test/", false)], now());
         rules.forget(first);
         assert_eq!(rules.len(), 1, "the newer one stays");
-        assert_eq!(rules.judge(&old, "http://a.test/"), PurgeVerdict::Dead);
+        assert_eq!(rules.check(&old, "http://a.test/"), PurgeVerdict::Dead);
         rules.forget(rules.latest());
         assert_eq!(rules.len(), 0);
     }
@@ -450,11 +452,11 @@ mod tests {
             .map(|n| Rule::prefix(A, &format!("http://a.test/{n}/"), false))
             .collect();
         rules.add(&many[..MAX_PREFIXES], now());
-        assert_eq!(rules.judge(&ours, "http://a.test/x"), PurgeVerdict::Alive);
+        assert_eq!(rules.check(&ours, "http://a.test/x"), PurgeVerdict::Alive);
         rules.add(&many, now());
         assert_eq!(rules.len(), MAX_PREFIXES + 1);
-        assert_eq!(rules.judge(&ours, "http://a.test/x"), PurgeVerdict::Dead);
-        assert_eq!(rules.judge(&others, "http://b.test/x"), PurgeVerdict::Alive);
+        assert_eq!(rules.check(&ours, "http://a.test/x"), PurgeVerdict::Dead);
+        assert_eq!(rules.check(&others, "http://b.test/x"), PurgeVerdict::Alive);
     }
 
     #[test]
@@ -463,9 +465,9 @@ mod tests {
         let many: Vec<String> = (0..2000).map(|n| format!("t{n}")).collect();
         let label = tagged(&rules, A, &many.join(" "));
         rules.add(&[Rule::url(A, "http://a.test/else", false)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Alive);
+        assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Alive);
         rules.add(&[Rule::tag(None, "t1999", false)], now());
-        assert_eq!(rules.judge(&label, "http://a.test/"), PurgeVerdict::Dead);
+        assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
     proptest! {
@@ -480,7 +482,7 @@ mod tests {
                 prefixes.iter().map(|p| Rule::prefix(A, &format!("http://h/{p}"), false)).collect();
             rules.add(&all, now());
             let covered = prefixes.iter().any(|prefix| url.starts_with(prefix.as_str()));
-            let dead = rules.judge(&label, &format!("http://h/{url}")) == PurgeVerdict::Dead;
+            let dead = rules.check(&label, &format!("http://h/{url}")) == PurgeVerdict::Dead;
             prop_assert_eq!(dead, covered);
         }
     }

@@ -19,14 +19,14 @@ use levada_types::hash64;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::rules::Rule;
+use crate::rules::Rule;
 
 /// A journal that has grown beyond this size is replaced by one with a single purge of everything.
 const LARGEST: u64 = 64 << 20;
 
 /// The file that rules are written to.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     path: PathBuf,
     /// `None` when it could not be written; the file has been removed then.
     file: Mutex<Option<File>>,
@@ -34,9 +34,9 @@ pub(super) struct Journal {
 
 /// The rules and the newest number from before the restart.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct JournalHistory {
-    pub(super) latest: u64,
-    pub(super) rules: Vec<(u64, Rule)>,
+pub(crate) struct JournalHistory {
+    pub(crate) latest: u64,
+    pub(crate) rules: Vec<(u64, Rule)>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -49,7 +49,7 @@ enum JournalLine {
 impl Journal {
     /// Opens the journal of a cache directory. The history is `None` when it is missing or damaged;
     /// call [`begin`](Self::begin) then before adding rules.
-    pub(super) fn open(directory: &Path) -> (Self, Option<JournalHistory>) {
+    pub(crate) fn open(directory: &Path) -> (Self, Option<JournalHistory>) {
         let path = directory.join("purge.journal");
         let past = fs::read(&path).ok().and_then(|bytes| parse(&bytes));
         let file = past.as_ref().and_then(|_| OpenOptions::new().append(true).open(&path).ok());
@@ -58,7 +58,7 @@ impl Journal {
     }
 
     /// Replaces the journal with one that holds these rules.
-    pub(super) fn begin(&self, past: &JournalHistory) -> io::Result<()> {
+    pub(crate) fn begin(&self, past: &JournalHistory) -> io::Result<()> {
         self.write(&mut self.file.lock(), past)
     }
 
@@ -67,7 +67,7 @@ impl Journal {
     /// # Errors
     /// When the rules cannot be written and the journal cannot be removed either: a restart would bring
     /// back purged responses.
-    pub(super) fn add(&self, number: u64, rules: &[Rule]) -> io::Result<()> {
+    pub(crate) fn add(&self, number: u64, rules: &[Rule]) -> io::Result<()> {
         let mut file = self.file.lock();
         let added = match &mut *file {
             Some(file) => append(file, number, rules),
@@ -90,7 +90,7 @@ impl Journal {
     }
 
     /// Drops rules up to this number.
-    pub(super) fn forget(&self, number: u64) -> io::Result<()> {
+    pub(crate) fn forget(&self, number: u64) -> io::Result<()> {
         let mut file = self.file.lock();
         let Some(mut past) = fs::read(&self.path).ok().and_then(|bytes| parse(&bytes)) else {
             return Ok(());

@@ -1,17 +1,16 @@
 //! Purge orders, as operators, clients and peers write them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
-use levada_store::label;
+use levada_store::{
+    identity::{self, without_port},
+    label,
+};
 use serde::{Deserialize, Serialize};
 
-use super::rules::Rule;
-use crate::{
-    sites::Sites,
-    uri::{identity_of, without_port},
-};
+use crate::rules::Rule;
 
 /// The most URLs, prefixes or tags in one order.
-pub(crate) const MAX_ITEMS: usize = 1000;
+const MAX_ITEMS: usize = 1000;
 /// Options of a client's `PURGE`: `soft`, `prefix`, `all`.
 const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
 /// Fastly's clients ask for a soft purge with this field.
@@ -19,15 +18,19 @@ const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
 
 /// A valid purge order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PurgeOrder {
-    pub(crate) target: PurgeTarget,
-    pub(crate) soft: bool,
+pub struct PurgeOrder {
+    /// The responses that it purges.
+    pub target: PurgeTarget,
+    /// Makes responses stale instead of removing them.
+    pub soft: bool,
 }
 
 /// The responses that an order purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PurgeTarget {
+pub enum PurgeTarget {
+    /// URLs, with all their variants.
     Urls(Vec<String>),
+    /// All URLs that begin with one of these.
     Prefixes(Vec<String>),
     /// Tags, on the site of this host or on all sites.
     Tags(Vec<String>, Option<String>),
@@ -70,25 +73,33 @@ enum Items {
 
 /// Why an order is not carried out. Nothing has been purged then.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OrderError {
+pub enum OrderError {
+    /// It is not the JSON of an order.
     #[error("this is no order to purge: {0}")]
     Json(#[from] serde_json::Error),
+    /// It has no target, or several.
     #[error("say what to purge: exactly one of `url`, `prefix`, `tag` and `all`")]
     NotOneTarget,
+    /// It has too many targets.
     #[error("{0} are too many for one order: send up to {MAX_ITEMS}")]
     TooMany(usize),
+    /// A target is no absolute URL.
     #[error("`{0}` is no absolute URL: write it as in http://www.example.com/path")]
     NotAbsolute(String),
+    /// A tag has no letters.
     #[error("a tag is at least one letter long")]
     EmptyTag,
+    /// It names a site beside a URL.
     #[error("a URL names its site itself: leave `site` out")]
     NeedlessSite,
+    /// No site answers to a host.
     #[error("no site answers to the host `{0}`; look at `hosts` of each [[site]]")]
     UnknownHost(String),
 }
 
 impl OrderError {
-    pub(crate) fn status(&self) -> StatusCode {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
         match self {
             Self::UnknownHost(_) => StatusCode::NOT_FOUND,
             _ => StatusCode::BAD_REQUEST,
@@ -109,7 +120,10 @@ impl Items {
 
 impl PurgeOrder {
     /// Parses JSON. A `trusted` order comes from a peer and may name groups.
-    pub(crate) fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, OrderError> {
+    ///
+    /// # Errors
+    /// When it is no order.
+    pub fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, OrderError> {
         let form: OrderForm = serde_json::from_slice(bytes)?;
         let site = form.site;
         if let (true, Some(urls)) = (trusted, form.invalid) {
@@ -133,7 +147,7 @@ impl PurgeOrder {
     }
 
     /// Writes the JSON that [`from_json`](Self::from_json) parses.
-    pub(crate) fn to_json(&self) -> Vec<u8> {
+    pub fn to_json(&self) -> Vec<u8> {
         let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
         let many = |items: &[String]| Some(Items::Many(items.to_vec()));
         match &self.target {
@@ -150,7 +164,10 @@ impl PurgeOrder {
     }
 
     /// Reads a `PURGE` request for the URL `identity` of `host`. It purges within that site only.
-    pub(crate) fn from_fields(
+    ///
+    /// # Errors
+    /// When its fields contradict each other.
+    pub fn from_fields(
         headers: &HeaderMap,
         identity: &str,
         host: &str,
@@ -181,7 +198,7 @@ impl PurgeOrder {
     }
 
     /// The kind of target, for reports and metrics.
-    pub(crate) fn scope(&self) -> &'static str {
+    pub fn scope(&self) -> &'static str {
         match self.target {
             PurgeTarget::Urls(_) => "url",
             PurgeTarget::Prefixes(_) => "prefix",
@@ -192,11 +209,13 @@ impl PurgeOrder {
         }
     }
 
-    pub(crate) fn kind(&self) -> &'static str {
+    /// Soft or hard, for reports and metrics.
+    pub fn kind(&self) -> &'static str {
         if self.soft { "soft" } else { "hard" }
     }
 
-    pub(crate) fn count(&self) -> usize {
+    /// The number of targets.
+    pub fn count(&self) -> usize {
         match &self.target {
             PurgeTarget::Urls(items)
             | PurgeTarget::Invalid(items)
@@ -208,7 +227,7 @@ impl PurgeOrder {
     }
 
     /// The target, shortened for the log.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let first = |items: &[String]| items.first().cloned().unwrap_or_default();
         let text = match &self.target {
             PurgeTarget::Urls(items)
@@ -224,12 +243,18 @@ impl PurgeOrder {
         text.chars().take(200).collect()
     }
 
-    /// The rules that carry the order out on this node, and the URLs that they name.
-    pub(crate) fn rules(&self, sites: &Sites) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
+    /// The rules that carry the order out on this node, and the URLs that they name. `site_of` gives
+    /// the number of the site that answers to a host.
+    ///
+    /// # Errors
+    /// When a target is no URL, or no site answers to its host.
+    pub fn rules(
+        &self,
+        site_of: impl Fn(&str) -> Option<u64>,
+    ) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
         let site = |host: &String| {
             let host = host.to_ascii_lowercase();
-            let found = sites.find(without_port(&host));
-            found.map(|site| site.id).ok_or(OrderError::UnknownHost(host))
+            site_of(without_port(&host)).ok_or(OrderError::UnknownHost(host))
         };
         let soft = self.soft;
         let mut urls = Vec::new();
@@ -271,11 +296,14 @@ impl PurgeOrder {
 }
 
 /// The identity of requests for this URL, and its host.
-pub(super) fn absolute(url: &str) -> Result<(String, String), OrderError> {
+///
+/// # Errors
+/// When it is no absolute URL of HTTP.
+pub fn absolute(url: &str) -> Result<(String, String), OrderError> {
     url.parse::<Uri>()
         .ok()
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
-        .and_then(|uri| identity_of(&uri))
+        .and_then(|uri| identity::of(&uri))
         .ok_or_else(|| OrderError::NotAbsolute(url.chars().take(200).collect()))
 }
 

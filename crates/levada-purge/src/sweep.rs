@@ -3,12 +3,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use levada_store::Store;
 use levada_types::Key;
 use parking_lot::Mutex;
 
-use super::Purges;
-use super::invalidated::Invalidated;
-use levada_store::Store;
+use crate::{Purges, invalidated::Invalidated};
 
 /// How long purges are collected before a sweep.
 const GATHER_TIME: Duration = Duration::from_millis(500);
@@ -17,22 +16,22 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The number of responses on their way into a tier, by the newest purge when they began.
 #[derive(Debug, Default)]
-pub(super) struct PendingStores {
+pub(crate) struct PendingStores {
     table: Mutex<BTreeMap<u64, usize>>,
-    pub(super) invalidated: Invalidated,
+    pub(crate) invalidated: Invalidated,
 }
 
 /// A response on its way into a tier, from before it is checked until after it is stored: a fetch, or a
 /// promotion from disk. Rules that may cover it are kept while it lives.
 #[derive(Debug)]
-pub(crate) struct PendingStore {
+pub struct PendingStore {
     pending_stores: Arc<PendingStores>,
     born: u64,
     begun: u64,
 }
 
 impl PendingStore {
-    pub(super) fn begin(pending_stores: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
+    pub(crate) fn begin(pending_stores: &Arc<PendingStores>, latest: impl FnOnce() -> u64) -> Self {
         let begun = pending_stores.invalidated.now();
         let mut table = pending_stores.table.lock();
         // Read under the lock: a sweep that does not see this entry took its number before.
@@ -42,17 +41,17 @@ impl PendingStore {
     }
 
     /// Whether this URI was invalidated since the fetch began.
-    pub(crate) fn is_outdated(&self, uri: Key) -> bool {
+    pub fn is_outdated(&self, uri: Key) -> bool {
         self.pending_stores.invalidated.since(self.begun, uri)
     }
 
     /// When the fetch began, in invalidations.
-    pub(crate) fn begun(&self) -> u64 {
+    pub fn begun(&self) -> u64 {
         self.begun
     }
 
     /// The newest purge when the fetch began.
-    pub(crate) fn born(&self) -> u64 {
+    pub fn born(&self) -> u64 {
         self.born
     }
 }
@@ -79,7 +78,7 @@ impl PendingStores {
 }
 
 /// Applies new rules to everything stored, in a loop.
-pub(crate) async fn run(store: Arc<Store>, purges: Arc<Purges>) {
+pub async fn run(store: Arc<Store>, purges: Arc<Purges>) {
     loop {
         if purges.rules.len() == 0 {
             purges.added.notified().await;
