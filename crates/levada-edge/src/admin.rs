@@ -143,10 +143,10 @@ async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes
         return text(StatusCode::NOT_FOUND, "the configuration has no [route]\n");
     };
     let after = argument(request, "after").and_then(|number| number.parse().ok());
-    match after {
-        Some(number) => json(StatusCode::OK, &route.wait_for_change(node.clock, number).await),
-        None => json(StatusCode::OK, &route.status(node.clock.uptime())),
+    if let Some(number) = after {
+        route.wait_for_change(number).await;
     }
+    json(StatusCode::OK, &route.status(node.clock.uptime()))
 }
 
 /// The progress of a drain.

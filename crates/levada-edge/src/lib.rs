@@ -80,7 +80,6 @@ mod zero_copy;
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
-pub use route::{RouteError, withdraw};
 pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
 pub use start_error::StartError;

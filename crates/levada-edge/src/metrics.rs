@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
+use levada_route::RouteMetrics;
 use levada_store::disk::DiskMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{
@@ -82,12 +83,6 @@ pub(crate) struct SiteLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct RouteLabels {
-    level: LabelValue,
-    reason: LabelValue,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ResultLabels {
     result: LabelValue,
 }
@@ -123,9 +118,7 @@ pub(crate) struct Metrics {
     pub(crate) draining: Gauge<i64>,
     /// Downloads that a drain ended in the middle.
     pub(crate) moved: Counter,
-    pub(crate) route_level: Gauge<i64>,
-    route_changes: Family<RouteLabels, Counter>,
-    pub(crate) route_errors: Counter,
+    pub(crate) route: RouteMetrics,
     pub(crate) collapsed: Counter,
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
@@ -239,17 +232,7 @@ impl Metrics {
                 "Downloads that a drain ended in the middle",
                 Counter::default()
             ),
-            route_level: register!(
-                "route_level",
-                "How the route is announced: 0 withdrawn, 1 as a backup, 2 normally",
-                Gauge::default()
-            ),
-            route_changes: register!("route_changes", "Changes of the route", Family::default()),
-            route_errors: register!(
-                "route_errors",
-                "Commands that the BGP daemon did not carry out",
-                Counter::default()
-            ),
+            route: RouteMetrics::registered(&mut registry),
             collapsed: register!(
                 "cache_coalesced",
                 "Requests that shared another request's fetch",
@@ -419,11 +402,6 @@ impl Metrics {
     pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
         let labels = PurgeLabels { scope: LabelValue(scope), kind: LabelValue(kind) };
         self.purges.get_or_create(&labels).inc();
-    }
-
-    pub(crate) fn route_changed(&self, level: &'static str, reason: &'static str) {
-        let labels = RouteLabels { level: LabelValue(level), reason: LabelValue(reason) };
-        self.route_changes.get_or_create(&labels).inc();
     }
 
     pub(crate) fn ended(&self, ending: ConnectionEnd) {

@@ -11,6 +11,7 @@ use levada_cache::CacheName;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_purge::{PendingStore, Purges};
+use levada_route::Route;
 use levada_store::{Loans, Object, Store};
 use levada_types::Key;
 
@@ -28,7 +29,6 @@ use crate::{
     pace::{Paced, Pacer},
     peers::Peers,
     remembered::Remembered,
-    route::Route,
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
@@ -175,7 +175,10 @@ impl Node {
             unstorable: Remembered::new(UNSTORABLE),
             given_up: GivenUpClients::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
-            route: settings.route.clone().map(|route| Arc::new(Route::new(route))),
+            route: settings
+                .route
+                .clone()
+                .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
             capacity: Capacity::new(settings.limits.capacity),
             metrics,
             telemetry,

@@ -14,7 +14,7 @@ use crate::{
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    reload, route,
+    reload,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
@@ -381,7 +381,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     let limit = node.settings.limits.drain_timeout;
     if let Some(route) = &node.route {
-        route::tend::end(node, route).await;
+        route.end(node.clock.uptime()).await;
     }
     tracing::info!(?limit, "stopping: no new connections, waiting for running requests");
     stopper.begin();

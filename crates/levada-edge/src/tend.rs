@@ -28,7 +28,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         }
     }
     if let Some(route) = &node.route {
-        until_stopped(Box::pin(route::tend::tend(node.clone(), route.clone())));
+        until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
     }
     until_stopped(Box::pin(ramp(node.clone())));
     until_stopped(Box::pin(levada_purge::sweep(node.store.clone(), node.purges.clone())));

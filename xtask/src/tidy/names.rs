@@ -12,6 +12,7 @@ const HELD: &[&str] = &[
     "levada-http1",
     "levada-lab",
     "levada-purge",
+    "levada-route",
     "levada-store",
     "levada-upstream",
 ];

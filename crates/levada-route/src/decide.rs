@@ -16,17 +16,17 @@
 
 use std::time::Duration;
 
-use crate::settings::{RouteLevel, RouteRules};
+use crate::{RouteLevel, RouteRules};
 
 /// The state of the node that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RouteView {
+pub struct RouteView {
     /// The node drains.
-    pub(crate) draining: bool,
+    pub draining: bool,
     /// Every site has a server that is up.
-    pub(crate) well: bool,
+    pub well: bool,
     /// Requests in service, relative to the node's capacity.
-    pub(crate) load: f64,
+    pub load: f64,
 }
 
 /// The reason of a route's level.

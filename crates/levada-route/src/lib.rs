@@ -6,7 +6,8 @@
 
 mod bird;
 mod decide;
-pub(crate) mod tend;
+mod metrics;
+mod settings;
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -14,12 +15,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use self::decide::{Controller, RouteView};
-use crate::{
-    clock::Clock,
-    metrics::Metrics,
-    settings::{RouteLevel, RouteSettings, Speaker},
-};
+pub use decide::RouteView;
+pub use metrics::RouteMetrics;
+pub use settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
+
+use decide::Controller;
 
 /// Why the BGP daemon does not carry out a command.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,9 @@ pub enum RouteError {
 }
 
 /// The node's route, and the subscribers to its changes.
-pub(crate) struct Route {
-    pub(crate) settings: RouteSettings,
+pub struct Route {
+    settings: RouteSettings,
+    metrics: RouteMetrics,
     controller: Mutex<Controller>,
     /// The state that the daemon was last given. Each change increments its number.
     state: watch::Sender<RouteState>,
@@ -62,7 +63,7 @@ struct RouteState {
 
 /// A route's status, for operators and for ExaBGP's process.
 #[derive(Serialize)]
-pub(crate) struct RouteStatus {
+pub struct RouteStatus {
     level: &'static str,
     reason: &'static str,
     seconds: f64,
@@ -77,39 +78,36 @@ pub(crate) struct RouteStatus {
 }
 
 impl Route {
-    pub(crate) fn new(settings: RouteSettings) -> Self {
+    /// A route that nothing is known of yet.
+    pub fn new(settings: RouteSettings, metrics: RouteMetrics) -> Self {
         // An earlier process may have left its route announced.
         let error = Some("nothing has been sent to the daemon yet".to_owned());
         let state = RouteState { number: 0, level: RouteLevel::Withdrawn, error };
         let controller = Mutex::new(Controller::new(settings.rules));
-        Self { settings, controller, state: watch::Sender::new(state) }
+        Self { settings, metrics, controller, state: watch::Sender::new(state) }
     }
 
     /// Decides anew and gives the daemon the result if it changed, if the last attempt failed, or if
     /// `again`.
-    async fn update(&self, now: Duration, view: &RouteView, metrics: &Metrics, again: bool) {
+    pub async fn update(&self, now: Duration, view: &RouteView, again: bool) {
         let (changed, level, reason) = {
             let mut controller = self.controller.lock();
             (controller.decide(now, view), controller.level, controller.reason)
         };
         if changed {
             let dry_run = self.settings.dry_run;
+            self.metrics.changed(level, reason);
             let (level, reason) = (level.as_str(), reason.as_str());
             tracing::info!(level, reason, load = view.load, dry_run, "the route changes");
-            metrics.route_changed(level, reason);
         }
         let failed = self.state.borrow().error.is_some();
         if changed || again || failed {
-            self.send(metrics, level).await;
+            self.send(level).await;
         }
-        metrics.route_level.set(match level {
-            RouteLevel::Withdrawn => 0,
-            RouteLevel::Backup => 1,
-            RouteLevel::Announced => 2,
-        });
+        self.metrics.set(level);
     }
 
-    async fn send(&self, metrics: &Metrics, level: RouteLevel) {
+    async fn send(&self, level: RouteLevel) {
         let result = match &self.settings.speaker {
             _ if self.settings.dry_run => Ok(()),
             Speaker::Bird { socket, protocol, backup } => {
@@ -120,7 +118,7 @@ impl Route {
         };
         let error = result.err().map(|error| error.to_string());
         if let Some(error) = &error {
-            metrics.route_errors.inc();
+            self.metrics.errors.inc();
             if self.state.borrow().error.as_ref() != Some(error) {
                 tracing::error!("{error}");
             }
@@ -135,12 +133,13 @@ impl Route {
     }
 
     /// Whether the daemon has accepted the withdrawal.
-    fn is_withdrawn(&self) -> bool {
+    pub fn is_withdrawn(&self) -> bool {
         let state = self.state.borrow();
         state.level == RouteLevel::Withdrawn && state.error.is_none()
     }
 
-    pub(crate) fn status(&self, now: Duration) -> RouteStatus {
+    /// The status at `now`, the time since the start.
+    pub fn status(&self, now: Duration) -> RouteStatus {
         let state = self.state.borrow().clone();
         let controller = self.controller.lock();
         let lines = |level| match &self.settings.speaker {
@@ -160,12 +159,25 @@ impl Route {
         }
     }
 
-    /// The status as soon as its number differs from `number`, or after a while.
-    pub(crate) async fn wait_for_change(&self, clock: Clock, number: u64) -> RouteStatus {
+    /// Withdraws the route for good, and gives the routers time to notice.
+    pub async fn end(&self, now: Duration) {
+        self.controller.lock().stop(now);
+        if !self.is_withdrawn() {
+            self.send(RouteLevel::Withdrawn).await;
+            self.settled().await;
+        }
+    }
+
+    /// Waits as long as routers may take to notice a withdrawal.
+    pub async fn settled(&self) {
+        tokio::time::sleep(self.settings.settle).await;
+    }
+
+    /// Waits until the number of the status differs from `number`, or for a while.
+    pub async fn wait_for_change(&self, number: u64) {
         let mut state = self.state.subscribe();
         let other = state.wait_for(|state| state.number != number);
         drop(tokio::time::timeout(LONGEST_WAIT, other).await);
-        self.status(clock.uptime())
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_route::{Route, RouteView};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Route, decide::RouteView};
-use crate::{node::Node, settings::RouteLevel};
+use crate::node::Node;
 
 /// How often the route is decided anew.
 const DECISION_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,22 +33,12 @@ pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
         if again {
             sent_at = Instant::now();
         }
-        route.update(node.clock.uptime(), &view(&node), &node.metrics, again).await;
+        route.update(node.clock.uptime(), &view(&node), again).await;
         if node.drain.is_on() && !node.drain.is_closing() && route.is_withdrawn() {
-            let settled = tokio::time::sleep(route.settings.settle);
             tokio::select! {
-                () = settled => node.drain.close(),
+                () = route.settled() => node.drain.close(),
                 _ = drain.changed() => drain.mark_changed(),
             }
         }
-    }
-}
-
-/// Withdraws the route before the node ends, and gives the routers time to notice.
-pub(crate) async fn end(node: &Node, route: &Route) {
-    route.controller.lock().stop(node.clock.uptime());
-    if !route.is_withdrawn() {
-        route.send(&node.metrics, RouteLevel::Withdrawn).await;
-        tokio::time::sleep(route.settings.settle).await;
     }
 }

@@ -14,12 +14,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::RouteError;
-use crate::settings::RouteLevel;
+use crate::{RouteError, RouteLevel};
 
 /// Makes BIRD announce the route as `level` says: by `protocol`, by `backup`, or by neither. BIRD does
 /// nothing for a protocol that is already in the wanted state.
-pub(super) async fn apply(
+pub(crate) async fn apply(
     socket: &Path,
     protocol: &str,
     backup: Option<&str>,
