@@ -43,6 +43,13 @@ pub struct Explanation {
     pub set_size: u32,
     /// The nodes that are responsible now.
     pub set: Vec<String>,
+    /// The object's share of the requests that this node has seen lately, if the policy counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// The outstanding requests at which a node of weight 1 takes no more requests for the object,
+    /// if the policy has such a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
     /// All candidates in the policy's order, with the state of each.
     pub candidates: Vec<Candidate>,
     /// The size of the object, if a response has told it.
@@ -241,7 +248,7 @@ fn explain(
     now: Timestamp,
 ) -> Explanation {
     let request = Request { size, ..url.request };
-    let (pick, candidates) = decider.foretell(&request, cluster, now);
+    let (pick, candidates, bound) = decider.foretell(&request, cluster, now);
     let name = |node: NodeIndex| cluster.node(node).name.to_string();
     Explanation {
         url: url.identity,
@@ -254,6 +261,8 @@ fn explain(
         reason: pick.map(|p| p.reason.as_str()),
         set_size: pick.map_or(0, |p| p.set_size),
         set: candidates.order.iter().take(candidates.set_size).map(|n| name(*n)).collect(),
+        share: bound.and_then(|bound| bound.share),
+        bound: bound.map(|bound| bound.requests),
         candidates: candidates.order.iter().map(|n| candidate(cluster, *n)).collect(),
         size,
         pieces: None,

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use levada_policy::{
-    BuildError, Candidates, Cluster, Deployment, NodeIndex, Pick, PickContext, Policy, PolicyEntry,
-    RequestOutcome, Tracked,
+    BuildError, Candidates, Cluster, Deployment, LoadBound, NodeIndex, Pick, PickContext, Policy,
+    PolicyEntry, RequestOutcome, Tracked,
 };
 use levada_types::{Key, Request, Rng, Timestamp};
 use parking_lot::Mutex;
@@ -106,19 +106,21 @@ impl Decider {
         self.observes.load(Relaxed)
     }
 
-    /// The decision that it would make, without making it.
+    /// The decision that it would make, without making it, and what the decision depends on.
     pub(crate) fn foretell(
         &self,
         request: &Request,
         cluster: &Cluster,
         now: Timestamp,
-    ) -> (Option<Pick>, Candidates) {
+    ) -> (Option<Pick>, Candidates, Option<LoadBound>) {
         let (mut policy, mut rng) = {
             let shard = self.shard(request.key).lock();
             (shard.policy.fork(), shard.rng.clone())
         };
-        let candidates = policy.candidates(request, cluster);
-        (policy.pick(request, cluster, &mut PickContext { now, rng: &mut rng }), candidates)
+        let (candidates, bound) =
+            (policy.candidates(request, cluster), policy.bound(request, cluster));
+        let pick = policy.pick(request, cluster, &mut PickContext { now, rng: &mut rng });
+        (pick, candidates, bound)
     }
 
     /// The size of its memory, over all instances.

@@ -1,6 +1,9 @@
 //! Makes sites from settings, at the start and at every reload.
 
-use std::sync::Arc;
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use http::HeaderValue;
 use levada_policy::BuildError;
@@ -75,8 +78,9 @@ struct SitePolicies {
     pieces: Option<Prepared>,
 }
 
+/// The seed of random choices. The system chooses it, so that clients cannot know it.
 fn seed(settings: &Settings) -> u64 {
-    settings.seed.unwrap_or_else(|| levada_types::hash64(settings.name.as_bytes()))
+    settings.seed.unwrap_or_else(|| RandomState::new().hash_one(&settings.name))
 }
 
 fn make_site(

@@ -8,8 +8,8 @@
 use levada_types::Request;
 
 use crate::{
-    Candidates, Cluster, Kind, NodeIndex, Parameter, Pick, PickContext, PickReason, Policy,
-    PolicyEntry, Setting,
+    Candidates, Cluster, Kind, LoadBound, NodeIndex, Parameter, Pick, PickContext, PickReason,
+    Policy, PolicyEntry, Setting,
     order::{Method, ORDER, ORDER_CACHE, Order, POINTS},
 };
 
@@ -79,6 +79,14 @@ impl Policy for Bounded {
         candidates
     }
 
+    fn bound(&self, _request: &Request, cluster: &Cluster) -> Option<LoadBound> {
+        let requests = match Bound::new(cluster, self.percent) {
+            Bound::Even(most) => most.into(),
+            Bound::PerWeight(most) => most,
+        };
+        Some(LoadBound { requests, share: None })
+    }
+
     fn fork(&self) -> Box<dyn Policy> {
         Box::new(self.clone())
     }
@@ -94,12 +102,7 @@ enum Bound {
 impl Bound {
     fn new(cluster: &Cluster, percent: u64) -> Self {
         let up = cluster.up();
-        let outstanding = if up.len() == cluster.len() {
-            cluster.loads().total()
-        } else {
-            up.iter().map(|node| u64::from(cluster.load(*node))).sum()
-        };
-        let allowed = percent.saturating_mul(outstanding + 1);
+        let allowed = percent.saturating_mul(cluster.outstanding_up() + 1);
         if cluster.even() {
             let each = allowed.div_ceil(100 * up.len().max(1) as u64);
             return Self::Even(u32::try_from(each).unwrap_or(u32::MAX));

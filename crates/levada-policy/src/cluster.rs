@@ -67,7 +67,9 @@ pub struct Cluster {
     ramping: bool,
     request_costs: Box<[f32]>,
     even: bool,
+    uniform: bool,
     weight_up: f64,
+    capacity_up: f64,
     turns: Box<[u64]>,
 }
 
@@ -86,6 +88,7 @@ impl Cluster {
         let request_costs = nodes.iter().map(request_cost).collect();
         let even = nodes.iter().all(|n| n.weight == 1.0);
         let weight_up = nodes.iter().filter(|n| n.up).map(|n| n.weight).sum();
+        let capacity_up = nodes.iter().filter(|n| n.up).map(capacity).sum();
         let turns = if even { Box::default() } else { turns(&nodes) };
         Self {
             nodes,
@@ -96,7 +99,9 @@ impl Cluster {
             ramping,
             request_costs,
             even,
+            uniform: even && !ramping,
             weight_up,
+            capacity_up,
             turns,
         }
     }
@@ -166,6 +171,40 @@ impl Cluster {
         self.weight_up
     }
 
+    /// Whether every node that is up has weight 1 and is warm.
+    #[inline]
+    pub(crate) fn uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// The weight of `node` in slow start: weight x ramp, above 0.
+    #[inline]
+    pub(crate) fn capacity(&self, node: NodeIndex) -> f64 {
+        if self.uniform { 1.0 } else { capacity(self.node(node)) }
+    }
+
+    /// The sum of the capacities of all nodes that are up.
+    #[inline]
+    pub(crate) fn capacity_up(&self) -> f64 {
+        self.capacity_up
+    }
+
+    /// Outstanding requests from this redirector to `node`, relative to its capacity.
+    #[inline]
+    pub(crate) fn relative_load(&self, node: NodeIndex) -> f64 {
+        f64::from(self.load(node)) / self.capacity(node)
+    }
+
+    /// Outstanding requests from this redirector to all nodes that are up.
+    #[inline]
+    pub(crate) fn outstanding_up(&self) -> u64 {
+        if self.up.len() == self.len() {
+            self.loads.total()
+        } else {
+            self.up.iter().map(|node| u64::from(self.load(*node))).sum()
+        }
+    }
+
     /// Prefix sums of the weights of the nodes that are up, rounded: the end of each node's part
     /// when every node is repeated by weight. Empty when all weights are 1.
     pub(crate) fn turns(&self) -> &[u64] {
@@ -231,10 +270,14 @@ fn turns(nodes: &[Node]) -> Box<[u64]> {
 }
 
 fn request_cost(node: &Node) -> f32 {
-    // A node at ramp 0 is the last choice, but it can be chosen: millions of requests give a finite
-    // load.
-    const COLD: f64 = 1e28;
-    if node.up { (1.0 / (node.weight * node.ramp)).min(COLD) as f32 } else { f32::INFINITY }
+    if node.up { (1.0 / capacity(node)) as f32 } else { f32::INFINITY }
+}
+
+/// Weight x ramp. A node at ramp 0 is the last choice, but it can be chosen: millions of requests
+/// give a finite load.
+fn capacity(node: &Node) -> f64 {
+    const COLD: f64 = 1e-28;
+    (node.weight * node.ramp).max(COLD)
 }
 
 #[cfg(test)]

@@ -119,21 +119,14 @@ impl Thresholds {
     /// searched only above T_high, and some node is below T_low exactly if the least loaded one is.
     #[inline]
     fn relief(self, node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
-        let load = relative_load(node, cluster);
+        let load = cluster.relative_load(node);
         if load <= self.high {
             return None;
         }
         let least = least_of_all(cluster, Ties::Chance(rng))?;
-        let wanted = relative_load(least, cluster) < self.low || load >= 2.0 * self.high;
+        let wanted = cluster.relative_load(least) < self.low || load >= 2.0 * self.high;
         (wanted && least != node).then_some(least)
     }
-}
-
-/// Outstanding requests over weight and ramp.
-#[inline]
-fn relative_load(node: NodeIndex, cluster: &Cluster) -> f64 {
-    let n = cluster.node(node);
-    f64::from(cluster.load(node)) / (n.weight * n.ramp)
 }
 
 /// Whether `node` can keep its targets.
@@ -242,7 +235,7 @@ impl Policy for LardR {
             set.retain(|node| serves(node, cluster));
             set.changed_at(context.now);
         }
-        let load = |node: NodeIndex| relative_load(node, cluster);
+        let load = |node: NodeIndex| cluster.relative_load(node);
         let Some(mut node) = least_by(set.nodes(), load, context.rng) else {
             return self.assign(request, cluster, context);
         };
@@ -274,7 +267,7 @@ impl Policy for LardR {
         let mut set = set.cloned().unwrap_or_default();
         set.retain(|node| serves(node, cluster));
         let mut nodes = set.nodes().to_vec();
-        nodes.sort_by(|&a, &b| relative_load(a, cluster).total_cmp(&relative_load(b, cluster)));
+        nodes.sort_by(|&a, &b| cluster.relative_load(a).total_cmp(&cluster.relative_load(b)));
         preferring(nodes, cluster)
     }
 

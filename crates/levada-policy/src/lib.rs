@@ -27,6 +27,7 @@ mod testing;
 mod turns;
 mod view;
 
+mod adaptive;
 mod bounded_hash;
 mod cap;
 mod dynamic;
@@ -49,7 +50,9 @@ pub use entry::{Deployment, Need, PolicyEntry};
 pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
-pub use policy::{Candidates, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked};
+pub use policy::{
+    Candidates, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
+};
 pub use registry::{BuildError, build, find};
 pub use turns::{ClientShare, Full, Turns};
 
@@ -66,6 +69,7 @@ pub const POLICIES: &[&[PolicyEntry]] = &[
     maglev::ENTRIES,
     first::ENTRIES,
     bounded_hash::ENTRIES,
+    adaptive::ENTRIES,
     // OSDI'02
     replicas::ENTRIES,
     dynamic::ENTRIES,

@@ -35,6 +35,12 @@ pub trait Policy: Send + Any {
     /// The nodes that [`pick`](Self::pick) would consider for `request` now. Changes nothing.
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates;
 
+    /// The bound that [`pick`](Self::pick) would hold nodes against for `request` now, if the policy
+    /// has one. Changes nothing.
+    fn bound(&self, _request: &Request, _cluster: &Cluster) -> Option<LoadBound> {
+        None
+    }
+
     /// Reports how a request ended. Called only if [`observes`](Self::observes) returns true.
     fn observe(&mut self, _outcome: &RequestOutcome, _context: &mut PickContext<'_>) {}
 
@@ -125,6 +131,16 @@ pub struct Candidates {
     /// The number of nodes at the front of `order` that are responsible for the object now (its
     /// set).
     pub set_size: usize,
+}
+
+/// A bound on the load of the nodes that take an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadBound {
+    /// The outstanding requests at which a node of weight 1 takes no more requests for the object.
+    pub requests: f64,
+    /// The object's share of the requests that this redirector saw lately, if the policy counts
+    /// them.
+    pub share: Option<f64>,
 }
 
 /// The outcome of a request, for policies that learn from service times.

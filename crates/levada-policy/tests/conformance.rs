@@ -14,6 +14,11 @@ fn entries() -> impl Iterator<Item = &'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter())
 }
 
+/// The policies that place objects by key.
+fn places_by_key(entry: &PolicyEntry) -> bool {
+    entry.keyed || entry.name == "adaptive"
+}
+
 /// A policy in use: time passes, every pick increases a load, and requests end some picks later.
 struct World {
     policy: Box<dyn Policy>,
@@ -252,7 +257,7 @@ fn candidates_are_nodes_that_are_up_once_each() {
             assert_eq!(once.len(), listed, "{}", entry.name);
             assert!(once.iter().all(|node| world.cluster.is_up(*node)), "{}", entry.name);
             // Policies by service class consider only the nodes of the class.
-            if entry.keyed {
+            if places_by_key(entry) {
                 assert_eq!(once, world.cluster.up(), "{}", entry.name);
             }
             world.step(&request);
@@ -262,7 +267,7 @@ fn candidates_are_nodes_that_are_up_once_each() {
 
 #[test]
 fn a_cold_node_gets_no_keyed_request_while_another_is_up() {
-    for entry in entries().filter(|entry| entry.keyed) {
+    for entry in entries().filter(|entry| places_by_key(entry)) {
         let mut world = World::new(entry.name, cluster(nodes(4)));
         world.change(|i, node| node.ramp = if i == 2 { 0.0 } else { 1.0 });
         for request in objects(2_000) {
@@ -310,7 +315,7 @@ fn a_flood_of_objects_leaves_memory_bounded() {
 
 #[test]
 fn shards_divide_what_is_remembered() {
-    for entry in entries().filter(|entry| entry.keyed) {
+    for entry in entries().filter(|entry| places_by_key(entry)) {
         let limit = |shards| {
             let around = Deployment { shards, ..Deployment::default() };
             World::around(entry.name, cluster(nodes(3)), &around).policy.tracked().limit
@@ -326,6 +331,7 @@ const MOVE_FEW: &[(&str, f64)] = &[
     ("ring_hash", 1.5),
     ("hrw", 1.15),
     ("bounded_hash", 1.5),
+    ("adaptive", 1.1),
     ("cdr", 1.15),
     ("fdr", 1.15),
     ("fdr-global", 1.15),
@@ -386,7 +392,9 @@ fn a_node_that_goes_and_comes_back_finds_its_objects() {
 #[test]
 fn weights_are_respected_by_hashes() {
     // Loads stay at zero: the test measures the shares of objects.
-    for name in ["modulo", "maglev", "ring_hash", "hrw", "bounded_hash", "cdr", "fdr", "np-fdr"] {
+    for name in
+        ["modulo", "maglev", "ring_hash", "hrw", "bounded_hash", "adaptive", "cdr", "fdr", "np-fdr"]
+    {
         let mut weighted = nodes(4);
         for (node, weight) in weighted.iter_mut().zip([1.0, 1.0, 2.0, 4.0]) {
             node.weight = weight;

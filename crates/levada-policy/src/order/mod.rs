@@ -83,6 +83,30 @@ impl Order {
         &self.set
     }
 
+    /// The walk of `key` to the end of the set of `count` nodes that begins at `first`, and the place
+    /// of `first` in it. Without `first`, or if `first` does not accept the key, the set begins at
+    /// place 0.
+    pub(crate) fn walk_through(
+        &mut self,
+        key: Key,
+        cluster: &Cluster,
+        first: Option<NodeIndex>,
+        count: usize,
+    ) -> (&[NodeIndex], usize) {
+        let Some(first) = first.filter(|node| cluster.accepts(*node, key)) else {
+            return (self.first(key, cluster, count), 0);
+        };
+        let mut set = std::mem::take(&mut self.set);
+        set.clear();
+        let mut walk = self.walk(key, cluster);
+        set.extend(walk.by_ref().take_while(|node| *node != first));
+        let start = set.len();
+        set.push(first);
+        set.extend(walk.take(count.saturating_sub(1)));
+        self.set = set;
+        (&self.set, start)
+    }
+
     /// Walks the order of `key` over the nodes of `cluster` that accept it.
     pub(crate) fn walk<'a>(&'a mut self, key: Key, cluster: &'a Cluster) -> Walk<'a> {
         if self.built.as_ref().is_none_or(|(of, _)| *of != cluster.membership()) {

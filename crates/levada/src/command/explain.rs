@@ -104,6 +104,12 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     }
     let set: Vec<_> = explanation["set"].as_array().into_iter().flatten().map(word).collect();
     writeln!(out, "set      {}", if set.is_empty() { "-".to_owned() } else { set.join(", ") })?;
+    if let Some(share) = explanation["share"].as_f64() {
+        writeln!(out, "share    {:.3} % of the requests here", 100.0 * share)?;
+    }
+    if let Some(bound) = explanation["bound"].as_f64() {
+        writeln!(out, "bound    {bound:.1} outstanding requests per unit of weight")?;
+    }
     candidates(out, explanation["candidates"].as_array().map_or(&[][..], Vec::as_slice), &set)?;
     pieces(out, &explanation["pieces"])
 }
