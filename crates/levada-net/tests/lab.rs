@@ -10,7 +10,7 @@ use std::{
 };
 
 use levada_net::{
-    lab::{self, Access, Host, LabError, Network},
+    lab::{self, Access, Child, Host, LabError, Network},
     wire::Shape,
 };
 
@@ -109,6 +109,23 @@ fn a_cut_direction_is_silent_until_it_is_mended() {
     assert_eq!(&word[..length], b"heard");
 }
 
+/// The process ID that a program prints first.
+fn printed_pid(child: &mut Child) -> String {
+    let mut line = [0; 16];
+    let length = child.process.stdout.as_mut().unwrap().read(&mut line).unwrap();
+    std::str::from_utf8(&line[..length]).unwrap().trim().to_owned()
+}
+
+/// Waits until a killed process has disappeared, or waits for its parent.
+fn await_end(pid: &str) {
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while !status().is_empty() && !status().contains(") Z ") {
+        assert!(Instant::now() < patience, "it still runs: {}", status());
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn programs_do_not_outlive_their_network() {
     if !possible() {
@@ -120,16 +137,29 @@ fn programs_do_not_outlive_their_network() {
     // The grandchild has its own session, so neither the child's end nor its group's ends it.
     shell.args(["-c", "setsid sh -c 'echo $$; exec sleep 1000'"]).stdout(Stdio::piped());
     let mut child = host.start(shell).unwrap();
-    let mut line = [0; 16];
-    let length = child.process.stdout.as_mut().unwrap().read(&mut line).unwrap();
-    let pid = std::str::from_utf8(&line[..length]).unwrap().trim().to_owned();
+    let pid = printed_pid(&mut child);
     drop(child);
     drop(network);
-    let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // It has been killed; it disappears when the kernel has processed the signal.
-    while !status().is_empty() && !status().contains(") Z ") {
-        std::thread::yield_now();
+    await_end(&pid);
+}
+
+#[test]
+fn a_program_that_executes_another_one_does_not_outlive_its_network() {
+    if !possible() {
+        return;
     }
+    let network = Network::new(1);
+    let host = network.host("a").unwrap();
+    // The environment of each reads as empty for a part of the time, so there are many.
+    let start = |_| {
+        let mut shell = Command::new("setsid");
+        let again = r#"[ "$1" ] || echo $$; exec sh -c "$0" "$0" again"#;
+        shell.args(["--fork", "sh", "-c", again, again]).stdout(Stdio::piped());
+        printed_pid(&mut host.start(shell).unwrap())
+    };
+    let pids: Vec<_> = (0..40).map(start).collect();
+    drop(network);
+    pids.iter().for_each(|pid| await_end(pid));
 }
 
 #[test]

@@ -3,13 +3,16 @@
 //! Every program of a network has a variable in its environment that names the owning process, and
 //! passes it on to its own children. A program is left over if its owner no longer exists.
 
-use std::{fs, path::Path, process};
+use std::{fs, io, path::Path, process, thread, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The owner of a program: `PID-START-NETWORK`. The start time is in kernel ticks, and
 /// distinguishes processes that have the same PID.
 pub(super) const VARIABLE: &str = "LEVADA_LAB";
+
+/// How many milliseconds a program may take to execute another one.
+const EXECUTION: u32 = 20;
 
 /// The name of this process and its `number`-th network.
 pub(super) fn name_of(number: u64) -> String {
@@ -39,11 +42,25 @@ fn kill_all(is_leftover: impl Fn(&str) -> bool) -> usize {
 }
 
 fn owner_of(process: &Path) -> Option<String> {
-    let environment = fs::read(process.join("environ")).ok()?;
+    let environment = environment_of(process).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     let value =
         variables.find_map(|entry| entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))?;
     String::from_utf8(value.to_vec()).ok()
+}
+
+/// The environment of a program. For a moment, while the program executes another one, it reads as
+/// empty. It also does for a kernel thread or a zombie, which have no executable, and for a program
+/// that was started without any variable.
+fn environment_of(process: &Path) -> io::Result<Vec<u8>> {
+    for _ in 0..EXECUTION {
+        let environment = fs::read(process.join("environ"))?;
+        if !environment.is_empty() || fs::read_link(process.join("exe")).is_err() {
+            return Ok(environment);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Vec::new())
 }
 
 fn is_alive(owner: &str) -> bool {
