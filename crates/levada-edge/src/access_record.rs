@@ -12,7 +12,7 @@ use levada_policy::{Outstanding, Pick, RequestOutcome};
 
 use crate::{
     admission::InService,
-    body::BodyError,
+    body_error::BodyError,
     cache_result::CacheResult,
     clock::Clock,
     failure::Failed,

@@ -195,8 +195,8 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     metrics.cache_bytes.set(whole(node.store.bytes()));
     metrics.cache_objects.set(whole(node.store.entries() as u64));
-    metrics.filling_bytes.set(whole(node.fills.bytes()));
-    metrics.lent_bytes.set(whole(node.loans.bytes()));
+    metrics.filling_bytes.set(whole(node.tiers.memory.bytes()));
+    metrics.lent_bytes.set(whole(node.tiers.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
     metrics.purge_rules.set(whole(node.purges.rule_count() as u64));
     let pending = node.peers.as_ref().map_or(0, |peers| peers.unconfirmed.count());

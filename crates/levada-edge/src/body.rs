@@ -4,41 +4,21 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use levada_body::{ReadAt, Script};
 use levada_http1::ActiveRequest;
 use levada_store::Object;
-use levada_upstream::{Inbound, InboundError, Stall};
 
 use crate::{
     access_record::AccessRecord,
-    body_reader::{ReadAt, Script},
+    body_error::BodyError,
     drain::{Drain, Movable},
-    failure::Failure,
     pace::Paced,
+    relay::Relay,
 };
-
-/// An error that ends a body early: hyper then cuts the connection, so that the client can tell.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BodyError {
-    #[error(transparent)]
-    Upstream(#[from] InboundError),
-    #[error("the server sent nothing for too long")]
-    Stalled,
-    #[error("the fetch of this object failed")]
-    Fill,
-    #[error("the rest of this object cannot be had any more")]
-    Gone,
-    #[error("the file is not what its digest says")]
-    Digest,
-    #[error("this node drains: the client is to go on elsewhere")]
-    Moved,
-    #[error("a part of this object could not be fetched: {}", .0.as_str())]
-    Failed(Failure),
-}
 
 /// The body of a response on its way to a client.
 pub(crate) struct ResponseBody {
@@ -75,12 +55,6 @@ impl<R: ReadAt + 'static> From<Script<R>> for Source {
     fn from(script: Script<R>) -> Self {
         Self::Script(Box::new(script))
     }
-}
-
-/// A server's body, between whose pieces no more than a certain time may pass.
-pub(crate) struct Relay {
-    body: Inbound,
-    stall: Stall,
 }
 
 impl ResponseBody {
@@ -152,53 +126,6 @@ impl ResponseBody {
     }
 }
 
-impl Relay {
-    pub(crate) fn new(body: Inbound, patience: Duration) -> Self {
-        Self { body, stall: Stall::new(patience) }
-    }
-
-    pub(crate) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.body.poll_frame(cx) {
-            Poll::Ready(item) => {
-                self.stall.moved();
-                Poll::Ready(item.map(|frame| frame.map_err(BodyError::from)))
-            }
-            Poll::Pending if self.body.waits_for_client() => {
-                self.stall.moved();
-                Poll::Pending
-            }
-            Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled))),
-        }
-    }
-
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-
-    pub(crate) fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    /// Reads on to the end, so that the connection can be used again, or to so many bytes.
-    pub(crate) async fn drain(mut self, mut most: usize) {
-        while let Some(Ok(frame)) = self.next().await {
-            let read = frame.data_ref().map_or(0, Bytes::len);
-            match most.checked_sub(read) {
-                Some(left) => most = left,
-                None => return,
-            }
-        }
-    }
-
-    /// The next piece, for callers that are not bodies themselves.
-    pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        std::future::poll_fn(|cx| self.poll(cx)).await
-    }
-}
-
 impl Source {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
@@ -213,7 +140,11 @@ impl Source {
                 *next += 1;
                 Poll::Ready(segment.map(|s| Ok(Frame::data(s))))
             }
-            Self::Script(script) => script.poll(cx).map(|piece| piece.map(|p| p.map(Frame::data))),
+            Self::Script(script) => {
+                let frame =
+                    |piece: Result<Bytes, _>| piece.map(Frame::data).map_err(BodyError::Read);
+                script.poll(cx).map(|piece| piece.map(frame))
+            }
             Self::Upstream(relay) => relay.poll(cx),
         }
     }

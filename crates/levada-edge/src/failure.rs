@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use levada_body::ReadError;
 use levada_upstream::{SendError, ServerFailure};
 
 /// Why a request could not be served as asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{}", self.as_str())]
 pub(crate) enum Failure {
     // The client's.
     /// The request names no host, or one that cannot be.
@@ -139,6 +141,22 @@ pub(crate) struct Failed {
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self { failure, next_hop: None }
+    }
+}
+
+impl Failure {
+    /// The failure of the fetch that a body was read from.
+    pub(crate) fn of_fetch(error: &ReadError) -> Option<Self> {
+        match error {
+            ReadError::Failed(reason) => reason.downcast_ref().copied(),
+            ReadError::Broken | ReadError::Gone | ReadError::Digest => None,
+        }
+    }
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(Arc::new(failure))
     }
 }
 

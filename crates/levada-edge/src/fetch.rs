@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use http::{HeaderMap, HeaderName, Method, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
+use levada_body::{BlockOrigin, BlockedBody, BodyWriter, LongBody, Representation};
 use levada_cache::{
     ContentRange, NoStore, OriginExchange, OriginFailure, RequestDirectives, Storable, Validators,
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
@@ -14,14 +15,14 @@ use levada_types::Key;
 use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
 
 use crate::{
-    blocks::{self, BlockedBody, LongBodyWriter, RunningFetch},
-    body::Relay,
     clock,
     failure::Failure,
-    fill::{Fill, FillEnd, FillWriter, UnsharedResponse},
+    fill::{FetchOutcome, FillLeader, UnsharedResponse},
     forward, large,
     lookup::FillRequest,
     node::Node,
+    part_origin::{PartOrigin, range_value},
+    relay::Relay,
     request::RequestContext,
     resource::Piece,
     sites::Site,
@@ -35,7 +36,7 @@ pub(crate) struct Fetch {
     pub(crate) key: Key,
     /// The key that the fetch is shared by: of the URI, or of the variant.
     pub(crate) fill_key: Key,
-    pub(crate) identity: String,
+    pub(crate) identity: Arc<str>,
     /// The request to the origin.
     pub(crate) head: UpstreamHead,
     /// The client's fields, by which a variant is selected.
@@ -62,6 +63,7 @@ impl Fetch {
         node: &Arc<Node>,
         context: &RequestContext,
         order: FillRequest,
+        identity: Arc<str>,
         pending: PendingStore,
     ) -> Self {
         let FillRequest { key, stored, directives, part, .. } = order;
@@ -75,11 +77,11 @@ impl Fetch {
             let block = node.settings.cache.block;
             let first = number.saturating_mul(block);
             let end = first.saturating_add(block);
-            head.headers.insert(header::RANGE, blocks::range_value(first, end));
+            head.headers.insert(header::RANGE, range_value(first, end));
         }
         if let Some(piece) = &resource.piece {
             let range = &piece.url.range;
-            head.headers.insert(header::RANGE, blocks::range_value(range.start, range.end));
+            head.headers.insert(header::RANGE, range_value(range.start, range.end));
             let validator =
                 context.parts.headers.get(header::IF_RANGE).filter(|_| stored.is_none());
             if let Some(validator) = validator {
@@ -92,7 +94,7 @@ impl Fetch {
             site: resource.site.clone(),
             key: resource.key,
             fill_key: key,
-            identity: resource.identity.clone(),
+            identity,
             head,
             request_headers: context.parts.headers.clone(),
             stored,
@@ -104,18 +106,16 @@ impl Fetch {
         }
     }
 
-    /// Fetches. A [`FetchLeader`](crate::leader::FetchLeader) keeps it running when a client aborts.
-    pub(crate) async fn run(mut self, writer: FillWriter) {
+    /// Fetches. A [`FetchLeader`](levada_body::FetchLeader) keeps it running when a client aborts.
+    pub(crate) async fn run(mut self, leader: FillLeader) {
         let requested = clock::wall();
         let sent =
             forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
         let (mut head, body) = match sent {
             Ok(exchange) => exchange.into_parts(),
-            Err(failed) => return writer.fail(failed),
+            Err(failed) => return leader.conclude(FetchOutcome::Failed(failed)),
         };
-        if let Some(chosen) = head.extensions.get() {
-            writer.given_by(chosen);
-        }
+        leader.own().chosen = head.extensions.get().cloned();
         let received = clock::wall();
         let patience = self.node.settings.limits.response_body_timeout;
         let relay = Relay::new(body, patience);
@@ -125,12 +125,12 @@ impl Fetch {
             if !stored.head.validators.selected_by(&head.headers, true) {
                 // It speaks of another representation, which nobody has (RFC 9111 Sec. 4.3.4).
                 self.node.store.remove(self.key);
-                return writer.dismiss();
+                return leader.conclude(FetchOutcome::Unshared);
             }
-            return self.renew(&stored, &head, requested, received, writer);
+            return self.renew(&stored, &head, requested, received, leader);
         }
         if self.may_bridge(head.status, received) {
-            writer.fail(Failure::ErrorAnswer(head.status).into());
+            leader.conclude(FetchOutcome::Failed(Failure::ErrorAnswer(head.status).into()));
             // The connection is of use to others if what it still carries is short.
             return relay.drain(DRAINED).await;
         }
@@ -142,18 +142,18 @@ impl Fetch {
             if failure == Failure::NoPieces {
                 self.node.remember_no_parts(large::file_key(&self.identity));
             }
-            writer.fail(failure.into());
+            leader.conclude(FetchOutcome::Failed(failure.into()));
             return relay.drain(DRAINED).await;
         }
         match self.part {
             Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
-                let part = self.receive_part(number, head, relay, verdict, received, writer);
+                let part = self.receive_part(number, head, relay, verdict, received, leader);
                 return Box::pin(part).await;
             }
             // Whether the client's own range is satisfiable is another question, and says nothing of the
             // whole.
             Some(_) if head.status == StatusCode::RANGE_NOT_SATISFIABLE => {
-                writer.dismiss();
+                leader.conclude(FetchOutcome::Unshared);
                 return relay.drain(DRAINED).await;
             }
             // The origin has no parts of it to give.
@@ -166,17 +166,17 @@ impl Fetch {
             && self.is_large(&head.headers, length, received)
         {
             // Its body is fetched in pieces: the connection ends here.
-            writer.keep_for_leader(named(&head.headers, &storable.strip));
+            leader.own().fields = named(&head.headers, &storable.strip);
             let head = self.stored_head(head, storable.clone(), received);
-            return writer.large(self.put_blocked(&head, new_version(), length));
+            return leader.conclude(self.large(&head, length));
         }
         let too_large = length.is_some_and(|length| length > self.node.settings.cache.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
             Ok(storable) => {
                 self.node.unstorable.forget(self.fill_key);
-                writer.keep_for_leader(named(&head.headers, &storable.strip));
+                leader.own().fields = named(&head.headers, &storable.strip);
                 let head = self.stored_head(head, storable, received);
-                Box::pin(self.receive(Arc::new(head), relay, writer)).await;
+                Box::pin(self.receive(head, relay, leader)).await;
             }
             Err(reason) => {
                 // Whatever was stored for this URI has been superseded, except by an error of the
@@ -187,7 +187,8 @@ impl Fetch {
                 if speaks_for_others(head.status, reason) {
                     self.node.unstorable.remember(self.fill_key, self.node.clock.now());
                 }
-                writer.pass(UnsharedResponse { head, relay, reason });
+                leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
+                leader.conclude(FetchOutcome::Unshared);
             }
         }
     }
@@ -198,14 +199,14 @@ impl Fetch {
         exchange: UpstreamResponse,
         storable: Storable,
         received: SystemTime,
-        writer: FillWriter,
+        leader: FillLeader,
     ) {
         let (mut head, body) = exchange.into_parts();
         strip_response(&mut head.headers);
         let relay = Relay::new(body, self.node.settings.limits.response_body_timeout);
-        writer.keep_for_leader(named(&head.headers, &storable.strip));
+        leader.own().fields = named(&head.headers, &storable.strip);
         let head = self.stored_head(head, storable, received);
-        self.receive(Arc::new(head), relay, writer).await;
+        self.receive(head, relay, leader).await;
     }
 
     /// Whether this answer is an error that the stored response may stand in for.
@@ -260,88 +261,90 @@ impl Fetch {
         }
     }
 
-    /// Lets the object grow under the eyes of its readers, then keeps it.
-    async fn receive(self, head: Arc<StoredHead>, mut relay: Relay, mut writer: FillWriter) {
-        let block = self.node.settings.cache.block;
+    /// Receives the body while its readers read it, then keeps it.
+    async fn receive(self, head: StoredHead, relay: Relay, leader: FillLeader) {
         let length = match head.status {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
         let kept = self.node.store.admits(self.key, &head.variant);
-        let mut long: Option<LongBodyWriter> = None;
-        if length.is_some_and(|length| length > block) {
-            let (blocked, running) = self.whole(writer.fill(), &head, length, kept);
-            writer.blocked(blocked.clone());
-            long = Some(LongBodyWriter::begin(blocked, running));
-        } else {
-            writer.share(head.clone(), length, kept);
-        }
-        while let Some(frame) = relay.next().await {
-            // Dropping the writers says that the fetch has failed.
-            let Ok(frame) = frame else {
-                tracing::info!(uri = self.identity, "the origin's body broke off");
-                return self.salvage(&head, long, length);
-            };
-            let Ok(mut piece) = frame.into_data() else { continue };
-            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
-            let written = long.as_ref().map_or_else(|| writer.written(), LongBodyWriter::written);
-            if length.is_some_and(|length| written + piece.len() as u64 > length) {
-                return tracing::info!(
-                    uri = self.identity,
-                    "the origin's body is longer than it said"
-                );
-            }
-            if long.is_none() {
-                let room = usize::try_from(block - writer.written()).unwrap_or(usize::MAX);
-                writer.push(piece.split_to(piece.len().min(room)));
-                if piece.is_empty() {
-                    continue;
-                }
-                let (blocked, running) = self.whole(writer.fill(), &head, None, kept);
-                let after = LongBodyWriter::after(writer.fill(), blocked, running).await;
-                let Ok(after) = after else { return };
-                long = Some(after);
-            }
-            if let Some(long) = &mut long {
-                let Ok(()) = long.push(piece).await else { return };
-                if !long.kept() {
-                    writer.end_following();
+        let of = self.representation(head, length);
+        let (body, mut writer) = BlockedBody::arriving(&self.node.tiers, of, kept, &leader);
+        self.note_length(&body, length);
+        leader.settle(FetchOutcome::Body(body.clone()));
+        let received = self.copy(&body, relay, &mut writer, &leader).await;
+        match (received, body.version()) {
+            (Ok(()), None) => self.keep_whole(&body, writer),
+            (Ok(()), Some(version)) => {
+                if let Some(length) = writer.finish() {
+                    self.put_blocked(&body.of.head, version, length);
                 }
             }
-        }
-        let written = long.as_ref().map_or_else(|| writer.written(), LongBodyWriter::written);
-        if length.is_some_and(|length| length != written) {
-            tracing::info!(uri = self.identity, "the origin's body is shorter than it said");
-            return;
-        }
-        match long {
-            None => {
-                let pieces = writer.fill().pieces();
-                let head = StoredHead::clone(&head);
-                let via = &self.node.via;
-                let object = Object::new(&self.identity, head, via, pieces.iter(), written);
-                let object = Arc::new(object);
-                if kept {
-                    self.keep(object.clone());
+            (Err(incomplete), version) => {
+                if let Some(text) = incomplete.as_str() {
+                    tracing::info!(uri = &*self.identity, "{text}");
                 }
-                writer.fill().end(FillEnd::Whole, Some(object.body()));
-            }
-            Some(long) => {
-                let version = long.version();
-                if let Some(length) = long.finish() {
-                    self.put_blocked(&head, version, length);
+                // Nobody may follow a broken fetch. The blocks of a long body that broke off are of
+                // use if the rest can be asked for by range.
+                drop(leader);
+                if let (Incomplete::BrokenOff, Some(version), Some(length)) =
+                    (incomplete, version, length)
+                    && writer.is_resumable()
+                {
+                    self.put_blocked(&body.of.head, version, length);
                 }
             }
         }
     }
 
-    /// Keeps the blocks of a long body that broke off, if the rest can be asked for by range.
-    fn salvage(&self, head: &StoredHead, long: Option<LongBodyWriter>, length: Option<u64>) {
-        if let (Some(long), Some(length)) = (long, length)
-            && long.resumable()
-        {
-            self.put_blocked(head, long.version(), length);
+    async fn copy(
+        &self,
+        body: &BlockedBody,
+        mut relay: Relay,
+        writer: &mut BodyWriter,
+        leader: &FillLeader,
+    ) -> Result<(), Incomplete> {
+        let length = body.of.length;
+        while let Some(frame) = relay.next().await {
+            let frame = frame.map_err(|_| Incomplete::BrokenOff)?;
+            let Ok(piece) = frame.into_data() else { continue };
+            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            let written = writer.written() + piece.len() as u64;
+            if length.is_some_and(|length| written > length) {
+                return Err(Incomplete::TooLong);
+            }
+            self.note_length(body, Some(written));
+            writer.push(piece).await.map_err(|_| Incomplete::Unread)?;
+            if body.is_long() && !writer.is_kept() {
+                leader.end_following();
+            }
         }
+        match length {
+            Some(length) if length != writer.written() => Err(Incomplete::TooShort),
+            _ => Ok(()),
+        }
+    }
+
+    /// The body has at least this length.
+    fn note_length(&self, body: &BlockedBody, length: Option<u64>) {
+        if length.is_some_and(|length| length > body.of.block) {
+            body.set_long(|| {
+                let origin = self.part_origin(&body.of.head);
+                let origin = origin.map(|origin| -> Arc<dyn BlockOrigin> { origin });
+                LongBody { version: new_version(), origin }
+            });
+        }
+    }
+
+    /// Keeps a body of one block as an ordinary object.
+    fn keep_whole(&self, body: &BlockedBody, writer: BodyWriter) {
+        let (pieces, head) = (writer.pieces(), body.of.head.clone());
+        let (via, length) = (&self.node.via, writer.written());
+        let object = Arc::new(Object::new(&self.identity, head, via, pieces.iter(), length));
+        if writer.is_kept() {
+            self.keep(object.clone());
+        }
+        writer.finish_as(object.body());
     }
 
     fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) -> Arc<Object> {
@@ -351,6 +354,11 @@ impl Fetch {
         let object = Arc::new(object);
         self.keep(object.clone());
         object
+    }
+
+    /// A large file, of which only the head is stored.
+    fn large(&self, head: &StoredHead, length: u64) -> FetchOutcome {
+        FetchOutcome::Large(self.put_blocked(head, new_version(), length))
     }
 
     /// Whether a representation is fetched in pieces and the request may be told so.
@@ -370,38 +378,13 @@ impl Fetch {
         self.node.keep(self.key, object, &self.pending);
     }
 
-    /// A body that is being fetched as a whole, block by block.
-    fn whole(
-        &self,
-        door: &Arc<Fill>,
-        head: &Arc<StoredHead>,
-        length: Option<u64>,
-        kept: bool,
-    ) -> (Arc<BlockedBody>, Arc<RunningFetch>) {
-        let running = RunningFetch::new(door);
-        let blocked = self.blocked(head.clone(), length);
-        let blocked = BlockedBody { kept, running: Some(running.clone()), ..blocked };
-        (Arc::new(blocked), running)
+    fn representation(&self, head: StoredHead, length: Option<u64>) -> Representation {
+        let (key, identity) = (self.key, self.identity.clone());
+        Representation { key, identity, head, block: self.node.settings.cache.block, length }
     }
 
-    fn blocked(&self, head: Arc<StoredHead>, length: Option<u64>) -> BlockedBody {
-        let known_partless = self.node.no_parts.holds(self.key, self.node.clock.now());
-        let request = (!known_partless).then(|| blocks::part_request(&self.head, &head)).flatten();
-        BlockedBody {
-            tiers: self.node.tiers.clone(),
-            origin: self.node.clone(),
-            site: self.site.clone(),
-            key: self.key,
-            identity: self.identity.as_str().into(),
-            head,
-            version: new_version(),
-            block: self.node.settings.cache.block,
-            length,
-            request,
-            kept: true,
-            running: None,
-            zero_copy: None,
-        }
+    fn part_origin(&self, head: &StoredHead) -> Option<Arc<PartOrigin>> {
+        PartOrigin::new(&self.node, &self.site, self.key, head, || self.head.clone())
     }
 
     /// A 206 to the request for a block: the whole, if there is no more of it, or the first block of
@@ -413,32 +396,40 @@ impl Fetch {
         relay: Relay,
         verdict: Result<Storable, &'static str>,
         received: SystemTime,
-        writer: FillWriter,
+        leader: FillLeader,
     ) {
         let told = ContentRange::of_part(&head.headers);
         let (Ok(storable), Some(ContentRange { range: Some(range), length: Some(length) })) =
             (verdict, told)
         else {
             self.node.remember_no_parts(self.key);
-            return writer.dismiss();
+            return leader.conclude(FetchOutcome::Unshared);
         };
         head.status = StatusCode::OK;
-        blocks::as_whole(&mut head.headers, length);
+        head.headers.remove(header::CONTENT_RANGE);
+        head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         if self.is_large(&head.headers, length, received) {
             let head = self.stored_head(head, storable, received);
-            return writer.large(self.put_blocked(&head, new_version(), length));
+            return leader.conclude(self.large(&head, length));
         }
-        let head = Arc::new(self.stored_head(head, storable, received));
-        if range == (0..length) && length <= self.node.settings.cache.block {
-            return self.receive(head, relay, writer).await;
+        let head = self.stored_head(head, storable, received);
+        let of = self.representation(head, Some(length));
+        if range == (0..length) && length <= of.block {
+            return self.receive(of.head, relay, leader).await;
         }
-        let blocked = Arc::new(self.blocked(head.clone(), Some(length)));
-        if blocked.request.is_none() || range != blocked.span(number) {
+        let Some(origin) = self.part_origin(&of.head) else {
             self.node.remember_no_parts(self.key);
-            return writer.dismiss();
+            return leader.conclude(FetchOutcome::Unshared);
+        };
+        let version = new_version();
+        let long = LongBody { version, origin: Some(origin.clone()) };
+        let body = BlockedBody::in_blocks(&self.node.tiers, of, long, None);
+        if range != body.span(number) {
+            self.node.remember_no_parts(self.key);
+            return leader.conclude(FetchOutcome::Unshared);
         }
-        self.put_blocked(&head, blocked.version, length);
-        blocks::fetch::first(&self.node, blocked, number, relay, writer).await;
+        self.put_blocked(&body.of.head, version, length);
+        origin.first(body, number, relay, leader).await;
     }
 
     /// A 304: the stored response lives on under renewed fields (RFC 9111 Sec. 4.3.4).
@@ -448,7 +439,7 @@ impl Fetch {
         answer: &response::Parts,
         requested: SystemTime,
         received: SystemTime,
-        writer: FillWriter,
+        leader: FillLeader,
     ) {
         let mut headers = stored.head.headers.clone();
         update_stored(&mut headers, &answer.headers);
@@ -464,14 +455,36 @@ impl Fetch {
                 strip_fields(&mut head.headers, &storable.strip);
                 let renewed = Arc::new(stored.renewed(head, &self.node.via));
                 self.keep(renewed.clone());
-                writer.renewed(renewed);
+                leader.conclude(FetchOutcome::Renewed(renewed));
             }
             // It may be used this once, by the client that asked, but no longer be kept.
             Err(_) => {
                 self.node.store.remove(self.key);
                 head.freshness = head.freshness.never_again();
-                writer.renewed(Arc::new(stored.renewed(head, &self.node.via)));
+                let renewed = stored.renewed(head, &self.node.via);
+                leader.conclude(FetchOutcome::Renewed(Arc::new(renewed)));
             }
+        }
+    }
+}
+
+/// Why a body was not received whole.
+#[derive(Clone, Copy)]
+enum Incomplete {
+    BrokenOff,
+    TooLong,
+    TooShort,
+    /// It is not stored, and all readers have left.
+    Unread,
+}
+
+impl Incomplete {
+    fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::BrokenOff => Some("the origin's body broke off"),
+            Self::TooLong => Some("the origin's body is longer than it said"),
+            Self::TooShort => Some("the origin's body is shorter than it said"),
+            Self::Unread => None,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! redirect ─ peers                     the node that serves it (levada-policy decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! lookup                               stored responses (levada-store) that may be used (levada-cache)
-//! fill ─ fetch ─ forward               one fetch per object, in turn, from origins (levada-upstream sends)
+//! fill ─ fetch ─ forward               one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
 //! switch ─ classes                     servers that are not Levada, chosen by the policy
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
 //! respond ─ body ─ pace ─ access_record   the response, and what is counted until its end
@@ -19,9 +19,8 @@
 mod access_record;
 mod admin;
 mod admission;
-mod blocks;
 mod body;
-mod body_reader;
+mod body_error;
 mod cache_result;
 mod classes;
 mod client_connection;
@@ -42,7 +41,6 @@ mod handoff;
 mod identify;
 mod label_value;
 mod large;
-mod leader;
 mod listener;
 mod log;
 mod lookup;
@@ -50,12 +48,13 @@ mod metrics;
 mod node;
 mod origin;
 mod pace;
-mod partial;
+mod part_origin;
 mod peers;
 mod pipeline;
 mod posted;
 mod purge;
 mod redirect;
+mod relay;
 mod reload;
 mod remembered;
 mod request;
@@ -75,7 +74,6 @@ mod switch;
 mod tend;
 mod tls;
 mod watchdog;
-mod zero_copy;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,

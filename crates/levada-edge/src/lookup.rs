@@ -6,13 +6,14 @@ use http::{
     HeaderMap, Method,
     header::{IF_MATCH, IF_UNMODIFIED_SINCE},
 };
+use levada_body::partial::first_byte;
 use levada_cache::{
     ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, serve, serve_missing,
 };
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use crate::{clock, node::Node, partial::first_byte, request::RequestContext};
+use crate::{clock, node::Node, request::RequestContext};
 
 /// The result of a look-up.
 pub(crate) enum LookupResult {

@@ -7,6 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use levada_body::{BlockMemory, BlockTiers};
 use levada_cache::CacheName;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
@@ -18,7 +19,6 @@ use levada_types::Key;
 use crate::{
     access_record::Telemetry,
     admission::Capacity,
-    blocks::BlockTiers,
     clock::{self, Clock},
     drain::Drain,
     fill::Fills,
@@ -27,6 +27,7 @@ use crate::{
     log::Log,
     metrics::Metrics,
     pace::{Paced, Pacer},
+    part_origin::BlockFlights,
     peers::Peers,
     remembered::Remembered,
     settings::{Runtime, Settings, SettingsReader},
@@ -60,11 +61,10 @@ pub(crate) struct Node {
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     pub(crate) store: Arc<Store>,
     pub(crate) fills: Arc<Fills>,
-    /// Blocks that readers hold, apart from the tiers.
-    pub(crate) loans: Arc<Loans>,
-    pub(crate) purges: Arc<Purges>,
-    /// The same, for bodies in blocks.
+    pub(crate) block_flights: Arc<BlockFlights>,
+    /// Where bodies are kept in blocks: in the store, and beside it.
     pub(crate) tiers: Arc<BlockTiers>,
+    pub(crate) purges: Arc<Purges>,
     /// The shared state of transfers in pieces.
     pub(crate) large: Agency,
     pub(crate) sizes: Sizes,
@@ -146,13 +146,10 @@ impl Node {
         let directory = settings.cache.disk.as_ref().map(|disk| &*disk.path);
         let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
         let purges = Arc::new(purges);
-        let fills = Fills::new(settings.cache.memory / 4);
-        let loans = Loans::new(settings.cache.memory / 4);
         let tiers = Arc::new(BlockTiers {
             store: store.clone(),
-            loans: loans.clone(),
-            fills: fills.clone(),
-            purges: purges.clone(),
+            loans: Loans::new(settings.cache.memory / 4),
+            memory: BlockMemory::new(settings.cache.memory / 4),
             max_object: settings.cache.max_object,
         });
         Ok(Arc::new(Self {
@@ -165,8 +162,8 @@ impl Node {
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
             store,
-            fills,
-            loans,
+            fills: Fills::new(),
+            block_flights: BlockFlights::new(),
             tiers,
             large: Agency::new(settings.cache.memory / 4, peer_count),
             purges,

@@ -9,6 +9,7 @@ use http::{
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
+use levada_body::{FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
     ServeDecision, serve_instead_of_error, strip_request,
@@ -21,25 +22,24 @@ use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
-    blocks,
-    body::{BodyError, Relay, ResponseBody, Source},
+    body::{ResponseBody, Source},
     cache_result::CacheResult,
     client_connection::{ClientConnection, Door},
     clock,
     effects::Effects,
     failure::{Failed, Failure},
     fetch::Fetch,
-    fill::{FetchOutcome, FillHandle, FillReader, FillWriter},
+    fill::{FetchOutcome, FillFollower, LeaderShare},
     forward,
     identify::identify,
     large,
-    leader::FetchLeader,
     lookup::{FillRequest, LookupResult, lookup, recall},
     node::Node,
-    partial,
+    part_origin,
     peers::{self, PROBE, Peers},
     posted::Posted,
     purge,
+    relay::Relay,
     request::RequestContext,
     resource::Resource,
     respond, stored, switch,
@@ -326,21 +326,23 @@ async fn in_blocks(
     mut status: CacheStatus<'_>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let blocked = blocks::fetch::stored(node, &context, &object);
-    match stored::from_blocks(node, &context.parts, &blocked, Some(age), &mut status).await {
+    let body = part_origin::stored(node, &context, &object);
+    match stored::from_blocks(node, &context.parts, &body, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
                 record.cache = CacheResult::Miss;
             }
             return Ok(response);
         }
-        Err(BodyError::Failed(failure)) => return Err(failure.into()),
-        Err(_) => node.store.remove(context.resource.key),
+        Err(error) => match Failure::of_fetch(&error) {
+            Some(failure) => return Err(failure.into()),
+            None => node.store.remove(context.resource.key),
+        },
     }
     let why = ForwardReason::UriMiss;
     let directives = RequestDirectives::default();
-    let part = partial::first_byte(&context.parts).map(|first| first / blocked.block);
-    let part = part.filter(|_| blocked.request.is_some());
+    let part = partial::first_byte(&context.parts).map(|first| first / body.of.block);
+    let part = part.filter(|_| body.origin().is_some());
     let order = FillRequest {
         key: context.resource.key,
         stored: None,
@@ -358,21 +360,26 @@ fn lead_or_follow(
     node: &Arc<Node>,
     context: &RequestContext,
     order: &FillRequest,
-) -> Option<(FillReader, Option<FetchLeader>)> {
+) -> Option<(FillFollower, Option<FetchLeader>)> {
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
     let pending = node.purges.begin();
-    let begun = (Label::new(site, pending.born()), pending.begun());
-    let may_follow = |label: &Label, begun| node.purges.may_follow(label, begun, identity);
-    let FillHandle { reader, leads } = match order.detached {
-        true => node.fills.detached(order.key, identity, begun),
-        false => node.fills.join(order.key, identity, begun, may_follow)?,
+    let start = FlightStart { label: Label::new(site, pending.born()), begun: pending.begun() };
+    let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
+        let label = outcome.and_then(FetchOutcome::label).unwrap_or(&start.label);
+        node.purges.may_follow(label, start.begun, identity)
     };
-    let lead = leads.then(|| {
-        let fetch = Fetch::new(node, context, order.clone(), pending);
-        let writer = FillWriter::new(reader.fill().clone());
-        FetchLeader::new(fetch.run(writer))
+    let (follower, leader) = if order.detached {
+        let (follower, leader) = node.fills.detached(order.key, identity, start);
+        (follower, Some(leader))
+    } else {
+        node.fills.join(order.key, identity, start, may_follow)?
+    };
+    let lead = leader.map(|leader| {
+        let identity = leader.identity().clone();
+        let fetch = Fetch::new(node, context, order.clone(), identity, pending);
+        FetchLeader::new(fetch.run(leader))
     });
-    Some((reader, lead))
+    Some((follower, lead))
 }
 
 /// Serves from the fill of an object that this request, or an earlier one, began.
@@ -388,29 +395,27 @@ async fn serve_from_fill(
         return Box::pin(pass(node, context, why, "loop", record)).await;
     }
     let arrived = node.purges.latest();
-    let (reader, leader, outcome) = loop {
-        let Some((reader, lead)) = lead_or_follow(node, &context, &order) else {
+    let (follower, leader, outcome) = loop {
+        let Some((follower, lead)) = lead_or_follow(node, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision", record)).await;
         };
         let leader = lead.is_some();
         let outcome = match lead {
-            Some(lead) => lead.outcome(&reader).await,
+            Some(lead) => lead.outcome(&follower).await,
             None => {
                 record.cache = CacheResult::Collapsed;
-                reader.outcome().await
+                follower.outcome().await
             }
         };
+        let outcome = FetchOutcome::or_failed(outcome);
         // Tags arrive with the head. A fill that began before a purge must not serve requests that
         // arrived after it.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = outcome.label().is_some_and(|label| {
             begun_before(label) && !node.purges.may_join(label, &context.resource.identity)
         });
-        if leader {
-            record.chosen = reader.fill().take_chosen();
-        }
         if leader || !outdated {
-            break (reader, leader, outcome);
+            break (follower, leader, outcome);
         }
         let alive = |object: &Arc<Object>| node.purges.may_keep(object);
         order.stored = order.stored.filter(alive);
@@ -419,10 +424,9 @@ async fn serve_from_fill(
     // Other requests may share a response only if the store could serve it.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
-    if leader
-        && matches!(outcome, FetchOutcome::Unshared)
-        && let Some(passed) = reader.fill().take_unshared()
-    {
+    let own = if leader { follower.take_own() } else { LeaderShare::default() };
+    record.chosen = own.chosen;
+    if let Some(passed) = own.unshared {
         status.forwarded_status = Some(passed.head.status.as_u16());
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
@@ -430,36 +434,21 @@ async fn serve_from_fill(
         finish_passed(node, &mut response, &status);
         return Ok(response);
     }
-    match outcome {
-        FetchOutcome::Share { .. } | FetchOutcome::Blocked(_)
-            if outcome.head().is_some_and(mine) =>
-        {
-            match stored::arriving(node, parts, outcome, reader, status).await {
-                Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
-            }
+    let served = match outcome {
+        FetchOutcome::Body(body) if mine(&body.of.head) => {
+            let response = stored::arriving(node, parts, &body, own.fields, status).await;
+            drop(follower);
+            response
         }
         FetchOutcome::Renewed(object) if mine(&object.head) => {
             record.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            if large::head_is_enough(node, &context, &object) {
-                return Ok(large::head(node, &context, &object, None, status));
-            }
-            match stored::from_object(node, &context, &object, None, status).await {
-                Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
-            }
+            whole_or_head(node, &context, &object, status).await
         }
         FetchOutcome::Large(object) if mine(&object.head) => {
             status.forwarded_status = leader.then_some(200);
             status.stored = true;
-            if large::head_is_enough(node, &context, &object) {
-                return Ok(large::head(node, &context, &object, None, status));
-            }
-            match stored::from_object(node, &context, &object, None, status).await {
-                Ok(response) => Ok(response),
-                Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
-            }
+            whole_or_head(node, &context, &object, status).await
         }
         FetchOutcome::Failed(failed) => {
             let Some((object, age, status)) =
@@ -467,15 +456,34 @@ async fn serve_from_fill(
             else {
                 return Err(failed);
             };
-            stored::from_object(node, &context, object, Some(age), status).await.map_err(|_| failed)
+            let bridged = stored::from_object(node, &context, object, Some(age), status).await;
+            return bridged.map_err(|_| failed);
         }
         // The fetched response is not for this request, which gets one of its own. Release the leader's
         // response first.
         _ => {
-            drop(reader);
-            Box::pin(pass(node, context, why, "not-shared", record)).await
+            drop(follower);
+            Err(ReadError::Gone)
         }
+    };
+    match served {
+        Ok(response) => Ok(response),
+        Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
     }
+}
+
+/// The response with an object that a fetch has renewed or found to be large: its head alone, where
+/// that is enough.
+async fn whole_or_head(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    object: &Arc<Object>,
+    status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, ReadError> {
+    if large::head_is_enough(node, context, object) {
+        return Ok(large::head(node, context, object, None, status));
+    }
+    stored::from_object(node, context, object, None, status).await
 }
 
 /// A stored response in place of the origin's failed one, where that is allowed, with its age and its
@@ -560,13 +568,17 @@ async fn bypass(
     }
     match growing {
         Some(growing) => {
-            let reader = growing.receive(exchange);
-            let outcome = reader.outcome().await;
+            let follower = growing.receive(exchange);
+            let no_response = Failure::Server(ServerFailure::NoResponse);
+            let Some(FetchOutcome::Body(body)) = follower.outcome().await else {
+                return Err(no_response.into());
+            };
+            let own = follower.take_own().fields;
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
-                Box::pin(stored::arriving(node, &context.parts, outcome, reader, status)).await;
-            Ok(response.map_err(|_| Failure::Server(ServerFailure::NoResponse))?)
+                Box::pin(stored::arriving(node, &context.parts, &body, own, status)).await;
+            Ok(response.map_err(|_| no_response)?)
         }
         None => Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail)),
     }

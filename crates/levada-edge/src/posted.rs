@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
+use levada_body::FlightStart;
 use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
 use levada_purge::PendingStore;
 use levada_store::Label;
@@ -12,7 +13,7 @@ use levada_upstream::{UpstreamHead, UpstreamResponse};
 use crate::{
     clock,
     fetch::{Fetch, content_length},
-    fill::{FillHandle, FillReader, FillWriter},
+    fill::{FillFollower, FillLeader},
     node::Node,
     request::RequestContext,
     resource::Resource,
@@ -101,9 +102,8 @@ impl StorablePost {
             return None;
         }
         let label = Label::new(resource.site.id, pending.born());
-        let begun = (label, pending.begun());
-        let FillHandle { reader, .. } =
-            node.fills.detached(resource.key, &resource.identity, begun);
+        let start = FlightStart { label, begun: pending.begun() };
+        let (follower, leader) = node.fills.detached(resource.key, &resource.identity, start);
         let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {
             head.headers.remove(name);
@@ -113,7 +113,7 @@ impl StorablePost {
             site: resource.site.clone(),
             key: resource.key,
             fill_key: resource.key,
-            identity: resource.identity.clone(),
+            identity: leader.identity().clone(),
             head,
             request_headers: posted.request,
             stored: None,
@@ -123,24 +123,24 @@ impl StorablePost {
             head_is_enough: false,
             pending,
         };
-        Some(GrowingPost { fetch, reader, storable, received })
+        Some(GrowingPost { fetch, follower, leader, storable, received })
     }
 }
 
 /// An answer that is being stored.
 pub(crate) struct GrowingPost {
     fetch: Fetch,
-    reader: FillReader,
+    follower: FillFollower,
+    leader: FillLeader,
     storable: Storable,
     received: SystemTime,
 }
 
 impl GrowingPost {
     /// Receives the body in a task of its own.
-    pub(crate) fn receive(self, exchange: UpstreamResponse) -> FillReader {
-        let Self { fetch, reader, storable, received } = self;
-        let writer = FillWriter::new(reader.fill().clone());
-        tokio::spawn(fetch.adopt(exchange, storable, received, writer));
-        reader
+    pub(crate) fn receive(self, exchange: UpstreamResponse) -> FillFollower {
+        let Self { fetch, follower, leader, storable, received } = self;
+        tokio::spawn(fetch.adopt(exchange, storable, received, leader));
+        follower
     }
 }

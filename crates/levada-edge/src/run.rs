@@ -123,9 +123,9 @@ impl Running {
             outstanding,
             origin_connections_busy: busy,
             waiting,
-            fills: self.node.fills.len(),
-            filling_bytes: self.node.fills.bytes(),
-            lent_bytes: self.node.loans.bytes(),
+            fills: self.node.fills.count() + self.node.block_flights.count(),
+            filling_bytes: self.node.tiers.memory.bytes(),
+            lent_bytes: self.node.tiers.loans.bytes(),
             sending_files: self.node.store.sending(),
         }
     }

@@ -8,20 +8,20 @@ use http::{
     header::{AGE, CONTENT_LENGTH},
     request::Parts,
 };
+use levada_body::{
+    BlockReader, BlockedBody, ReadError, Script, StoredReader, chunk,
+    partial::{self, Wanted},
+};
 use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
 use levada_store::{Object, StoredHead};
 
 use crate::{
-    blocks::{self, BlockReader, BlockedBody, GrowingReader},
-    body::{BodyError, ResponseBody, Source},
-    body_reader::Script,
+    body::{ResponseBody, Source},
     clock,
-    fill::{FetchOutcome, FillReader},
     node::Node,
-    partial::{self, Wanted},
+    part_origin,
     request::RequestContext,
     respond,
-    zero_copy::{self, StoredReader},
 };
 
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
@@ -49,7 +49,7 @@ pub(crate) fn answer(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if zero_copy::chunk(object.stored_body()).is_some() => {
+        Wanted::Whole if chunk(object.stored_body()).is_some() => {
             let reader = StoredReader::new(object, context.zero_copy.as_ref());
             Script::whole(Some(object.length()), reader).into()
         }
@@ -71,38 +71,60 @@ pub(crate) async fn from_object(
     object: &Arc<Object>,
     age: Option<u32>,
     mut status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, BodyError> {
+) -> Result<Response<ResponseBody>, ReadError> {
     if object.blocks().is_none() {
         return Ok(answer(node, context, object, age, &status));
     }
-    let blocked = blocks::fetch::stored(node, context, object);
-    from_blocks(node, &context.parts, &blocked, age, &mut status).await
+    let body = part_origin::stored(node, context, object);
+    from_blocks(node, &context.parts, &body, age, &mut status).await
+}
+
+/// The response to a client whose body is on its way into the store. The leader's client also gets its
+/// `own` fields, which are not stored.
+pub(crate) async fn arriving(
+    node: &Node,
+    parts: &Parts,
+    body: &Arc<BlockedBody>,
+    own: HeaderMap,
+    mut status: CacheStatus<'_>,
+) -> Result<Response<ResponseBody>, ReadError> {
+    let head = &body.of.head;
+    if !status.collapsed {
+        status.forwarded_status = Some(head.status.as_u16());
+        status.stored = body.kept;
+    }
+    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
+    let mut response = from_blocks(node, parts, body, age, &mut status).await?;
+    response.headers_mut().extend(own);
+    Ok(response)
 }
 
 /// A response that is read block by block, unless it cannot be had.
 pub(crate) async fn from_blocks(
     node: &Node,
     parts: &Parts,
-    blocked: &Arc<BlockedBody>,
+    body: &Arc<BlockedBody>,
     age: Option<u32>,
     status: &mut CacheStatus<'_>,
-) -> Result<Response<ResponseBody>, BodyError> {
-    let head = &blocked.head;
+) -> Result<Response<ResponseBody>, ReadError> {
+    let (head, length) = (&body.of.head, body.of.length);
     if has_already(head, parts) {
         return Ok(not_modified(node, head, age, status));
     }
-    let length = blocked.length.ok_or(BodyError::Gone)?;
-    let wanted = partial::wanted(parts, head, length);
+    // While the length is not known the whole is sent: a server may ignore a range.
+    let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
     let (first, end) = match &wanted {
-        Wanted::Whole => (0, length),
-        Wanted::Nothing => return Ok(unsatisfied(node, length, status)),
+        Wanted::Whole => (0, length.unwrap_or(u64::MAX)),
+        Wanted::Nothing => {
+            return Ok(unsatisfied(node, length.unwrap_or_default(), status));
+        }
         Wanted::Some(ranges) => ranges.span(),
     };
-    let mut reader = BlockReader::new(blocked.clone(), end);
+    let mut reader = BlockReader::new(body.clone(), end);
     if parts.method != Method::HEAD {
-        let whole = blocked.running.is_some() || blocked.holds_all(first, end);
-        if !whole && blocked.request.is_none() {
-            return Err(BodyError::Gone);
+        let whole = body.is_running() || body.holds_all(first, end);
+        if !whole && body.origin().is_none() {
+            return Err(ReadError::Gone);
         }
         if status.forwarded.is_none() && !whole {
             // A request that stored blocks answer in part only (RFC 9211 Sec. 2.2).
@@ -115,86 +137,23 @@ pub(crate) async fn from_blocks(
     *response.status_mut() = head.status;
     let headers = response.headers_mut();
     headers.clone_from(&head.headers);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    // A body that arrives has the field if its length is known, unless it has no content (204).
+    if let Some(length) = length.filter(|_| !body.is_running()) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
     if let Some(age) = age {
         headers.insert(AGE, HeaderValue::from(age));
     }
     status.append_to(headers, &node.cache_name);
     respond::via(node, headers);
-    let source = match wanted {
-        _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Some(ranges) => partial::answer(&mut response, &ranges, length, reader).into(),
-        _ => Script::whole(Some(length), reader).into(),
-    };
-    Ok(response.map(|()| ResponseBody::new(source)))
-}
-
-/// The response to a client whose body is on its way into the store. The leader's client also gets
-/// the fields that are not stored.
-pub(crate) async fn arriving(
-    node: &Node,
-    parts: &Parts,
-    outcome: FetchOutcome,
-    reader: FillReader,
-    mut status: CacheStatus<'_>,
-) -> Result<Response<ResponseBody>, BodyError> {
-    let (head, kept) = match &outcome {
-        FetchOutcome::Share { head, kept, .. } => (head, *kept),
-        FetchOutcome::Blocked(blocked) => (&blocked.head, blocked.kept),
-        _ => return Err(BodyError::Gone),
-    };
-    let mut own = HeaderMap::new();
-    if !status.collapsed {
-        status.forwarded_status = Some(head.status.as_u16());
-        status.stored = kept;
-        own = reader.fill().take_leader_fields();
-    }
-    let mut response = match &outcome {
-        FetchOutcome::Blocked(blocked) => {
-            let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
-            from_blocks(node, parts, blocked, age, &mut status).await?
-        }
-        FetchOutcome::Share { length, .. } => growing(node, parts, head, reader, *length, &status),
-        _ => return Err(BodyError::Gone),
-    };
-    response.headers_mut().extend(own);
-    Ok(response)
-}
-
-/// A response whose body is still arriving.
-fn growing(
-    node: &Node,
-    parts: &Parts,
-    head: &StoredHead,
-    reader: FillReader,
-    length: Option<u64>,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
-    if has_already(head, parts) {
-        return not_modified(node, head, age, status);
-    }
-    let mut response = Response::new(());
-    *response.status_mut() = head.status;
-    let headers = response.headers_mut();
-    headers.clone_from(&head.headers);
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-    // While the length is not known the whole is sent: a server may ignore a range.
-    let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
-    let reader = GrowingReader::Fill(reader);
     let source = match (wanted, length) {
         _ if parts.method == Method::HEAD => Source::Empty,
-        (Wanted::Nothing, Some(length)) => return unsatisfied(node, length, status),
         (Wanted::Some(ranges), Some(length)) => {
             partial::answer(&mut response, &ranges, length, reader).into()
         }
         _ => Script::whole(length, reader).into(),
     };
-    response.map(|()| ResponseBody::new(source))
+    Ok(response.map(|()| ResponseBody::new(source)))
 }
 
 /// The client has it already.

@@ -17,10 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{
-    body::{BodyError, ResponseBody},
-    settings::Limits,
-};
+use crate::{body::ResponseBody, body_error::BodyError, settings::Limits};
 
 /// Watches one connection.
 pub(crate) struct Watchdog {

@@ -31,6 +31,10 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
 };
+use levada_body::{
+    Script,
+    partial::{self, Wanted},
+};
 use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields};
 use levada_fetch::Sources;
 use parking_lot::Mutex;
@@ -38,13 +42,11 @@ use parking_lot::Mutex;
 use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
-    body_reader::Script,
     cache_result::CacheResult,
     client_connection::Door,
     failure::{Failed, Failure},
     fields::{DIGEST, LARGE},
     node::Node,
-    partial::{self, Wanted},
     request::RequestContext,
     stored,
 };

@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
+use levada_body::{ReadAt, ReadError};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
@@ -30,8 +31,8 @@ use super::{
     room::Share,
 };
 use crate::{
-    access_record::TransferCounts, body::BodyError, body_reader::ReadAt, failure::Failure,
-    node::Node, request::RequestContext, resource::Piece,
+    access_record::TransferCounts, failure::Failure, node::Node, request::RequestContext,
+    resource::Piece,
 };
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
@@ -346,9 +347,9 @@ impl ReadAt for PieceReader {
         cx: &mut Context<'_>,
         position: u64,
         _: u64,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+    ) -> Poll<Option<Result<Bytes, ReadError>>> {
         if position != self.position {
-            return Poll::Ready(Some(Err(BodyError::Gone)));
+            return Poll::Ready(Some(Err(ReadError::Gone)));
         }
         if let Err(error) = std::task::ready!(self.poll_piece(cx)) {
             return Poll::Ready(Some(Err(error)));
@@ -362,9 +363,8 @@ impl ReadAt for PieceReader {
 impl PieceReader {
     /// Waits until there is something to deliver.
     pub(super) async fn ready(&mut self) -> Result<(), Failure> {
-        std::future::poll_fn(|cx| self.poll_piece(cx)).await.map_err(|error| match error {
-            BodyError::Failed(failure) => failure,
-            _ => Failure::Server(ServerFailure::BadResponse),
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await.map_err(|error| {
+            Failure::of_fetch(&error).unwrap_or(Failure::Server(ServerFailure::BadResponse))
         })
     }
 
@@ -373,7 +373,7 @@ impl PieceReader {
     }
 
     /// Gets the next piece, unless there is something left of the last, or nothing more to come.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
         if !self.current.is_empty() {
             return Poll::Ready(Ok(()));
         }
@@ -390,7 +390,7 @@ impl PieceReader {
             Next::Done => Poll::Ready(Ok(())),
             Next::Failed => {
                 let failure = state.failure.unwrap_or(Failure::Server(ServerFailure::NoResponse));
-                Poll::Ready(Err(BodyError::Failed(failure)))
+                Poll::Ready(Err(failure.into()))
             }
             Next::Wait => {
                 state.waiting = Some(cx.waker().clone());
@@ -400,14 +400,14 @@ impl PieceReader {
     }
 
     /// Before the last piece is delivered, the whole must have the expected digest.
-    fn verify(&mut self) -> Result<(), BodyError> {
+    fn verify(&mut self) -> Result<(), ReadError> {
         let length: usize = self.current.iter().map(Bytes::len).sum();
         let last = self.position + length as u64 == self.end;
         if let Some(check) = &mut self.check {
             self.current.iter().for_each(|segment| check.update(segment));
         }
         let holds = self.check.take_if(|_| last).is_none_or(Check::holds);
-        if holds { Ok(()) } else { Err(BodyError::Digest) }
+        if holds { Ok(()) } else { Err(ReadError::Digest) }
     }
 }
 

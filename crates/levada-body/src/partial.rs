@@ -11,10 +11,11 @@ use http::{
 use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
 use levada_store::{StoredHead, new_version};
 
-use crate::body_reader::{ReadAt, Script, Step};
+use crate::read_at::{ReadAt, Script, Step};
 
 /// The part of a representation that a request wants.
-pub(crate) enum Wanted {
+pub enum Wanted {
+    /// All of it.
     Whole,
     /// At least one part.
     Some(Box<RangeParts>),
@@ -23,12 +24,12 @@ pub(crate) enum Wanted {
 }
 
 /// The part that `request` wants of a stored representation of `length` bytes.
-pub(crate) fn wanted(request: &RequestParts, head: &StoredHead, length: u64) -> Wanted {
+pub fn wanted(request: &RequestParts, head: &StoredHead, length: u64) -> Wanted {
     wanted_of(request, head.status, &head.validators, length)
 }
 
 /// The same for a representation that is not stored here.
-pub(crate) fn wanted_of(
+pub fn wanted_of(
     request: &RequestParts,
     status: StatusCode,
     validators: &Validators,
@@ -50,7 +51,7 @@ pub(crate) fn wanted_of(
 
 /// The first byte that a request for parts of an object of unknown length needs: that of the block to
 /// begin with. `None` without a range to be honoured.
-pub(crate) fn first_byte(request: &RequestParts) -> Option<u64> {
+pub fn first_byte(request: &RequestParts) -> Option<u64> {
     if request.method != Method::GET {
         return None;
     }
@@ -64,7 +65,7 @@ pub(crate) fn first_byte(request: &RequestParts) -> Option<u64> {
 }
 
 /// Turns the head of a 200 into that of the answer to a request for parts, and gives its body.
-pub(crate) fn answer<B, R: ReadAt>(
+pub fn answer<B, R: ReadAt>(
     response: &mut Response<B>,
     parts: &RangeParts,
     length: u64,
@@ -94,7 +95,7 @@ pub(crate) fn answer<B, R: ReadAt>(
 }
 
 /// The fields of a 416: what there is, and nothing of the representation.
-pub(crate) fn unsatisfied(length: u64) -> HeaderMap {
+pub fn unsatisfied(length: u64) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(CONTENT_RANGE, ContentRange::unsatisfied(length).to_value());
     headers.insert(CONTENT_LENGTH, HeaderValue::from(0));

@@ -9,17 +9,19 @@ use bytes::Bytes;
 use levada_http1::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 use levada_store::{Loan, Object, StoredBody};
 
-use crate::{body::BodyError, body_reader::ReadAt};
+use crate::{ReadError, read_at::ReadAt};
 
 /// Reads the body of a stored object.
-pub(crate) enum StoredReader {
+pub enum StoredReader {
+    /// By its segments.
     Segments(Arc<Object>),
+    /// By the system.
     Chunk(ZeroCopyChunk, Arc<ZeroCopyQueue>),
 }
 
 impl StoredReader {
     /// For a client whose connection has `queue`: by way of it if that pays.
-    pub(crate) fn new(object: &Arc<Object>, queue: Option<&Arc<ZeroCopyQueue>>) -> Self {
+    pub fn new(object: &Arc<Object>, queue: Option<&Arc<ZeroCopyQueue>>) -> Self {
         match (chunk(object.stored_body()), queue) {
             (Some(chunk), Some(queue)) => Self::Chunk(chunk, queue.clone()),
             _ => Self::Segments(object.clone()),
@@ -33,7 +35,7 @@ impl ReadAt for StoredReader {
         _: &mut Context<'_>,
         position: u64,
         most: u64,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+    ) -> Poll<Option<Result<Bytes, ReadError>>> {
         Poll::Ready(match self {
             Self::Segments(object) => object.at(position).map(Ok),
             Self::Chunk(chunk, queue) => queue.hand_in(chunk, position, most).map(Ok),
@@ -42,7 +44,7 @@ impl ReadAt for StoredReader {
 }
 
 /// A body that is in a file, or in several segments; one segment leaves as cheaply without this.
-pub(crate) fn chunk(body: &StoredBody) -> Option<ZeroCopyChunk> {
+pub fn chunk(body: &StoredBody) -> Option<ZeroCopyChunk> {
     chunk_under(body, None)
 }
 

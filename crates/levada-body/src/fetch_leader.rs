@@ -1,4 +1,4 @@
-//! The leader of a single flight: a fetch and the request that began it.
+//! The leader of a single flight: an operation and the request that began it.
 
 use std::{
     future::{Future, poll_fn},
@@ -6,13 +6,9 @@ use std::{
     task::Poll,
 };
 
-use levada_upstream::ServerFailure;
 use tokio::runtime::Handle;
 
-use crate::{
-    failure::Failure,
-    fill::{FetchOutcome, FillReader},
-};
+use crate::Follower;
 
 /// Runs a fetch.
 ///
@@ -20,16 +16,17 @@ use crate::{
 /// stored, and most failures, end there and need neither a task nor a wake-up between tasks. After the
 /// head, or when the client disconnects before, the fetch runs in a task of its own, so that no
 /// client's disconnect ends a fetch that others wait for.
-pub(crate) struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl FetchLeader {
-    /// `fetch` owns the only writer of the fill that it is read from.
-    pub(crate) fn new(fetch: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// `fetch` owns the only leader of the flight that it settles.
+    pub fn new(fetch: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Some(Box::pin(fetch)))
     }
 
-    /// Awaits the outcome of the fetch that `reader` reads.
-    pub(crate) async fn outcome(mut self, reader: &FillReader) -> FetchOutcome {
+    /// Awaits the outcome of the flight that `follower` follows. `None` when the fetch has ended
+    /// without one.
+    pub async fn outcome<O: Clone, L>(mut self, follower: &Follower<O, L>) -> Option<O> {
         poll_fn(|cx| {
             if let Some(fetch) = &mut self.0
                 && fetch.as_mut().poll(cx).is_ready()
@@ -37,13 +34,12 @@ impl FetchLeader {
                 self.0 = None;
             }
             // Only the fetch settles it, so that no other waker is needed.
-            match reader.settled() {
+            match follower.settled() {
                 None if self.0.is_some() => Poll::Pending,
                 outcome => Poll::Ready(outcome),
             }
         })
         .await
-        .unwrap_or(FetchOutcome::Failed(Failure::Server(ServerFailure::NoResponse).into()))
     }
 }
 

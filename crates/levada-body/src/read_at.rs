@@ -3,9 +3,8 @@
 //! ```text
 //!   Script ── steps: text, or a range of positions
 //!     └─ reader: ReadAt ─┬─ StoredReader    an object in memory or in its file
-//!                        ├─ GrowingReader   an object that is being fetched
-//!                        ├─ BlockReader     a long object, block by block
-//!                        └─ PieceReader     a large file, piece by piece
+//!                        ├─ BlockReader     an object that is being fetched, or a long one
+//!                        └─ any other       for example a large file, piece by piece
 //! ```
 //!
 //! Every body but one in a single segment of memory is sent by a script. It does not know where the
@@ -19,10 +18,10 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::body::BodyError;
+use crate::ReadError;
 
 /// A body that can be read from a position on.
-pub(crate) trait ReadAt: Send {
+pub trait ReadAt: Send {
     /// The bytes at a position, up to the end of a segment; `None` at the end of the body. A reader
     /// that hands its bytes out for good hands out no more than `most` of them.
     fn poll_at(
@@ -30,7 +29,7 @@ pub(crate) trait ReadAt: Send {
         cx: &mut Context<'_>,
         position: u64,
         most: u64,
-    ) -> Poll<Option<Result<Bytes, BodyError>>>;
+    ) -> Poll<Option<Result<Bytes, ReadError>>>;
 
     /// Waits until the bytes are shared with the store and hold on to nothing else; false when they
     /// never are.
@@ -40,26 +39,27 @@ pub(crate) trait ReadAt: Send {
 }
 
 /// The steps of a body, and the reader of its bytes.
-pub(crate) struct Script<R: ReadAt + ?Sized = dyn ReadAt> {
+pub struct Script<R: ReadAt + ?Sized = dyn ReadAt> {
     steps: VecDeque<Step>,
     reader: R,
 }
 
 /// A step of a body.
-pub(crate) enum Step {
+pub enum Step {
+    /// These bytes, which are not part of the representation.
     Text(Bytes),
-    /// These bytes; up to `u64::MAX`: to the end, wherever that is.
+    /// These bytes of the representation; up to `u64::MAX`: to the end, wherever that is.
     Bytes(Range<u64>),
 }
 
 impl<R: ReadAt> Script<R> {
     /// These steps of what `reader` reads.
-    pub(crate) fn new(steps: VecDeque<Step>, reader: R) -> Self {
+    pub fn new(steps: VecDeque<Step>, reader: R) -> Self {
         Self { steps, reader }
     }
 
     /// All bytes; `length` where it is known.
-    pub(crate) fn whole(length: Option<u64>, reader: R) -> Self {
+    pub fn whole(length: Option<u64>, reader: R) -> Self {
         let range = 0..length.unwrap_or(u64::MAX);
         Self::new(VecDeque::from([Step::Bytes(range)]), reader)
     }
@@ -67,7 +67,7 @@ impl<R: ReadAt> Script<R> {
 
 impl<R: ReadAt + ?Sized> Script<R> {
     /// The next bytes of the body.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
         loop {
             match self.steps.front_mut() {
                 None => return Poll::Ready(None),
@@ -87,7 +87,7 @@ impl<R: ReadAt + ?Sized> Script<R> {
                         }
                         None if range.end == u64::MAX => drop(self.steps.pop_front()),
                         // Shorter than was said: never ended cleanly.
-                        None => return Poll::Ready(Some(Err(BodyError::Fill))),
+                        None => return Poll::Ready(Some(Err(ReadError::Broken))),
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     }
                 }
@@ -96,12 +96,12 @@ impl<R: ReadAt + ?Sized> Script<R> {
     }
 
     /// Waits until all bytes are shared with the store; see [`ReadAt::poll_kept`].
-    pub(crate) fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    pub fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.reader.poll_kept(cx)
     }
 
     /// The bytes that are left, where that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub fn left(&self) -> Option<u64> {
         let steps = self.steps.iter().map(|step| match step {
             Step::Text(text) => Some(text.len() as u64),
             Step::Bytes(range) if range.end == u64::MAX => None,

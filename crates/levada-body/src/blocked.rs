@@ -1,0 +1,288 @@
+//! Bodies in blocks: each block is read from wherever it is. A short body has one block.
+//!
+//! A body longer than a block (`cache.block`) is never held as a whole. Its blocks come from the
+//! store, from the fetch of the whole body if one is running, or by a range request of their own,
+//! and are kept one by one. So a range costs the blocks that it touches, and a slow reader costs
+//! one block, not the distance to a quicker one: a block that has left the memory meanwhile is read
+//! or fetched again. When many are slow, it does not even cost that ([`levada_store::loan`]).
+//!
+//! ```text
+//!   obtain(n) ── being fetched as part of the whole ──> Growing
+//!             ├─ in the store ────────────────────────> Stored
+//!             └─ by range (BlockOrigin) ──────────────> Growing
+//! ```
+//!
+//! A body of one block has neither a version nor an origin of blocks: it arrives once, in a block that
+//! its readers share, and is stored as an ordinary object.
+//!
+//! Blocks of two versions never meet: a block's key contains the version of its object, and the origin
+//! is asked for a block under `If-Range` with a strong validator (RFC 9110 Sec. 13.1.5, RFC 9111
+//! Sec. 3.4).
+
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use http::header::ACCEPT_RANGES;
+use levada_http1::ZeroCopyQueue;
+use levada_store::{Block, Loans, Store, StoredHead, block_key};
+use levada_types::Key;
+
+use crate::{
+    Follower, ReadError,
+    body_writer::BodyWriter,
+    flight::FlightLeader,
+    growing::{BlockMemory, BlockWriter, GrowingBlock, GrowingReader},
+    running::{BlockStatus, RunningFetch},
+};
+
+/// Blocks that are fetched ahead of a reader when they are missing, in parallel.
+const AHEAD: u64 = 4;
+
+/// The places where a node keeps blocks, and what holds for them.
+pub struct BlockTiers {
+    /// Where complete blocks are kept.
+    pub store: Arc<Store>,
+    /// Blocks that readers hold although the store has evicted them.
+    pub loans: Arc<Loans>,
+    /// Blocks that are not complete, or not stored.
+    pub memory: Arc<BlockMemory>,
+    /// The longest body that is stored.
+    pub max_object: u64,
+}
+
+/// The source of blocks that are not stored.
+pub trait BlockOrigin: Send + Sync {
+    /// Follows the fetch of a block, or begins one. `None` when the block cannot be asked for.
+    fn fetch(
+        self: Arc<Self>,
+        body: &Arc<BlockedBody>,
+        number: u64,
+    ) -> Option<Follower<BlockOutcome>>;
+}
+
+/// The outcome of the fetch of one block.
+#[derive(Clone)]
+pub enum BlockOutcome {
+    /// It arrives.
+    Growing(Arc<GrowingBlock>),
+    /// It will not, with the reason.
+    Missing(ReadError),
+}
+
+/// The representation that a body belongs to.
+pub struct Representation {
+    /// The key of the URI, under which the head is stored.
+    pub key: Key,
+    /// The URI.
+    pub identity: Arc<str>,
+    /// The head of the response.
+    pub head: StoredHead,
+    /// Bytes in a block.
+    pub block: u64,
+    /// `None` while it is not known.
+    pub length: Option<u64>,
+}
+
+/// The properties of a body that has more blocks than one.
+pub struct LongBody {
+    /// Part of the blocks' keys.
+    pub version: u64,
+    /// Fetches the blocks that are missing; `None` when parts of this representation cannot be told
+    /// from those of another.
+    pub origin: Option<Arc<dyn BlockOrigin>>,
+}
+
+/// A body in blocks, and how to get at them.
+pub struct BlockedBody {
+    pub(crate) tiers: Arc<BlockTiers>,
+    /// The representation that it belongs to.
+    pub of: Representation,
+    /// Set when the body turns out to be longer than a block.
+    long: OnceLock<LongBody>,
+    /// Whether it goes into the store as it comes.
+    pub kept: bool,
+    /// The fetch of the whole body.
+    pub(crate) running: RunningFetch,
+    /// Where its only reader's client can be sent blocks that are in files.
+    pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
+}
+
+/// Where a block is.
+pub(crate) enum BlockLocation {
+    Stored(Arc<Block>),
+    Growing(GrowingReader),
+    /// The body has ended before it.
+    End,
+}
+
+impl BlockedBody {
+    /// A body that arrives as a whole, for the followers of a flight, and its writer.
+    pub fn arriving<O: Clone + Send + 'static, L: Send + 'static>(
+        tiers: &Arc<BlockTiers>,
+        of: Representation,
+        kept: bool,
+        leader: &FlightLeader<O, L>,
+    ) -> (Arc<Self>, BodyWriter) {
+        let body = Arc::new(Self {
+            tiers: tiers.clone(),
+            of,
+            long: OnceLock::new(),
+            kept,
+            running: RunningFetch::new(leader.followed()),
+            zero_copy: None,
+        });
+        (body.clone(), BodyWriter::new(body))
+    }
+
+    /// A body whose blocks are stored, or fetched one by one.
+    pub fn in_blocks(
+        tiers: &Arc<BlockTiers>,
+        of: Representation,
+        long: LongBody,
+        zero_copy: Option<Arc<ZeroCopyQueue>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            tiers: tiers.clone(),
+            of,
+            long: long.into(),
+            kept: true,
+            running: RunningFetch::none(),
+            zero_copy,
+        })
+    }
+
+    /// The body is longer than a block.
+    pub fn set_long(&self, long: impl FnOnce() -> LongBody) {
+        self.long.get_or_init(long);
+    }
+
+    /// Whether it is longer than a block, as far as is known.
+    pub fn is_long(&self) -> bool {
+        self.long.get().is_some()
+    }
+
+    /// The version of a body that is longer than a block.
+    pub fn version(&self) -> Option<u64> {
+        self.long.get().map(|long| long.version)
+    }
+
+    /// The source of blocks that are not stored.
+    pub fn origin(&self) -> Option<&Arc<dyn BlockOrigin>> {
+        self.long.get()?.origin.as_ref()
+    }
+
+    /// Whether it is being fetched as a whole.
+    pub fn is_running(&self) -> bool {
+        self.running.exists()
+    }
+
+    /// The key of a block. A body of one block has none that is used.
+    pub fn block_key(&self, number: u64) -> Key {
+        block_key(self.of.key, self.version().unwrap_or_default(), number)
+    }
+
+    /// The bytes of a block, as far as the length is known.
+    pub fn span(&self, number: u64) -> Range<u64> {
+        let first = number.saturating_mul(self.of.block);
+        let end = first.saturating_add(self.of.block);
+        first..self.of.length.map_or(end, |length| length.min(end))
+    }
+
+    /// Whether the origin says that it can be asked for any block: a strong validator alone does not.
+    pub(crate) fn offers_ranges(&self) -> bool {
+        let says = self.of.head.headers.get(ACCEPT_RANGES);
+        self.origin().is_some() && says.is_some_and(|units| units.as_bytes() == b"bytes")
+    }
+
+    /// Whether a block can be read without asking the origin for it.
+    fn holds(&self, number: u64) -> bool {
+        self.running.brings(number) || self.tiers.store.holds(self.block_key(number))
+    }
+
+    /// Whether all blocks from byte `first` to `end` can be read without asking the origin.
+    pub fn holds_all(&self, first: u64, end: u64) -> bool {
+        (first / self.of.block..end.div_ceil(self.of.block)).all(|number| self.holds(number))
+    }
+
+    /// A block is complete: it goes into the store, and stays at hand if it may be lent, or if it is
+    /// nowhere else.
+    pub fn store_block(&self, number: u64, writer: BlockWriter) {
+        let (pieces, of) = (writer.pieces(), &self.of);
+        let (version, length) = (self.version().unwrap_or_default(), writer.written());
+        let block = Arc::new(Block::new(of.key, version, number, pieces.iter(), length));
+        self.tiers.store.put_block(self.block_key(number), block.clone());
+        let loan = block.loan(&self.tiers.loans);
+        if loan.is_none() && self.tiers.store.holds(self.block_key(number)) {
+            writer.let_go();
+        } else {
+            writer.finish_as(block.body(), loan);
+        }
+    }
+
+    /// A block of the running fetch, if it is at hand.
+    pub(crate) fn at_hand(&self, number: u64) -> Option<GrowingReader> {
+        match self.running.at(number) {
+            BlockStatus::Growing(block) => Some(block.reader()),
+            _ => None,
+        }
+    }
+
+    /// Gets a block, or gets it to grow.
+    pub(crate) async fn obtain(self: Arc<Self>, number: u64) -> Result<BlockLocation, ReadError> {
+        if let Some(location) = self.obtain_running(number).await {
+            return Ok(location);
+        }
+        // A body of one block is nowhere else: its fetch has broken off.
+        let Some(LongBody { version, origin }) = self.long.get() else {
+            return Err(ReadError::Broken);
+        };
+        let (key, object, store) = (self.block_key(number), self.of.key, &self.tiers.store);
+        if self.zero_copy.is_some()
+            && let Some(block) = store.block_in_file(key, object, *version, number)
+        {
+            return Ok(BlockLocation::Stored(block));
+        }
+        if let Some(block) = store.block(key, object, *version, number).await {
+            return Ok(BlockLocation::Stored(block));
+        }
+        let origin = origin.clone().ok_or(ReadError::Gone)?;
+        let follower = origin.fetch(&self, number).ok_or(ReadError::Gone)?;
+        match follower.outcome().await {
+            Some(BlockOutcome::Growing(block)) => Ok(BlockLocation::Growing(block.reader())),
+            Some(BlockOutcome::Missing(error)) => Err(error),
+            None => Err(ReadError::Broken),
+        }
+    }
+
+    /// Gets a block from the running fetch. `None` when another source may have it.
+    async fn obtain_running(&self, number: u64) -> Option<BlockLocation> {
+        loop {
+            let change = self.running.change();
+            match self.running.at(number) {
+                BlockStatus::Growing(block) => return Some(BlockLocation::Growing(block.reader())),
+                BlockStatus::Ended => return Some(BlockLocation::End),
+                // Far ahead of the whole fetch: by range, if that is possible.
+                BlockStatus::Later { far: true } if self.origin().is_some() => return None,
+                BlockStatus::Later { .. } => change.await,
+                // No other source has more of it.
+                BlockStatus::Broken(Some(block)) if self.origin().is_none() => {
+                    return Some(BlockLocation::Growing(block.reader()));
+                }
+                BlockStatus::Past | BlockStatus::Broken(_) => return None,
+            }
+        }
+    }
+
+    /// Begins to fetch the blocks after `number` before they are read, up to byte `end`.
+    pub(crate) fn read_ahead(self: &Arc<Self>, number: u64, end: u64) {
+        let Some(origin) = self.origin() else { return };
+        let last = end.div_ceil(self.of.block).min(number + 1 + AHEAD);
+        for next in number + 1..last {
+            if !self.holds(next) {
+                drop(origin.clone().fetch(self, next));
+            }
+        }
+    }
+}

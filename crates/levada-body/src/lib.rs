@@ -1,0 +1,35 @@
+//! Bodies in blocks: one fetch for many readers, each at its own speed.
+//!
+//! ```text
+//!   SingleFlight ── leader, followers, one outcome      knows no bytes
+//!   BlockedBody ─┬─ RunningFetch    the fetch of the whole, written by a BodyWriter
+//!                ├─ GrowingBlock    a block while it arrives, written by a BlockWriter
+//!                └─ BlockOrigin     the source of blocks that are missing
+//!   Script ── steps of a response's body; ReadAt reads them: BlockReader, StoredReader
+//! ```
+//!
+//! Every body that requests share is a [`BlockedBody`]; a short one has one block. The crate does not
+//! know requests, sites and servers: its caller fetches, and implements [`BlockOrigin`].
+
+mod block_reader;
+mod blocked;
+mod body_writer;
+mod error;
+mod fetch_leader;
+mod flight;
+mod growing;
+pub mod partial;
+mod read_at;
+mod running;
+mod stored_reader;
+mod waiters;
+
+pub use block_reader::BlockReader;
+pub use blocked::{BlockOrigin, BlockOutcome, BlockTiers, BlockedBody, LongBody, Representation};
+pub use body_writer::{BodyWriter, NoReader};
+pub use error::ReadError;
+pub use fetch_leader::FetchLeader;
+pub use flight::{FlightLeader, FlightStart, Follower, Joined, SingleFlight};
+pub use growing::{BlockMemory, BlockWriter, GrowingBlock};
+pub use read_at::{ReadAt, Script, Step};
+pub use stored_reader::{StoredReader, chunk};

@@ -1,0 +1,17 @@
+//! Errors that end a body early. The client's connection is cut then, so that it can tell.
+
+use levada_body::ReadError;
+use levada_upstream::InboundError;
+
+/// The reason why a body ends early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error(transparent)]
+    Upstream(#[from] InboundError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the server sent nothing for too long")]
+    Stalled,
+    #[error("this node drains: the client is to go on elsewhere")]
+    Moved,
+}

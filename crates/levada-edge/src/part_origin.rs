@@ -1,0 +1,246 @@
+//! Fetches blocks of one body by range requests to the origin.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use levada_body::{
+    BlockOrigin, BlockOutcome, BlockWriter, BlockedBody, FlightLeader, FlightStart, Follower,
+    Joined, LongBody, ReadError, Representation, SingleFlight,
+};
+use levada_cache::{CONDITIONAL, ContentRange, Validators};
+use levada_store::{Blocks, Label, Object, StoredHead};
+use levada_types::Key;
+use levada_upstream::{RequestBody, ServerFailure, UpstreamHead};
+
+use crate::{
+    clock,
+    failure::Failure,
+    fill::{FetchOutcome, FillLeader},
+    forward,
+    node::Node,
+    relay::Relay,
+    request::RequestContext,
+    sites::Site,
+};
+
+/// The fetches of single blocks that are under way.
+pub(crate) type BlockFlights = SingleFlight<BlockOutcome>;
+
+/// The origin of a body whose parts can be told from those of another representation.
+pub(crate) struct PartOrigin {
+    node: Arc<Node>,
+    site: Arc<Site>,
+    /// The request for a block, without its range.
+    request: UpstreamHead,
+}
+
+/// The meaning of the origin's answer to a request for a block.
+enum BlockAnswer {
+    /// The block.
+    Block,
+    /// Something of another representation, or of none: what is stored is out of date.
+    Changed,
+    /// The same representation, but not the part that was asked for.
+    Unfit,
+    /// An error of the origin's, which says nothing about the representation.
+    Error,
+}
+
+/// The field that asks for these bytes.
+pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
+    let text = format!("bytes={first}-{}", end.saturating_sub(1));
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes=0-"))
+}
+
+/// The body of a stored object, for the client that asks for it.
+pub(crate) fn stored(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    object: &Object,
+) -> Arc<BlockedBody> {
+    let resource = &context.resource;
+    let Blocks { version, block, length } = object.blocks().unwrap_or_default();
+    let head = object.head.clone();
+    let onward = || forward::onward(node, context, context.parts.headers.clone());
+    let origin = PartOrigin::new(node, &resource.site, resource.key, &head, onward);
+    let of = Representation {
+        key: resource.key,
+        identity: resource.identity.as_str().into(),
+        head,
+        block,
+        length: Some(length),
+    };
+    let long =
+        LongBody { version, origin: origin.map(|origin| -> Arc<dyn BlockOrigin> { origin }) };
+    BlockedBody::in_blocks(&node.tiers, of, long, context.zero_copy.clone())
+}
+
+impl PartOrigin {
+    /// Asks for parts as `onward` asks for the whole, but without the conditions on the client's own
+    /// copy. `None` when the origin has no parts, or without a strong validator to ask under.
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        site: &Arc<Site>,
+        key: Key,
+        head: &StoredHead,
+        onward: impl FnOnce() -> UpstreamHead,
+    ) -> Option<Arc<Self>> {
+        if node.no_parts.holds(key, node.clock.now()) || !head.validators.is_strong() {
+            return None;
+        }
+        let fields = &head.headers;
+        let validator = fields.get(header::ETAG).or_else(|| fields.get(header::LAST_MODIFIED))?;
+        let mut request = onward();
+        request.method = Method::GET;
+        for name in &CONDITIONAL {
+            request.headers.remove(name);
+        }
+        request.headers.insert(header::IF_RANGE, validator.clone());
+        Some(Arc::new(Self { node: node.clone(), site: site.clone(), request }))
+    }
+
+    /// Receives the first block that was asked for. The followers of `leader` learn how to read the
+    /// others.
+    pub(crate) async fn first(
+        &self,
+        body: Arc<BlockedBody>,
+        number: u64,
+        relay: Relay,
+        leader: FillLeader,
+    ) {
+        // Only this fetch knows this version.
+        let Some((_, Some(block_leader))) = self.join(&body, number) else {
+            return leader.conclude(FetchOutcome::Unshared);
+        };
+        leader.settle(FetchOutcome::Body(body.clone()));
+        // The head is in the store: later requests find it there.
+        drop(leader);
+        self.receive(&body, number, relay, block_leader).await;
+    }
+
+    /// Blocks are purged with their object: only a fetch that began before a purge is not followed.
+    fn join(&self, body: &BlockedBody, number: u64) -> Option<Joined<BlockOutcome>> {
+        let (purges, identity) = (&self.node.purges, &body.of.identity);
+        let pending = purges.begin();
+        let label = Label::new(self.site.id, pending.born());
+        let start = FlightStart { label, begun: pending.begun() };
+        self.node.block_flights.join(body.block_key(number), identity, start, |start, _| {
+            purges.may_follow(&start.label, start.begun, identity)
+        })
+    }
+
+    /// Fetches a block into the store, for all its readers.
+    async fn block(&self, body: &BlockedBody, number: u64, leader: FlightLeader<BlockOutcome>) {
+        let Self { node, site, request } = self;
+        node.tiers.memory.room().await;
+        let (span, mut request) = (body.span(number), request.clone());
+        request.headers.insert(header::RANGE, range_value(span.start, span.end));
+        let (head, inbound) = match forward::to_origin(node, site, &mut request, RequestBody::None)
+            .await
+        {
+            Ok(response) => response.into_parts(),
+            Err(failed) => return leader.conclude(BlockOutcome::Missing(failed.failure.into())),
+        };
+        let uri = &*body.of.identity;
+        let error = match judge(body, number, head.status, &head.headers) {
+            BlockAnswer::Block => {
+                let relay = Relay::new(inbound, node.settings.limits.response_body_timeout);
+                return self.receive(body, number, relay, leader).await;
+            }
+            BlockAnswer::Changed => {
+                tracing::info!(uri, "the representation has changed; its blocks are dropped");
+                node.store.remove(body.of.key);
+                ReadError::Gone
+            }
+            BlockAnswer::Unfit => {
+                tracing::info!(uri, "the origin does not send the part it was asked for");
+                node.remember_no_parts(body.of.key);
+                node.store.remove(body.of.key);
+                ReadError::Gone
+            }
+            BlockAnswer::Error => Failure::Server(ServerFailure::BadResponse).into(),
+        };
+        leader.conclude(BlockOutcome::Missing(error));
+    }
+
+    async fn receive(
+        &self,
+        body: &BlockedBody,
+        number: u64,
+        relay: Relay,
+        leader: FlightLeader<BlockOutcome>,
+    ) {
+        let writer = BlockWriter::new(&self.node.tiers.memory);
+        leader.settle(BlockOutcome::Growing(writer.block().clone()));
+        if self.copy(body, number, relay, &writer).await {
+            body.store_block(number, writer);
+        } else {
+            // Readers of a broken block ask for it again, and must not follow this fetch.
+            drop(leader);
+        }
+    }
+
+    /// Copies the bytes of a block. Returns whether these are all of them.
+    async fn copy(
+        &self,
+        body: &BlockedBody,
+        number: u64,
+        mut relay: Relay,
+        writer: &BlockWriter,
+    ) -> bool {
+        let span = body.span(number);
+        let due = span.end - span.start;
+        while let Some(frame) = relay.next().await {
+            let Ok(frame) = frame else {
+                tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
+                return false;
+            };
+            let Ok(piece) = frame.into_data() else { continue };
+            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            if writer.written() + piece.len() as u64 > due {
+                return false;
+            }
+            writer.push(piece);
+        }
+        writer.written() == due
+    }
+}
+
+impl BlockOrigin for PartOrigin {
+    fn fetch(
+        self: Arc<Self>,
+        body: &Arc<BlockedBody>,
+        number: u64,
+    ) -> Option<Follower<BlockOutcome>> {
+        let (follower, leader) = self.join(body, number)?;
+        if let Some(leader) = leader {
+            let body = body.clone();
+            tokio::spawn(async move { self.block(&body, number, leader).await });
+        }
+        Some(follower)
+    }
+}
+
+fn judge(body: &BlockedBody, number: u64, status: StatusCode, headers: &HeaderMap) -> BlockAnswer {
+    if status.is_server_error() {
+        return BlockAnswer::Error;
+    }
+    let validators = Validators::of(headers, clock::wall());
+    let same = validators.same_representation(&body.of.head.validators);
+    if !same || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
+        return BlockAnswer::Changed;
+    }
+    match ContentRange::of_part(headers) {
+        Some(ContentRange { range: Some(range), length })
+            if status == StatusCode::PARTIAL_CONTENT =>
+        {
+            let known = body.of.length.is_none() || length.is_none() || length == body.of.length;
+            match (known, range == body.span(number)) {
+                (false, _) => BlockAnswer::Changed,
+                (true, true) => BlockAnswer::Block,
+                (true, false) => BlockAnswer::Unfit,
+            }
+        }
+        _ => BlockAnswer::Unfit,
+    }
+}
