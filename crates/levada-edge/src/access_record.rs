@@ -9,6 +9,7 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 use http::{StatusCode, header};
 use levada_fetch::Counts;
 use levada_policy::{Outstanding, Pick, RequestOutcome};
+use levada_redirector::{ChosenServer, Decider};
 
 use crate::{
     admission::InService,
@@ -18,11 +19,9 @@ use crate::{
     failure::Failed,
     log::{AccessLine, Log, LogEntry},
     metrics::Metrics,
-    redirect::Decider,
     request::RequestContext,
     resource::Resource,
     settings::LogFormat,
-    switch::ChosenServer,
 };
 
 /// The parts of a node that records are written to.

@@ -209,7 +209,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     for site in sites.iter() {
         let Some(switch) = &site.switch else { continue };
         let name = site.settings.hosts.first().map_or("", String::as_str);
-        let (view, counts) = (switch.view(), switch.queue.counts());
+        let (view, counts) = (switch.view(), switch.counts());
         let held =
             view.members.iter().map(|member| (member.server.name.to_string(), member.held()));
         metrics.set_switch(name, held, counts.waiting, counts.limit);

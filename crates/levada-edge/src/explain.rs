@@ -7,17 +7,15 @@ use levada_fetch::ChunkUrl;
 use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
+use levada_redirector::{Classes, Decider};
 use levada_store::identity::{self, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
 
 use crate::{
-    classes::Classes,
     node::Node,
-    redirect::Decider,
-    settings::{KeyFrom, Settings, SiteSettings},
+    settings::{KeyFrom, Settings, SiteSettings, SwitchSettings},
     sites::Site,
-    switch,
 };
 
 /// The node that would be chosen, with everything that the decision depends on.
@@ -174,13 +172,13 @@ pub fn offline(
         .find(|site| site.hosts.iter().any(|pattern| matches(pattern, wanted)))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let nodes: Vec<ClusterNode> = match (&site.switch, &settings.peering) {
-        (Some(switch), _) => switch::nodes(switch),
+        (Some(switch), _) => switch.nodes(),
         (None, Some(peering)) => crate::peers::nodes(peering),
         (None, None) => vec![ClusterNode::new(&settings.name)],
     };
     let seed = settings.seed.unwrap_or_default();
     let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let capacity = site.switch.as_ref().map_or(settings.limits.capacity, switch::capacity);
+    let capacity = site.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
     let decider = Decider::new(&site.policy, redirectors, capacity, seed)?;
     let loads = LoadTable::new(nodes.len());
     let cluster = Cluster::new(nodes, loads);

@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use levada_body::{BlockedBody, FlightLeader, Follower, SingleFlight};
+use levada_redirector::ChosenServer;
 use levada_store::{Label, Object, StoredHead};
 use levada_upstream::ServerFailure;
 
 use crate::{
     failure::{Failed, Failure},
     relay::Relay,
-    switch::ChosenServer,
 };
 
 /// All fills under way.

@@ -8,6 +8,7 @@ use http::{
 };
 use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
+use levada_redirector::retried;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
     AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
@@ -23,11 +24,10 @@ use crate::{
     large,
     node::Node,
     peers::{Peers, WatchedPeer},
-    redirect::retried,
     request::RequestContext,
     resource::Resource,
     sites::{Site, WatchedOrigin},
-    switch,
+    subject::subject,
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -48,7 +48,7 @@ pub(crate) fn onward(
         join_crumbs(&mut headers);
     }
     let client = client_network::of(connection, &headers);
-    let subject = switch::subject(resource, parts, &headers);
+    let subject = subject(resource, parts, &headers);
     let interim = connection.interim();
     // The next server must not see an absolute form or a pass.
     let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
@@ -124,7 +124,11 @@ pub(crate) async fn to_origin(
     }
     let tries = node.settings.limits.tries as usize;
     if let Some(switch) = &site.switch {
-        return Box::pin(switch::to_server(site, switch, &node.sizes, tries, head, body)).await;
+        let retries = (tries, &site.retries);
+        let sending = switch.send(site.policy(), retries, head, &node.sizes, body);
+        let mut response = Box::pin(sending).await?;
+        strip_fields(response.headers_mut(), &PEERS_ONLY);
+        return Ok(response);
     }
     let miss = Some(site.misses.enter(head.client).await?);
     let retries = Retries {

@@ -6,6 +6,7 @@ use http::{Request, header::UPGRADE};
 use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
 use levada_http1::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
+use levada_redirector::{Claim, Member, ServerTurn, Switch};
 use levada_upstream::Subject;
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -18,7 +19,7 @@ use crate::{
     node::Node,
     purge::endpoint::METHOD,
     sites::Site,
-    switch::{Claim, Member, ServerTurn, Switch, claim, claim_now, subject},
+    subject::subject,
 };
 
 impl Serve for Node {
@@ -59,13 +60,13 @@ impl Serve for Node {
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = claim(&site, &switch, &self.sizes, subject).await?;
+        let claimed = switch.claim(&site.decider, subject, &self.sizes).await?;
         Some(choice(self.clock, site, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = claim_now(&site, &switch, &self.sizes, subject)?;
+        let claimed = switch.claim_now(&site.decider, subject, &self.sizes)?;
         Some(choice(self.clock, site, claimed))
     }
 }
@@ -89,7 +90,8 @@ fn switched(node: &Node, head: Request<()>) -> Option<(Arc<Site>, Arc<Switch>, S
     Some((resource.site.clone(), switch.clone(), subject))
 }
 
-fn choice(clock: Clock, site: Arc<Site>, (member, control, turn): Claim) -> Choice {
+fn choice(clock: Clock, site: Arc<Site>, claim: Claim) -> Choice {
+    let Claim { member, control, turn } = claim;
     let turn = Some(turn);
     Choice { control, turn: Box::new(SwitchTurn { clock, site, member, turn }) }
 }
@@ -116,7 +118,7 @@ impl Turn for SwitchTurn {
     }
 
     fn again(&mut self) {
-        self.turn = ServerTurn::again(self.clock, &self.site, &self.member);
+        self.turn = ServerTurn::again(self.clock, &self.site.decider, &self.member);
     }
 
     fn lose(&mut self) {

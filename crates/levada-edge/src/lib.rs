@@ -7,11 +7,11 @@
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! handoff                              connections to a back-end, or from a front-end
 //! identify                             site, object, key
-//! redirect ─ peers                     the node that serves it (levada-policy decides)
+//! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! lookup                               stored responses (levada-store) that may be used (levada-cache)
 //! fill ─ fetch ─ forward               one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
-//! switch ─ classes                     servers that are not Levada, chosen by the policy
+//! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
 //! respond ─ body ─ pace ─ access_record   the response, and what is counted until its end
 //! ```
@@ -22,7 +22,6 @@ mod admission;
 mod body;
 mod body_error;
 mod cache_result;
-mod classes;
 mod client_connection;
 mod client_network;
 mod clock;
@@ -53,7 +52,6 @@ mod peers;
 mod pipeline;
 mod posted;
 mod purge;
-mod redirect;
 mod relay;
 mod reload;
 mod remembered;
@@ -66,11 +64,9 @@ mod servers;
 pub mod settings;
 mod site_builder;
 mod sites;
-mod sizes;
-mod spawn;
 mod start_error;
 mod stored;
-mod switch;
+mod subject;
 mod tend;
 mod tls;
 mod watchdog;

@@ -7,7 +7,7 @@ use levada_net::{
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
-    stop::Stop,
+    stop::{self, Stop},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
@@ -16,7 +16,6 @@ use crate::{
     connection::{self, ListenerRole},
     dormant,
     node::Node,
-    spawn::spawn_until_cut,
     start_error::StartError,
 };
 
@@ -90,7 +89,7 @@ pub(crate) async fn accept(
                     Ok(stream) => {
                         let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
                         let (node, role) = (node.clone(), role.clone());
-                        let task = spawn_until_cut(stop.clone(), async move {
+                        let task = stop::spawn_until_cut(stop.clone(), async move {
                             connection::serve(node, &role, stream, read, connection).await;
                         });
                         entry.about.is_served_by(&task);

@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
+use levada_redirector::SwitchMetrics;
 use levada_route::RouteMetrics;
 use levada_store::disk::DiskMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
@@ -381,22 +382,9 @@ impl Metrics {
         self.requests.get_or_create_owned(&labels)
     }
 
-    pub(crate) fn decision(&self, policy: &'static str, pick: Pick) {
-        let labels =
-            DecisionLabels { policy: LabelValue(policy), reason: LabelValue(pick.reason.as_str()) };
-        self.decisions.get_or_create(&labels).inc();
-        self.set_sizes.observe(f64::from(pick.set_size));
-    }
-
     /// Counts the result of a handoff.
     pub(crate) fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
-    }
-
-    pub(crate) fn server_up(&self, kind: ServerKind, server: &Server) {
-        let (kind, name) = (LabelValue(kind.as_str()), server.name.to_string());
-        let labels = ServerLabels { kind, server: name };
-        self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
     }
 
     pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
@@ -456,6 +444,21 @@ impl OutcomeCounter for Metrics {
     fn failed(&self, kind: ServerKind, failure: ServerFailure) {
         let (upstream, error) = (LabelValue(kind.as_str()), LabelValue(failure.proxy_error()));
         self.upstream_failures.get_or_create(&FailureLabels { upstream, error }).inc();
+    }
+}
+
+impl SwitchMetrics for Metrics {
+    fn decision(&self, policy: &'static str, pick: Pick) {
+        let labels =
+            DecisionLabels { policy: LabelValue(policy), reason: LabelValue(pick.reason.as_str()) };
+        self.decisions.get_or_create(&labels).inc();
+        self.set_sizes.observe(f64::from(pick.set_size));
+    }
+
+    fn server_up(&self, kind: ServerKind, server: &Server) {
+        let (kind, name) = (LabelValue(kind.as_str()), server.name.to_string());
+        let labels = ServerLabels { kind, server: name };
+        self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
     }
 }
 

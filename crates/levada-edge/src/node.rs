@@ -12,6 +12,7 @@ use levada_cache::CacheName;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_purge::{PendingStore, Purges};
+use levada_redirector::Sizes;
 use levada_route::Route;
 use levada_store::{Loans, Object, Store};
 use levada_types::Key;
@@ -33,7 +34,6 @@ use crate::{
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
-    sizes::Sizes,
     start_error::StartError,
 };
 

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_purge::UnconfirmedOrders;
+use levada_redirector::SwitchMetrics;
 use levada_types::Timestamp;
 use levada_upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire};
 

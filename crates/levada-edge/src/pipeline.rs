@@ -16,6 +16,7 @@ use levada_cache::{
 };
 use levada_http1::ZeroCopyQueue;
 use levada_policy::{NodeIndex, Pick};
+use levada_redirector::SwitchMetrics;
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
@@ -42,7 +43,7 @@ use crate::{
     relay::Relay,
     request::RequestContext,
     resource::Resource,
-    respond, stored, switch,
+    respond, stored, subject,
 };
 
 type PipelineResult = Result<Response<ResponseBody>, Failed>;
@@ -195,7 +196,7 @@ async fn dispatch(
     let Some(peers) = peers else {
         return serve_locally(node, context, record).await;
     };
-    let (class, _) = switch::class(&resource.site, resource, parts, &parts.headers);
+    let (class, _) = subject::class(&resource.site, resource, parts, &parts.headers);
     let pick = redirect(node, peers, resource, class)?;
     record.decided(resource, pick);
     if resource.site.redirects() && resource.piece.is_none() && pick.node != peers.me() {
@@ -260,7 +261,9 @@ fn relay(
     let peer = exchange.body().server().name.clone();
     let mut response = passed_on(node, exchange, zero_copy.as_ref());
     respond::next_hop(node, response.headers_mut(), &peer, resource, pick);
-    node.sizes.learn(resource.key, response.status(), response.headers());
+    if let Some(size) = large::stated_size(response.status(), response.headers()) {
+        node.sizes.learn(resource.key, size);
+    }
     record.relayed_by(peer, pick);
     response
 }
@@ -309,8 +312,10 @@ async fn serve_locally(
         respond::server(node, response.headers_mut(), site, &chosen);
         record.switched_to(chosen);
     }
-    if node.peers.is_some() || switched.is_some() {
-        node.sizes.learn(key, response.status(), response.headers());
+    if (node.peers.is_some() || switched.is_some())
+        && let Some(size) = large::stated_size(response.status(), response.headers())
+    {
+        node.sizes.learn(key, size);
     }
     response.body_mut().slow_down(node.pace());
     Ok(response)
@@ -555,7 +560,7 @@ async fn bypass(
     let mut body =
         context.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
     let resource = &context.resource;
-    if let Some(key) = switch::body_key(&resource.site, &mut body).await? {
+    if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;
     }
     let mut exchange = forward::to_origin(node, &resource.site, &mut head, body).await?;

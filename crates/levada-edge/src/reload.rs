@@ -6,14 +6,13 @@
 
 use std::sync::Arc;
 
-use levada_net::stop::Stop;
+use levada_net::stop::{Stop, spawn_until};
 
 use crate::{
     node::Node,
     settings::{Settings, SettingsReader, SiteSettings},
     site_builder::{SiteBuilder, make_sites},
     sites::WatchedOrigin,
-    spawn::spawn_until,
     start_error::StartError,
     tend::tend_sites,
 };

@@ -9,7 +9,9 @@ use levada_fetch::{ChunkUrl, Digest};
 use levada_policy::NodeIndex;
 use levada_types::Key;
 
-use crate::{redirect::SharedDecider, sites::Site};
+use levada_redirector::SharedDecider;
+
+use crate::sites::Site;
 
 /// The resource that a request is for (RFC 9110 Sec. 3.1): its site, its identity, and what a policy
 /// decides about.

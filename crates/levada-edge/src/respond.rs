@@ -5,6 +5,7 @@ use http::{
     header::{self, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
 };
 use levada_policy::Pick;
+use levada_redirector::ChosenServer;
 use std::fmt::Write;
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     node::Node,
     resource::Resource,
     sites::Site,
-    switch::ChosenServer,
 };
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");

@@ -108,7 +108,7 @@ impl Running {
             .fold((0, 0), |(b, w), one| (b + one.admitted, w + one.waiting));
         let switches = sites.iter().filter_map(|site| site.switch.as_ref());
         let (switched, switch_waiting) = switches.fold((0, 0), |(s, w), switch| {
-            let counts = switch.queue.counts();
+            let counts = switch.counts();
             let held: u32 = switch.view().members.iter().map(|member| member.held()).sum();
             (s + counts.admitted.max(held as usize), w + counts.waiting)
         });

@@ -1,8 +1,9 @@
 //! The servers of a node's switches: their listing for operators, and draining.
 
+use levada_redirector::Member;
 use serde::Serialize;
 
-use crate::{node::Node, sites::Site, switch::Member};
+use crate::{node::Node, sites::Site};
 
 /// One site with its switch.
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub(crate) fn list(node: &Node) -> Vec<SwitchedSite> {
 fn switched(site: &Site) -> Option<SwitchedSite> {
     let switch = site.switch.as_ref()?;
     let view = switch.view();
-    let counts = switch.queue.counts();
+    let counts = switch.counts();
     let ramps = view.cluster().nodes().iter().map(|seen| seen.ramp);
     let servers = view.settings.servers.iter().zip(&view.members).zip(ramps);
     let learned = site.classes.iter().flat_map(|classes| classes.learned());

@@ -4,16 +4,18 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
-use levada_policy::ParameterValue;
 pub use levada_policy::classify::{ClassRule, ClassRules};
+pub use levada_redirector::{
+    AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
+};
 pub use levada_route::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_store::{CacheSettings, DiskCache};
-pub use levada_upstream::HealthCheck;
+pub use levada_upstream::{HealthCheck, Origin};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -207,90 +209,6 @@ impl Default for LargeSettings {
     }
 }
 
-/// A web switch: this node is the front-end of servers that are not Levada.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SwitchSettings {
-    /// At least one server; no two have the same name.
-    pub servers: Vec<SwitchServer>,
-    /// The part of a request that the policy's key is taken from.
-    pub key: KeyFrom,
-    /// How long a server that came up takes to reach its full share; zero: at once.
-    pub slow_start: Duration,
-    /// Limits on requests in flight at the servers.
-    pub admission: AdmissionLimits,
-}
-
-/// A server of a switch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SwitchServer {
-    /// Its name in policies, logs and commands.
-    pub name: String,
-    /// Its address.
-    pub origin: Origin,
-    /// Relative capacity.
-    pub weight: f64,
-    /// The most requests in flight at it.
-    pub max_conns: u32,
-    /// Its address for handoff; `None`: connections are proxied.
-    pub handoff: Option<HandoffControl>,
-}
-
-/// The part of a request that is hashed to its key. The URL is used if a request lacks this part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyFrom {
-    /// The whole URL.
-    Url,
-    /// The host.
-    Host,
-    /// The first field of this name.
-    Header(String),
-    /// The cookie of this name.
-    Cookie(String),
-    /// The query argument of this name, not decoded.
-    Query(String),
-    /// The beginning of the body.
-    Body {
-        /// The number of bytes.
-        bytes: usize,
-        /// The longest wait for these bytes.
-        wait: Duration,
-    },
-}
-
-impl std::fmt::Display for KeyFrom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Url => f.write_str("url"),
-            Self::Host => f.write_str("host"),
-            Self::Header(name) => write!(f, "header {name}"),
-            Self::Cookie(name) => write!(f, "cookie {name}"),
-            Self::Query(name) => write!(f, "query {name}"),
-            Self::Body { bytes, .. } => write!(f, "body, {bytes} bytes"),
-        }
-    }
-}
-
-/// Limits on requests in flight at all servers of a switch together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdmissionLimits {
-    /// The most requests in flight. `None`: the sum of the servers' limits, and with LARD at most its
-    /// S.
-    pub at_once: Option<u32>,
-    /// The most requests that wait.
-    pub queue: usize,
-    /// The longest wait.
-    pub wait: Duration,
-}
-
-/// How requests are classified into service classes, for policies that use them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassSettings {
-    /// The first matching rule decides.
-    pub rules: ClassRules,
-    /// Whether classes are learned for requests that no rule matches.
-    pub learn: bool,
-}
-
 /// Limits on a site's requests in flight at all its origins together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissLimits {
@@ -300,31 +218,6 @@ pub struct MissLimits {
     pub queue: usize,
     /// The longest wait.
     pub wait: Duration,
-}
-
-/// A policy with its parameters, checked against its declaration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyChoice {
-    /// A name from `levada policies`.
-    pub name: String,
-    /// Parameters as configured.
-    pub parameters: BTreeMap<String, ParameterValue>,
-}
-
-/// The address of an origin, or of a server of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A TCP address.
-    Tcp {
-        /// `https` rather than `http`.
-        tls: bool,
-        /// Host name or address.
-        host: String,
-        /// Port.
-        port: u16,
-    },
-    /// A Unix socket on this machine: `http` without TLS.
-    Unix(PathBuf),
 }
 
 /// How a chosen peer's answer reaches the client.
@@ -440,18 +333,5 @@ impl Default for Limits {
 impl Default for MissLimits {
     fn default() -> Self {
         Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
-    }
-}
-
-impl Default for AdmissionLimits {
-    fn default() -> Self {
-        Self { at_once: None, queue: 1024, wait: Duration::from_secs(5) }
-    }
-}
-
-impl Default for PolicyChoice {
-    /// FDR: a set of nodes per object that grows under load.
-    fn default() -> Self {
-        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use http::HeaderValue;
 use levada_policy::BuildError;
+use levada_redirector::{PreparedDecider, Switch, SwitchPlan};
 use levada_upstream::Server;
 use parking_lot::Mutex;
 
@@ -14,11 +15,9 @@ use crate::{
     clock::Clock,
     metrics::Metrics,
     origin,
-    redirect::Prepared,
-    settings::{Origin, PolicyChoice, Settings, SiteSettings},
+    settings::{Origin, PolicyChoice, Settings, SiteSettings, SwitchSettings},
     sites::{Site, SiteParts, Sites, WatchedOrigin},
     start_error::StartError,
-    switch::{self, Switch},
 };
 
 /// The parts of the node that sites need.
@@ -57,25 +56,25 @@ fn prepare(
 ) -> Result<SitePolicies, BuildError> {
     let Settings { peering, limits, .. } = builder.settings;
     let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let capacity = site.switch.as_ref().map_or(limits.capacity, switch::capacity);
+    let capacity = site.switch.as_ref().map_or(limits.capacity, SwitchSettings::capacity);
     let seed = seed(builder.settings);
     let whole = before.map(|site| &site.decider);
-    let whole = Prepared::new(&site.policy, redirectors, capacity, seed, whole)?;
+    let whole = PreparedDecider::new(&site.policy, redirectors, capacity, seed, whole)?;
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
         let parameters =
             [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
         let before = before.and_then(|site| site.pieces.as_ref());
-        Prepared::new(&choice, redirectors, limits.capacity, seed, before)
+        PreparedDecider::new(&choice, redirectors, limits.capacity, seed, before)
     });
     Ok(SitePolicies { whole, pieces: pieces.transpose()? })
 }
 
 /// The policies of a site: one for requests, one for the pieces of large files.
 struct SitePolicies {
-    whole: Prepared,
-    pieces: Option<Prepared>,
+    whole: PreparedDecider,
+    pieces: Option<PreparedDecider>,
 }
 
 /// The seed of random choices. The system chooses it, so that clients cannot know it.
@@ -91,7 +90,7 @@ fn make_site(
 ) -> Site {
     let SiteBuilder { settings, clock, metrics, workers } = *builder;
     let decider = prepared.whole.commit();
-    let pieces = prepared.pieces.map(Prepared::commit);
+    let pieces = prepared.pieces.map(PreparedDecider::commit);
     let host: Option<HeaderValue> = site
         .origin_host
         .as_deref()
@@ -115,12 +114,13 @@ fn make_site(
     let origins =
         site.origins.iter().map(|origin| known(origin).unwrap_or_else(|| make(origin))).collect();
     let switch = site.switch.as_ref().map(|switch| {
-        let plan = switch::Plan {
+        let plan = SwitchPlan {
             settings: switch,
             check: &site.health,
             policy: &site.policy,
             host: host.clone(),
-            limits: &settings.limits,
+            connect: &origin::way_to,
+            bounds: origin::server_bounds(&settings.limits),
             workers,
             decider: &decider,
         };
@@ -129,7 +129,7 @@ fn make_site(
                 before.change(&plan);
                 before
             }
-            None => Switch::new(&plan, clock, metrics),
+            None => Switch::new(&plan, clock, metrics.clone()),
         }
     });
     let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);

@@ -4,6 +4,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::HeaderValue;
 use levada_policy::ClientShare;
+use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
 use levada_types::hash64;
 use levada_upstream::{Change, FairQueue, RetryBudget, Server, ServerKind, WatchedServer};
 use parking_lot::Mutex;
@@ -11,12 +12,9 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::task::AbortHandle;
 
 use crate::{
-    classes::Classes,
     clock::Clock,
     metrics::Metrics,
-    redirect::SharedDecider,
     settings::{Delivery, HealthCheck, LargeSettings, MissLimits, SiteSettings},
-    switch::Switch,
 };
 
 /// A site at work.
@@ -88,6 +86,11 @@ impl Site {
     /// Counts a request that lacks what its key is to be taken from.
     pub(crate) fn fell_back(&self) {
         self.fallbacks.inc();
+    }
+
+    /// The parts that choose a server of its switch.
+    pub(crate) fn policy(&self) -> SitePolicy<'_> {
+        SitePolicy { decider: &self.decider, classes: self.classes.as_ref() }
     }
 
     pub(crate) fn redirects(&self) -> bool {

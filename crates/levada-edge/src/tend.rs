@@ -2,14 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_net::stop::Stop;
+use levada_net::stop::{Spawn, Stop, spawn_until};
 
-use crate::{
-    node::Node,
-    peers::WatchedPeer,
-    purge, route,
-    spawn::{Spawn, spawn_until},
-};
+use crate::{node::Node, peers::WatchedPeer, purge, route};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);

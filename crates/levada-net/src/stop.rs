@@ -1,8 +1,11 @@
 //! The stop of a program: connections finish their requests, and those that do not in time are cut.
 
-use std::{future::Future, task::Poll};
+use std::{future::Future, pin::Pin, task::Poll};
 
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinHandle},
+};
 
 /// Tells a connection that it must stop. A connection keeps it until it has stopped.
 #[derive(Clone, Debug)]
@@ -69,4 +72,33 @@ impl Stopper {
     pub async fn done(&self) {
         self.0.closed().await;
     }
+}
+
+/// Starts a task that ends when the stop begins, or when it is aborted.
+pub type Spawn<'a> = dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle + 'a;
+
+/// Starts a task that ends when the stop begins.
+pub fn spawn_until(stop: &Stop, task: Pin<Box<dyn Future<Output = ()> + Send>>) -> AbortHandle {
+    let stop = stop.clone();
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            () = stop.begun() => {}
+        }
+    });
+    task.abort_handle()
+}
+
+/// Starts a task that is cut when the stop leaves no time.
+pub fn spawn_until_cut(
+    stop: Stop,
+    serving: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = serving => {}
+            () = stop.cut() => {}
+        }
+    })
 }

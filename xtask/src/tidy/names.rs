@@ -13,6 +13,7 @@ const HELD: &[&str] = &[
     "levada-http1",
     "levada-lab",
     "levada-purge",
+    "levada-redirector",
     "levada-route",
     "levada-store",
     "levada-upstream",

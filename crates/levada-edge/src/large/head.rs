@@ -70,6 +70,17 @@ pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Obj
         && is_large(node, site, object.identity(), facts)
 }
 
+/// The size of the whole object, if the head of a whole response states it.
+pub(crate) fn stated_size(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+    let number = |name| headers.get(name).and_then(|v| v.to_str().ok()?.parse().ok());
+    let length = || match number(header::CONTENT_LENGTH) {
+        // A peer sends the head of a large file without its body.
+        Some(0) => number(LARGE).or(Some(0)),
+        length => length,
+    };
+    (status == StatusCode::OK).then(length).flatten()
+}
+
 /// The answer with the head of a large file: no body, and the length in a field of its own.
 pub(crate) fn head(
     node: &Node,

@@ -52,7 +52,7 @@ use crate::{
 };
 
 use flight::PieceFlights;
-pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large};
+pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large, stated_size};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::{address, as_object, tell};
 use room::Room;

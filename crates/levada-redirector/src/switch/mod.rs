@@ -2,12 +2,12 @@
 //! ASPLOS'98 and WWW10).
 //!
 //! ```text
-//!   forward::to_origin ──> queue      so many outstanding requests, the rest waits in order of arrival
-//!                            │
-//!                          choose     the policy, over servers that are up, not drained, not full
-//!                            │
-//!                          member     counted until the answer's body has ended
-//!                            └──> levada_upstream::send, and the next choice where that is safe
+//!   Switch::send ──> queue      so many outstanding requests, the rest waits in order of arrival
+//!                      │
+//!                    choose     the policy, over servers that are up, not drained, not full
+//!                      │
+//!                    member     counted until the answer's body has ended
+//!                      └──> levada_upstream::send, and the next choice where that is safe
 //! ```
 //!
 //! A switch outlives reloads: servers that stay keep their health, their connections and their counts.
@@ -15,50 +15,54 @@
 
 mod member;
 mod send;
-mod subject;
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
+use levada_handoff::HandoffControl;
+use levada_net::stop::Spawn;
 use levada_policy::{
-    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_thresholds,
+    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, Pick, lard_thresholds,
     weighted_lard_admission_limit,
 };
 use levada_types::Timestamp;
+use levada_upstream::{
+    Address, Change, Clock, FairQueue, HealthCheck, Origin, OutcomeCounter, QueueCounts, Server,
+    ServerBounds, ServerKind, WatchedServer, Wire, watch,
+};
 use parking_lot::Mutex;
 
-use levada_upstream::{Change, FairQueue, Server, ServerBounds, ServerKind, WatchedServer, watch};
-pub(crate) use member::Member;
-pub(crate) use send::{ChosenServer, Claim, ServerTurn, body_key, claim, claim_now, to_server};
-pub(crate) use subject::{class, subject};
+pub use member::Member;
+pub use send::{ChosenServer, Claim, ServerTurn, SitePolicy};
 
-use crate::{
-    clock::Clock,
-    metrics::Metrics,
-    origin,
-    redirect::{Decider, SharedDecider},
-    settings::{
-        HandoffControl, HealthCheck, Limits, PolicyChoice, SwitchServer, SwitchSettings as Settings,
-    },
-};
+use crate::{Decider, PolicyChoice, SharedDecider, SwitchServer, SwitchSettings};
+
+/// Shows operators what switches do.
+pub trait SwitchMetrics: OutcomeCounter + Send + Sync {
+    /// A policy has chosen a server.
+    fn decision(&self, policy: &'static str, pick: Pick);
+    /// A server has come up, or has gone down.
+    fn server_up(&self, kind: ServerKind, server: &Server);
+}
 
 /// A site's servers at work.
-pub(crate) struct Switch {
+pub struct Switch {
     view: ArcSwap<SwitchView>,
-    pub(crate) queue: Arc<FairQueue<()>>,
+    queue: Arc<FairQueue<()>>,
     decider: ArcSwap<Decider>,
     /// Held while the view is made anew.
     making: Mutex<()>,
     clock: Clock,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn SwitchMetrics>,
 }
 
 /// The servers as a decision sees them.
-pub(crate) struct SwitchView {
-    pub(crate) settings: Arc<Settings>,
+pub struct SwitchView {
+    /// The settings of the servers.
+    pub settings: Arc<SwitchSettings>,
     /// In the order of the settings.
-    pub(crate) members: Vec<Arc<Member>>,
+    pub members: Vec<Arc<Member>>,
     loads: Arc<LoadTable>,
     cluster: Cluster,
     check: Arc<HealthCheck>,
@@ -68,18 +72,28 @@ pub(crate) struct SwitchView {
 }
 
 /// The settings of a switch and of its site.
-pub(crate) struct Plan<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) check: &'a HealthCheck,
-    pub(crate) policy: &'a PolicyChoice,
-    pub(crate) host: Option<HeaderValue>,
-    pub(crate) limits: &'a Limits,
-    pub(crate) workers: usize,
-    pub(crate) decider: &'a SharedDecider,
+pub struct SwitchPlan<'a> {
+    /// The servers.
+    pub settings: &'a SwitchSettings,
+    /// Their health checks.
+    pub check: &'a HealthCheck,
+    /// The policy that chooses among them.
+    pub policy: &'a PolicyChoice,
+    /// The same at work.
+    pub decider: &'a SharedDecider,
+    /// The host of health checks.
+    pub host: Option<HeaderValue>,
+    /// The address and the protocols of a server.
+    pub connect: &'a dyn Fn(&Origin) -> (Address, Wire),
+    /// The bounds of a server, except for its connections.
+    pub bounds: ServerBounds,
+    /// Threads that send requests.
+    pub workers: usize,
 }
 
 impl Switch {
-    pub(crate) fn new(plan: &Plan<'_>, clock: Clock, metrics: &Arc<Metrics>) -> Arc<Self> {
+    /// A switch that has sent nothing yet.
+    pub fn new(plan: &SwitchPlan<'_>, clock: Clock, metrics: Arc<dyn SwitchMetrics>) -> Arc<Self> {
         let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
         let admission = plan.settings.admission;
         let switch = Arc::new(Self {
@@ -88,7 +102,7 @@ impl Switch {
             decider: ArcSwap::new(plan.decider.clone()),
             making: Mutex::new(()),
             clock,
-            metrics: metrics.clone(),
+            metrics,
         });
         switch.settle();
         switch
@@ -96,7 +110,7 @@ impl Switch {
 
     /// Goes on with another plan. A server whose name and address stay is the same server. A new server
     /// starts slowly; one that has left ends the requests that it has.
-    pub(crate) fn change(self: &Arc<Self>, plan: &Plan<'_>) {
+    pub fn change(self: &Arc<Self>, plan: &SwitchPlan<'_>) {
         let before = self.view.load_full();
         let now = self.clock.now();
         let members: Vec<_> = (plan.settings.servers.iter())
@@ -141,12 +155,18 @@ impl Switch {
         self.refresh();
     }
 
-    pub(crate) fn view(&self) -> Guard<Arc<SwitchView>> {
+    /// The servers as the next decision sees them.
+    pub fn view(&self) -> Guard<Arc<SwitchView>> {
         self.view.load()
     }
 
+    /// Requests at the servers, and requests that wait.
+    pub fn counts(&self) -> QueueCounts {
+        self.queue.counts()
+    }
+
     /// Renews the view and the admission limit from the health of the servers.
-    pub(crate) fn refresh(&self) {
+    pub fn refresh(&self) {
         let _making = self.making.lock();
         let before = self.view.load_full();
         let nodes = before.nodes(self.clock.now());
@@ -164,12 +184,12 @@ impl Switch {
     }
 
     /// Whether a refresh is due because a server is in slow start.
-    pub(crate) fn ramping(&self) -> bool {
+    pub fn ramping(&self) -> bool {
         self.view.load().cluster.ramping()
     }
 
     /// Drains a server, or lets it come back. Returns false when there is none of this name.
-    pub(crate) fn drain(&self, name: &str, drained: bool) -> bool {
+    pub fn drain(&self, name: &str, drained: bool) -> bool {
         let view = self.view.load_full();
         let named = |member: &&Arc<Member>| *member.server.name == *name;
         let Some(member) = view.members.iter().find(named) else { return false };
@@ -179,7 +199,7 @@ impl Switch {
     }
 
     /// Watches the servers that have no watch yet, until `spawn`'s tasks end.
-    pub(crate) fn tend(self: &Arc<Self>, spawn: &crate::spawn::Spawn<'_>) {
+    pub fn tend(self: &Arc<Self>, spawn: &Spawn<'_>) {
         let view = self.view.load_full();
         for member in &view.members {
             let mut watching = member.watch.lock();
@@ -192,17 +212,17 @@ impl Switch {
     }
 
     /// Ends the watches.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         self.view.load().members.iter().for_each(|member| member.stop_watch());
     }
 
     /// Whether connections can be handed to any of the servers.
-    pub(crate) fn hands_over(&self) -> bool {
+    pub fn hands_over(&self) -> bool {
         self.view.load().settings.servers.iter().any(|server| server.handoff.is_some())
     }
 
     /// The back-ends to which connections can be handed.
-    pub(crate) fn controls(&self) -> Vec<HandoffControl> {
+    pub fn controls(&self) -> Vec<HandoffControl> {
         self.view.load().settings.servers.iter().filter_map(|server| server.handoff).collect()
     }
 
@@ -217,9 +237,9 @@ impl Switch {
 }
 
 impl SwitchView {
-    fn new(plan: &Plan<'_>, members: Vec<Arc<Member>>) -> Self {
+    fn new(plan: &SwitchPlan<'_>, members: Vec<Arc<Member>>) -> Self {
         let loads = LoadTable::new(members.len());
-        let nodes = nodes(plan.settings);
+        let nodes = plan.settings.nodes();
         Self {
             settings: Arc::new(plan.settings.clone()),
             cluster: Cluster::new(nodes, loads.clone()),
@@ -231,7 +251,8 @@ impl SwitchView {
         }
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
+    /// The servers as a policy sees them.
+    pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
@@ -246,7 +267,7 @@ impl SwitchView {
                 ..node
             }
         };
-        nodes(&self.settings).into_iter().zip(&self.members).map(seen).collect()
+        self.settings.nodes().into_iter().zip(&self.members).map(seen).collect()
     }
 
     /// The most requests that may be at all of `nodes` together.
@@ -264,27 +285,12 @@ impl SwitchView {
     }
 }
 
-/// The servers before anything is known of their health.
-pub(crate) fn nodes(settings: &Settings) -> Vec<ClusterNode> {
-    let node = |server: &SwitchServer| ClusterNode {
-        weight: server.weight,
-        ..ClusterNode::new(&server.name)
-    };
-    settings.servers.iter().map(node).collect()
-}
-
-/// Requests that a server of weight 1 holds. Policies derive from it when a server is busy.
-pub(crate) fn capacity(settings: &Settings) -> u32 {
-    let of = |server: &SwitchServer| f64::from(server.max_conns) / server.weight;
-    settings.servers.iter().map(of).fold(f64::MAX, f64::min).clamp(1.0, 1e9) as u32
-}
-
 /// The bound on connections is the switch's own, which a reload can change.
 const CONNECTIONS: usize = 1_000_000;
 
-fn make(server: &SwitchServer, plan: &Plan<'_>) -> Arc<Member> {
-    let (address, wire) = origin::way_to(&server.origin);
-    let bounds = ServerBounds { connections: CONNECTIONS, ..origin::server_bounds(plan.limits) };
+fn make(server: &SwitchServer, plan: &SwitchPlan<'_>) -> Arc<Member> {
+    let (address, wire) = (plan.connect)(&server.origin);
+    let bounds = ServerBounds { connections: CONNECTIONS, ..plan.bounds };
     let name = server.name.as_str().into();
     Member::new(Server::new(name, address, wire, bounds, plan.workers))
 }

@@ -6,17 +6,17 @@ use levada_policy::classify::{ClassLearner, RequestAttributes};
 use levada_types::ServiceClass;
 use parking_lot::RwLock;
 
-use crate::settings::ClassSettings as Settings;
+use crate::ClassSettings;
 
 /// The classifier of a site.
-pub(crate) struct Classes {
-    settings: Settings,
+pub struct Classes {
+    settings: ClassSettings,
     learner: Option<RwLock<ClassLearner>>,
 }
 
 impl Classes {
     /// `None` if every request is of the normal class.
-    pub(crate) fn new(settings: &Settings) -> Option<Self> {
+    pub fn new(settings: &ClassSettings) -> Option<Self> {
         let open = settings.rules.0.iter().any(|rule| rule.class.is_none());
         let learns = settings.learn || open;
         let learner =
@@ -26,7 +26,7 @@ impl Classes {
     }
 
     /// The class of a request, and the rule that matches it.
-    pub(crate) fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
+    pub fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
         let rule = self.settings.rules.0.iter().position(|rule| rule.matches(seen));
         let given = rule.and_then(|rule| self.settings.rules.0[rule].class);
         let learned = || self.learner.as_ref().map(|learner| learner.read().class(rule, seen.path));
@@ -35,12 +35,12 @@ impl Classes {
     }
 
     /// Whether [`observe`](Self::observe) does anything.
-    pub(crate) fn learns(&self) -> bool {
+    pub fn learns(&self) -> bool {
         self.learner.is_some()
     }
 
     /// Takes in the time to the first byte of a response.
-    pub(crate) fn observe(&self, rule: Option<u32>, path: &str, latency: Duration) {
+    pub fn observe(&self, rule: Option<u32>, path: &str, latency: Duration) {
         let rule = rule.map(|rule| rule as usize);
         let given = rule.and_then(|rule| self.settings.rules.0.get(rule)?.class).is_some();
         if let Some(learner) = self.learner.as_ref().filter(|_| !given) {
@@ -50,7 +50,7 @@ impl Classes {
     }
 
     /// Classes that were learned, by prefix, and by the place of a rule.
-    pub(crate) fn learned(&self) -> Vec<(String, ServiceClass)> {
+    pub fn learned(&self) -> Vec<(String, ServiceClass)> {
         let Some(learner) = &self.learner else { return Vec::new() };
         let learner = learner.read();
         let open =
@@ -61,7 +61,7 @@ impl Classes {
     }
 
     /// Whether these settings have the same rules. Learned classes still hold then.
-    pub(crate) fn same_as(&self, settings: &Settings) -> bool {
+    pub fn same_as(&self, settings: &ClassSettings) -> bool {
         self.settings == *settings
     }
 }

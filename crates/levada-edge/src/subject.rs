@@ -7,7 +7,7 @@ use http::{
 };
 use levada_policy::classify::RequestAttributes;
 use levada_types::{Key, ServiceClass};
-use levada_upstream::Subject;
+use levada_upstream::{RequestBody, ServerFailure, Subject};
 
 use crate::{resource::Resource, settings::KeyFrom, sites::Site};
 
@@ -46,6 +46,33 @@ pub(crate) fn class(
         tls: resource.scheme == "https",
     };
     classes.of(&seen)
+}
+
+/// The key of a request whose site takes it from the beginning of the body. The bytes are read here, and are
+/// sent all the same. `None` where there is no body, or it takes too long.
+pub(crate) async fn body_key(
+    site: &Site,
+    body: &mut RequestBody,
+) -> Result<Option<Key>, ServerFailure> {
+    let Some(KeyFrom::Body { bytes, wait }) = site.settings.switch.as_ref().map(|s| &s.key) else {
+        return Ok(None);
+    };
+    let read = match body {
+        RequestBody::Client(upload) => tokio::time::timeout(*wait, upload.read_ahead(*bytes)).await,
+        RequestBody::None | RequestBody::Text(_) => {
+            site.fell_back();
+            return Ok(None);
+        }
+    };
+    match read {
+        Ok(Ok(beginning)) if beginning.is_empty() => Ok(None),
+        Ok(Ok(beginning)) => Ok(Some(Key::of(&beginning))),
+        Ok(Err(_)) => Err(ServerFailure::RequestBody),
+        Err(_) => {
+            site.fell_back();
+            Ok(None)
+        }
+    }
 }
 
 fn own_key(from: &KeyFrom, resource: &Resource, headers: &HeaderMap) -> Option<Key> {

@@ -12,14 +12,14 @@ use levada_policy::{
 use levada_types::{Key, Request, Rng, Timestamp};
 use parking_lot::Mutex;
 
-use crate::settings::PolicyChoice;
+use crate::PolicyChoice;
 
 /// Instances of a keyed policy: enough that cores rarely contend for one lock.
 const SHARDS: u32 = 16;
 
 /// A site's policy. A keyed policy is sharded by key, without a difference in decisions: its state is
 /// per key.
-pub(crate) struct Decider {
+pub struct Decider {
     name: &'static str,
     shards: Box<[Mutex<PolicyShard>]>,
     observes: AtomicBool,
@@ -35,7 +35,10 @@ struct PolicyShard {
 
 impl Decider {
     /// Builds the instances of `choice`.
-    pub(crate) fn new(
+    ///
+    /// # Errors
+    /// When the policy does not exist or its parameters are wrong.
+    pub fn new(
         choice: &PolicyChoice,
         redirectors: u32,
         capacity: u32,
@@ -66,17 +69,13 @@ impl Decider {
         *self.plan.lock() = (choice, deployment);
     }
 
-    pub(crate) fn name(&self) -> &'static str {
+    /// The name of the policy.
+    pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Decides.
-    pub(crate) fn pick(
-        &self,
-        request: &Request,
-        cluster: &Cluster,
-        now: Timestamp,
-    ) -> Option<Pick> {
+    pub fn pick(&self, request: &Request, cluster: &Cluster, now: Timestamp) -> Option<Pick> {
         self.decisions.fetch_add(1, Relaxed);
         let mut shard = self.shard(request.key).lock();
         let PolicyShard { policy, rng } = &mut *shard;
@@ -84,7 +83,7 @@ impl Decider {
     }
 
     /// Reports the outcome of a request to the policy, if it uses outcomes.
-    pub(crate) fn observe(&self, outcome: &RequestOutcome, now: Timestamp) {
+    pub fn observe(&self, outcome: &RequestOutcome, now: Timestamp) {
         if !self.observes() {
             return;
         }
@@ -95,19 +94,19 @@ impl Decider {
     }
 
     /// Reports the failure of a node to the policy.
-    pub(crate) fn failed(&self, node: NodeIndex, cluster: &Cluster) {
+    pub fn failed(&self, node: NodeIndex, cluster: &Cluster) {
         for shard in &self.shards {
             shard.lock().policy.failed(node, cluster);
         }
     }
 
     /// Whether [`observe`](Self::observe) does anything.
-    pub(crate) fn observes(&self) -> bool {
+    pub fn observes(&self) -> bool {
         self.observes.load(Relaxed)
     }
 
     /// The decision that it would make, without making it, and what the decision depends on.
-    pub(crate) fn foretell(
+    pub fn foretell(
         &self,
         request: &Request,
         cluster: &Cluster,
@@ -124,7 +123,7 @@ impl Decider {
     }
 
     /// The size of its memory, over all instances.
-    pub(crate) fn tracked(&self) -> Tracked {
+    pub fn tracked(&self) -> Tracked {
         self.shards.iter().fold(Tracked::default(), |sum, shard| {
             let one = shard.lock().policy.tracked();
             Tracked {
@@ -161,14 +160,17 @@ fn instances(choice: &PolicyChoice, deployment: &Deployment) -> Result<Policies,
 }
 
 /// A decider for a choice. It replaces another one only when it is committed.
-pub(crate) struct Prepared {
+pub struct PreparedDecider {
     decider: SharedDecider,
     change: Option<(PolicyChoice, Deployment, Policies)>,
 }
 
-impl Prepared {
+impl PreparedDecider {
     /// Takes over the state of the decider `before`, if it has the same policy.
-    pub(crate) fn new(
+    ///
+    /// # Errors
+    /// When the policy does not exist or its parameters are wrong. Nothing has changed then.
+    pub fn new(
         choice: &PolicyChoice,
         redirectors: u32,
         capacity: u32,
@@ -188,7 +190,8 @@ impl Prepared {
         Ok(Self { decider: before.clone(), change })
     }
 
-    pub(crate) fn commit(self) -> SharedDecider {
+    /// Puts it in the place of the former one.
+    pub fn commit(self) -> SharedDecider {
         if let Some((choice, deployment, policies)) = self.change {
             self.decider.change(choice, deployment, policies);
         }
@@ -197,9 +200,9 @@ impl Prepared {
 }
 
 /// The retry that follows a failed choice.
-pub(crate) fn retried(pick: Pick) -> Pick {
+pub fn retried(pick: Pick) -> Pick {
     Pick { reason: levada_policy::PickReason::Retry, ..pick }
 }
 
 /// A shared decider.
-pub(crate) type SharedDecider = Arc<Decider>;
+pub type SharedDecider = Arc<Decider>;

@@ -11,16 +11,17 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 /// A server with the state that outlives a reload.
-pub(crate) struct Member {
-    pub(crate) server: Arc<Server>,
+pub struct Member {
+    /// The server.
+    pub server: Arc<Server>,
     seat: Mutex<Seat>,
     drained: AtomicBool,
     /// Requests that were sent to it.
-    pub(super) requests: AtomicU64,
+    pub(crate) requests: AtomicU64,
     /// Requests that it did not answer.
-    pub(super) failures: AtomicU64,
+    pub(crate) failures: AtomicU64,
     /// The task that watches it.
-    pub(super) watch: Mutex<Option<AbortHandle>>,
+    pub(crate) watch: Mutex<Option<AbortHandle>>,
 }
 
 /// The place where policies look up its load. A reload changes the list of servers and the table; requests
@@ -35,7 +36,7 @@ struct Seat {
 pub(crate) struct HeldRequest(Arc<Member>);
 
 impl Member {
-    pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
+    pub(crate) fn new(server: Arc<Server>) -> Arc<Self> {
         Arc::new(Self {
             server,
             seat: Mutex::new(Seat { loads: LoadTable::new(0), at: None, held: 0 }),
@@ -47,7 +48,7 @@ impl Member {
     }
 
     /// Counts another request, if the server then holds at most `most`.
-    pub(super) fn hold(self: &Arc<Self>, most: u32) -> Option<HeldRequest> {
+    pub(crate) fn hold(self: &Arc<Self>, most: u32) -> Option<HeldRequest> {
         let mut seat = self.seat.lock();
         if seat.held >= most {
             return None;
@@ -59,37 +60,37 @@ impl Member {
     }
 
     /// Moves it to a place of a table, or to none when it has left the list.
-    pub(super) fn sit(&self, loads: &Arc<LoadTable>, at: Option<NodeIndex>) {
+    pub(crate) fn sit(&self, loads: &Arc<LoadTable>, at: Option<NodeIndex>) {
         let mut seat = self.seat.lock();
         (seat.loads, seat.at) = (loads.clone(), at);
         seat.show();
     }
 
     /// Its place in the list.
-    pub(super) fn at(&self) -> Option<NodeIndex> {
+    pub(crate) fn at(&self) -> Option<NodeIndex> {
         self.seat.lock().at
     }
 
     /// Requests that it holds.
-    pub(crate) fn held(&self) -> u32 {
+    pub fn held(&self) -> u32 {
         self.seat.lock().held
     }
 
     /// Whether it gets no new requests.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.drained.load(Relaxed)
     }
 
-    pub(super) fn set_drained(&self, drained: bool) {
+    pub(crate) fn set_drained(&self, drained: bool) {
         self.drained.store(drained, Relaxed);
     }
 
     /// Requests that were sent to it, and requests that it did not answer.
-    pub(crate) fn totals(&self) -> (u64, u64) {
+    pub fn totals(&self) -> (u64, u64) {
         (self.requests.load(Relaxed), self.failures.load(Relaxed))
     }
 
-    pub(super) fn stop_watch(&self) {
+    pub(crate) fn stop_watch(&self) {
         if let Some(watch) = self.watch.lock().take() {
             watch.abort();
         }
@@ -105,7 +106,7 @@ impl Seat {
 }
 
 impl HeldRequest {
-    pub(super) fn member(&self) -> &Arc<Member> {
+    pub(crate) fn member(&self) -> &Arc<Member> {
         &self.0
     }
 }

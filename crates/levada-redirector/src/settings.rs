@@ -1,0 +1,130 @@
+//! The settings of policies, service classes and web switches.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use levada_handoff::HandoffControl;
+use levada_policy::{Node as ClusterNode, ParameterValue, classify::ClassRules};
+use levada_upstream::Origin;
+
+/// A policy with its parameters, checked against its declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyChoice {
+    /// A name from `levada policies`.
+    pub name: String,
+    /// Parameters as configured.
+    pub parameters: BTreeMap<String, ParameterValue>,
+}
+
+/// A web switch: this node is the front-end of servers that are not Levada.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchSettings {
+    /// At least one server; no two have the same name.
+    pub servers: Vec<SwitchServer>,
+    /// The part of a request that the policy's key is taken from.
+    pub key: KeyFrom,
+    /// How long a server that came up takes to reach its full share; zero: at once.
+    pub slow_start: Duration,
+    /// Limits on requests in flight at the servers.
+    pub admission: AdmissionLimits,
+}
+
+impl SwitchSettings {
+    /// The servers before anything is known of their health.
+    pub fn nodes(&self) -> Vec<ClusterNode> {
+        let node = |server: &SwitchServer| ClusterNode {
+            weight: server.weight,
+            ..ClusterNode::new(&server.name)
+        };
+        self.servers.iter().map(node).collect()
+    }
+
+    /// Requests that a server of weight 1 holds. Policies derive from it when a server is busy.
+    pub fn capacity(&self) -> u32 {
+        let of = |server: &SwitchServer| f64::from(server.max_conns) / server.weight;
+        self.servers.iter().map(of).fold(f64::MAX, f64::min).clamp(1.0, 1e9) as u32
+    }
+}
+
+/// A server of a switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchServer {
+    /// Its name in policies, logs and commands.
+    pub name: String,
+    /// Its address.
+    pub origin: Origin,
+    /// Relative capacity.
+    pub weight: f64,
+    /// The most requests in flight at it.
+    pub max_conns: u32,
+    /// Its address for handoff; `None`: connections are proxied.
+    pub handoff: Option<HandoffControl>,
+}
+
+/// The part of a request that is hashed to its key. The URL is used if a request lacks this part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyFrom {
+    /// The whole URL.
+    Url,
+    /// The host.
+    Host,
+    /// The first field of this name.
+    Header(String),
+    /// The cookie of this name.
+    Cookie(String),
+    /// The query argument of this name, not decoded.
+    Query(String),
+    /// The beginning of the body.
+    Body {
+        /// The number of bytes.
+        bytes: usize,
+        /// The longest wait for these bytes.
+        wait: Duration,
+    },
+}
+
+impl std::fmt::Display for KeyFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Url => f.write_str("url"),
+            Self::Host => f.write_str("host"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query {name}"),
+            Self::Body { bytes, .. } => write!(f, "body, {bytes} bytes"),
+        }
+    }
+}
+
+/// Limits on requests in flight at all servers of a switch together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmissionLimits {
+    /// The most requests in flight. `None`: the sum of the servers' limits, and with LARD at most its
+    /// S.
+    pub at_once: Option<u32>,
+    /// The most requests that wait.
+    pub queue: usize,
+    /// The longest wait.
+    pub wait: Duration,
+}
+
+/// How requests are classified into service classes, for policies that use them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassSettings {
+    /// The first matching rule decides.
+    pub rules: ClassRules,
+    /// Whether classes are learned for requests that no rule matches.
+    pub learn: bool,
+}
+
+impl Default for AdmissionLimits {
+    fn default() -> Self {
+        Self { at_once: None, queue: 1024, wait: Duration::from_secs(5) }
+    }
+}
+
+impl Default for PolicyChoice {
+    /// FDR: a set of nodes per object that grows under load.
+    fn default() -> Self {
+        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
+    }
+}
