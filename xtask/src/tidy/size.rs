@@ -6,11 +6,8 @@ use std::collections::BTreeMap;
 use super::allowance::Limit;
 use crate::source::Source;
 
-const LIMIT: Limit = Limit {
-    figure: "the number of its production lines",
-    most: 12_000.0,
-    allowances: &[("levada-edge", 12_500.0)],
-};
+const LIMIT: Limit =
+    Limit { figure: "the number of its production lines", most: 12_000.0, allowances: &[] };
 
 /// A line for each crate that is too large.
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
