@@ -1,4 +1,10 @@
-//! The reader of a body in blocks, at its own speed.
+//! The reader of a body in blocks, at its own speed. It reads each block from wherever it is:
+//!
+//! ```text
+//!   obtain(n) ── being fetched as part of the whole ──> Growing
+//!             ├─ in the store ────────────────────────> Stored, ZeroCopy
+//!             └─ by range (BlockOrigin) ──────────────> Growing
+//! ```
 
 use std::{
     future::{Future, poll_fn},
@@ -13,13 +19,14 @@ use levada_store::{Block, Loan, loan::HandedOut};
 
 use crate::{
     ReadError,
-    blocked::{BlockLocation, BlockedBody},
-    growing::{BlockEnd, GrowingRead, GrowingReader},
+    blocked::{BlockOutcome, BlockedBody},
+    growing::{BlockEnd, GrowingReader},
     read_at::ReadAt,
+    running::BlockStatus,
     stored_reader::lent_chunk,
 };
 
-type Obtaining = Pin<Box<dyn Future<Output = Result<BlockLocation, ReadError>> + Send>>;
+type Obtaining = Pin<Box<dyn Future<Output = Result<ReaderStep, ReadError>> + Send>>;
 
 /// Reads a body in blocks.
 pub struct BlockReader {
@@ -45,6 +52,8 @@ enum ReaderStep {
     Stored(Arc<Block>, Option<Arc<Loan>>),
     /// To be sent from there.
     ZeroCopy(ZeroCopyChunk, Arc<ZeroCopyQueue>),
+    /// The body has ended before it.
+    AtEnd,
 }
 
 impl BlockReader {
@@ -62,7 +71,7 @@ impl BlockReader {
     /// When the block cannot be had.
     pub async fn begin(&mut self, position: u64) -> Result<(), ReadError> {
         self.turn_to(position / self.body.of.block);
-        poll_fn(|cx| self.poll_block(cx)).await.map(|_| ())
+        poll_fn(|cx| self.poll_block(cx)).await
     }
 
     fn turn_to(&mut self, number: u64) {
@@ -71,45 +80,33 @@ impl BlockReader {
         }
         self.body.running.moved(Some(self.number), Some(number));
         self.number = number;
-        self.step = match self.body.at_hand(number) {
-            Some(reader) => ReaderStep::Growing(reader),
-            None => ReaderStep::Obtaining(Box::pin(self.body.clone().obtain(number))),
+        self.step = match self.body.running.at(number) {
+            BlockStatus::Growing(block) => ReaderStep::Growing(block.reader()),
+            _ => ReaderStep::Obtaining(Box::pin(obtain(self.body.clone(), number))),
         };
         if self.ahead.replace(number) != Some(number) {
             self.body.read_ahead(number, self.end);
         }
     }
 
-    /// Waits for the block; false when the body has ended before it.
-    fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ReadError>> {
-        let ReaderStep::Obtaining(obtaining) = &mut self.step else { return Poll::Ready(Ok(true)) };
-        let location = ready!(obtaining.as_mut().poll(cx));
-        self.step = ReaderStep::Nowhere;
-        self.step = match location {
-            Ok(BlockLocation::Stored(block)) => self.stored(block),
-            Ok(BlockLocation::Growing(reader)) => ReaderStep::Growing(reader),
-            Ok(BlockLocation::End) => return Poll::Ready(Ok(false)),
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        Poll::Ready(Ok(true))
-    }
-
-    fn stored(&self, block: Arc<Block>) -> ReaderStep {
-        let loan = block.loan(&self.body.tiers.loans);
-        match (lent_chunk(block.stored_body(), loan.as_ref()), &self.body.zero_copy) {
-            (Some(chunk), Some(queue)) => ReaderStep::ZeroCopy(chunk, queue.clone()),
-            _ => ReaderStep::Stored(block, loan),
+    /// Waits for the block.
+    fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
+        if let ReaderStep::Obtaining(obtaining) = &mut self.step {
+            let obtained = ready!(obtaining.as_mut().poll(cx));
+            self.step = ReaderStep::Nowhere;
+            self.step = obtained?;
         }
+        Poll::Ready(Ok(()))
     }
 
-    /// Reads in the present block. `None` when the block has to be found again.
+    /// Reads in the present block.
     fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
         within: u64,
         most: u64,
-    ) -> Poll<Option<GrowingRead>> {
-        let read = match &self.step {
+    ) -> Poll<Result<Bytes, BlockEnd>> {
+        let piece = match &self.step {
             ReaderStep::ZeroCopy(chunk, queue) => queue.hand_in(chunk, within, most),
             ReaderStep::Stored(block, loan) => {
                 let (piece, loan) = (block.at(within), loan.clone());
@@ -118,14 +115,13 @@ impl BlockReader {
                 }
                 piece.map(|piece| self.hand(piece, loan.as_ref(), false))
             }
-            ReaderStep::Growing(reader) => match ready!(reader.poll_at(cx, within)) {
-                GrowingRead::Piece(piece) => Some(self.hand(piece, None, true)),
-                end => return Poll::Ready(Some(end)),
-            },
-            ReaderStep::Nowhere | ReaderStep::Obtaining(_) => return Poll::Ready(None),
+            ReaderStep::Growing(reader) => {
+                let read = ready!(reader.poll_at(cx, within));
+                return Poll::Ready(read.map(|piece| self.hand(piece, None, true)));
+            }
+            ReaderStep::Nowhere | ReaderStep::Obtaining(_) | ReaderStep::AtEnd => None,
         };
-        let end = GrowingRead::End(BlockEnd::Whole);
-        Poll::Ready(Some(read.map_or(end, GrowingRead::Piece)))
+        Poll::Ready(piece.ok_or(BlockEnd::Whole))
     }
 
     /// A piece for the connection. The only block of a short body needs no loan.
@@ -151,25 +147,18 @@ impl ReadAt for BlockReader {
         }
         loop {
             self.turn_to(position / self.body.of.block);
-            match ready!(self.poll_block(cx)) {
-                Err(error) => return Poll::Ready(Some(Err(error))),
-                Ok(false) => return Poll::Ready(None),
-                Ok(true) => {}
+            if let Err(error) = ready!(self.poll_block(cx)) {
+                return Poll::Ready(Some(Err(error)));
             }
             match ready!(self.poll_step(cx, position % self.body.of.block, most)) {
-                None => {}
-                Some(GrowingRead::Piece(piece)) => return Poll::Ready(Some(Ok(piece))),
-                // It was complete before this reader had read it.
-                Some(GrowingRead::End(BlockEnd::LetGo)) => self.step = ReaderStep::Nowhere,
-                Some(GrowingRead::End(BlockEnd::Broken)) if self.broken != Some(self.number) => {
-                    self.broken = Some(self.number);
-                    self.step = ReaderStep::Nowhere;
-                }
-                Some(GrowingRead::End(BlockEnd::Broken)) => {
+                Ok(piece) => return Poll::Ready(Some(Ok(piece))),
+                // Only the last block is short.
+                Err(BlockEnd::Whole) => return Poll::Ready(None),
+                Err(BlockEnd::Broken) if self.broken.replace(self.number) == Some(self.number) => {
                     return Poll::Ready(Some(Err(ReadError::Broken)));
                 }
-                // Only the last block is short.
-                Some(GrowingRead::End(BlockEnd::Whole)) => return Poll::Ready(None),
+                // It was complete before this reader had read it, or another source may have it.
+                Err(BlockEnd::LetGo | BlockEnd::Broken) => self.step = ReaderStep::Nowhere,
             }
         }
     }
@@ -190,5 +179,57 @@ impl ReadAt for BlockReader {
 impl Drop for BlockReader {
     fn drop(&mut self) {
         self.body.running.moved(Some(self.number), None);
+    }
+}
+
+/// Gets a block, or gets it to grow.
+async fn obtain(body: Arc<BlockedBody>, number: u64) -> Result<ReaderStep, ReadError> {
+    if let Some(step) = obtain_running(&body, number).await {
+        return Ok(step);
+    }
+    // A body of one block is nowhere else: its fetch has broken off.
+    let long = body.long().ok_or(ReadError::Broken)?;
+    let (key, object, store) = (body.block_key(number), body.of.key, &body.tiers.store);
+    if body.zero_copy.is_some()
+        && let Some(block) = store.block_in_file(key, object, long.version, number)
+    {
+        return Ok(stored(&body, block));
+    }
+    if let Some(block) = store.block(key, object, long.version, number).await {
+        return Ok(stored(&body, block));
+    }
+    let origin = body.origin().ok_or(ReadError::Gone)?.clone();
+    let follower = origin.fetch(&body, number).ok_or(ReadError::Gone)?;
+    match follower.outcome().await {
+        Some(BlockOutcome::Growing(block)) => Ok(ReaderStep::Growing(block.reader())),
+        Some(BlockOutcome::Missing(error)) => Err(error),
+        None => Err(ReadError::Broken),
+    }
+}
+
+/// Gets a block from the running fetch. `None` when another source may have it.
+async fn obtain_running(body: &BlockedBody, number: u64) -> Option<ReaderStep> {
+    loop {
+        let change = body.running.change();
+        match body.running.at(number) {
+            BlockStatus::Growing(block) => return Some(ReaderStep::Growing(block.reader())),
+            BlockStatus::Ended => return Some(ReaderStep::AtEnd),
+            // Far ahead of the whole fetch: by range, if that is possible.
+            BlockStatus::Later { far: true } if body.origin().is_some() => return None,
+            BlockStatus::Later { .. } => change.await,
+            // No other source has more of it.
+            BlockStatus::Broken(Some(block)) if body.origin().is_none() => {
+                return Some(ReaderStep::Growing(block.reader()));
+            }
+            BlockStatus::Past | BlockStatus::Broken(_) => return None,
+        }
+    }
+}
+
+fn stored(body: &BlockedBody, block: Arc<Block>) -> ReaderStep {
+    let loan = block.loan(&body.tiers.loans);
+    match (lent_chunk(block.stored_body(), loan.as_ref()), &body.zero_copy) {
+        (Some(chunk), Some(queue)) => ReaderStep::ZeroCopy(chunk, queue.clone()),
+        _ => ReaderStep::Stored(block, loan),
     }
 }

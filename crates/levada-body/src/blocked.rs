@@ -6,12 +6,6 @@
 //! one block, not the distance to a quicker one: a block that has left the memory meanwhile is read
 //! or fetched again. When many are slow, it does not even cost that ([`levada_store::loan`]).
 //!
-//! ```text
-//!   obtain(n) ── being fetched as part of the whole ──> Growing
-//!             ├─ in the store ────────────────────────> Stored
-//!             └─ by range (BlockOrigin) ──────────────> Growing
-//! ```
-//!
 //! A body of one block has neither a version nor an origin of blocks: it arrives once, in a block that
 //! its readers share, and is stored as an ordinary object.
 //!
@@ -33,8 +27,8 @@ use crate::{
     Follower, ReadError,
     body_writer::BodyWriter,
     flight::FlightLeader,
-    growing::{BlockMemory, BlockWriter, GrowingBlock, GrowingReader},
-    running::{BlockStatus, RunningFetch},
+    growing::{BlockMemory, BlockWriter, GrowingBlock},
+    running::RunningFetch,
 };
 
 /// Blocks that are fetched ahead of a reader when they are missing, in parallel.
@@ -109,14 +103,6 @@ pub struct BlockedBody {
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
 }
 
-/// Where a block is.
-pub(crate) enum BlockLocation {
-    Stored(Arc<Block>),
-    Growing(GrowingReader),
-    /// The body has ended before it.
-    End,
-}
-
 impl BlockedBody {
     /// A body that arrives as a whole, for the followers of a flight, and its writer.
     pub fn arriving<O: Clone + Send + 'static, L: Send + 'static>(
@@ -160,17 +146,17 @@ impl BlockedBody {
 
     /// Whether it is longer than a block, as far as is known.
     pub fn is_long(&self) -> bool {
-        self.long.get().is_some()
+        self.long().is_some()
     }
 
-    /// The version of a body that is longer than a block.
-    pub fn version(&self) -> Option<u64> {
-        self.long.get().map(|long| long.version)
+    /// The properties that it has if it is longer than a block.
+    pub fn long(&self) -> Option<&LongBody> {
+        self.long.get()
     }
 
     /// The source of blocks that are not stored.
     pub fn origin(&self) -> Option<&Arc<dyn BlockOrigin>> {
-        self.long.get()?.origin.as_ref()
+        self.long()?.origin.as_ref()
     }
 
     /// Whether it is being fetched as a whole.
@@ -180,7 +166,11 @@ impl BlockedBody {
 
     /// The key of a block. A body of one block has none that is used.
     pub fn block_key(&self, number: u64) -> Key {
-        block_key(self.of.key, self.version().unwrap_or_default(), number)
+        block_key(self.of.key, self.version(), number)
+    }
+
+    fn version(&self) -> u64 {
+        self.long().map_or(0, |long| long.version)
     }
 
     /// The bytes of a block, as far as the length is known.
@@ -209,69 +199,15 @@ impl BlockedBody {
     /// A block is complete: it goes into the store, and stays at hand if it may be lent, or if it is
     /// nowhere else.
     pub fn store_block(&self, number: u64, writer: BlockWriter) {
-        let (pieces, of) = (writer.pieces(), &self.of);
-        let (version, length) = (self.version().unwrap_or_default(), writer.written());
-        let block = Arc::new(Block::new(of.key, version, number, pieces.iter(), length));
+        let (pieces, length) = (writer.pieces(), writer.written());
+        let block = Block::new(self.of.key, self.version(), number, pieces.iter(), length);
+        let block = Arc::new(block);
         self.tiers.store.put_block(self.block_key(number), block.clone());
         let loan = block.loan(&self.tiers.loans);
         if loan.is_none() && self.tiers.store.holds(self.block_key(number)) {
             writer.let_go();
         } else {
             writer.finish_as(block.body(), loan);
-        }
-    }
-
-    /// A block of the running fetch, if it is at hand.
-    pub(crate) fn at_hand(&self, number: u64) -> Option<GrowingReader> {
-        match self.running.at(number) {
-            BlockStatus::Growing(block) => Some(block.reader()),
-            _ => None,
-        }
-    }
-
-    /// Gets a block, or gets it to grow.
-    pub(crate) async fn obtain(self: Arc<Self>, number: u64) -> Result<BlockLocation, ReadError> {
-        if let Some(location) = self.obtain_running(number).await {
-            return Ok(location);
-        }
-        // A body of one block is nowhere else: its fetch has broken off.
-        let Some(LongBody { version, origin }) = self.long.get() else {
-            return Err(ReadError::Broken);
-        };
-        let (key, object, store) = (self.block_key(number), self.of.key, &self.tiers.store);
-        if self.zero_copy.is_some()
-            && let Some(block) = store.block_in_file(key, object, *version, number)
-        {
-            return Ok(BlockLocation::Stored(block));
-        }
-        if let Some(block) = store.block(key, object, *version, number).await {
-            return Ok(BlockLocation::Stored(block));
-        }
-        let origin = origin.clone().ok_or(ReadError::Gone)?;
-        let follower = origin.fetch(&self, number).ok_or(ReadError::Gone)?;
-        match follower.outcome().await {
-            Some(BlockOutcome::Growing(block)) => Ok(BlockLocation::Growing(block.reader())),
-            Some(BlockOutcome::Missing(error)) => Err(error),
-            None => Err(ReadError::Broken),
-        }
-    }
-
-    /// Gets a block from the running fetch. `None` when another source may have it.
-    async fn obtain_running(&self, number: u64) -> Option<BlockLocation> {
-        loop {
-            let change = self.running.change();
-            match self.running.at(number) {
-                BlockStatus::Growing(block) => return Some(BlockLocation::Growing(block.reader())),
-                BlockStatus::Ended => return Some(BlockLocation::End),
-                // Far ahead of the whole fetch: by range, if that is possible.
-                BlockStatus::Later { far: true } if self.origin().is_some() => return None,
-                BlockStatus::Later { .. } => change.await,
-                // No other source has more of it.
-                BlockStatus::Broken(Some(block)) if self.origin().is_none() => {
-                    return Some(BlockLocation::Growing(block.reader()));
-                }
-                BlockStatus::Past | BlockStatus::Broken(_) => return None,
-            }
         }
     }
 

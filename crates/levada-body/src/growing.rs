@@ -214,36 +214,26 @@ pub(crate) struct GrowingReader {
     place: u64,
 }
 
-/// The result of a read.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum GrowingRead {
-    Piece(Bytes),
-    End(BlockEnd),
-}
-
 impl GrowingReader {
-    /// The bytes at a position, up to the end of their piece.
-    pub(crate) fn poll_at(&self, cx: &Context<'_>, position: u64) -> Poll<GrowingRead> {
+    /// The bytes at a position, up to the end of their piece, or the end of the block.
+    pub(crate) fn poll_at(&self, cx: &Context<'_>, position: u64) -> Poll<Result<Bytes, BlockEnd>> {
         let mut state = self.block.state.lock();
         if position < state.bytes {
             let at = state.pieces.partition_point(|(start, _)| *start <= position) - 1;
             let (start, piece) = &state.pieces[at];
-            return Poll::Ready(GrowingRead::Piece(piece.slice((position - start) as usize..)));
+            return Poll::Ready(Ok(piece.slice((position - start) as usize..)));
         }
-        match state.end {
-            Some(end) => Poll::Ready(GrowingRead::End(end)),
-            None => {
-                state.waiters.wait(self.place, cx);
-                Poll::Pending
-            }
-        }
+        self.poll_end(&mut state, cx).map(Err)
     }
 
     /// Waits for the end, whatever it is. The bytes that are read then are the store's own.
     pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.block.state.lock();
-        if state.end.is_some() {
-            return Poll::Ready(());
+        self.poll_end(&mut self.block.state.lock(), cx).map(drop)
+    }
+
+    fn poll_end(&self, state: &mut GrowingState, cx: &Context<'_>) -> Poll<BlockEnd> {
+        if let Some(end) = state.end {
+            return Poll::Ready(end);
         }
         state.waiters.wait(self.place, cx);
         Poll::Pending
@@ -265,12 +255,12 @@ mod tests {
 
     use super::*;
 
-    fn read(reader: &GrowingReader, position: u64) -> Poll<GrowingRead> {
+    fn read(reader: &GrowingReader, position: u64) -> Poll<Result<Bytes, BlockEnd>> {
         reader.poll_at(&Context::from_waker(Waker::noop()), position)
     }
 
-    fn piece(text: &'static str) -> Poll<GrowingRead> {
-        Poll::Ready(GrowingRead::Piece(Bytes::from_static(text.as_bytes())))
+    fn piece(text: &'static str) -> Poll<Result<Bytes, BlockEnd>> {
+        Poll::Ready(Ok(Bytes::from_static(text.as_bytes())))
     }
 
     #[derive(Default)]
@@ -293,7 +283,7 @@ mod tests {
         assert_eq!((read(&slow, 1), read(&slow, 4)), (piece("bc"), piece("e")));
         assert!(read(&quick, 5).is_pending());
         writer.finish();
-        assert_eq!(read(&quick, 5), Poll::Ready(GrowingRead::End(BlockEnd::Whole)));
+        assert_eq!(read(&quick, 5), Poll::Ready(Err(BlockEnd::Whole)));
         assert_eq!(read(&slow, 0), piece("abc"));
     }
 
@@ -305,7 +295,7 @@ mod tests {
         writer.push("abc".into());
         drop(writer);
         assert_eq!(read(&reader, 0), piece("abc"));
-        assert_eq!(read(&reader, 3), Poll::Ready(GrowingRead::End(BlockEnd::Broken)));
+        assert_eq!(read(&reader, 3), Poll::Ready(Err(BlockEnd::Broken)));
     }
 
     #[test]
@@ -337,7 +327,7 @@ mod tests {
         second.let_go();
         assert_eq!((memory.bytes(), read(&kept, 0)), (0, piece("abc")));
         assert!(gone.block.has_let_go());
-        assert_eq!(read(&gone, 0), Poll::Ready(GrowingRead::End(BlockEnd::LetGo)));
+        assert_eq!(read(&gone, 0), Poll::Ready(Err(BlockEnd::LetGo)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
-use levada_body::{BlockOrigin, BlockedBody, BodyWriter, LongBody, Representation};
+use levada_body::{BlockedBody, BodyWriter, Representation};
 use levada_cache::{
     ContentRange, NoStore, OriginExchange, OriginFailure, RequestDirectives, Storable, Validators,
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
@@ -273,7 +273,8 @@ impl Fetch {
         self.note_length(&body, length);
         leader.settle(FetchOutcome::Body(body.clone()));
         let received = self.copy(&body, relay, &mut writer, &leader).await;
-        match (received, body.version()) {
+        let version = body.long().map(|long| long.version);
+        match (received, version) {
             (Ok(()), None) => self.keep_whole(&body, writer),
             (Ok(()), Some(version)) => {
                 if let Some(length) = writer.finish() {
@@ -281,11 +282,11 @@ impl Fetch {
                 }
             }
             (Err(incomplete), version) => {
-                if let Some(text) = incomplete.as_str() {
-                    tracing::info!(uri = &*self.identity, "{text}");
+                if !matches!(incomplete, Incomplete::Unread) {
+                    tracing::info!(uri = &*self.identity, "{incomplete}");
                 }
-                // Nobody may follow a broken fetch. The blocks of a long body that broke off are of
-                // use if the rest can be asked for by range.
+                // No request may follow a broken fetch. The blocks of a long body that broke off are
+                // of use if the rest can be asked for by range.
                 drop(leader);
                 if let (Incomplete::BrokenOff, Some(version), Some(length)) =
                     (incomplete, version, length)
@@ -305,9 +306,8 @@ impl Fetch {
         leader: &FillLeader,
     ) -> Result<(), Incomplete> {
         let length = body.of.length;
-        while let Some(frame) = relay.next().await {
-            let frame = frame.map_err(|_| Incomplete::BrokenOff)?;
-            let Ok(piece) = frame.into_data() else { continue };
+        while let Some(piece) = relay.next_data().await {
+            let piece = piece.map_err(|_| Incomplete::BrokenOff)?;
             self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
             let written = writer.written() + piece.len() as u64;
             if length.is_some_and(|length| written > length) {
@@ -328,11 +328,7 @@ impl Fetch {
     /// The body has at least this length.
     fn note_length(&self, body: &BlockedBody, length: Option<u64>) {
         if length.is_some_and(|length| length > body.of.block) {
-            body.set_long(|| {
-                let origin = self.part_origin(&body.of.head);
-                let origin = origin.map(|origin| -> Arc<dyn BlockOrigin> { origin });
-                LongBody { version: new_version(), origin }
-            });
+            body.set_long(|| PartOrigin::long(self.part_origin(&body.of.head), new_version()));
         }
     }
 
@@ -422,7 +418,7 @@ impl Fetch {
             return leader.conclude(FetchOutcome::Unshared);
         };
         let version = new_version();
-        let long = LongBody { version, origin: Some(origin.clone()) };
+        let long = PartOrigin::long(Some(origin.clone()), version);
         let body = BlockedBody::in_blocks(&self.node.tiers, of, long, None);
         if range != body.span(number) {
             self.node.remember_no_parts(self.key);
@@ -469,24 +465,16 @@ impl Fetch {
 }
 
 /// Why a body was not received whole.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 enum Incomplete {
+    #[error("the origin's body broke off")]
     BrokenOff,
+    #[error("the origin's body is longer than it said")]
     TooLong,
+    #[error("the origin's body is shorter than it said")]
     TooShort,
-    /// It is not stored, and all readers have left.
+    #[error("all clients have left a body that is not stored")]
     Unread,
-}
-
-impl Incomplete {
-    fn as_str(self) -> Option<&'static str> {
-        match self {
-            Self::BrokenOff => Some("the origin's body broke off"),
-            Self::TooLong => Some("the origin's body is longer than it said"),
-            Self::TooShort => Some("the origin's body is shorter than it said"),
-            Self::Unread => None,
-        }
-    }
 }
 
 /// Whether a response that may not be stored lets the same be expected of the next: not if that was up

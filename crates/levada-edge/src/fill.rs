@@ -17,7 +17,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use levada_body::{BlockedBody, FlightLeader, Follower, SingleFlight};
 use levada_redirector::ChosenServer;
-use levada_store::{Label, Object, StoredHead};
+use levada_store::{Label, Object};
 use levada_upstream::ServerFailure;
 
 use crate::{
@@ -73,17 +73,12 @@ impl FetchOutcome {
         outcome.unwrap_or_else(failed)
     }
 
-    /// The head of what may be shared.
-    pub(crate) fn head(&self) -> Option<&StoredHead> {
-        match self {
-            Self::Body(body) => Some(&body.of.head),
-            Self::Renewed(object) | Self::Large(object) => Some(&object.head),
-            Self::Unshared | Self::Failed(_) => None,
-        }
-    }
-
     /// The label of what may be shared.
     pub(crate) fn label(&self) -> Option<&Label> {
-        self.head().map(|head| &head.label)
+        match self {
+            Self::Body(body) => Some(&body.of.head.label),
+            Self::Renewed(object) | Self::Large(object) => Some(&object.head.label),
+            Self::Unshared | Self::Failed(_) => None,
+        }
     }
 }

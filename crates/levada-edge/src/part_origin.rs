@@ -34,18 +34,6 @@ pub(crate) struct PartOrigin {
     request: UpstreamHead,
 }
 
-/// The meaning of the origin's answer to a request for a block.
-enum BlockAnswer {
-    /// The block.
-    Block,
-    /// Something of another representation, or of none: what is stored is out of date.
-    Changed,
-    /// The same representation, but not the part that was asked for.
-    Unfit,
-    /// An error of the origin's, which says nothing about the representation.
-    Error,
-}
-
 /// The field that asks for these bytes.
 pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
     let text = format!("bytes={first}-{}", end.saturating_sub(1));
@@ -70,8 +58,7 @@ pub(crate) fn stored(
         block,
         length: Some(length),
     };
-    let long =
-        LongBody { version, origin: origin.map(|origin| -> Arc<dyn BlockOrigin> { origin }) };
+    let long = PartOrigin::long(origin, version);
     BlockedBody::in_blocks(&node.tiers, of, long, context.zero_copy.clone())
 }
 
@@ -97,6 +84,11 @@ impl PartOrigin {
         }
         request.headers.insert(header::IF_RANGE, validator.clone());
         Some(Arc::new(Self { node: node.clone(), site: site.clone(), request }))
+    }
+
+    /// A long body of this version whose blocks `origin` has.
+    pub(crate) fn long(origin: Option<Arc<Self>>, version: u64) -> LongBody {
+        LongBody { version, origin: origin.map(|origin| -> Arc<dyn BlockOrigin> { origin }) }
     }
 
     /// Receives the first block that was asked for. The followers of `leader` learn how to read the
@@ -141,26 +133,45 @@ impl PartOrigin {
             Ok(response) => response.into_parts(),
             Err(failed) => return leader.conclude(BlockOutcome::Missing(failed.failure.into())),
         };
-        let uri = &*body.of.identity;
-        let error = match judge(body, number, head.status, &head.headers) {
-            BlockAnswer::Block => {
+        match self.judge(body, number, head.status, &head.headers) {
+            Ok(()) => {
                 let relay = Relay::new(inbound, node.settings.limits.response_body_timeout);
-                return self.receive(body, number, relay, leader).await;
+                self.receive(body, number, relay, leader).await;
             }
-            BlockAnswer::Changed => {
-                tracing::info!(uri, "the representation has changed; its blocks are dropped");
-                node.store.remove(body.of.key);
-                ReadError::Gone
-            }
-            BlockAnswer::Unfit => {
-                tracing::info!(uri, "the origin does not send the part it was asked for");
-                node.remember_no_parts(body.of.key);
-                node.store.remove(body.of.key);
-                ReadError::Gone
-            }
-            BlockAnswer::Error => Failure::Server(ServerFailure::BadResponse).into(),
-        };
-        leader.conclude(BlockOutcome::Missing(error));
+            Err(error) => leader.conclude(BlockOutcome::Missing(error)),
+        }
+    }
+
+    /// Whether the origin's answer is the block. An answer that is not may say that the stored blocks
+    /// are of no use any more.
+    fn judge(
+        &self,
+        body: &BlockedBody,
+        number: u64,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<(), ReadError> {
+        // It says nothing about the representation.
+        if status.is_server_error() {
+            return Err(Failure::Server(ServerFailure::BadResponse).into());
+        }
+        let (uri, key, length) = (&*body.of.identity, body.of.key, body.of.length);
+        let validators = Validators::of(headers, clock::wall());
+        let same = validators.same_representation(&body.of.head.validators)
+            && matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+        let part = ContentRange::of_part(headers)
+            .filter(|part| status == StatusCode::PARTIAL_CONTENT && part.range.is_some());
+        let told = part.as_ref().and_then(|part| part.length);
+        if !same || length.zip(told).is_some_and(|(length, told)| length != told) {
+            tracing::info!(uri, "the representation has changed; its blocks are dropped");
+        } else if part.and_then(|part| part.range) == Some(body.span(number)) {
+            return Ok(());
+        } else {
+            tracing::info!(uri, "the origin does not send the part it was asked for");
+            self.node.remember_no_parts(key);
+        }
+        self.node.store.remove(key);
+        Err(ReadError::Gone)
     }
 
     async fn receive(
@@ -190,12 +201,11 @@ impl PartOrigin {
     ) -> bool {
         let span = body.span(number);
         let due = span.end - span.start;
-        while let Some(frame) = relay.next().await {
-            let Ok(frame) = frame else {
+        while let Some(piece) = relay.next_data().await {
+            let Ok(piece) = piece else {
                 tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
                 return false;
             };
-            let Ok(piece) = frame.into_data() else { continue };
             self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
             if writer.written() + piece.len() as u64 > due {
                 return false;
@@ -218,29 +228,5 @@ impl BlockOrigin for PartOrigin {
             tokio::spawn(async move { self.block(&body, number, leader).await });
         }
         Some(follower)
-    }
-}
-
-fn judge(body: &BlockedBody, number: u64, status: StatusCode, headers: &HeaderMap) -> BlockAnswer {
-    if status.is_server_error() {
-        return BlockAnswer::Error;
-    }
-    let validators = Validators::of(headers, clock::wall());
-    let same = validators.same_representation(&body.of.head.validators);
-    if !same || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
-        return BlockAnswer::Changed;
-    }
-    match ContentRange::of_part(headers) {
-        Some(ContentRange { range: Some(range), length })
-            if status == StatusCode::PARTIAL_CONTENT =>
-        {
-            let known = body.of.length.is_none() || length.is_none() || length == body.of.length;
-            match (known, range == body.span(number)) {
-                (false, _) => BlockAnswer::Changed,
-                (true, true) => BlockAnswer::Block,
-                (true, false) => BlockAnswer::Unfit,
-            }
-        }
-        _ => BlockAnswer::Unfit,
     }
 }

@@ -1,6 +1,7 @@
 //! A server's body while it arrives.
 
 use std::{
+    future::poll_fn,
     task::{Context, Poll},
     time::Duration,
 };
@@ -49,17 +50,23 @@ impl Relay {
 
     /// Reads on to the end, so that the connection can be used again, or to so many bytes.
     pub(crate) async fn drain(mut self, mut most: usize) {
-        while let Some(Ok(frame)) = self.next().await {
-            let read = frame.data_ref().map_or(0, Bytes::len);
-            match most.checked_sub(read) {
+        while let Some(Ok(piece)) = self.next_data().await {
+            match most.checked_sub(piece.len()) {
                 Some(left) => most = left,
                 None => return,
             }
         }
     }
 
-    /// The next piece, for callers that are not bodies themselves.
-    pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        std::future::poll_fn(|cx| self.poll(cx)).await
+    /// The next bytes, for callers that are not bodies themselves.
+    pub(crate) async fn next_data(&mut self) -> Option<Result<Bytes, BodyError>> {
+        loop {
+            match poll_fn(|cx| self.poll(cx)).await?.map(Frame::into_data) {
+                Ok(Ok(piece)) => return Some(Ok(piece)),
+                Err(error) => return Some(Err(error)),
+                // Trailers.
+                Ok(Err(_)) => {}
+            }
+        }
     }
 }

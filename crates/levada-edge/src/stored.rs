@@ -141,11 +141,7 @@ pub(crate) async fn from_blocks(
     if let Some(length) = length.filter(|_| !body.is_running()) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
+    add_fields(node, headers, age, status);
     let source = match (wanted, length) {
         _ if parts.method == Method::HEAD => Source::Empty,
         (Wanted::Some(ranges), Some(length)) => {
@@ -167,11 +163,7 @@ pub(crate) fn not_modified(
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();
     *headers = not_modified_fields(&head.headers);
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
+    add_fields(node, headers, age, status);
     response
 }
 
@@ -185,9 +177,17 @@ pub(crate) fn unsatisfied(
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
     let headers = response.headers_mut();
     *headers = partial::unsatisfied(length);
+    add_fields(node, headers, None, status);
+    response
+}
+
+/// Adds the fields of this node.
+fn add_fields(node: &Node, headers: &mut HeaderMap, age: Option<u32>, status: &CacheStatus<'_>) {
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
     status.append_to(headers, &node.cache_name);
     respond::via(node, headers);
-    response
 }
 
 /// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
