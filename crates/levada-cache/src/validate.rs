@@ -9,6 +9,11 @@ use crate::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use std::time::SystemTime;
 
+/// Whether a request has a precondition that only the origin may evaluate (RFC 9111, Sec. 4.3.2).
+pub fn has_precondition(request: &HeaderMap) -> bool {
+    request.contains_key(header::IF_MATCH) || request.contains_key(header::IF_UNMODIFIED_SINCE)
+}
+
 /// An entity tag (RFC 9110, Sec. 8.8.3): `"opaque"` or `W/"opaque"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETag<'a> {

@@ -193,12 +193,12 @@ fn ready(node: &Node) -> Response<Full<Bytes>> {
 fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let metrics = &node.metrics;
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    metrics.cache_bytes.set(whole(node.store.bytes()));
-    metrics.cache_objects.set(whole(node.store.entries() as u64));
-    metrics.filling_bytes.set(whole(node.tiers.memory.bytes()));
-    metrics.lent_bytes.set(whole(node.tiers.loans.bytes()));
+    metrics.cache_bytes.set(whole(node.cache.store.bytes()));
+    metrics.cache_objects.set(whole(node.cache.store.entries() as u64));
+    metrics.filling_bytes.set(whole(node.cache.tiers.memory.bytes()));
+    metrics.lent_bytes.set(whole(node.cache.tiers.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
-    metrics.purge_rules.set(whole(node.purges.rule_count() as u64));
+    metrics.purge_rules.set(whole(node.cache.purges.rule_count() as u64));
     let pending = node.peers.as_ref().map_or(0, |peers| peers.unconfirmed.count());
     metrics.purges_pending.set(whole(pending as u64));
     let (misses, waiting) = node.misses();
@@ -290,8 +290,8 @@ fn status(node: &Node) -> Status {
         relayed: count(CacheResult::Relayed),
         bytes_sent: node.metrics.bytes_sent(),
         origin_bytes: node.metrics.origin_bytes.get(),
-        cache_bytes: node.store.bytes(),
-        cache_objects: node.store.entries(),
+        cache_bytes: node.cache.store.bytes(),
+        cache_objects: node.cache.store.entries(),
         peers: peers.collect(),
         origins: origins.map(|o| server_status(&o.server, None)).collect(),
     }

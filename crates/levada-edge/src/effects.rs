@@ -60,9 +60,9 @@ fn compare(
     requested: SystemTime,
     answer: &HeaderMap,
 ) {
-    let pending = node.purges.begin();
-    let sought = node.store.get(resource.key, &resource.identity, request);
-    let stored = node.purges.without_purged(sought).object;
+    let pending = node.cache.purges.begin();
+    let sought = node.cache.store.get(resource.key, &resource.identity, request);
+    let stored = node.cache.purges.without_purged(sought).object;
     let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
         return;
     };
@@ -79,7 +79,7 @@ fn compare(
             received,
         };
         let Ok(storable) = may_store(&exchange, &resource.site.settings.rules) else {
-            return node.store.remove(resource.key);
+            return node.cache.store.remove(resource.key);
         };
         head.validators = Validators::of(&head.headers, received);
         head.freshness = storable.freshness;
@@ -88,8 +88,8 @@ fn compare(
     } else {
         head.freshness = head.freshness.expired(received);
     }
-    node.purges.strip(&mut head.headers);
-    node.keep(resource.key, Arc::new(stored.renewed(head, &node.via)), &pending);
+    node.cache.purges.strip(&mut head.headers);
+    node.cache.keep(resource.key, Arc::new(stored.renewed(head, &node.name.via)), &pending);
 }
 
 /// The URLs that are invalid from now on.
@@ -108,7 +108,7 @@ fn invalidate(
     let urls: Vec<String> =
         uris.iter().filter_map(identity::of).map(|(identity, _)| identity).collect();
     for url in &urls {
-        node.invalidate(Key::of(url.as_bytes()));
+        node.cache.invalidate(Key::of(url.as_bytes()));
     }
     urls
 }

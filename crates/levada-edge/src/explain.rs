@@ -121,7 +121,7 @@ pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanat
         sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let url = ExplainedUrl::new(&site.settings, site.classes.as_deref(), identity, key);
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
-    let size = node.sizes.get(url.request.key);
+    let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
         return Ok(explain(decider, switch.view().cluster(), url, name, size, now));
     }

@@ -15,12 +15,13 @@ use levada_types::Key;
 use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
 
 use crate::{
+    cache::Cache,
     clock,
     failure::Failure,
+    fields::content_length,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
-    forward, large,
+    large,
     lookup::FillRequest,
-    node::Node,
     part_origin::{PartOrigin, range_value},
     relay::Relay,
     request::RequestContext,
@@ -30,7 +31,7 @@ use crate::{
 
 /// One fetch, with everything that its task needs to own.
 pub(crate) struct Fetch {
-    pub(crate) node: Arc<Node>,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) site: Arc<Site>,
     /// The key of the URI.
     pub(crate) key: Key,
@@ -60,7 +61,7 @@ const DRAINED: usize = 64 << 10;
 
 impl Fetch {
     pub(crate) fn new(
-        node: &Arc<Node>,
+        cache: &Arc<Cache>,
         context: &RequestContext,
         order: FillRequest,
         identity: Arc<str>,
@@ -68,13 +69,13 @@ impl Fetch {
     ) -> Self {
         let FillRequest { key, stored, directives, part, .. } = order;
         let resource = &context.resource;
-        let mut head = forward::onward(node, context, context.parts.headers.clone());
+        let mut head = cache.forwarder.onward(context, context.parts.headers.clone());
         let none = HeaderMap::new();
         let validators =
             stored.as_ref().filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
         if let Some(number) = part {
-            let block = node.settings.cache.block;
+            let block = cache.block;
             let first = number.saturating_mul(block);
             let end = first.saturating_add(block);
             head.headers.insert(header::RANGE, range_value(first, end));
@@ -90,7 +91,7 @@ impl Fetch {
         }
         head.method = Method::GET;
         Self {
-            node: node.clone(),
+            cache: cache.clone(),
             site: resource.site.clone(),
             key: resource.key,
             fill_key: key,
@@ -110,21 +111,21 @@ impl Fetch {
     pub(crate) async fn run(mut self, leader: FillLeader) {
         let requested = clock::wall();
         let sent =
-            forward::to_origin(&self.node, &self.site, &mut self.head, RequestBody::None).await;
+            self.cache.forwarder.to_origin(&self.site, &mut self.head, RequestBody::None).await;
         let (mut head, body) = match sent {
             Ok(exchange) => exchange.into_parts(),
             Err(failed) => return leader.conclude(FetchOutcome::Failed(failed)),
         };
         leader.own().chosen = head.extensions.get().cloned();
         let received = clock::wall();
-        let patience = self.node.settings.limits.response_body_timeout;
+        let patience = self.cache.forwarder.body_timeout;
         let relay = Relay::new(body, patience);
         if head.status == StatusCode::NOT_MODIFIED
             && let Some(stored) = self.stored.take()
         {
             if !stored.head.validators.selected_by(&head.headers, true) {
                 // It speaks of another representation, which nobody has (RFC 9111 Sec. 4.3.4).
-                self.node.store.remove(self.key);
+                self.cache.store.remove(self.key);
                 return leader.conclude(FetchOutcome::Unshared);
             }
             return self.renew(&stored, &head, requested, received, leader);
@@ -140,7 +141,7 @@ impl Fetch {
             && let Err(failure) = large::as_object(&mut head, piece)
         {
             if failure == Failure::NoPieces {
-                self.node.remember_no_parts(large::file_key(&self.identity));
+                self.cache.remember_no_parts(large::file_key(&self.identity));
             }
             leader.conclude(FetchOutcome::Failed(failure.into()));
             return relay.drain(DRAINED).await;
@@ -157,7 +158,7 @@ impl Fetch {
                 return relay.drain(DRAINED).await;
             }
             // The origin has no parts of it to give.
-            Some(_) if head.status == StatusCode::OK => self.node.remember_no_parts(self.key),
+            Some(_) if head.status == StatusCode::OK => self.cache.remember_no_parts(self.key),
             _ => {}
         }
         let length = content_length(&head.headers);
@@ -170,10 +171,10 @@ impl Fetch {
             let head = self.stored_head(head, storable.clone(), received);
             return leader.conclude(self.large(&head, length));
         }
-        let too_large = length.is_some_and(|length| length > self.node.settings.cache.max_object);
+        let too_large = length.is_some_and(|length| length > self.cache.tiers.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
             Ok(storable) => {
-                self.node.unstorable.forget(self.fill_key);
+                self.cache.unstorable.forget(self.fill_key);
                 leader.own().fields = named(&head.headers, &storable.strip);
                 let head = self.stored_head(head, storable, received);
                 Box::pin(self.receive(head, relay, leader)).await;
@@ -182,10 +183,10 @@ impl Fetch {
                 // Whatever was stored for this URI has been superseded, except by an error of the
                 // origin, which says nothing about it (RFC 9111 Sec. 4.3.3).
                 if !head.status.is_server_error() {
-                    self.node.store.remove(self.key);
+                    self.cache.store.remove(self.key);
                 }
                 if speaks_for_others(head.status, reason) {
-                    self.node.unstorable.remember(self.fill_key, self.node.clock.now());
+                    self.cache.unstorable.remember(self.fill_key, self.cache.clock.now());
                 }
                 leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
                 leader.conclude(FetchOutcome::Unshared);
@@ -203,7 +204,7 @@ impl Fetch {
     ) {
         let (mut head, body) = exchange.into_parts();
         strip_response(&mut head.headers);
-        let relay = Relay::new(body, self.node.settings.limits.response_body_timeout);
+        let relay = Relay::new(body, self.cache.forwarder.body_timeout);
         leader.own().fields = named(&head.headers, &storable.strip);
         let head = self.stored_head(head, storable, received);
         self.receive(head, relay, leader).await;
@@ -249,7 +250,7 @@ impl Fetch {
         strip_fields(&mut headers, &storable.strip);
         headers.remove(header::AGE);
         let label = Label::of(&headers, &self.identity, self.site.id, self.pending.born());
-        self.node.purges.strip(&mut headers);
+        self.cache.purges.strip(&mut headers);
         StoredHead {
             status: head.status,
             headers,
@@ -267,9 +268,9 @@ impl Fetch {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
-        let kept = self.node.store.admits(self.key, &head.variant);
+        let kept = self.cache.store.admits(self.key, &head.variant);
         let of = self.representation(head, length);
-        let (body, mut writer) = BlockedBody::arriving(&self.node.tiers, of, kept, &leader);
+        let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept, &leader);
         self.note_length(&body, length);
         leader.settle(FetchOutcome::Body(body.clone()));
         let received = self.copy(&body, relay, &mut writer, &leader).await;
@@ -308,7 +309,7 @@ impl Fetch {
         let length = body.of.length;
         while let Some(piece) = relay.next_data().await {
             let piece = piece.map_err(|_| Incomplete::BrokenOff)?;
-            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            self.cache.forwarder.metrics.origin_bytes.inc_by(piece.len() as u64);
             let written = writer.written() + piece.len() as u64;
             if length.is_some_and(|length| written > length) {
                 return Err(Incomplete::TooLong);
@@ -335,7 +336,7 @@ impl Fetch {
     /// Keeps a body of one block as an ordinary object.
     fn keep_whole(&self, body: &BlockedBody, writer: BodyWriter) {
         let (pieces, head) = (writer.pieces(), body.of.head.clone());
-        let (via, length) = (&self.node.via, writer.written());
+        let (via, length) = (&self.cache.forwarder.name.via, writer.written());
         let object = Arc::new(Object::new(&self.identity, head, via, pieces.iter(), length));
         if writer.is_kept() {
             self.keep(object.clone());
@@ -344,9 +345,10 @@ impl Fetch {
     }
 
     fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) -> Arc<Object> {
-        let block = self.node.settings.cache.block;
+        let block = self.cache.block;
         let blocks = Blocks { version, block, length };
-        let object = Object::blocked(&self.identity, head.clone(), &self.node.via, blocks);
+        let object =
+            Object::blocked(&self.identity, head.clone(), &self.cache.forwarder.name.via, blocks);
         let object = Arc::new(object);
         self.keep(object.clone());
         object
@@ -363,7 +365,7 @@ impl Fetch {
         self.head_is_enough
             && self.piece.is_none()
             && large::is_large(
-                &self.node,
+                &self.cache,
                 &self.site,
                 &self.identity,
                 (headers, &validators, length),
@@ -371,16 +373,16 @@ impl Fetch {
     }
 
     fn keep(&self, object: Arc<Object>) {
-        self.node.keep(self.key, object, &self.pending);
+        self.cache.keep(self.key, object, &self.pending);
     }
 
     fn representation(&self, head: StoredHead, length: Option<u64>) -> Representation {
         let (key, identity) = (self.key, self.identity.clone());
-        Representation { key, identity, head, block: self.node.settings.cache.block, length }
+        Representation { key, identity, head, block: self.cache.block, length }
     }
 
     fn part_origin(&self, head: &StoredHead) -> Option<Arc<PartOrigin>> {
-        PartOrigin::new(&self.node, &self.site, self.key, head, || self.head.clone())
+        PartOrigin::new(&self.cache, &self.site, self.key, head, || self.head.clone())
     }
 
     /// A 206 to the request for a block: the whole, if there is no more of it, or the first block of
@@ -398,7 +400,7 @@ impl Fetch {
         let (Ok(storable), Some(ContentRange { range: Some(range), length: Some(length) })) =
             (verdict, told)
         else {
-            self.node.remember_no_parts(self.key);
+            self.cache.remember_no_parts(self.key);
             return leader.conclude(FetchOutcome::Unshared);
         };
         head.status = StatusCode::OK;
@@ -414,14 +416,14 @@ impl Fetch {
             return self.receive(of.head, relay, leader).await;
         }
         let Some(origin) = self.part_origin(&of.head) else {
-            self.node.remember_no_parts(self.key);
+            self.cache.remember_no_parts(self.key);
             return leader.conclude(FetchOutcome::Unshared);
         };
         let version = new_version();
         let long = PartOrigin::long(Some(origin.clone()), version);
-        let body = BlockedBody::in_blocks(&self.node.tiers, of, long, None);
+        let body = BlockedBody::in_blocks(&self.cache.tiers, of, long, None);
         if range != body.span(number) {
-            self.node.remember_no_parts(self.key);
+            self.cache.remember_no_parts(self.key);
             return leader.conclude(FetchOutcome::Unshared);
         }
         self.put_blocked(&body.of.head, version, length);
@@ -443,21 +445,21 @@ impl Fetch {
         let mut head = StoredHead { headers, ..stored.head.clone() };
         head.headers.remove(header::AGE);
         head.label = head.label.renewed(&head.headers, &self.identity, self.pending.born());
-        self.node.purges.strip(&mut head.headers);
+        self.cache.purges.strip(&mut head.headers);
         match verdict {
             Ok(storable) => {
                 head.validators = Validators::of(&head.headers, received);
                 head.freshness = storable.freshness;
                 strip_fields(&mut head.headers, &storable.strip);
-                let renewed = Arc::new(stored.renewed(head, &self.node.via));
+                let renewed = Arc::new(stored.renewed(head, &self.cache.forwarder.name.via));
                 self.keep(renewed.clone());
                 leader.conclude(FetchOutcome::Renewed(renewed));
             }
             // It may be used this once, by the client that asked, but no longer be kept.
             Err(_) => {
-                self.node.store.remove(self.key);
+                self.cache.store.remove(self.key);
                 head.freshness = head.freshness.never_again();
-                let renewed = stored.renewed(head, &self.node.via);
+                let renewed = stored.renewed(head, &self.cache.forwarder.name.via);
                 leader.conclude(FetchOutcome::Renewed(Arc::new(renewed)));
             }
         }
@@ -489,9 +491,4 @@ fn speaks_for_others(status: StatusCode, reason: &str) -> bool {
 fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     let values = |name| headers.get_all(name).iter().map(move |value| (name, value));
     names.iter().flat_map(values).map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// The length that a head tells.
-pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! Header fields of this CDN's own, and those that it shares with other CDNs and proxies.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName, header::CONTENT_LENGTH};
 
 /// Lists the CDNs that a request has passed (RFC 8586).
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -13,9 +13,16 @@ pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
 /// From a peer: the head of a large file suffices. To a peer: this is the head of one, with its length.
 pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
+/// The value of [`LARGE`] from a peer: the head is to be fetched even if it is stored.
+pub(crate) const ANEW: &str = "anew";
 /// From a peer: the URL names a piece. To a peer: the version of the piece, or why there is none.
 pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
 /// Fields that only peers set in responses. They are removed from the responses of other servers.
 pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
 /// From a client: the digest of the file that it wants. A stored copy with another digest is not used.
 pub(crate) const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
+
+/// The length of the body that a head states.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,6 +1,6 @@
 //! Requests to other servers: their heads, and the groups of servers that are tried.
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
@@ -8,7 +8,7 @@ use http::{
 };
 use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
-use levada_redirector::retried;
+use levada_redirector::{Sizes, retried};
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
     AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
@@ -20,9 +20,9 @@ use crate::{
     client_network,
     clock::Clock,
     failure::Failed,
-    fields::{CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED},
-    large,
-    node::Node,
+    fields::{ANEW, CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED},
+    metrics::Metrics,
+    node_name::NodeName,
     peers::{Peers, WatchedPeer},
     request::RequestContext,
     resource::Resource,
@@ -33,47 +33,156 @@ use crate::{
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The head to be sent on, made from the received one: end-to-end fields, and the fields that a proxy adds.
-pub(crate) fn onward(
-    node: &Node,
-    context: &RequestContext,
-    mut headers: HeaderMap,
-) -> UpstreamHead {
-    let RequestContext { connection, resource, parts, .. } = context;
-    // Room for all added fields at once.
-    headers.reserve(8);
-    static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
-    strip_fields(&mut headers, &ENDS_HERE);
-    if parts.version == Version::HTTP_2 {
-        join_crumbs(&mut headers);
-    }
-    let client = client_network::of(connection, &headers);
-    let subject = subject(resource, parts, &headers);
-    let interim = connection.interim();
-    // The next server must not see an absolute form or a pass.
-    let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
-    let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
-    let mut host = headers.get(HOST).filter(named).cloned();
-    if host.is_none() {
-        host = HeaderValue::from_str(resource.host()).ok();
-        if let Some(host) = &host {
-            headers.insert(HOST, host.clone());
+/// The size of the buffer with which a piece is read from a peer. Each connection of a transfer has such
+/// a buffer, beside the window.
+const PIECE_READ: usize = 32 << 10;
+
+/// Sends requests to origins and peers.
+pub(crate) struct Forwarder {
+    pub(crate) name: Arc<NodeName>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Sizes of objects, for the policies.
+    pub(crate) sizes: Sizes,
+    /// Servers that are tried for one request, at most.
+    pub(crate) tries: usize,
+    /// The longest time between two reads of a response body.
+    pub(crate) body_timeout: Duration,
+}
+
+impl Forwarder {
+    /// The head to be sent on, made from the received one: end-to-end fields, and the fields that a proxy adds.
+    pub(crate) fn onward(&self, context: &RequestContext, mut headers: HeaderMap) -> UpstreamHead {
+        let RequestContext { connection, resource, parts, .. } = context;
+        // Room for all added fields at once.
+        headers.reserve(8);
+        static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
+        strip_fields(&mut headers, &ENDS_HERE);
+        if parts.version == Version::HTTP_2 {
+            join_crumbs(&mut headers);
+        }
+        let client = client_network::of(connection, &headers);
+        let subject = subject(resource, parts, &headers);
+        let interim = connection.interim();
+        // The next server must not see an absolute form or a pass.
+        let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
+        let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
+        let mut host = headers.get(HOST).filter(named).cloned();
+        if host.is_none() {
+            host = HeaderValue::from_str(resource.host()).ok();
+            if let Some(host) = &host {
+                headers.insert(HOST, host.clone());
+            }
+        }
+        if connection.door != Door::Peer {
+            forwarded(&mut headers, resource, connection, host);
+        }
+        headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
+        headers.append(VIA, self.name.via.clone());
+        let uri =
+            if plain { parts.uri.clone() } else { resource.target().parse().unwrap_or_default() };
+        UpstreamHead {
+            method: parts.method.clone(),
+            uri,
+            headers,
+            version: Version::HTTP_11,
+            client,
+            subject,
+            interim,
         }
     }
-    if connection.door != Door::Peer {
-        forwarded(&mut headers, resource, connection, host);
+
+    /// Whether a request has passed this node before, by `Via`. A fetch that it shares may be waiting for the
+    /// request itself.
+    pub(crate) fn has_passed(&self, headers: &HeaderMap) -> bool {
+        let own = self.name.via.as_bytes();
+        let mut members =
+            headers.get_all(VIA).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
+        members.any(|member| member.trim_ascii().eq_ignore_ascii_case(own))
     }
-    headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
-    headers.append(VIA, node.via.clone());
-    let uri = if plain { parts.uri.clone() } else { resource.target().parse().unwrap_or_default() };
-    UpstreamHead {
-        method: parts.method.clone(),
-        uri,
-        headers,
-        version: Version::HTTP_11,
-        client,
-        subject,
-        interim,
+
+    /// Sends a request to the site's origins when it is the client's turn, one after another where that is safe,
+    /// until one answers; or to the servers that the site's policy chooses.
+    pub(crate) async fn to_origin(
+        &self,
+        site: &Site,
+        head: &mut UpstreamHead,
+        body: RequestBody,
+    ) -> Result<UpstreamResponse, Failed> {
+        if let Some(host) = &site.origin_host {
+            head.headers.insert(HOST, host.clone());
+        }
+        let tries = self.tries;
+        if let Some(switch) = &site.switch {
+            let retries = (tries, &site.retries);
+            let sending = switch.send(site.policy(), retries, head, &self.sizes, body);
+            let mut response = Box::pin(sending).await?;
+            strip_fields(response.headers_mut(), &PEERS_ONLY);
+            return Ok(response);
+        }
+        let miss = Some(site.misses.enter(head.client).await?);
+        let retries = Retries {
+            tries: tries.min(site.origins.len()),
+            budget: &site.retries,
+            resends_unsent: false,
+            clock: self.clock,
+            counter: &*self.metrics,
+        };
+        let mut origins = Origins { order: site.origins_in_order(), miss };
+        Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
+    }
+
+    /// Sends a request to the chosen peer, and to those that the policy chooses after it, until one answers.
+    ///
+    /// Only requests without a body that are safe to repeat come here. The request counts as outstanding at the
+    /// peer that is being tried. This node is the last try: it can always ask the origin itself.
+    ///
+    /// `None` when this node is to serve the request, because it was chosen or because the peers failed.
+    pub(crate) async fn to_peer(
+        &self,
+        peers: &Arc<Peers>,
+        context: &RequestContext,
+        first: Pick,
+        record: &mut AccessRecord,
+    ) -> Option<(UpstreamResponse, Pick)> {
+        if first.node == peers.me() {
+            return None;
+        }
+        let mut head = self.onward(context, context.parts.headers.clone());
+        address(&mut head, context);
+        let resource = &context.resource;
+        let mut chosen = ChosenPeers {
+            peers,
+            resource,
+            clock: self.clock,
+            record,
+            pick: first,
+            tried: Vec::new(),
+        };
+        let retries = Retries {
+            tries: (self.tries).saturating_sub(1).max(1),
+            budget: &resource.site.retries,
+            resends_unsent: false,
+            clock: self.clock,
+            counter: &*self.metrics,
+        };
+        let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
+        if sent.is_err() && chosen.pick.node != peers.me() {
+            chosen.record.decided(resource, chosen.this_node());
+        }
+        sent.ok().map(|response| (response, chosen.pick))
+    }
+}
+
+/// Addresses a request to a peer: for a piece, or for the head of a large file only.
+fn address(head: &mut UpstreamHead, context: &RequestContext) {
+    if context.head_is_enough {
+        let wanted = if context.anew { ANEW } else { "head" };
+        head.headers.insert(LARGE, HeaderValue::from_static(wanted));
+    }
+    if let Some(piece) = &context.resource.piece {
+        head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
+        head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
     }
 }
 
@@ -86,14 +195,6 @@ fn join_crumbs(headers: &mut HeaderMap) {
     {
         headers.insert(COOKIE, cookie);
     }
-}
-
-/// Whether a request has passed this node before, by `Via`. A fetch that it shares may be waiting for the
-/// request itself.
-pub(crate) fn has_passed(node: &Node, headers: &HeaderMap) -> bool {
-    let own = node.via.as_bytes();
-    let mut members = headers.get_all(VIA).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
-    members.any(|member| member.trim_ascii().eq_ignore_ascii_case(own))
 }
 
 /// Adds the client's address, host and protocol. A client's own claims are replaced in fields that servers
@@ -109,37 +210,6 @@ fn forwarded(
         headers.insert(FORWARDED_HOST, host);
     }
     headers.append(FORWARDED_FOR, connection.address().clone());
-}
-
-/// Sends a request to the site's origins when it is the client's turn, one after another where that is safe,
-/// until one answers; or to the servers that the site's policy chooses.
-pub(crate) async fn to_origin(
-    node: &Node,
-    site: &Site,
-    head: &mut UpstreamHead,
-    body: RequestBody,
-) -> Result<UpstreamResponse, Failed> {
-    if let Some(host) = &site.origin_host {
-        head.headers.insert(HOST, host.clone());
-    }
-    let tries = node.settings.limits.tries as usize;
-    if let Some(switch) = &site.switch {
-        let retries = (tries, &site.retries);
-        let sending = switch.send(site.policy(), retries, head, &node.sizes, body);
-        let mut response = Box::pin(sending).await?;
-        strip_fields(response.headers_mut(), &PEERS_ONLY);
-        return Ok(response);
-    }
-    let miss = Some(site.misses.enter(head.client).await?);
-    let retries = Retries {
-        tries: tries.min(site.origins.len()),
-        budget: &site.retries,
-        resends_unsent: false,
-        clock: node.clock,
-        counter: &*node.metrics,
-    };
-    let mut origins = Origins { order: site.origins_in_order(), miss };
-    Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
 }
 
 /// The origins of a site in the order in which they are tried.
@@ -162,41 +232,6 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
             response.body_mut().hold(Box::new(miss));
         }
     }
-}
-
-/// Sends a request to the chosen peer, and to those that the policy chooses after it, until one answers.
-///
-/// Only requests without a body that are safe to repeat come here. The request counts as outstanding at the
-/// peer that is being tried. This node is the last try: it can always ask the origin itself.
-///
-/// `None` when this node is to serve the request, because it was chosen or because the peers failed.
-pub(crate) async fn to_peer(
-    node: &Arc<Node>,
-    peers: &Arc<Peers>,
-    context: &RequestContext,
-    first: Pick,
-    record: &mut AccessRecord,
-) -> Option<(UpstreamResponse, Pick)> {
-    if first.node == peers.me() {
-        return None;
-    }
-    let mut head = onward(node, context, context.parts.headers.clone());
-    large::address(&mut head, context);
-    let resource = &context.resource;
-    let mut chosen =
-        ChosenPeers { peers, resource, clock: node.clock, record, pick: first, tried: Vec::new() };
-    let retries = Retries {
-        tries: (node.settings.limits.tries as usize).saturating_sub(1).max(1),
-        budget: &resource.site.retries,
-        resends_unsent: false,
-        clock: node.clock,
-        counter: &*node.metrics,
-    };
-    let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
-    if sent.is_err() && chosen.pick.node != peers.me() {
-        chosen.record.decided(resource, chosen.this_node());
-    }
-    sent.ok().map(|response| (response, chosen.pick))
 }
 
 /// The peers that the policy chooses for one request.
@@ -241,7 +276,7 @@ impl Group for ChosenPeers<'_> {
     fn answered(&mut self, _: WatchedPeer, held: Outstanding, response: &mut UpstreamResponse) {
         self.record.outstanding = Some(held);
         if self.resource.piece.is_some() {
-            response.body_mut().read_at_most(large::READ);
+            response.body_mut().read_at_most(PIECE_READ);
         }
     }
 }

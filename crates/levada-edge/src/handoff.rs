@@ -60,13 +60,13 @@ impl Serve for Node {
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = switch.claim(&site.decider, subject, &self.sizes).await?;
+        let claimed = switch.claim(&site.decider, subject, &self.forwarder.sizes).await?;
         Some(choice(self.clock, site, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
         let (site, switch, subject) = switched(self, head)?;
-        let claimed = switch.claim_now(&site.decider, subject, &self.sizes)?;
+        let claimed = switch.claim_now(&site.decider, subject, &self.forwarder.sizes)?;
         Some(choice(self.clock, site, claimed))
     }
 }

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{
-    HeaderMap, Method,
-    header::{IF_MATCH, IF_UNMODIFIED_SINCE},
-};
+use http::Method;
 use levada_body::partial::first_byte;
 use levada_cache::{
-    ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, serve, serve_missing,
+    ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, has_precondition, serve,
+    serve_missing,
 };
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use crate::{clock, node::Node, request::RequestContext};
+use crate::{cache::Cache, clock, request::RequestContext};
 
 /// The result of a look-up.
 pub(crate) enum LookupResult {
@@ -51,7 +49,7 @@ pub(crate) struct FillRequest {
 }
 
 /// Looks a request up.
-pub(crate) fn lookup(node: &Node, context: &RequestContext) -> LookupResult {
+pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, body, .. } = context;
     if !resource.site.settings.cache {
         return LookupResult::Bypass(ForwardReason::Bypass, "off");
@@ -59,37 +57,37 @@ pub(crate) fn lookup(node: &Node, context: &RequestContext) -> LookupResult {
     if !levada_cache::is_cache_method(&parts.method) || body.is_some() {
         return LookupResult::Bypass(ForwardReason::Method, "method");
     }
-    let sought = node.store.get(resource.key, &resource.identity, &parts.headers);
-    if sought.object.is_none() && node.store.may_recall(sought.key) {
+    let sought = cache.store.get(resource.key, &resource.identity, &parts.headers);
+    if sought.object.is_none() && cache.store.may_recall(sought.key) {
         return LookupResult::OnDisk;
     }
-    judge(node, context, sought)
+    judge(cache, context, sought)
 }
 
 /// Looks a request up on disk, after a miss in memory.
-pub(crate) async fn recall(node: &Node, context: &RequestContext) -> LookupResult {
+pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, .. } = context;
-    let Node { store, purges, .. } = node;
+    let Cache { store, purges, .. } = cache;
     if context.zero_copy.is_some()
         && let Some(sought) = store.in_file(resource.key, &resource.identity, &parts.headers)
         // In all other cases this process needs the body.
-        && let found @ LookupResult::Stored { refresh: None, .. } = judge(node, context, sought)
+        && let found @ LookupResult::Stored { refresh: None, .. } = judge(cache, context, sought)
     {
         return found;
     }
     // Purges wait until what is on its way into the memory is there.
     let _pending = purges.begin();
     let sought = store.recall(resource.key, &resource.identity, &parts.headers).await;
-    judge(node, context, sought)
+    judge(cache, context, sought)
 }
 
 /// Decides how to answer with the result of a look-up.
-fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult {
+fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResult {
     let RequestContext { resource, wants, parts, .. } = context;
     let RequestCacheFields { directives, range: ranged, conditional } = *wants;
-    let sought = node.purges.without_purged(sought);
+    let sought = cache.purges.without_purged(sought);
     let first = if ranged { first_byte(parts) } else { None };
-    let part = first.map(|first| first / node.settings.cache.block);
+    let part = first.map(|first| first / cache.block);
     let order = |stored, why| {
         let (key, detached) = (sought.key, false);
         FillRequest { key, stored, why, directives, part, detached }
@@ -101,13 +99,13 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
         return match serve_missing(&directives) {
             ServeDecision::GatewayTimeout => LookupResult::Nothing,
             _ if for_origin => LookupResult::Bypass(missing, "precondition"),
-            _ if ranged && node.no_parts.holds(resource.key, node.clock.now()) => {
+            _ if ranged && cache.has_no_parts(resource.key) => {
                 LookupResult::Bypass(missing, "range")
             }
             _ if parts.method == Method::HEAD => LookupResult::Bypass(missing, "head"),
             _ => {
-                let now = node.clock.now();
-                let detached = directives.no_store || node.unstorable.holds(sought.key, now);
+                let now = cache.clock.now();
+                let detached = directives.no_store || cache.unstorable.holds(sought.key, now);
                 LookupResult::Fetch(FillRequest { detached, ..order(None, missing) })
             }
         };
@@ -139,9 +137,4 @@ fn judge(node: &Node, context: &RequestContext, sought: Sought) -> LookupResult 
             LookupResult::Fetch(order(Some(object), why))
         }
     }
-}
-
-/// Whether the request has a precondition on the origin's state.
-pub(crate) fn has_precondition(headers: &HeaderMap) -> bool {
-    headers.contains_key(IF_MATCH) || headers.contains_key(IF_UNMODIFIED_SINCE)
 }

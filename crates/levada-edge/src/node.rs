@@ -2,46 +2,34 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
-use levada_body::{BlockMemory, BlockTiers};
-use levada_cache::CacheName;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
-use levada_purge::{PendingStore, Purges};
 use levada_redirector::Sizes;
 use levada_route::Route;
-use levada_store::{Loans, Object, Store};
-use levada_types::Key;
 
 use crate::{
     access_record::Telemetry,
     admission::Capacity,
-    clock::{self, Clock},
+    cache::Cache,
+    clock::Clock,
     drain::Drain,
-    fill::Fills,
+    forward::Forwarder,
     given_up::GivenUpClients,
     large::Agency,
     log::Log,
     metrics::Metrics,
+    node_name::NodeName,
     pace::{Paced, Pacer},
-    part_origin::BlockFlights,
     peers::Peers,
-    remembered::Remembered,
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
     start_error::StartError,
 };
-
-/// How long requests for a URI do not wait for each other after a response that could not be stored.
-const UNSTORABLE: Duration = Duration::from_secs(120);
-
-/// How long a URI stays known as one without ranges.
-const NO_PARTS: Duration = Duration::from_secs(600);
 
 /// A node.
 pub(crate) struct Node {
@@ -59,19 +47,12 @@ pub(crate) struct Node {
     pub(crate) front: Option<Front<Node>>,
     /// The back-end of TCP handoff.
     pub(crate) backend: Option<Arc<HandoffBackend>>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) fills: Arc<Fills>,
-    pub(crate) block_flights: Arc<BlockFlights>,
-    /// Where bodies are kept in blocks: in the store, and beside it.
-    pub(crate) tiers: Arc<BlockTiers>,
-    pub(crate) purges: Arc<Purges>,
+    /// Stored responses, and the fetches into them.
+    pub(crate) cache: Arc<Cache>,
+    /// The way to origins and peers.
+    pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
-    pub(crate) large: Agency,
-    pub(crate) sizes: Sizes,
-    /// URIs for which the origin does not send ranges, or not ones that could be stored.
-    pub(crate) no_parts: Remembered,
-    /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
-    pub(crate) unstorable: Remembered,
+    pub(crate) large: Arc<Agency>,
     /// Clients whose connections were given up as dormant.
     pub(crate) given_up: GivenUpClients,
     pub(crate) drain: Arc<Drain>,
@@ -80,12 +61,7 @@ pub(crate) struct Node {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) telemetry: Arc<Telemetry>,
     pacer: Option<Arc<Pacer>>,
-    /// This node as a member of `Via`.
-    pub(crate) via: HeaderValue,
-    /// This node as `Cache-Status` names it.
-    pub(crate) cache_name: CacheName,
-    /// This node as `Proxy-Status` names it.
-    pub(crate) token: String,
+    pub(crate) name: Arc<NodeName>,
 }
 
 /// Whether any server of a switch takes connections by handoff.
@@ -133,25 +109,23 @@ impl Node {
             .map(|peering| Peers::new(&settings, peering, clock, &metrics, workers))
             .transpose()?
             .map(Arc::new);
-        let peer_count = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
         let telemetry = Arc::new(Telemetry { clock, metrics: metrics.clone(), log });
-        let via = HeaderValue::try_from(format!("1.1 {}", settings.name))
-            .unwrap_or_else(|_| HeaderValue::from_static("1.1 levada"));
-        let store = Arc::new(Store::open(&settings.cache, via.clone(), &metrics.disk)?);
-        // After the tier, which creates the directory and locks it against other nodes.
-        let directory = settings.cache.disk.as_ref().map(|disk| &*disk.path);
-        let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
-        let purges = Arc::new(purges);
-        let tiers = Arc::new(BlockTiers {
-            store: store.clone(),
-            loans: Loans::new(settings.cache.memory / 4),
-            memory: BlockMemory::new(settings.cache.memory / 4),
-            max_object: settings.cache.max_object,
+        let name = Arc::new(NodeName::new(&settings.name));
+        let forwarder = Arc::new(Forwarder {
+            name: name.clone(),
+            clock,
+            metrics: metrics.clone(),
+            sizes: Sizes::default(),
+            tries: settings.limits.tries as usize,
+            body_timeout: settings.limits.response_body_timeout,
         });
+        let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
+        let windows = settings.cache.memory / 4;
+        let large = Agency::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         Ok(Arc::new(Self {
             clock,
             sites: ArcSwap::from_pointee(sites),
@@ -161,15 +135,9 @@ impl Node {
             peers,
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
-            store,
-            fills: Fills::new(),
-            block_flights: BlockFlights::new(),
-            tiers,
-            large: Agency::new(settings.cache.memory / 4, peer_count),
-            purges,
-            sizes: Sizes::default(),
-            no_parts: Remembered::new(NO_PARTS),
-            unstorable: Remembered::new(UNSTORABLE),
+            cache,
+            forwarder,
+            large,
             given_up: GivenUpClients::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
             route: settings
@@ -180,9 +148,7 @@ impl Node {
             metrics,
             telemetry,
             pacer: settings.limits.serve_rate.map(Pacer::new),
-            via,
-            cache_name: CacheName::new(&settings.name),
-            token: token(&settings.name),
+            name,
             settings,
         }))
     }
@@ -190,37 +156,6 @@ impl Node {
     /// The pacing of one body, if the node has a serving rate.
     pub(crate) fn pace(&self) -> Option<Paced> {
         self.pacer.as_ref().map(Paced::new)
-    }
-
-    pub(crate) fn remember_no_parts(&self, key: Key) {
-        self.no_parts.remember(key, self.clock.now());
-    }
-
-    /// Stores an object, unless it was purged or invalidated while it was fetched.
-    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, pending: &PendingStore) {
-        if self.purges.may_keep(&object) && !pending.is_outdated(key) {
-            self.store.put(key, object);
-            // An invalidation notes the URI first, then removes the stored response.
-            if pending.is_outdated(key) {
-                self.store.remove(key);
-            }
-        }
-    }
-
-    /// Invalidates a URI: stored responses, and fetches that run, are not for later requests.
-    pub(crate) fn invalidate(&self, key: Key) {
-        self.purges.invalidate(key);
-        self.store.remove(key);
-    }
-
-    /// Drops the stored responses of these URLs, for HTTP and HTTPS.
-    pub(crate) fn forget(&self, identities: &[String]) {
-        for identity in identities {
-            let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
-            for scheme in ["http", "https"] {
-                self.invalidate(Key::of(format!("{scheme}://{rest}").as_bytes()));
-            }
-        }
     }
 
     /// Requests at origins, and requests that wait for admission.
@@ -247,15 +182,4 @@ impl Node {
     pub(crate) fn unix_time(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
     }
-}
-
-/// A name as a structured field's token or string (RFC 8941).
-fn token(name: &str) -> String {
-    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/*".contains(c));
-    if starts && plain {
-        return name.to_owned();
-    }
-    let safe: String = name.chars().filter(|c| matches!(c, ' '..='~')).collect();
-    format!("\"{}\"", safe.replace('\\', "\\\\").replace('"', "\\\""))
 }

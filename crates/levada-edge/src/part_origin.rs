@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use levada_body::{
     BlockOrigin, BlockOutcome, BlockWriter, BlockedBody, FlightLeader, FlightStart, Follower,
-    Joined, LongBody, ReadError, Representation, SingleFlight,
+    Joined, LongBody, ReadError, Representation,
 };
 use levada_cache::{CONDITIONAL, ContentRange, Validators};
 use levada_store::{Blocks, Label, Object, StoredHead};
@@ -13,22 +13,18 @@ use levada_types::Key;
 use levada_upstream::{RequestBody, ServerFailure, UpstreamHead};
 
 use crate::{
+    cache::Cache,
     clock,
     failure::Failure,
     fill::{FetchOutcome, FillLeader},
-    forward,
-    node::Node,
     relay::Relay,
     request::RequestContext,
     sites::Site,
 };
 
-/// The fetches of single blocks that are under way.
-pub(crate) type BlockFlights = SingleFlight<BlockOutcome>;
-
 /// The origin of a body whose parts can be told from those of another representation.
 pub(crate) struct PartOrigin {
-    node: Arc<Node>,
+    cache: Arc<Cache>,
     site: Arc<Site>,
     /// The request for a block, without its range.
     request: UpstreamHead,
@@ -42,15 +38,15 @@ pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
 
 /// The body of a stored object, for the client that asks for it.
 pub(crate) fn stored(
-    node: &Arc<Node>,
+    cache: &Arc<Cache>,
     context: &RequestContext,
     object: &Object,
 ) -> Arc<BlockedBody> {
     let resource = &context.resource;
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
     let head = object.head.clone();
-    let onward = || forward::onward(node, context, context.parts.headers.clone());
-    let origin = PartOrigin::new(node, &resource.site, resource.key, &head, onward);
+    let onward = || cache.forwarder.onward(context, context.parts.headers.clone());
+    let origin = PartOrigin::new(cache, &resource.site, resource.key, &head, onward);
     let of = Representation {
         key: resource.key,
         identity: resource.identity.as_str().into(),
@@ -59,20 +55,20 @@ pub(crate) fn stored(
         length: Some(length),
     };
     let long = PartOrigin::long(origin, version);
-    BlockedBody::in_blocks(&node.tiers, of, long, context.zero_copy.clone())
+    BlockedBody::in_blocks(&cache.tiers, of, long, context.zero_copy.clone())
 }
 
 impl PartOrigin {
     /// Asks for parts as `onward` asks for the whole, but without the conditions on the client's own
     /// copy. `None` when the origin has no parts, or without a strong validator to ask under.
     pub(crate) fn new(
-        node: &Arc<Node>,
+        cache: &Arc<Cache>,
         site: &Arc<Site>,
         key: Key,
         head: &StoredHead,
         onward: impl FnOnce() -> UpstreamHead,
     ) -> Option<Arc<Self>> {
-        if node.no_parts.holds(key, node.clock.now()) || !head.validators.is_strong() {
+        if cache.has_no_parts(key) || !head.validators.is_strong() {
             return None;
         }
         let fields = &head.headers;
@@ -83,7 +79,7 @@ impl PartOrigin {
             request.headers.remove(name);
         }
         request.headers.insert(header::IF_RANGE, validator.clone());
-        Some(Arc::new(Self { node: node.clone(), site: site.clone(), request }))
+        Some(Arc::new(Self { cache: cache.clone(), site: site.clone(), request }))
     }
 
     /// A long body of this version whose blocks `origin` has.
@@ -112,30 +108,31 @@ impl PartOrigin {
 
     /// Blocks are purged with their object: only a fetch that began before a purge is not followed.
     fn join(&self, body: &BlockedBody, number: u64) -> Option<Joined<BlockOutcome>> {
-        let (purges, identity) = (&self.node.purges, &body.of.identity);
+        let (purges, identity) = (&self.cache.purges, &body.of.identity);
         let pending = purges.begin();
         let label = Label::new(self.site.id, pending.born());
         let start = FlightStart { label, begun: pending.begun() };
-        self.node.block_flights.join(body.block_key(number), identity, start, |start, _| {
+        self.cache.block_flights.join(body.block_key(number), identity, start, |start, _| {
             purges.may_follow(&start.label, start.begun, identity)
         })
     }
 
     /// Fetches a block into the store, for all its readers.
     async fn block(&self, body: &BlockedBody, number: u64, leader: FlightLeader<BlockOutcome>) {
-        let Self { node, site, request } = self;
-        node.tiers.memory.room().await;
+        let Self { cache, site, request } = self;
+        cache.tiers.memory.room().await;
         let (span, mut request) = (body.span(number), request.clone());
         request.headers.insert(header::RANGE, range_value(span.start, span.end));
-        let (head, inbound) = match forward::to_origin(node, site, &mut request, RequestBody::None)
-            .await
-        {
-            Ok(response) => response.into_parts(),
-            Err(failed) => return leader.conclude(BlockOutcome::Missing(failed.failure.into())),
-        };
+        let (head, inbound) =
+            match cache.forwarder.to_origin(site, &mut request, RequestBody::None).await {
+                Ok(response) => response.into_parts(),
+                Err(failed) => {
+                    return leader.conclude(BlockOutcome::Missing(failed.failure.into()));
+                }
+            };
         match self.judge(body, number, head.status, &head.headers) {
             Ok(()) => {
-                let relay = Relay::new(inbound, node.settings.limits.response_body_timeout);
+                let relay = Relay::new(inbound, cache.forwarder.body_timeout);
                 self.receive(body, number, relay, leader).await;
             }
             Err(error) => leader.conclude(BlockOutcome::Missing(error)),
@@ -168,9 +165,9 @@ impl PartOrigin {
             return Ok(());
         } else {
             tracing::info!(uri, "the origin does not send the part it was asked for");
-            self.node.remember_no_parts(key);
+            self.cache.remember_no_parts(key);
         }
-        self.node.store.remove(key);
+        self.cache.store.remove(key);
         Err(ReadError::Gone)
     }
 
@@ -181,7 +178,7 @@ impl PartOrigin {
         relay: Relay,
         leader: FlightLeader<BlockOutcome>,
     ) {
-        let writer = BlockWriter::new(&self.node.tiers.memory);
+        let writer = BlockWriter::new(&self.cache.tiers.memory);
         leader.settle(BlockOutcome::Growing(writer.block().clone()));
         if self.copy(body, number, relay, &writer).await {
             body.store_block(number, writer);
@@ -206,7 +203,7 @@ impl PartOrigin {
                 tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
                 return false;
             };
-            self.node.metrics.origin_bytes.inc_by(piece.len() as u64);
+            self.cache.forwarder.metrics.origin_bytes.inc_by(piece.len() as u64);
             if writer.written() + piece.len() as u64 > due {
                 return false;
             }

@@ -31,7 +31,6 @@ use crate::{
     failure::{Failed, Failure},
     fetch::Fetch,
     fill::{FetchOutcome, FillFollower, LeaderShare},
-    forward,
     identify::identify,
     large,
     lookup::{FillRequest, LookupResult, lookup, recall},
@@ -84,7 +83,7 @@ async fn answer(
     };
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(connection.client, &failed);
-        respond::failure(node, &failed)
+        respond::failure(&node.name, &failed)
     });
     record.head(response.status());
     if is_get && connection.door != Door::Peer && can_be_resumed(&response) {
@@ -173,11 +172,20 @@ async fn route(
     }
     resource.site.count();
     if large::may_be(&context) {
-        let dispatch: large::Dispatch =
-            |node, context, record| Box::pin(dispatch(node, context, record));
-        return Box::pin(large::serve(node, context, record, dispatch)).await;
+        let dispatch: Arc<dyn large::Dispatch> = node.clone();
+        return Box::pin(large::serve(&node.large, context, record, &dispatch)).await;
     }
     dispatch(node, context, record).await
+}
+
+impl large::Dispatch for Node {
+    fn dispatch<'a>(
+        self: Arc<Self>,
+        context: Box<RequestContext>,
+        record: &'a mut AccessRecord,
+    ) -> large::Dispatched<'a> {
+        Box::pin(async move { dispatch(&self, context, record).await })
+    }
 }
 
 /// Dispatches a request for an ordinary object, for a piece of a large file, or for the head of one.
@@ -203,7 +211,7 @@ async fn dispatch(
         return redirect_client(node, peers, resource, pick.node);
     }
     let Some((exchange, pick)) =
-        Box::pin(forward::to_peer(node, peers, &context, pick, record)).await
+        Box::pin(node.forwarder.to_peer(peers, &context, pick, record)).await
     else {
         record.outstanding = Some(peers.loads().begin(peers.me()));
         return serve_locally(node, context, record).await;
@@ -218,7 +226,8 @@ fn redirect(
     resource: &Resource,
     class: ServiceClass,
 ) -> Result<Pick, Failure> {
-    let request = PolicyRequest { key: resource.key, class, size: node.sizes.get(resource.key) };
+    let request =
+        PolicyRequest { key: resource.key, class, size: node.forwarder.sizes.get(resource.key) };
     let (decider, now) = (resource.decider(), node.clock.now());
     let pick = match &resource.piece {
         Some(piece) if !piece.avoided.is_empty() => decider
@@ -260,9 +269,9 @@ fn relay(
     let RequestContext { resource, zero_copy, .. } = context;
     let peer = exchange.body().server().name.clone();
     let mut response = passed_on(node, exchange, zero_copy.as_ref());
-    respond::next_hop(node, response.headers_mut(), &peer, resource, pick);
+    respond::next_hop(&node.name, response.headers_mut(), &peer, resource, pick);
     if let Some(size) = large::stated_size(response.status(), response.headers()) {
-        node.sizes.learn(resource.key, size);
+        node.forwarder.sizes.learn(resource.key, size);
     }
     record.relayed_by(peer, pick);
     response
@@ -278,9 +287,9 @@ async fn serve_locally(
     record.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
     let key = context.resource.key;
     let switched = context.resource.site.switch.is_some().then(|| context.resource.site.clone());
-    let mut found = lookup(node, &context);
+    let mut found = lookup(&node.cache, &context);
     if let LookupResult::OnDisk = found {
-        found = Box::pin(recall(node, &context)).await;
+        found = Box::pin(recall(&node.cache, &context)).await;
     }
     let mut response = match found {
         LookupResult::Stored { object, age, ttl, refresh } => {
@@ -290,9 +299,9 @@ async fn serve_locally(
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
-                None => stored::answer(node, &context, &object, Some(age), &status),
-                Some(_) if large::head_is_enough(node, &context, &object) => {
-                    large::head(node, &context, &object, Some(age), status)
+                None => stored::answer(&node.name, &context, &object, Some(age), &status),
+                Some(_) if large::head_is_enough(&node.cache, &context, &object) => {
+                    large::head(&node.name, &context, &object, Some(age), status)
                 }
                 Some(_) => Box::pin(in_blocks(node, context, object, age, status, record)).await?,
             }
@@ -309,13 +318,13 @@ async fn serve_locally(
     if let Some(site) = &switched
         && let Some(chosen) = record.chosen.take()
     {
-        respond::server(node, response.headers_mut(), site, &chosen);
+        respond::server(&node.name, response.headers_mut(), site, &chosen);
         record.switched_to(chosen);
     }
     if (node.peers.is_some() || switched.is_some())
         && let Some(size) = large::stated_size(response.status(), response.headers())
     {
-        node.sizes.learn(key, size);
+        node.forwarder.sizes.learn(key, size);
     }
     response.body_mut().slow_down(node.pace());
     Ok(response)
@@ -331,8 +340,8 @@ async fn in_blocks(
     mut status: CacheStatus<'_>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let body = part_origin::stored(node, &context, &object);
-    match stored::from_blocks(node, &context.parts, &body, Some(age), &mut status).await {
+    let body = part_origin::stored(&node.cache, &context, &object);
+    match stored::from_blocks(&node.name, &context.parts, &body, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
                 record.cache = CacheResult::Miss;
@@ -341,7 +350,7 @@ async fn in_blocks(
         }
         Err(error) => match Failure::of_fetch(&error) {
             Some(failure) => return Err(failure.into()),
-            None => node.store.remove(context.resource.key),
+            None => node.cache.store.remove(context.resource.key),
         },
     }
     let why = ForwardReason::UriMiss;
@@ -367,21 +376,21 @@ fn lead_or_follow(
     order: &FillRequest,
 ) -> Option<(FillFollower, Option<FetchLeader>)> {
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
-    let pending = node.purges.begin();
+    let pending = node.cache.purges.begin();
     let start = FlightStart { label: Label::new(site, pending.born()), begun: pending.begun() };
     let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
         let label = outcome.and_then(FetchOutcome::label).unwrap_or(&start.label);
-        node.purges.may_follow(label, start.begun, identity)
+        node.cache.purges.may_follow(label, start.begun, identity)
     };
     let (follower, leader) = if order.detached {
-        let (follower, leader) = node.fills.detached(order.key, identity, start);
+        let (follower, leader) = node.cache.fills.detached(order.key, identity, start);
         (follower, Some(leader))
     } else {
-        node.fills.join(order.key, identity, start, may_follow)?
+        node.cache.fills.join(order.key, identity, start, may_follow)?
     };
     let lead = leader.map(|leader| {
         let identity = leader.identity().clone();
-        let fetch = Fetch::new(node, context, order.clone(), identity, pending);
+        let fetch = Fetch::new(&node.cache, context, order.clone(), identity, pending);
         FetchLeader::new(fetch.run(leader))
     });
     Some((follower, lead))
@@ -396,10 +405,10 @@ async fn serve_from_fill(
 ) -> PipelineResult {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     record.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
-    if forward::has_passed(node, &context.parts.headers) {
+    if node.forwarder.has_passed(&context.parts.headers) {
         return Box::pin(pass(node, context, why, "loop", record)).await;
     }
-    let arrived = node.purges.latest();
+    let arrived = node.cache.purges.latest();
     let (follower, leader, outcome) = loop {
         let Some((follower, lead)) = lead_or_follow(node, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision", record)).await;
@@ -417,12 +426,12 @@ async fn serve_from_fill(
         // arrived after it.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = outcome.label().is_some_and(|label| {
-            begun_before(label) && !node.purges.may_join(label, &context.resource.identity)
+            begun_before(label) && !node.cache.purges.may_join(label, &context.resource.identity)
         });
         if leader || !outdated {
             break (follower, leader, outcome);
         }
-        let alive = |object: &Arc<Object>| node.purges.may_keep(object);
+        let alive = |object: &Arc<Object>| node.cache.purges.may_keep(object);
         order.stored = order.stored.filter(alive);
     };
     let parts = &context.parts;
@@ -441,7 +450,7 @@ async fn serve_from_fill(
     }
     let served = match outcome {
         FetchOutcome::Body(body) if mine(&body.of.head) => {
-            let response = stored::arriving(node, parts, &body, own.fields, status).await;
+            let response = stored::arriving(&node.name, parts, &body, own.fields, status).await;
             drop(follower);
             response
         }
@@ -461,7 +470,7 @@ async fn serve_from_fill(
             else {
                 return Err(failed);
             };
-            let bridged = stored::from_object(node, &context, object, Some(age), status).await;
+            let bridged = from_object(node, &context, object, Some(age), status).await;
             return bridged.map_err(|_| failed);
         }
         // The fetched response is not for this request, which gets one of its own. Release the leader's
@@ -485,10 +494,25 @@ async fn whole_or_head(
     object: &Arc<Object>,
     status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, ReadError> {
-    if large::head_is_enough(node, context, object) {
-        return Ok(large::head(node, context, object, None, status));
+    if large::head_is_enough(&node.cache, context, object) {
+        return Ok(large::head(&node.name, context, object, None, status));
     }
-    stored::from_object(node, context, object, None, status).await
+    from_object(node, context, object, None, status).await
+}
+
+/// A stored response, wherever its body is, unless that cannot be had.
+async fn from_object(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    object: &Arc<Object>,
+    age: Option<u32>,
+    mut status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, ReadError> {
+    if object.blocks().is_none() {
+        return Ok(stored::answer(&node.name, context, object, age, &status));
+    }
+    let body = part_origin::stored(&node.cache, context, object);
+    stored::from_blocks(&node.name, &context.parts, &body, age, &mut status).await
 }
 
 /// A stored response in place of the origin's failed one, where that is allowed, with its age and its
@@ -535,9 +559,9 @@ async fn pass(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let headers = std::mem::take(&mut context.parts.headers);
-    let mut head = forward::onward(node, &context, headers);
+    let mut head = node.forwarder.onward(&context, headers);
     let site = &context.resource.site;
-    let mut exchange = forward::to_origin(node, site, &mut head, RequestBody::None).await?;
+    let mut exchange = node.forwarder.to_origin(site, &mut head, RequestBody::None).await?;
     record.chosen = exchange.extensions_mut().remove();
     Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail))
 }
@@ -552,9 +576,9 @@ async fn bypass(
 ) -> PipelineResult {
     let effects = Effects::of(&context.parts.method, &context.parts.headers);
     // Boxed, since few requests have it and every bypassed request would carry its size.
-    let posted = Posted::of(node, &context).map(Box::new);
+    let posted = Posted::of(&node.cache, &context).map(Box::new);
     let headers = std::mem::take(&mut context.parts.headers);
-    let mut head = forward::onward(node, &context, headers);
+    let mut head = node.forwarder.onward(&context, headers);
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let mut body =
@@ -563,11 +587,11 @@ async fn bypass(
     if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;
     }
-    let mut exchange = forward::to_origin(node, &resource.site, &mut head, body).await?;
+    let mut exchange = node.forwarder.to_origin(&resource.site, &mut head, body).await?;
     record.chosen = exchange.extensions_mut().remove();
-    let kept = posted.and_then(|posted| posted.judge(node, resource, &exchange));
+    let kept = posted.and_then(|posted| posted.judge(&node.cache, resource, &exchange));
     let invalid = effects.take(node, resource, exchange.status(), exchange.headers());
-    let growing = kept.and_then(|kept| kept.begin(node, resource, head)).map(Box::new);
+    let growing = kept.and_then(|kept| kept.begin(&node.cache, resource, head)).map(Box::new);
     if !invalid.is_empty() {
         Box::pin(purge::endpoint::propagate_invalidation(node, invalid)).await;
     }
@@ -582,7 +606,7 @@ async fn bypass(
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =
-                Box::pin(stored::arriving(node, &context.parts, &body, own, status)).await;
+                Box::pin(stored::arriving(&node.name, &context.parts, &body, own, status)).await;
             Ok(response.map_err(|_| no_response)?)
         }
         None => Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail)),
@@ -607,7 +631,7 @@ fn from_origin(
         node.metrics.origin_bytes.inc_by(length);
     }
     let mut response = passed_on(node, exchange, zero_copy);
-    status.append_to(response.headers_mut(), &node.cache_name);
+    status.append_to(response.headers_mut(), &node.name.cache);
     response
 }
 
@@ -625,14 +649,14 @@ fn passed_on(
         node.metrics.spliced.inc();
     }
     levada_cache::strip_response(&mut parts.headers);
-    node.purges.strip(&mut parts.headers);
-    respond::via(node, &mut parts.headers);
+    node.cache.purges.strip(&mut parts.headers);
+    respond::via(&node.name, &mut parts.headers);
     let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
 }
 
 fn finish_passed(node: &Node, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
-    node.purges.strip(response.headers_mut());
-    respond::via(node, response.headers_mut());
-    status.append_to(response.headers_mut(), &node.cache_name);
+    node.cache.purges.strip(response.headers_mut());
+    respond::via(&node.name, response.headers_mut());
+    status.append_to(response.headers_mut(), &node.name.cache);
 }

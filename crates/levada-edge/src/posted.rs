@@ -11,10 +11,11 @@ use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use crate::{
+    cache::Cache,
     clock,
-    fetch::{Fetch, content_length},
+    fetch::Fetch,
+    fields::content_length,
     fill::{FillFollower, FillLeader},
-    node::Node,
     request::RequestContext,
     resource::Resource,
 };
@@ -46,13 +47,13 @@ pub(crate) struct StorablePost {
 
 impl Posted {
     /// `None` for other methods, and for a POST whose answer is for its client alone.
-    pub(crate) fn of(node: &Node, context: &RequestContext) -> Option<Self> {
+    pub(crate) fn of(cache: &Cache, context: &RequestContext) -> Option<Self> {
         let RequestContext { resource, wants, parts, .. } = context;
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
         (plain && resource.site.settings.cache).then(|| Self {
             request: parts.headers.clone(),
             requested: clock::wall(),
-            pending: node.purges.begin(),
+            pending: cache.purges.begin(),
         })
     }
 
@@ -60,7 +61,7 @@ impl Posted {
     /// another answer has done so since, this one may be outdated.
     pub(crate) fn judge(
         self,
-        node: &Node,
+        cache: &Cache,
         resource: &Resource,
         exchange: &UpstreamResponse,
     ) -> Option<StorablePost> {
@@ -78,7 +79,7 @@ impl Posted {
         };
         let target = resource.identity.parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.site.settings.rules).ok()?;
-        let small = |length| length <= node.settings.cache.max_object;
+        let small = |length| length <= cache.tiers.max_object;
         content_length(response).is_none_or(small).then_some(StorablePost {
             posted: self,
             storable,
@@ -92,24 +93,24 @@ impl StorablePost {
     /// invalidated stored responses. `head` is the head that was sent.
     pub(crate) fn begin(
         self,
-        node: &Arc<Node>,
+        cache: &Arc<Cache>,
         resource: &Resource,
         head: UpstreamHead,
     ) -> Option<GrowingPost> {
         let Self { posted, storable, received } = self;
-        let pending = node.purges.begin();
+        let pending = cache.purges.begin();
         if pending.born() != posted.pending.born() {
             return None;
         }
         let label = Label::new(resource.site.id, pending.born());
         let start = FlightStart { label, begun: pending.begun() };
-        let (follower, leader) = node.fills.detached(resource.key, &resource.identity, start);
+        let (follower, leader) = cache.fills.detached(resource.key, &resource.identity, start);
         let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {
             head.headers.remove(name);
         }
         let fetch = Fetch {
-            node: node.clone(),
+            cache: cache.clone(),
             site: resource.site.clone(),
             key: resource.key,
             fill_key: resource.key,

@@ -1,20 +1,22 @@
 //! Response fields of this node, and the responses that it makes itself.
 
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{self, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
-};
-use levada_policy::Pick;
-use levada_redirector::ChosenServer;
 use std::fmt::Write;
 
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
+};
+use levada_body::partial;
+use levada_cache::{CacheStatus, not_modified_fields};
+use levada_policy::Pick;
+use levada_redirector::ChosenServer;
+use levada_store::StoredHead;
+
 use crate::{
-    body::ResponseBody,
+    body::{ResponseBody, Source},
     failure::{Failed, Failure},
-    fields::PIECE,
-    fields::REFUSED,
-    large,
-    node::Node,
+    fields::{PIECE, REFUSED},
+    node_name::NodeName,
     resource::Resource,
     sites::Site,
 };
@@ -23,25 +25,25 @@ pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-statu
 
 /// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and removes the cache directives that are for Levada
 /// only (RFC 9213).
-pub(crate) fn via(node: &Node, headers: &mut HeaderMap) {
+pub(crate) fn via(name: &NodeName, headers: &mut HeaderMap) {
     levada_cache::strip_own_target(headers);
-    headers.append(VIA, node.via.clone());
+    headers.append(VIA, name.via.clone());
 }
 
 /// Names the peer that served in `Proxy-Status` (RFC 9209), with the reason of the choice if the site
 /// shows it.
 pub(crate) fn next_hop(
-    node: &Node,
+    name: &NodeName,
     headers: &mut HeaderMap,
     peer: &str,
     resource: &Resource,
     pick: Pick,
 ) {
-    named(node, headers, peer, &resource.site, pick);
+    named(name, headers, peer, &resource.site, pick);
 }
 
-fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pick) {
-    let mut status = format!("{}; next-hop=\"{peer}\"", node.token);
+fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pick) {
+    let mut status = format!("{}; next-hop=\"{peer}\"", name.token);
     if site.settings.debug {
         let policy = site.decider.name();
         let _ = write!(
@@ -57,17 +59,17 @@ fn named(node: &Node, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pi
 }
 
 /// Names the server of a switch that answered, with the reason of the choice if the site shows it.
-pub(crate) fn server(node: &Node, headers: &mut HeaderMap, site: &Site, chosen: &ChosenServer) {
-    named(node, headers, &chosen.server, site, chosen.pick);
+pub(crate) fn server(name: &NodeName, headers: &mut HeaderMap, site: &Site, chosen: &ChosenServer) {
+    named(name, headers, &chosen.server, site, chosen.pick);
 }
 
 /// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`.
-pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
+pub(crate) fn failure(name: &NodeName, failed: &Failed) -> Response<ResponseBody> {
     let failure = failed.failure;
     let text = format!("{}: {}\n", failure.status(), failure.as_str());
     let mut response = plain(failure.status(), text);
     let headers = response.headers_mut();
-    let mut status = format!("{}; error={}", node.token, failure.proxy_error());
+    let mut status = format!("{}; error={}", name.token, failure.proxy_error());
     if let Some(next_hop) = &failed.next_hop {
         // Names and addresses have no quotes: they were checked when the configuration was read.
         status.push_str(&format!("; next-hop=\"{next_hop}\""));
@@ -81,12 +83,61 @@ pub(crate) fn failure(node: &Node, failed: &Failed) -> Response<ResponseBody> {
     if failure == Failure::Overload {
         headers.insert(REFUSED, HeaderValue::from_static("full"));
     }
-    if let Some(value) = large::tell(failure) {
-        headers.insert(PIECE, value);
+    // So that a peer does not retry.
+    let piece = match failure {
+        Failure::Changed => Some("changed"),
+        Failure::NoPieces => Some("none"),
+        _ => None,
+    };
+    if let Some(text) = piece {
+        headers.insert(PIECE, HeaderValue::from_static(text));
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(failure);
     response
+}
+
+/// The client has it already.
+pub(crate) fn not_modified(
+    name: &NodeName,
+    head: &StoredHead,
+    age: Option<u32>,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    *headers = not_modified_fields(&head.headers);
+    cache_fields(name, headers, age, status);
+    response
+}
+
+/// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
+pub(crate) fn unsatisfied(
+    name: &NodeName,
+    length: u64,
+    status: &CacheStatus<'_>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+    let headers = response.headers_mut();
+    *headers = partial::unsatisfied(length);
+    cache_fields(name, headers, None, status);
+    response
+}
+
+/// Adds the fields of this node to a response from the cache.
+pub(crate) fn cache_fields(
+    name: &NodeName,
+    headers: &mut HeaderMap,
+    age: Option<u32>,
+    status: &CacheStatus<'_>,
+) {
+    if let Some(age) = age {
+        headers.insert(AGE, HeaderValue::from(age));
+    }
+    status.append_to(headers, &name.cache);
+    via(name, headers);
 }
 
 /// A response with a short text.

@@ -123,10 +123,10 @@ impl Running {
             outstanding,
             origin_connections_busy: busy,
             waiting,
-            fills: self.node.fills.count() + self.node.block_flights.count(),
-            filling_bytes: self.node.tiers.memory.bytes(),
-            lent_bytes: self.node.tiers.loans.bytes(),
-            sending_files: self.node.store.sending(),
+            fills: self.node.cache.fills.count() + self.node.cache.block_flights.count(),
+            filling_bytes: self.node.cache.tiers.memory.bytes(),
+            lent_bytes: self.node.cache.tiers.loans.bytes(),
+            sending_files: self.node.cache.store.sending(),
         }
     }
 
@@ -393,5 +393,5 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
         log.flush();
     }
     let closing = node.clone();
-    let _ = tokio::task::spawn_blocking(move || closing.store.close(DISK_TIMEOUT)).await;
+    let _ = tokio::task::spawn_blocking(move || closing.cache.store.close(DISK_TIMEOUT)).await;
 }

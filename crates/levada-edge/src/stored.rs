@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Response,
     header::{AGE, CONTENT_LENGTH},
     request::Parts,
 };
@@ -12,21 +12,20 @@ use levada_body::{
     BlockReader, BlockedBody, ReadError, Script, StoredReader, chunk,
     partial::{self, Wanted},
 };
-use levada_cache::{CacheStatus, Condition, ForwardReason, not_modified_fields};
-use levada_store::{Object, StoredHead};
+use levada_cache::{CacheStatus, ForwardReason};
+use levada_store::Object;
 
 use crate::{
     body::{ResponseBody, Source},
     clock,
-    node::Node,
-    part_origin,
+    node_name::NodeName,
     request::RequestContext,
     respond,
 };
 
 /// A stored response: whole, in part, its head alone, or 304 when the client has it already.
 pub(crate) fn answer(
-    node: &Node,
+    name: &NodeName,
     context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
@@ -34,12 +33,12 @@ pub(crate) fn answer(
 ) -> Response<ResponseBody> {
     let RequestContext { wants, parts, .. } = context;
     let head = &object.head;
-    if wants.conditional && has_already(head, parts) {
-        return not_modified(node, head, age, status);
+    if wants.conditional && head.is_held_by(&parts.headers) {
+        return respond::not_modified(name, head, age, status);
     }
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     *response.status_mut() = head.status;
-    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &node.cache_name);
+    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &name.cache);
     if age.is_none() {
         response.headers_mut().remove(AGE);
     }
@@ -54,7 +53,7 @@ pub(crate) fn answer(
             Script::whole(Some(object.length()), reader).into()
         }
         Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
-        Wanted::Nothing => return unsatisfied(node, object.length(), status),
+        Wanted::Nothing => return respond::unsatisfied(name, object.length(), status),
         Wanted::Some(ranges) => {
             let reader = StoredReader::new(object, context.zero_copy.as_ref());
             partial::answer(&mut response, &ranges, object.length(), reader).into()
@@ -64,25 +63,10 @@ pub(crate) fn answer(
     response
 }
 
-/// A stored response, wherever its body is, unless that cannot be had.
-pub(crate) async fn from_object(
-    node: &Arc<Node>,
-    context: &RequestContext,
-    object: &Arc<Object>,
-    age: Option<u32>,
-    mut status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, ReadError> {
-    if object.blocks().is_none() {
-        return Ok(answer(node, context, object, age, &status));
-    }
-    let body = part_origin::stored(node, context, object);
-    from_blocks(node, &context.parts, &body, age, &mut status).await
-}
-
 /// The response to a client whose body is on its way into the store. The leader's client also gets its
 /// `own` fields, which are not stored.
 pub(crate) async fn arriving(
-    node: &Node,
+    name: &NodeName,
     parts: &Parts,
     body: &Arc<BlockedBody>,
     own: HeaderMap,
@@ -94,29 +78,29 @@ pub(crate) async fn arriving(
         status.stored = body.kept;
     }
     let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
-    let mut response = from_blocks(node, parts, body, age, &mut status).await?;
+    let mut response = from_blocks(name, parts, body, age, &mut status).await?;
     response.headers_mut().extend(own);
     Ok(response)
 }
 
 /// A response that is read block by block, unless it cannot be had.
 pub(crate) async fn from_blocks(
-    node: &Node,
+    name: &NodeName,
     parts: &Parts,
     body: &Arc<BlockedBody>,
     age: Option<u32>,
     status: &mut CacheStatus<'_>,
 ) -> Result<Response<ResponseBody>, ReadError> {
     let (head, length) = (&body.of.head, body.of.length);
-    if has_already(head, parts) {
-        return Ok(not_modified(node, head, age, status));
+    if head.is_held_by(&parts.headers) {
+        return Ok(respond::not_modified(name, head, age, status));
     }
     // While the length is not known the whole is sent: a server may ignore a range.
     let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));
     let (first, end) = match &wanted {
         Wanted::Whole => (0, length.unwrap_or(u64::MAX)),
         Wanted::Nothing => {
-            return Ok(unsatisfied(node, length.unwrap_or_default(), status));
+            return Ok(respond::unsatisfied(name, length.unwrap_or_default(), status));
         }
         Wanted::Some(ranges) => ranges.span(),
     };
@@ -141,7 +125,7 @@ pub(crate) async fn from_blocks(
     if let Some(length) = length.filter(|_| !body.is_running()) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    add_fields(node, headers, age, status);
+    respond::cache_fields(name, headers, age, status);
     let source = match (wanted, length) {
         _ if parts.method == Method::HEAD => Source::Empty,
         (Wanted::Some(ranges), Some(length)) => {
@@ -150,48 +134,4 @@ pub(crate) async fn from_blocks(
         _ => Script::whole(length, reader).into(),
     };
     Ok(response.map(|()| ResponseBody::new(source)))
-}
-
-/// The client has it already.
-pub(crate) fn not_modified(
-    node: &Node,
-    head: &StoredHead,
-    age: Option<u32>,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    let headers = response.headers_mut();
-    *headers = not_modified_fields(&head.headers);
-    add_fields(node, headers, age, status);
-    response
-}
-
-/// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
-pub(crate) fn unsatisfied(
-    node: &Node,
-    length: u64,
-    status: &CacheStatus<'_>,
-) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-    let headers = response.headers_mut();
-    *headers = partial::unsatisfied(length);
-    add_fields(node, headers, None, status);
-    response
-}
-
-/// Adds the fields of this node.
-fn add_fields(node: &Node, headers: &mut HeaderMap, age: Option<u32>, status: &CacheStatus<'_>) {
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &node.cache_name);
-    respond::via(node, headers);
-}
-
-/// Whether the client's own copy is this one (RFC 9110 Sec. 13.2.2).
-pub(crate) fn has_already(head: &StoredHead, parts: &Parts) -> bool {
-    head.status == StatusCode::OK
-        && head.validators.evaluate(&parts.headers) == Condition::NotModified
 }

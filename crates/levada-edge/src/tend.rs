@@ -26,7 +26,10 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
     }
     until_stopped(Box::pin(ramp(node.clone())));
-    until_stopped(Box::pin(levada_purge::sweep(node.store.clone(), node.purges.clone())));
+    until_stopped(Box::pin(levada_purge::sweep(
+        node.cache.store.clone(),
+        node.cache.purges.clone(),
+    )));
     if node.telemetry.log.is_some() {
         until_stopped(Box::pin(flush(node.clone())));
     }

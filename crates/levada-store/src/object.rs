@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, Freshness, Validators, Vary};
+use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, Condition, Freshness, Validators, Vary};
 use parking_lot::Mutex;
 
 use crate::{
@@ -37,6 +37,11 @@ impl StoredHead {
     /// As received, or stale by a soft purge.
     pub fn freshness(&self) -> Freshness {
         self.label.freshness(self.freshness)
+    }
+
+    /// Whether the client that sent these fields has this response already (RFC 9110 Sec. 13.2.2).
+    pub fn is_held_by(&self, request: &HeaderMap) -> bool {
+        self.status == StatusCode::OK && self.validators.evaluate(request) == Condition::NotModified
     }
 
     /// Whether this is the variant that `request` selects.

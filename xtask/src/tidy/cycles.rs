@@ -12,7 +12,7 @@ use crate::source::{Reading, Source, Tree};
 const LIMIT: Limit = Limit {
     figure: "the number of modules in its largest import cycle",
     most: 5.0,
-    allowances: &[("levada-edge", 12.0)],
+    allowances: &[],
 };
 
 /// A library or program and its largest cycle.

@@ -30,9 +30,11 @@ use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::{Dispatch, piece};
+use super::{Agency, Dispatch, piece};
 use crate::{
-    access_record::AccessRecord, failure::Failure, node::Node, request::RequestContext,
+    access_record::{AccessRecord, Telemetry},
+    failure::Failure,
+    request::RequestContext,
     resource::Piece,
 };
 
@@ -50,7 +52,7 @@ pub(super) struct WholePiece {
 
 /// A request for a piece. It ends when no transfer holds it any more.
 pub(super) struct PieceFlight {
-    node: Arc<Node>,
+    flights: Arc<PieceFlights>,
     key: Key,
     identity: String,
     pub(super) piece: Arc<Piece>,
@@ -68,17 +70,17 @@ impl PieceFlight {
     /// Shares the request for a piece that is in flight or has ended, if this transfer can use it;
     /// otherwise begins one. Returns whether it is another transfer's.
     pub(super) fn board(
-        node: &Arc<Node>,
+        agency: &Agency,
         template: &RequestContext,
         piece: Arc<Piece>,
         now: Timestamp,
-        dispatch: Dispatch,
+        dispatch: &Arc<dyn Dispatch>,
     ) -> (Arc<Self>, bool) {
         let resource = template.resource.of_piece(piece.clone());
         let (key, identity, purges) =
-            (resource.key, resource.identity.clone(), node.purges.latest());
-        let flights = &node.large.flights.0;
-        let latest = flights.lock().get(&key).and_then(Weak::upgrade);
+            (resource.key, resource.identity.clone(), agency.purges.latest());
+        let flights = &agency.flights;
+        let latest = flights.0.lock().get(&key).and_then(Weak::upgrade);
         if let Some(flight) = latest.filter(|flight| {
             flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
         }) {
@@ -87,10 +89,10 @@ impl PieceFlight {
         let mut context = template.again();
         context.resource = resource;
         let (tell, outcome) = watch::channel(None);
-        let fetch = fetch(node.clone(), context, piece.clone(), dispatch);
+        let fetch = fetch(agency.telemetry.clone(), context, piece.clone(), dispatch.clone());
         let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
         let flight = Arc::new(Self {
-            node: node.clone(),
+            flights: flights.clone(),
             key,
             identity,
             piece,
@@ -101,7 +103,7 @@ impl PieceFlight {
             reported: AtomicBool::new(false),
             counted: AtomicU64::new(0),
         });
-        flights.lock().insert(key, Arc::downgrade(&flight));
+        flights.0.lock().insert(key, Arc::downgrade(&flight));
         (flight, false)
     }
 
@@ -144,7 +146,7 @@ impl PieceFlight {
 impl Drop for PieceFlight {
     fn drop(&mut self) {
         self.task.abort();
-        let mut flights = self.node.large.flights.0.lock();
+        let mut flights = self.flights.0.lock();
         // Another request may have replaced it.
         if flights.get(&self.key).is_some_and(|latest| latest.strong_count() == 0) {
             flights.remove(&self.key);
@@ -154,17 +156,17 @@ impl Drop for PieceFlight {
 
 /// Fetches a piece from the node that the policy chooses.
 async fn fetch(
-    node: Arc<Node>,
+    telemetry: Arc<Telemetry>,
     context: Box<RequestContext>,
     piece: Arc<Piece>,
-    dispatch: Dispatch,
+    dispatch: Arc<dyn Dispatch>,
 ) -> Result<WholePiece, Failure> {
-    let begun = node.clock.now();
-    let mut record = AccessRecord::of_piece(&node.telemetry);
-    let answer = dispatch(&node, context, &mut record).await;
+    let begun = telemetry.clock.now();
+    let mut record = AccessRecord::of_piece(&telemetry);
+    let answer = dispatch.dispatch(context, &mut record).await;
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
-    let answered = node.clock.now();
+    let answered = telemetry.clock.now();
     let due =
         usize::try_from(piece.len()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
     let at_hand = body.is_stored();
@@ -191,7 +193,7 @@ async fn fetch(
     if came != due {
         return Err(Failure::Server(ServerFailure::NoResponse));
     }
-    let (head, whole) = (answered.since(begun), node.clock.now().since(begun));
+    let (head, whole) = (answered.since(begun), telemetry.clock.now().since(begun));
     let node = piece.source().get();
     tracing::debug!(piece = %piece.url, node, at_hand, ?head, ?whole, "piece came");
     Ok(WholePiece { segments: segments.into(), at_hand })

@@ -10,13 +10,14 @@ use parking_lot::RwLock;
 
 use crate::{
     body::{ResponseBody, Source},
+    cache::Cache,
     client_connection::Door,
     clock,
     fields::LARGE,
-    node::Node,
+    node_name::NodeName,
     request::RequestContext,
+    respond,
     sites::Site,
-    stored,
 };
 
 /// The number of a file's version; `None` if versions cannot be distinguished.
@@ -39,7 +40,7 @@ pub(crate) fn version_of(headers: &HeaderMap, validators: &Validators, length: u
 
 /// Whether a representation of this length with this head is served in pieces.
 pub(crate) fn is_large(
-    node: &Node,
+    cache: &Cache,
     site: &Site,
     identity: &str,
     (headers, validators, length): (&HeaderMap, &Validators, u64),
@@ -51,7 +52,7 @@ pub(crate) fn is_large(
     large.plan.chunk > 0
         && units.is_none_or(|units| units.trim_ascii() == b"bytes")
         && version_of(headers, validators, length).is_some()
-        && !node.no_parts.holds(file_key(identity), node.clock.now())
+        && !cache.has_no_parts(file_key(identity))
 }
 
 /// The key of the file's URL, from the identity of a piece or of the file.
@@ -61,13 +62,13 @@ pub(crate) fn file_key(identity: &str) -> Key {
 }
 
 /// Whether the request is answered with this head only, because the file is large.
-pub(crate) fn head_is_enough(node: &Node, context: &RequestContext, object: &Object) -> bool {
+pub(crate) fn head_is_enough(cache: &Cache, context: &RequestContext, object: &Object) -> bool {
     let site = &context.resource.site;
     let facts = (&object.head.headers, &object.head.validators, object.length());
     context.head_is_enough
         && object.blocks().is_some()
         && object.head.status == StatusCode::OK
-        && is_large(node, site, object.identity(), facts)
+        && is_large(cache, site, object.identity(), facts)
 }
 
 /// The size of the whole object, if the head of a whole response states it.
@@ -83,20 +84,20 @@ pub(crate) fn stated_size(status: StatusCode, headers: &HeaderMap) -> Option<u64
 
 /// The answer with the head of a large file: no body, and the length in a field of its own.
 pub(crate) fn head(
-    node: &Node,
+    name: &NodeName,
     context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Response<ResponseBody> {
-    if stored::has_already(&object.head, &context.parts) {
-        return stored::not_modified(node, &object.head, age, &status);
+    if object.head.is_held_by(&context.parts.headers) {
+        return respond::not_modified(name, &object.head, age, &status);
     }
     // Without a strong validator equal versions are only probable (RFC 9110 Sec. 15.3.7.3).
     status.detail = Some(if object.head.validators.is_strong() { "pieces" } else { "pieces-weak" });
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     let headers = response.headers_mut();
-    *headers = object.reply(age.unwrap_or(0), &status, &node.cache_name);
+    *headers = object.reply(age.unwrap_or(0), &status, &name.cache);
     if age.is_none() {
         headers.remove(header::AGE);
     }

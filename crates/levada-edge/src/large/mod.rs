@@ -17,7 +17,9 @@
 //! A transfer has one version: the validator is part of each piece's name. If the file changes before
 //! the first byte is sent, the transfer begins anew; after that, the client's connection is cut.
 
+mod agency;
 mod check;
+mod dispatch;
 mod flight;
 mod head;
 mod metrics;
@@ -25,7 +27,7 @@ mod piece;
 mod room;
 mod transfer;
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
@@ -35,9 +37,7 @@ use levada_body::{
     Script,
     partial::{self, Wanted},
 };
-use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields};
-use levada_fetch::Sources;
-use parking_lot::Mutex;
+use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields, has_precondition};
 
 use crate::{
     access_record::AccessRecord,
@@ -45,46 +45,17 @@ use crate::{
     cache_result::CacheResult,
     client_connection::Door,
     failure::{Failed, Failure},
-    fields::{DIGEST, LARGE},
-    node::Node,
+    fields::{ANEW, DIGEST, LARGE},
     request::RequestContext,
-    stored,
+    respond,
 };
 
-use flight::PieceFlights;
-pub(crate) use head::{File, Known, file_key, head, head_is_enough, is_large, stated_size};
+pub(crate) use agency::Agency;
+pub(crate) use dispatch::{Dispatch, Dispatched};
+pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};
 pub(crate) use metrics::LargeMetrics;
-pub(crate) use piece::{address, as_object, tell};
-use room::Room;
+pub(crate) use piece::as_object;
 use transfer::Transfer;
-
-/// The most bytes of one read of a piece. Each connection of a transfer has such a buffer, beside the
-/// window.
-pub(crate) const READ: usize = 32 << 10;
-
-/// The shared state of a node's transfers.
-pub(crate) struct Agency {
-    /// Memory for windows.
-    room: Arc<Room>,
-    /// Requests for pieces that are in flight.
-    flights: PieceFlights,
-    /// The recent performance of nodes as sources of pieces.
-    pub(crate) sources: Mutex<Sources>,
-    /// Files that this node has served, for `explain`.
-    pub(crate) known: Known,
-}
-
-impl Agency {
-    /// `bytes` are for windows; the cluster has `nodes` nodes.
-    pub(crate) fn new(bytes: u64, nodes: usize) -> Self {
-        Self {
-            room: Room::new(bytes),
-            flights: PieceFlights::default(),
-            sources: Mutex::new(Sources::new(nodes)),
-            known: Known::default(),
-        }
-    }
-}
 
 /// Whether a peer requests only the head of a large file. The field counts from peers only, and is not
 /// forwarded from clients ([`crate::forward::onward`]).
@@ -94,7 +65,7 @@ pub(crate) fn asks_for_head(door: Door, headers: &HeaderMap) -> bool {
 
 /// Whether the peer knows that the stored head is outdated.
 pub(crate) fn asks_anew(headers: &HeaderMap) -> bool {
-    headers.get(LARGE).is_some_and(|wanted| wanted == piece::ANEW)
+    headers.get(LARGE).is_some_and(|wanted| wanted == ANEW)
 }
 
 /// Whether a request may be answered in pieces if the file is large.
@@ -112,34 +83,25 @@ pub(crate) fn may_be(context: &RequestContext) -> bool {
         let ranges = RangeSet::of(&parts.headers);
         ranges.is_none_or(|ranges| ranges.single().is_some())
     };
-    plain && !alone && one() && !crate::lookup::has_precondition(&parts.headers)
+    plain && !alone && one() && !has_precondition(&parts.headers)
 }
-
-/// Answers one request as if it were not for a large file: by this node or by a peer.
-pub(crate) type Dispatch = for<'a> fn(
-    &'a Arc<Node>,
-    Box<RequestContext>,
-    &'a mut AccessRecord,
-) -> Pin<
-    Box<dyn Future<Output = Result<Response<ResponseBody>, Failed>> + Send + 'a>,
->;
 
 /// Answers a request for a file that may be large. Requests the head and the pieces with `dispatch`.
 pub(crate) async fn serve(
-    node: &Arc<Node>,
+    agency: &Arc<Agency>,
     mut context: Box<RequestContext>,
     record: &mut AccessRecord,
-    dispatch: Dispatch,
+    dispatch: &Arc<dyn Dispatch>,
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = context.again();
     context.head_is_enough = true;
     for _ in 0..2 {
-        let mut response = dispatch(node, context, record).await?;
+        let mut response = dispatch.clone().dispatch(context, record).await?;
         if !response.headers().contains_key(LARGE) {
             return Ok(response);
         }
         let Some(file) = File::of(&mut response) else { break };
-        match in_pieces(node, &client, file, response, record, dispatch).await {
+        match in_pieces(agency, &client, file, response, record, dispatch).await {
             Ok(response) => return Ok(response),
             // The stored head is outdated.
             Err(Failure::Changed) => context = afresh(&client),
@@ -148,7 +110,7 @@ pub(crate) async fn serve(
         }
     }
     // The node that has the head serves the whole file as well.
-    dispatch(node, client.again(), record).await
+    dispatch.clone().dispatch(client.again(), record).await
 }
 
 /// The same request for the head, to be fetched anew. Revalidation would be useless: an incorrect
@@ -163,32 +125,34 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
 
 /// Makes the node that has the head of a file fetch it anew, so that later requests get the current
 /// version.
-async fn refetch(node: &Arc<Node>, client: &RequestContext, dispatch: Dispatch) {
-    let mut record = AccessRecord::of_piece(&node.telemetry);
-    drop(dispatch(node, afresh(client), &mut record).await);
+async fn refetch(agency: &Arc<Agency>, client: &RequestContext, dispatch: &Arc<dyn Dispatch>) {
+    let mut record = AccessRecord::of_piece(&agency.telemetry);
+    drop(dispatch.clone().dispatch(afresh(client), &mut record).await);
 }
 
 /// The answer to a request for a large file, whose head is in `response`.
 async fn in_pieces(
-    node: &Arc<Node>,
+    agency: &Arc<Agency>,
     client: &RequestContext,
     file: File,
     response: Response<ResponseBody>,
     record: &mut AccessRecord,
-    dispatch: Dispatch,
+    dispatch: &Arc<dyn Dispatch>,
 ) -> Result<Response<ResponseBody>, Failure> {
     let (length, key) = (file.length, client.resource.key);
-    node.large.known.remember(key, &file);
+    agency.known.remember(key, &file);
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {
         Wanted::Whole => 0..length,
-        Wanted::Nothing => return Ok(stored::unsatisfied(node, length, &CacheStatus::default())),
+        Wanted::Nothing => {
+            return Ok(respond::unsatisfied(&agency.name, length, &CacheStatus::default()));
+        }
         Wanted::Some(ranges) => {
             let (first, end) = ranges.span();
             first..end
         }
     };
-    let transfer = Transfer::new(node, client, &file, span, response.headers(), dispatch);
+    let transfer = Transfer::new(agency, client, &file, span, response.headers(), dispatch);
     let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
         return Err(Failure::NoPieces);
     };

@@ -9,41 +9,15 @@
 
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use levada_cache::{ContentRange, Validators};
-use levada_upstream::{ServerFailure, UpstreamHead};
+use levada_upstream::ServerFailure;
 
 use super::head::version_of;
 use crate::{
     clock,
     failure::Failure,
-    fetch::content_length,
-    fields::{LARGE, PIECE},
-    request::RequestContext,
+    fields::{PIECE, content_length},
     resource::Piece,
 };
-
-/// To a peer: fetch the head, even if it is stored.
-pub(super) const ANEW: &str = "anew";
-
-/// Addresses a request to a peer: for a piece, or for the head of a large file only.
-pub(crate) fn address(head: &mut UpstreamHead, context: &RequestContext) {
-    if context.head_is_enough {
-        let wanted = if context.anew { ANEW } else { "head" };
-        head.headers.insert(LARGE, HeaderValue::from_static(wanted));
-    }
-    if let Some(piece) = &context.resource.piece {
-        head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
-        head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
-    }
-}
-
-/// The field that tells a peer about a failure, so that it does not retry.
-pub(crate) fn tell(failure: Failure) -> Option<HeaderValue> {
-    match failure {
-        Failure::Changed => Some(HeaderValue::from_static("changed")),
-        Failure::NoPieces => Some(HeaderValue::from_static("none")),
-        _ => None,
-    }
-}
 
 /// Whether a peer's answer is the piece.
 pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {

@@ -24,15 +24,14 @@ use tokio::{
 };
 
 use super::{
-    Dispatch, File,
+    Agency, Dispatch, File,
     check::Check,
     flight::{PieceFlight, WholePiece},
     refetch,
     room::Share,
 };
 use crate::{
-    access_record::TransferCounts, failure::Failure, node::Node, request::RequestContext,
-    resource::Piece,
+    access_record::TransferCounts, failure::Failure, request::RequestContext, resource::Piece,
 };
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
@@ -40,7 +39,7 @@ type HeldPiece = (WholePiece, Arc<PieceFlight>);
 
 /// A transfer that is about to begin.
 pub(crate) struct Transfer {
-    node: Arc<Node>,
+    agency: Arc<Agency>,
     plan: Plan,
     file: File,
     span: Range<u64>,
@@ -49,12 +48,12 @@ pub(crate) struct Transfer {
     template: Box<RequestContext>,
     /// The client's own request, for its head.
     client: Box<RequestContext>,
-    dispatch: Dispatch,
+    dispatch: Arc<dyn Dispatch>,
 }
 
 /// The state that the task and the body share.
 pub(super) struct SharedTransfer {
-    node: Arc<Node>,
+    agency: Arc<Agency>,
     state: Mutex<TransferState>,
     /// The body has taken a piece.
     taken: Notify,
@@ -82,43 +81,43 @@ impl TransferState {
 impl Transfer {
     /// The bytes `span` of `file` for `client`. `None` when the site does not serve in pieces.
     pub(super) fn new(
-        node: &Arc<Node>,
+        agency: &Arc<Agency>,
         client: &RequestContext,
         file: &File,
         span: Range<u64>,
         headers: &HeaderMap,
-        dispatch: Dispatch,
+        dispatch: &Arc<dyn Dispatch>,
     ) -> Option<Self> {
         let plan = client.resource.site.serves_large_files()?.plan;
         let whole = span == (0..file.length);
         let digest = client.resource.digest();
         let check = if whole { Check::of(headers, digest.as_ref()) } else { None };
         Some(Self {
-            node: node.clone(),
+            agency: agency.clone(),
             plan,
             file: file.clone(),
             span,
             check,
             template: client.for_pieces(file),
             client: client.again(),
-            dispatch,
+            dispatch: dispatch.clone(),
         })
     }
 
     /// Begins. `None` when there is no memory for even one piece.
     pub(super) fn begin(self) -> Option<PieceReader> {
-        let Self { node, plan, file, span, check, template, client, dispatch } = self;
-        let share = node.large.room.enter(plan.chunk)?;
+        let Self { agency, plan, file, span, check, template, client, dispatch } = self;
+        let share = agency.room.enter(plan.chunk)?;
         let pieces = Chunked::new(plan, file.length, span.clone());
         let state = TransferState { pieces, waiting: None, failure: None };
         let shared = Arc::new(SharedTransfer {
-            node: node.clone(),
+            agency: agency.clone(),
             state: Mutex::new(state),
             taken: Notify::new(),
         });
         let agent = Agent {
             shared: shared.clone(),
-            node,
+            agency,
             file,
             template: template.into(),
             client,
@@ -135,11 +134,11 @@ impl Transfer {
 /// The task that fetches the pieces.
 struct Agent {
     shared: Arc<SharedTransfer>,
-    node: Arc<Node>,
+    agency: Arc<Agency>,
     file: File,
     template: Arc<RequestContext>,
     client: Box<RequestContext>,
-    dispatch: Dispatch,
+    dispatch: Arc<dyn Dispatch>,
     /// Memory for as many pieces as the window may hold.
     share: Share,
     under_way: HashMap<RequestId, Awaited>,
@@ -167,12 +166,12 @@ impl Agent {
         // A request that was aborted does not say which it was.
         let mut ids: HashMap<Id, RequestId> = HashMap::new();
         loop {
-            let now = self.node.clock.now();
+            let now = self.agency.telemetry.clock.now();
             let (due, wake_at) = self.decide(now);
             for (request, choice) in due {
                 let (id, piece) = (request.id, self.piece(&request, choice));
                 let (flight, joined) =
-                    PieceFlight::board(&self.node, &self.template, piece, now, self.dispatch);
+                    PieceFlight::board(&self.agency, &self.template, piece, now, &self.dispatch);
                 if joined {
                     self.shared.state.lock().pieces.joined(id, flight.begun);
                 }
@@ -218,8 +217,8 @@ impl Agent {
                 tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
             }
             let site = &self.template.resource.site;
-            let mut sources = self.node.large.sources.lock();
-            let may_retry = || site.may_retry(&self.node.clock);
+            let mut sources = self.agency.sources.lock();
+            let may_retry = || site.may_retry(&self.agency.telemetry.clock);
             state.pieces.handle_timeout(now, &mut sources, may_retry);
         }
         while let Some(id) = state.pieces.poll_cancel() {
@@ -245,20 +244,20 @@ impl Agent {
             pieces.asked_of(*id, awaited.source().get());
         }
         let progress = |id: RequestId| Some(self.under_way.get(&id)?.flight.progress());
-        let slow = pieces.look(now, &mut self.node.large.sources.lock(), progress);
-        let Some(peers) = &self.node.peers else { return };
+        let slow = pieces.look(now, &mut self.agency.sources.lock(), progress);
+        let Some(peers) = &self.agency.peers else { return };
         for source in slow {
             let server = &peers.server(NodeIndex(source as u32)).name;
             tracing::info!(%server, reason = "slow", "no pieces are asked of a node for a while");
-            self.node.metrics.large.left_out(server);
+            self.agency.telemetry.metrics.large.left_out(server);
         }
     }
 
     /// The requests to make now, each with the nodes to skip.
     fn due(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) -> Vec<(Request, Choice)> {
-        let nodes = self.node.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
+        let nodes = self.agency.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
         let requests: Vec<_> = std::iter::from_fn(|| pieces.poll_request(now)).collect();
-        let sources = self.node.large.sources.lock();
+        let sources = self.agency.sources.lock();
         let choice = |request: &Request| pieces.choice(request.id, &sources, nodes, now);
         requests.into_iter().map(|request| (request.clone(), choice(&request))).collect()
     }
@@ -272,14 +271,14 @@ impl Agent {
             digest: self.client.resource.digest(),
         };
         let avoided = choice.avoided.into_iter().map(|node| NodeIndex(node as u32)).collect();
-        let me = self.node.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
+        let me = self.agency.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
         Piece::new(url, avoided, me)
     }
 
     /// A request has ended by itself.
     fn ended(&mut self, id: RequestId, fetched: Result<WholePiece, Failure>) {
         let Some(awaited) = self.under_way.remove(&id) else { return };
-        let (now, source) = (self.node.clock.now(), awaited.source());
+        let (now, source) = (self.agency.telemetry.clock.now(), awaited.source());
         let Awaited { flight, at_hand, .. } = awaited;
         let is_news = flight.is_news();
         let mut state = self.shared.state.lock();
@@ -290,7 +289,7 @@ impl Agent {
                     true => "peer",
                     false => "shared",
                 };
-                self.node.metrics.large.came(from, flight.piece.len());
+                self.agency.telemetry.metrics.large.came(from, flight.piece.len());
                 let at_hand = at_hand || whole.at_hand;
                 let fresh = flight.progress().fresh;
                 let held = (whole, flight);
@@ -298,7 +297,7 @@ impl Agent {
                     state.pieces.on_chunk_at_hand(id, held);
                 } else if let Some(took) = state.pieces.on_chunk(now, id, held).filter(|_| is_news)
                 {
-                    let mut sources = self.node.large.sources.lock();
+                    let mut sources = self.agency.sources.lock();
                     sources.came(source.get(), took);
                     sources.received(source.get(), fresh, now);
                 }
@@ -308,9 +307,9 @@ impl Agent {
                 state.pieces.give_up();
                 // Later transfers must not meet the same.
                 if failure == Failure::Changed {
-                    let (node, client, dispatch) =
-                        (self.node.clone(), self.client.again(), self.dispatch);
-                    tokio::spawn(async move { refetch(&node, &client, dispatch).await });
+                    let (agency, client, dispatch) =
+                        (self.agency.clone(), self.client.again(), self.dispatch.clone());
+                    tokio::spawn(async move { refetch(&agency, &client, &dispatch).await });
                 }
             }
             Err(failure) => {
@@ -318,14 +317,14 @@ impl Agent {
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.asked_of(id, source.get());
-                state.pieces.on_failure(now, id, &mut self.node.large.sources.lock());
+                state.pieces.on_failure(now, id, &mut self.agency.sources.lock());
             }
         }
         state.wake();
     }
 
     fn is_here(&self, source: NodeIndex) -> bool {
-        self.node.peers.as_ref().is_none_or(|peers| peers.me() == source)
+        self.agency.peers.as_ref().is_none_or(|peers| peers.me() == source)
     }
 }
 
@@ -377,7 +376,7 @@ impl PieceReader {
         if !self.current.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let now = self.shared.node.clock.now();
+        let now = self.shared.agency.telemetry.clock.now();
         let mut state = self.shared.state.lock();
         let next = state.pieces.poll_chunk(now);
         self.shared.taken.notify_one();
@@ -438,6 +437,6 @@ impl TransferCounts for SharedTransfer {
 
 impl Drop for SharedTransfer {
     fn drop(&mut self) {
-        self.node.metrics.large.transferred(self.counts());
+        self.agency.telemetry.metrics.large.transferred(self.counts());
     }
 }

@@ -103,7 +103,7 @@ pub(crate) async fn handle_peer(node: &Arc<Node>, body: Incoming) -> PurgeAnswer
     };
     if let Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) = &order {
         for (identity, _) in urls.iter().filter_map(|url| absolute(url).ok()) {
-            node.invalidate(Key::of(identity.as_bytes()));
+            node.cache.invalidate(Key::of(identity.as_bytes()));
         }
         return PurgeAnswer::text(StatusCode::OK, "invalidated\n");
     }
@@ -180,16 +180,16 @@ struct AppliedPurge {
 
 impl AppliedPurge {
     async fn persist(self, node: &Node) -> io::Result<()> {
-        node.purges.persist(self.number, self.rules).await
+        node.cache.purges.persist(self.number, self.rules).await
     }
 }
 
 /// Carries out an order on this node.
 fn apply_locally(node: &Node, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
     let (rules, urls) = order.rules(|host| Some(node.sites.load().find(host)?.id))?;
-    let number = node.purges.add(&rules, clock::wall());
+    let number = node.cache.purges.add(&rules, clock::wall());
     if !order.soft {
-        node.forget(&urls);
+        node.cache.forget(&urls);
     }
     node.metrics.purged(order.scope(), order.kind());
     let (scope, kind) = (order.scope(), order.kind());

@@ -1,0 +1,113 @@
+//! The cache of a node: stored responses, the fetches into them, and purges.
+
+use std::{sync::Arc, time::Duration};
+
+use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight};
+use levada_purge::{PendingStore, Purges};
+use levada_store::{Loans, Object, Store, disk::DiskError};
+use levada_types::Key;
+
+use crate::{
+    clock::{self, Clock},
+    fill::Fills,
+    forward::Forwarder,
+    metrics::Metrics,
+    remembered::Remembered,
+    settings::Settings,
+};
+
+/// How long requests for a URI do not wait for each other after a response that could not be stored.
+const UNSTORABLE: Duration = Duration::from_secs(120);
+
+/// How long a URI stays known as one without ranges.
+const NO_PARTS: Duration = Duration::from_secs(600);
+
+/// The stored responses of a node, and the fetches into them.
+pub(crate) struct Cache {
+    pub(crate) clock: Clock,
+    pub(crate) store: Arc<Store>,
+    pub(crate) fills: Arc<Fills>,
+    /// The fetches of single blocks that are under way.
+    pub(crate) block_flights: Arc<SingleFlight<BlockOutcome>>,
+    /// Where bodies are kept in blocks: in the store, and beside it.
+    pub(crate) tiers: Arc<BlockTiers>,
+    pub(crate) purges: Arc<Purges>,
+    /// URIs for which the origin does not send ranges, or not ones that could be stored.
+    pub(crate) no_parts: Remembered,
+    /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
+    pub(crate) unstorable: Remembered,
+    /// The size of a block.
+    pub(crate) block: u64,
+    /// The way to origins.
+    pub(crate) forwarder: Arc<Forwarder>,
+}
+
+impl Cache {
+    /// Opens the tiers and the purge journal.
+    pub(crate) fn open(
+        settings: &Settings,
+        clock: Clock,
+        metrics: &Metrics,
+        forwarder: &Arc<Forwarder>,
+    ) -> Result<Self, DiskError> {
+        let cache = &settings.cache;
+        let store = Arc::new(Store::open(cache, forwarder.name.via.clone(), &metrics.disk)?);
+        // After the tier, which creates the directory and locks it against other nodes.
+        let directory = cache.disk.as_ref().map(|disk| &*disk.path);
+        let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
+        let tiers = BlockTiers {
+            store: store.clone(),
+            loans: Loans::new(cache.memory / 4),
+            memory: BlockMemory::new(cache.memory / 4),
+            max_object: cache.max_object,
+        };
+        Ok(Self {
+            clock,
+            store,
+            fills: Fills::new(),
+            block_flights: SingleFlight::new(),
+            tiers: Arc::new(tiers),
+            purges: Arc::new(purges),
+            no_parts: Remembered::new(NO_PARTS),
+            unstorable: Remembered::new(UNSTORABLE),
+            block: cache.block,
+            forwarder: forwarder.clone(),
+        })
+    }
+
+    /// Whether the origin does not send ranges of this URI.
+    pub(crate) fn has_no_parts(&self, key: Key) -> bool {
+        self.no_parts.holds(key, self.clock.now())
+    }
+
+    pub(crate) fn remember_no_parts(&self, key: Key) {
+        self.no_parts.remember(key, self.clock.now());
+    }
+
+    /// Stores an object, unless it was purged or invalidated while it was fetched.
+    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, pending: &PendingStore) {
+        if self.purges.may_keep(&object) && !pending.is_outdated(key) {
+            self.store.put(key, object);
+            // An invalidation notes the URI first, then removes the stored response.
+            if pending.is_outdated(key) {
+                self.store.remove(key);
+            }
+        }
+    }
+
+    /// Invalidates a URI: stored responses, and fetches that run, are not for later requests.
+    pub(crate) fn invalidate(&self, key: Key) {
+        self.purges.invalidate(key);
+        self.store.remove(key);
+    }
+
+    /// Drops the stored responses of these URLs, for HTTP and HTTPS.
+    pub(crate) fn forget(&self, identities: &[String]) {
+        for identity in identities {
+            let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
+            for scheme in ["http", "https"] {
+                self.invalidate(Key::of(format!("{scheme}://{rest}").as_bytes()));
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The state that all transfers of a node share.
+
+use std::sync::Arc;
+
+use levada_fetch::Sources;
+use levada_purge::Purges;
+use parking_lot::Mutex;
+
+use super::{flight::PieceFlights, head::Known, room::Room};
+use crate::{access_record::Telemetry, node_name::NodeName, peers::Peers};
+
+/// The shared state of a node's transfers.
+pub(crate) struct Agency {
+    pub(super) name: Arc<NodeName>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) peers: Option<Arc<Peers>>,
+    pub(super) purges: Arc<Purges>,
+    /// Memory for windows.
+    pub(super) room: Arc<Room>,
+    /// Requests for pieces that are in flight.
+    pub(super) flights: Arc<PieceFlights>,
+    /// The recent performance of nodes as sources of pieces.
+    pub(crate) sources: Mutex<Sources>,
+    /// Files that this node has served, for `explain`.
+    pub(crate) known: Known,
+}
+
+impl Agency {
+    /// `bytes` are for windows.
+    pub(crate) fn new(
+        bytes: u64,
+        name: &Arc<NodeName>,
+        telemetry: &Arc<Telemetry>,
+        peers: Option<&Arc<Peers>>,
+        purges: &Arc<Purges>,
+    ) -> Arc<Self> {
+        let nodes = peers.map_or(1, |peers| peers.servers().count());
+        Arc::new(Self {
+            name: name.clone(),
+            telemetry: telemetry.clone(),
+            peers: peers.cloned(),
+            purges: purges.clone(),
+            room: Room::new(bytes),
+            flights: Arc::default(),
+            sources: Mutex::new(Sources::new(nodes)),
+            known: Known::default(),
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! The name of a node, as fields of requests and responses have it.
+
+use http::HeaderValue;
+use levada_cache::CacheName;
+
+/// The name of this node.
+pub(crate) struct NodeName {
+    /// As a member of `Via`.
+    pub(crate) via: HeaderValue,
+    /// As `Cache-Status` has it.
+    pub(crate) cache: CacheName,
+    /// As `Proxy-Status` has it.
+    pub(crate) token: String,
+}
+
+impl NodeName {
+    pub(crate) fn new(name: &str) -> Self {
+        let via = HeaderValue::try_from(format!("1.1 {name}"));
+        Self {
+            via: via.unwrap_or_else(|_| HeaderValue::from_static("1.1 levada")),
+            cache: CacheName::new(name),
+            token: token(name),
+        }
+    }
+}
+
+/// A name as a structured field's token or string (RFC 8941).
+fn token(name: &str) -> String {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/*".contains(c));
+    if starts && plain {
+        return name.to_owned();
+    }
+    let safe: String = name.chars().filter(|c| matches!(c, ' '..='~')).collect();
+    format!("\"{}\"", safe.replace('\\', "\\\\").replace('"', "\\\""))
+}
