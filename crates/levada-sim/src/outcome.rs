@@ -23,6 +23,8 @@ pub enum Metric {
     LatencyP50,
     /// Its 90th percentile.
     LatencyP90,
+    /// Its 95th percentile.
+    LatencyP95,
     /// Its 99th percentile.
     LatencyP99,
     /// Its standard deviation.
@@ -83,6 +85,7 @@ pub const METRICS: &[Metric] = &[
     Metric::LatencyMean,
     Metric::LatencyP50,
     Metric::LatencyP90,
+    Metric::LatencyP95,
     Metric::LatencyP99,
     Metric::LatencySd,
     Metric::HitRatio,
@@ -144,6 +147,7 @@ impl Metric {
             Self::LatencyMean => "latency_mean",
             Self::LatencyP50 => "latency_p50",
             Self::LatencyP90 => "latency_p90",
+            Self::LatencyP95 => "latency_p95",
             Self::LatencyP99 => "latency_p99",
             Self::LatencySd => "latency_sd",
             Self::HitRatio => "hit_ratio",
@@ -180,6 +184,7 @@ impl Metric {
             Self::LatencyMean => "mean",
             Self::LatencyP50 => "median",
             Self::LatencyP90 => "90th percentile",
+            Self::LatencyP95 => "95th percentile",
             Self::LatencyP99 => "99th percentile",
             Self::LatencySd => "standard deviation",
             Self::HitRatio => "hits",
@@ -213,6 +218,7 @@ impl Metric {
             Self::LatencyMean
             | Self::LatencyP50
             | Self::LatencyP90
+            | Self::LatencyP95
             | Self::LatencyP99
             | Self::LatencySd
             | Self::Duration => Unit::Seconds,

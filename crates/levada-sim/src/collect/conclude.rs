@@ -170,6 +170,7 @@ fn add_latency(outcome: &mut Outcome, rate: Option<u32>, latency: &Histogram) {
         (Metric::LatencyMean, latency.mean()),
         (Metric::LatencyP50, latency.percentile(0.5)),
         (Metric::LatencyP90, latency.percentile(0.9)),
+        (Metric::LatencyP95, latency.percentile(0.95)),
         (Metric::LatencyP99, latency.percentile(0.99)),
         (Metric::LatencySd, latency.deviation()),
     ];
