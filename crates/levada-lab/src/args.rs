@@ -8,6 +8,7 @@ use levada_net::wire::parse_loss;
 
 use super::{
     anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs, lard_args::LardArgs,
+    policies_args::PoliciesArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine
@@ -25,6 +26,7 @@ pub(crate) enum LabCommand {
     Anycast(AnycastArgs),
     Lard(LardArgs),
     Cap(CapArgs),
+    Policies(PoliciesArgs),
     Backend(BackendArgs),
 }
 
@@ -86,6 +88,7 @@ Examples:
   levada lab anycast disruptions --rtt 50ms --loss 1% --trials 1
   levada lab lard --quick
   levada lab cap --quick
+  levada lab policies --quick
 
 Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
 No network and no process is left when the command ends, even if it is killed.

@@ -18,6 +18,10 @@ mod lard;
 #[path = "lard/args.rs"]
 mod lard_args;
 #[cfg(target_os = "linux")]
+mod policies;
+#[path = "policies/args.rs"]
+mod policies_args;
+#[cfg(target_os = "linux")]
 mod wire;
 
 use levada_command::CommandStatus;
@@ -36,6 +40,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Anycast(args) => anycast::run(args),
         LabCommand::Lard(args) => lard::run(args),
         LabCommand::Cap(args) => cap::run(args),
+        LabCommand::Policies(args) => policies::run(args),
         LabCommand::Backend(args) => emulation::backend::run(args),
     }
 }

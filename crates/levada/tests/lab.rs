@@ -93,6 +93,12 @@ fn options_that_cannot_be_met_are_refused() {
     refused(&["cap", "--mix", "heavy"], "--mix");
     refused(&["cap", "--servers", "1"], "--servers");
     refused(&["cap", "--policy", "fdr-global"], "no such policy");
+    refused(&["policies", "--policy", "lrad"], "no such policy");
+    refused(&["policies", "--scenario", "calm"], "--scenario");
+    refused(&["policies", "--nodes", "1"], "--nodes");
+    refused(&["policies", "--from", "0"], "a rate is");
+    refused(&["policies", "--step", "1ms"], "--step");
+    refused(&["policies", "--duration", "0s"], "--duration");
     refused(&["backend", "--service", "a"], "NAME=CPU");
     refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
 }
@@ -164,4 +170,24 @@ fn connections_are_handed_over_where_that_can_be() {
     let report = report(&options.split_whitespace().collect::<Vec<_>>());
     let handed = row(&report, "lard/r")["quality"]["handed_over"].as_f64();
     assert!(handed > Some(0.5), "{report:#}");
+}
+
+#[test]
+fn policies_are_compared_behind_links_of_limited_rate() {
+    if let Err(why) = levada_net::lab::possible() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let options = "policies --scenario crowd,links --policy adaptive --nodes 2 --rate 1Mbit/s --from 100 \
+                   --warm-up 0s --step 1s --duration 2s --json";
+    let output = lab(&options.split_whitespace().collect::<Vec<_>>()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [crowd, links] = [0, 1].map(|at| &report["rows"][at]);
+    // 170 requests per second over two links of 1 Mbit/s are too many, and 100 are as well.
+    assert!(crowd["all"]["requests"].as_u64() > Some(200), "{report:#}");
+    assert!(crowd["settled_after_s"].is_null(), "{report:#}");
+    assert!(links["capacity"].is_null(), "{report:#}");
+    assert_eq!(links["simulated_capacity"], 0.0, "{report:#}");
 }

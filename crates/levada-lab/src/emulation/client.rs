@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use http::{
-    HeaderValue, Request, StatusCode,
+    HeaderMap, HeaderValue, Request, StatusCode,
     header::{CONNECTION, HOST},
 };
 use http_body_util::{BodyExt as _, Empty};
@@ -34,11 +34,11 @@ impl Client {
         Self { once: true, ..self }
     }
 
-    /// Requests `target` and receives all of its `size` bytes.
+    /// Requests `target` and receives all of its `size` bytes; returns the fields of the response.
     ///
     /// # Errors
     /// If there is no answer, a status other than 200, or a wrong body.
-    pub(crate) async fn get(&mut self, target: &str, size: u64) -> anyhow::Result<()> {
+    pub(crate) async fn get(&mut self, target: &str, size: u64) -> anyhow::Result<HeaderMap> {
         let mut connection = match self.connection.take().filter(SendRequest::is_ready) {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -49,7 +49,7 @@ impl Client {
         }
         let response = connection.send_request(request).await.context("no answer")?;
         ensure!(response.status() == StatusCode::OK, "status {}", response.status().as_u16());
-        let mut body = response.into_body();
+        let (head, mut body) = response.into_parts();
         let mut verifier = Verifier::new(Key::of(target.as_bytes()));
         while let Some(frame) = body.frame().await {
             if let Some(piece) = frame.context("the body broke off")?.data_ref() {
@@ -60,7 +60,7 @@ impl Client {
         if !self.once && connection.ready().await.is_ok() {
             self.connection = Some(connection);
         }
-        Ok(())
+        Ok(head.headers)
     }
 
     async fn connect(&self) -> anyhow::Result<SendRequest<Empty<Bytes>>> {

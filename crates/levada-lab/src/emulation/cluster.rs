@@ -139,7 +139,7 @@ impl Cluster {
 }
 
 /// The directory of the front-end's configuration and log.
-pub(super) fn directory() -> anyhow::Result<TempDir> {
+pub(crate) fn directory() -> anyhow::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("levada-lab-")
         .tempdir()

@@ -117,7 +117,7 @@ impl Hosts {
 }
 
 /// This executable, with its log in a file.
-fn levada(log: &Path) -> anyhow::Result<Command> {
+pub(crate) fn levada(log: &Path) -> anyhow::Result<Command> {
     let log = File::options().create(true).append(true).open(log)?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this executable")?);
     command.args(["--log-level", "warn"]);

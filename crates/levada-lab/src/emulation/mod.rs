@@ -1,5 +1,5 @@
-//! Emulated Web servers in real processes, and their surroundings in the labs of LARD and CAP: a
-//! front-end, clients, and processor times.
+//! Emulated Web servers in real processes, and their surroundings in the labs of LARD, CAP and policies:
+//! a front-end, clients, and processor times.
 //!
 //! ```text
 //! clients (this process) ──> front-end (levada run) ──> back-ends (levada lab backend, one process each)
@@ -14,3 +14,4 @@ mod processor;
 pub(super) mod report;
 pub(super) mod run;
 pub(super) mod strategy;
+pub(super) mod trace;

@@ -9,13 +9,17 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use levada_sim::prototype::HOST;
 use levada_trace::{RICE, Trace, TraceLimits, TraceObject};
 use levada_types::ByteSize;
 use tokio::task::JoinSet;
 
 use crate::{
-    emulation::{client::Client, cluster::Cluster, run},
+    emulation::{
+        client::Client,
+        cluster::Cluster,
+        run,
+        trace::{ROOT, renamed},
+    },
     lard_args::LardArgs,
 };
 
@@ -123,20 +127,6 @@ impl Replay {
         &self.trace.objects()[object as usize]
     }
 }
-
-/// The same trace with URLs that contain the size of the file, for back-ends. The front-end's policy
-/// hashes the same key as the simulator's.
-fn renamed(trace: &Trace) -> Trace {
-    let url = |(number, object): (usize, &TraceObject)| TraceObject {
-        name: format!("http://{HOST}/file/{number}/{}", object.size).into(),
-        size: object.size,
-    };
-    let objects = trace.objects().iter().enumerate().map(url).collect();
-    Trace::new(objects, trace.requests().to_vec())
-}
-
-/// Offset of the path in such a URL.
-const ROOT: usize = "http://".len() + HOST.len();
 
 impl run::Clients for LardClients {
     fn end(mut self) -> u64 {

@@ -1,0 +1,238 @@
+//! The cluster: front-ends, cache nodes behind links of limited rate, and an origin for each node.
+//!
+//! ```text
+//!   hub: clients (this process) ── 2 front-ends ──┬── wire, 4 Mbit/s ── node 0 ─┐
+//!                                                 ├── wire, 4 Mbit/s ── node 1 ─┤
+//!        origin of node 0, of node 1, ... ────────┴───── Ethernet ──────────────┘
+//! ```
+//!
+//! Requests and responses cross the wire; what a node fetches crosses the Ethernet, which does not
+//! limit it. So a node's link is the bottleneck, or its origin, whose disk is emulated: it stands for
+//! the node's own disk.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use levada_command::admin_client;
+use levada_net::{
+    lab::{Access, Child, Ethernet, Host, Network},
+    wire::{Shape, Wire},
+};
+use levada_sim::prototype::server_name;
+use tempfile::TempDir;
+
+use crate::{
+    emulation::{cluster::directory, hosts::levada},
+    policies_args::PoliciesArgs,
+};
+
+/// What differs between clusters.
+pub(super) struct NodeSpec<'a> {
+    /// The inline table of the policy.
+    pub(super) policy: &'a str,
+    /// Speed of the emulated disks, relative to that of ASPLOS'98.
+    pub(super) disk: f64,
+    /// Capacity of a node's memory, in bytes.
+    pub(super) memory: u64,
+}
+
+/// A running cluster. It ends when this is dropped.
+pub(super) struct NodeCluster {
+    /// The front-ends' addresses for clients.
+    pub(super) fronts: Vec<SocketAddr>,
+    _programs: Vec<Child>,
+    _directory: TempDir,
+}
+
+/// The hosts, without programs.
+pub(super) struct ClusterHosts {
+    pub(super) hub: Host,
+    nodes: Vec<Host>,
+    _ethernet: Ethernet,
+    _wires: Vec<Wire>,
+    _network: Network,
+}
+
+impl ClusterHosts {
+    /// Creates the hosts.
+    ///
+    /// # Errors
+    /// If the network cannot be created, for example without root.
+    pub(super) fn new(args: &PoliciesArgs) -> anyhow::Result<Self> {
+        let mut network = Network::new(args.seed.into());
+        let hub = network.host("hub")?;
+        let names = (0..args.nodes).map(|at| network.host(&server_name(at.into())));
+        let nodes = names.collect::<Result<Vec<_>, _>>()?;
+        let mut ends = vec![(&hub, DEVICE, ORIGIN)];
+        ends.extend((0..).zip(&nodes).map(|(at, node)| (node, DEVICE, behind(at))));
+        let ethernet = network.ethernet(&ends)?;
+        let shape = Shape { rate: Some(args.rate * 8), queue: QUEUE, ..Shape::default() };
+        let shape = shape.checked()?;
+        let mut wires = Vec::new();
+        for (at, node) in (0..).zip(&nodes) {
+            let [near, far] = link(at);
+            let far = Access::at(far).sending(shape).receiving(shape);
+            wires.push(network.join(&[(&hub, Access::at(near)), (node, far)])?);
+        }
+        Ok(Self { hub, nodes, _ethernet: ethernet, _wires: wires, _network: network })
+    }
+
+    /// Starts all programs and waits until the front-ends are ready. The caller runs on the hub.
+    ///
+    /// # Errors
+    /// If a program does not start, with its log.
+    pub(super) async fn start(&self, spec: &NodeSpec<'_>) -> anyhow::Result<NodeCluster> {
+        let directory = directory()?;
+        let log = directory.path().join("log");
+        let mut programs = Vec::new();
+        let mut admins = Vec::new();
+        for (at, node) in (0..).zip(&self.nodes) {
+            let origin = SocketAddr::from((ORIGIN, ORIGIN_PORT + u16::from(at)));
+            let mut backend = levada(&log)?;
+            backend.args(["lab", "backend", "--memory=0B", "--cpu=1000"]);
+            backend.args([format!("--listen={origin}"), format!("--disk={}", spec.disk)]);
+            programs.push(self.hub.start(backend)?);
+            let admin = SocketAddr::from((behind(at), ADMIN_PORT));
+            let name = server_name(at.into());
+            let text = node_configuration(&name, origin, admin, spec.memory);
+            programs.push(start(node, directory.path(), &log, &name, &text)?);
+            admins.push(admin);
+        }
+        let mut fronts = Vec::new();
+        for number in 0..FRONTS {
+            let clients = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080 + number));
+            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT + number));
+            let name = format!("front{number}");
+            let text = front_configuration(&name, clients, admin, spec.policy, self.nodes.len());
+            programs.push(start(&self.hub, directory.path(), &log, &name, &text)?);
+            fronts.push(clients);
+            admins.push(admin);
+        }
+        for admin in admins {
+            if let Err(error) = ready(admin).await {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("{error:#}; {}", said.trim_end());
+            }
+        }
+        Ok(NodeCluster { fronts, _programs: programs, _directory: directory })
+    }
+}
+
+/// Starts a node with this configuration.
+fn start(
+    host: &Host,
+    directory: &Path,
+    log: &Path,
+    name: &str,
+    text: &str,
+) -> anyhow::Result<Child> {
+    let file = directory.join(format!("{name}.toml"));
+    std::fs::write(&file, text)?;
+    let mut command = levada(log)?;
+    command.arg("run").arg("-c").arg(file);
+    Ok(host.start(command)?)
+}
+
+async fn ready(admin: SocketAddr) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while admin_client::get(admin, "/readyz", PATIENCE).await.is_err() {
+        ensure!(begun.elapsed() < PATIENCE, "the node with the admin address {admin} is not ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// The head of every configuration.
+fn head(name: &str, clients: SocketAddr, admin: SocketAddr) -> String {
+    format!(
+        r#"name = "{name}"
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[[listen]]
+address = "{clients}"
+
+[admin]
+listen = "{admin}"
+
+[log]
+access = "off"
+"#
+    )
+}
+
+fn node_configuration(name: &str, origin: SocketAddr, admin: SocketAddr, memory: u64) -> String {
+    let clients = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NODE_PORT));
+    head(name, clients, admin)
+        + &format!(
+            r#"
+[cache]
+memory = "{memory}B"
+
+[[site]]
+hosts = "*"
+origin = "http://{origin}"
+default_ttl = "1d"
+health_check = {{ interval = "0s" }}
+"#
+        )
+}
+
+fn front_configuration(
+    name: &str,
+    clients: SocketAddr,
+    admin: SocketAddr,
+    policy: &str,
+    nodes: usize,
+) -> String {
+    let mut text = head(name, clients, admin)
+        + &format!(
+            r#"
+[limits]
+# A failure is counted, not hidden.
+tries = 1
+
+[[site]]
+hosts = "*"
+policy = {policy}
+cache = false
+health_check = {{ interval = "0s" }}
+"#
+        );
+    for at in 0..nodes {
+        let [_, address] = link(at as u8);
+        let name = server_name(at);
+        text += &format!(
+            "[[site.server]]\nname = \"{name}\"\nurl = \"http://{address}:{NODE_PORT}\"\n"
+        );
+    }
+    text
+}
+
+/// The addresses of both ends of a node's wire: the hub's and the node's.
+fn link(at: u8) -> [Ipv4Addr; 2] {
+    [1, 2].map(|end| Ipv4Addr::new(10, 1, at, end))
+}
+
+/// A node's address on the Ethernet.
+fn behind(at: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 2, 11 + at)
+}
+
+/// The hub's address on the Ethernet.
+const ORIGIN: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
+const ORIGIN_PORT: u16 = 9000;
+const NODE_PORT: u16 = 8080;
+const ADMIN_PORT: u16 = 9180;
+/// Front-ends.
+pub(super) const FRONTS: u16 = 2;
+const DEVICE: &str = "eth0";
+/// Packets that may wait for a link: half a second of 4 Mbit/s.
+const QUEUE: usize = 170;
+const PATIENCE: Duration = Duration::from_secs(20);

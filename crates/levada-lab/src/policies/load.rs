@@ -1,0 +1,284 @@
+//! The load: requests at exponentially distributed intervals, sent whether or not earlier ones have
+//! been answered, and a record of each.
+
+use std::{cell::RefCell, collections::HashMap, net::SocketAddr, rc::Rc, time::Duration};
+
+use levada_trace::{RICE, Trace, TraceObject};
+use levada_types::Rng;
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::emulation::{
+    client::Client,
+    trace::{ROOT, renamed, url},
+};
+
+/// The documents, and the order in which they are requested.
+pub(super) struct Documents {
+    trace: Trace,
+    hot: Vec<TraceObject>,
+}
+
+/// A part of the requests that is for hot documents.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    /// From 0 to 1.
+    pub(super) share: f64,
+    /// Number of hot documents.
+    pub(super) documents: usize,
+}
+
+impl Documents {
+    /// Documents and requests like Rice University's, scaled down.
+    pub(super) fn new(seed: u64) -> Self {
+        let requests = DOCUMENTS as u64 * (RICE.requests / RICE.files as u64);
+        let trace = renamed(&RICE.scaled(DOCUMENTS, requests).generate(seed));
+        let hot =
+            |number| TraceObject { name: url(&format!("hot-{number}"), HOT_SIZE), size: HOT_SIZE };
+        Self { trace, hot: (0..HOT).map(hot).collect() }
+    }
+
+    /// Bytes of all documents.
+    pub(super) fn bytes(&self) -> u64 {
+        self.trace.objects().iter().map(|object| object.size).sum()
+    }
+
+    /// The trace, for the simulator.
+    pub(super) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+/// Load on a cluster, and what came of it so far.
+pub(super) struct Load<'a> {
+    documents: &'a Documents,
+    fronts: Vec<Front>,
+    records: Rc<RefCell<Vec<Record>>>,
+    tasks: JoinSet<()>,
+    rng: Rng,
+    next: usize,
+    /// When the next request is due.
+    due: Instant,
+}
+
+/// A front-end and the idle connections to it.
+type Front = (SocketAddr, Rc<RefCell<Vec<Client>>>);
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) begun: Instant,
+    pub(super) end: Option<Ended>,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ended {
+    Answered {
+        after: Duration,
+        /// Whether the node had it.
+        hit: bool,
+        /// A number for the node that answered.
+        node: usize,
+    },
+    Failed,
+}
+
+impl<'a> Load<'a> {
+    /// Before the first request. It must be used on one thread.
+    pub(super) fn new(documents: &'a Documents, fronts: &[SocketAddr], seed: u64) -> Self {
+        Self {
+            documents,
+            fronts: fronts.iter().map(|front| (*front, Rc::default())).collect(),
+            records: Rc::default(),
+            tasks: JoinSet::new(),
+            rng: Rng::new(seed),
+            next: 0,
+            due: Instant::now(),
+        }
+    }
+
+    /// Sends requests at `rate` per second for this time, and returns its beginning and its end. No
+    /// time is between this period and the one before.
+    pub(super) async fn offer(
+        &mut self,
+        rate: f64,
+        length: Duration,
+        crowd: Option<Crowd>,
+    ) -> (Instant, Instant) {
+        let begin = self.due;
+        let end = begin + length;
+        while self.due < end {
+            tokio::time::sleep_until(self.due).await;
+            self.send(crowd);
+            let wait = -(1.0 - self.rng.unit()).ln() / rate;
+            self.due += Duration::from_secs_f64(wait);
+        }
+        self.due = end;
+        tokio::time::sleep_until(end).await;
+        while self.tasks.try_join_next().is_some() {}
+        (begin, end)
+    }
+
+    fn send(&mut self, crowd: Option<Crowd>) {
+        let object = self.choose(crowd).clone();
+        let (address, idle) = self.fronts[self.next % self.fronts.len()].clone();
+        let records = self.records.clone();
+        let number = records.borrow().len();
+        // From when it was due: a late generator must not make the cluster look quick.
+        let begun = self.due;
+        records.borrow_mut().push(Record { begun, end: None });
+        self.tasks.spawn_local(async move {
+            let client = idle.borrow_mut().pop();
+            let mut client = client.unwrap_or_else(|| Client::of(address));
+            let target = &object.name[ROOT..];
+            let asked = tokio::time::timeout(PATIENCE, client.get(target, object.size)).await;
+            let end = match asked.map_err(anyhow::Error::from).flatten() {
+                Ok(headers) => {
+                    idle.borrow_mut().push(client);
+                    let (node, hit) = served_by(&headers);
+                    Ended::Answered { after: begun.elapsed(), hit, node }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, target, "a request failed");
+                    Ended::Failed
+                }
+            };
+            records.borrow_mut()[number].end = Some(end);
+        });
+    }
+
+    fn choose(&mut self, crowd: Option<Crowd>) -> &'a TraceObject {
+        let of_the_crowd = crowd.filter(|crowd| self.rng.unit() < crowd.share);
+        self.next += 1;
+        match of_the_crowd {
+            Some(crowd) => &self.documents.hot[self.rng.below(crowd.documents.clamp(1, HOT))],
+            None => {
+                let requests = self.documents.trace.requests();
+                let object = requests[self.next % requests.len()];
+                &self.documents.trace.objects()[object as usize]
+            }
+        }
+    }
+
+    /// What came of the requests that were due in this period.
+    pub(super) fn judge(&self, (begin, end): (Instant, Instant)) -> Period {
+        let records = self.records.borrow();
+        Period::of(records.iter().filter(|record| record.begun >= begin && record.begun < end))
+    }
+}
+
+/// What came of the requests of a period.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Period {
+    pub(super) requests: usize,
+    pub(super) failed: usize,
+    /// The 95th percentile of the time to the last byte. A request without an answer so far counts
+    /// as one that took for ever.
+    pub(super) p95: Duration,
+    /// The part of the answers that came from a node's memory.
+    pub(super) hit_ratio: f64,
+    /// The part of the busiest node in all answers.
+    pub(super) busiest: f64,
+}
+
+impl Period {
+    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+        let mut period = Self::default();
+        let mut times = Vec::new();
+        let (mut answered, mut hits) = (0_usize, 0);
+        let mut nodes: HashMap<usize, usize> = HashMap::new();
+        for record in records {
+            period.requests += 1;
+            times.push(match record.end {
+                Some(Ended::Answered { after, hit, node }) => {
+                    answered += 1;
+                    hits += usize::from(hit);
+                    *nodes.entry(node).or_default() += 1;
+                    after
+                }
+                Some(Ended::Failed) => {
+                    period.failed += 1;
+                    Duration::MAX
+                }
+                None => Duration::MAX,
+            });
+        }
+        times.sort_unstable();
+        let at = (times.len() * 95 / 100).min(times.len().saturating_sub(1));
+        period.p95 = times.get(at).copied().unwrap_or_default();
+        let part = |count: usize| count as f64 / (answered as f64).max(1.0);
+        period.hit_ratio = part(hits);
+        period.busiest = part(nodes.into_values().max().unwrap_or(0));
+        period
+    }
+
+    /// Whether the cluster carried the load.
+    pub(super) fn is_fine(&self) -> bool {
+        self.failed == 0 && self.p95 < LIMIT
+    }
+}
+
+/// The node that served an answer and whether it had it, as its `Cache-Status` says (RFC 9211).
+fn served_by(headers: &http::HeaderMap) -> (usize, bool) {
+    let status = headers.get_all("cache-status").iter().filter_map(|value| value.to_str().ok());
+    let mut members = status.flat_map(|value| value.split(','));
+    let nodes = members.find_map(|member| {
+        let (name, rest) = member.trim().split_once(';').unwrap_or((member.trim(), ""));
+        let number = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
+        (!name.starts_with("front")).then(|| (number, rest.trim_start().starts_with("hit")))
+    });
+    nodes.unwrap_or((usize::MAX, false))
+}
+
+/// The limit of the 95th percentile, beyond which a cluster does not carry its load.
+pub(super) const LIMIT: Duration = Duration::from_millis(500);
+/// Time that a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const DOCUMENTS: usize = 2_000;
+const HOT: usize = 10;
+const HOT_SIZE: u64 = 6_000;
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn the_node_and_its_hit_are_read_from_the_cache_status() {
+        let of = |values: &[&'static str]| {
+            let values = values.iter().map(|value| HeaderValue::from_static(value));
+            served_by(
+                &values
+                    .map(|value| (http::header::HeaderName::from_static("cache-status"), value))
+                    .collect::<HeaderMap>(),
+            )
+        };
+        assert_eq!(of(&["server-3; hit; ttl=5"]), (3, true));
+        assert_eq!(of(&["server-3; fwd=uri-miss; stored", "front0; fwd=bypass"]), (3, false));
+        assert_eq!(of(&["front1; fwd=bypass, server-7; hit"]), (7, true));
+        assert_eq!(of(&[]), (usize::MAX, false));
+    }
+
+    #[test]
+    fn a_period_is_fine_when_all_is_answered_in_time() {
+        let begun = Instant::now();
+        let answered = |ms, node| Record {
+            begun,
+            end: Some(Ended::Answered { after: Duration::from_millis(ms), hit: node == 0, node }),
+        };
+        let mut records = vec![answered(10, 0); 96];
+        records.extend([answered(900, 1); 4]);
+        let fine = Period::of(records.iter());
+        assert!(fine.is_fine(), "{fine:?}");
+        assert_eq!((fine.hit_ratio, fine.busiest, fine.requests), (0.96, 0.96, 100));
+
+        let waiting = Record { begun, end: None };
+        records.extend([waiting; 6]);
+        assert!(!Period::of(records.iter()).is_fine(), "a tenth has no answer in time");
+
+        let failed = Record { begun, end: Some(Ended::Failed) };
+        assert!(!Period::of([answered(1, 0), failed].iter()).is_fine());
+        assert_eq!(Period::of([].iter()).p95, Duration::ZERO);
+    }
+}

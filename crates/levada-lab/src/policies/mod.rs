@@ -1,0 +1,113 @@
+//! `levada lab policies`: policies compared in real processes.
+//!
+//! [`run`] is the lab from top to bottom: for every scenario and policy a cluster is started from
+//! empty, and the scenario's load is offered to it.
+
+mod cluster;
+mod load;
+mod predict;
+mod report;
+mod scenario;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use levada_command::CommandStatus;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::LocalSet,
+};
+
+use self::{
+    cluster::{ClusterHosts, NodeSpec},
+    load::{Documents, LIMIT, Load},
+    scenario::ScenarioOutcome,
+};
+use crate::{
+    emulation::strategy::Strategy,
+    policies_args::{PoliciesArgs, PoliciesScenario},
+};
+
+/// The checked options.
+struct PoliciesSetup {
+    strategies: Vec<Strategy>,
+    documents: Documents,
+    /// Capacity of a node's memory, in bytes.
+    memory: u64,
+}
+
+/// A policy in a scenario.
+struct PolicyRow {
+    scenario: PoliciesScenario,
+    policy: &'static str,
+    outcome: ScenarioOutcome,
+    /// The capacity that the simulator says, for scenarios that have one.
+    predicted: Option<f64>,
+}
+
+/// Measures every policy in every scenario.
+///
+/// # Errors
+/// If an option is invalid, or the network or a process cannot be started.
+pub(super) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
+    let setup = PoliciesSetup::new(args)?;
+    let hosts = ClusterHosts::new(args)?;
+    let mut report = report::begin(args, &setup)?;
+    let mut rows = Vec::new();
+    for scenario in args.scenario.iter().copied() {
+        for strategy in &setup.strategies {
+            let predicted = predict::capacity(args, &setup, scenario, strategy)?;
+            // This thread makes all its connections on the hub.
+            let measured =
+                hosts.hub.namespace().run(|| one(args, &setup, &hosts, scenario, strategy))?;
+            let Some(outcome) = measured? else { return Ok(CommandStatus::ProblemsFound) };
+            let row = PolicyRow { scenario, policy: strategy.policy.name, outcome, predicted };
+            report::row(&mut report, &row)?;
+            rows.push(row);
+        }
+    }
+    report::end(report, &rows)
+}
+
+/// One measurement; `None` when it was interrupted.
+fn one(
+    args: &PoliciesArgs,
+    setup: &PoliciesSetup,
+    hosts: &ClusterHosts,
+    scenario: PoliciesScenario,
+    strategy: &Strategy,
+) -> anyhow::Result<Option<ScenarioOutcome>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let policy = strategy.table(1.0);
+    let spec = NodeSpec { policy: &policy, disk: scenario::disk(scenario), memory: setup.memory };
+    runtime.block_on(LocalSet::new().run_until(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let measuring = async {
+            let cluster = hosts.start(&spec).await?;
+            let load = Load::new(&setup.documents, &cluster.fronts, args.seed.into());
+            anyhow::Ok(scenario::play(scenario, args, load).await)
+        };
+        tokio::select! {
+            outcome = measuring => outcome.map(Some),
+            _ = interrupt.recv() => Ok(None),
+        }
+    }))
+}
+
+impl PoliciesSetup {
+    fn new(args: &PoliciesArgs) -> anyhow::Result<Self> {
+        ensure!(args.step >= LIMIT, "--step: a step must be as long as the limit, {LIMIT:?}");
+        ensure!(args.duration >= SHORTEST, "--duration: at least {SHORTEST:?} must be measured");
+        let strategies = args.policy.iter().map(|name| Strategy::named(name));
+        let documents = Documents::new(args.seed.into());
+        Ok(Self {
+            strategies: strategies.collect::<anyhow::Result<_>>()?,
+            memory: documents.bytes() / MEMORY_PART,
+            documents,
+        })
+    }
+}
+
+/// The part of all documents that a node's memory holds is one in this many.
+const MEMORY_PART: u64 = 16;
+const SHORTEST: Duration = Duration::from_secs(1);

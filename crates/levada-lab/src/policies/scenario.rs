@@ -1,0 +1,116 @@
+//! What happens to the cluster: a ramp, a cold start, or a crowd.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::load::{Crowd, LIMIT, Load, Period};
+use crate::policies_args::{PoliciesArgs, PoliciesScenario};
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub(super) enum ScenarioOutcome {
+    /// The highest rate of the ramp that was carried, and the step at this rate. `None` if not even
+    /// the first was.
+    Capacity(Option<(f64, Period)>),
+    /// The last third of a cold start.
+    Cold(Period),
+    Crowd {
+        /// The first ten seconds.
+        onset: Period,
+        /// The time from which every second was carried. `None` if the last one was not.
+        settled: Option<Duration>,
+        all: Period,
+    },
+}
+
+/// Speed of the emulated disks, relative to that of ASPLOS'98.
+pub(super) fn disk(scenario: PoliciesScenario) -> f64 {
+    match scenario {
+        PoliciesScenario::Links | PoliciesScenario::LinksFlash | PoliciesScenario::Crowd => 1000.0,
+        PoliciesScenario::Disk | PoliciesScenario::DiskFlash | PoliciesScenario::Cold => 1.0,
+    }
+}
+
+/// The crowd that is there from the beginning.
+pub(super) fn crowd(scenario: PoliciesScenario) -> Option<Crowd> {
+    use PoliciesScenario::{DiskFlash, LinksFlash};
+    matches!(scenario, LinksFlash | DiskFlash).then_some(Crowd { share: 0.25, documents: 10 })
+}
+
+/// The rates of a ramp.
+pub(super) fn rates(from: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(from), |rate| Some(rate * GROWTH))
+}
+
+/// Plays the scenario.
+pub(super) async fn play(
+    scenario: PoliciesScenario,
+    args: &PoliciesArgs,
+    load: Load<'_>,
+) -> ScenarioOutcome {
+    match scenario {
+        PoliciesScenario::Cold => cold(args, load).await,
+        PoliciesScenario::Crowd => one_document(args, load).await,
+        _ => ramp(args, crowd(scenario), load).await,
+    }
+}
+
+/// Raises the rate until two steps in a row are not carried: one is noise.
+async fn ramp(args: &PoliciesArgs, crowd: Option<Crowd>, mut load: Load<'_>) -> ScenarioOutcome {
+    load.offer(args.from, args.warm_up, crowd).await;
+    let mut carried = None;
+    let mut missed = 0;
+    let mut before = None;
+    for rate in rates(args.from) {
+        let now = load.offer(rate, args.step, crowd).await;
+        // All requests of the step before are older than the limit.
+        if let Some((rate, period)) = before.replace((rate, now)) {
+            let period = load.judge(period);
+            match period.is_fine() {
+                true => (carried, missed) = (Some((rate, period)), 0),
+                false => missed += 1,
+            }
+            tracing::debug!(rate, missed, "a step of the ramp was judged");
+        }
+        if missed == 2 {
+            break;
+        }
+    }
+    ScenarioOutcome::Capacity(carried)
+}
+
+/// Meets empty caches with a constant rate.
+async fn cold(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
+    load.offer(COLD_RATE, args.duration * 2 / 3, None).await;
+    let last = load.offer(COLD_RATE, args.duration / 3, None).await;
+    tokio::time::sleep(LIMIT).await;
+    ScenarioOutcome::Cold(load.judge(last))
+}
+
+/// Has half of the requests ask for one document from one moment on.
+async fn one_document(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
+    load.offer(CROWD_RATE, args.warm_up, None).await;
+    let crowd = Crowd { share: 0.5, documents: 1 };
+    let (begin, end) = load.offer(CROWD_RATE, args.duration, Some(crowd)).await;
+    tokio::time::sleep(LIMIT).await;
+    let seconds = (0..args.duration.as_secs() as u32).map(|at| SECOND * at);
+    let is_slow = |at: &Duration| {
+        let second: (Instant, Instant) = (begin + *at, begin + *at + SECOND);
+        !load.judge(second).is_fine()
+    };
+    let settled = seconds.rev().find(is_slow).map_or(Duration::ZERO, |last| last + SECOND);
+    ScenarioOutcome::Crowd {
+        onset: load.judge((begin, begin + ONSET)),
+        settled: Some(settled).filter(|settled| *settled < args.duration),
+        all: load.judge((begin, end)),
+    }
+}
+
+/// Growth of a ramp at each step.
+const GROWTH: f64 = 1.1;
+/// Requests per second.
+const COLD_RATE: f64 = 150.0;
+const CROWD_RATE: f64 = 170.0;
+const ONSET: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
