@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
             Ok(CommandStatus::Success)
         }
         Err(reason) => {
-            println!("not reloaded, everything stays as it was:\n{}", reason.trim_end());
+            println!("reload failed, the previous settings stay in use:\n{}", reason.trim_end());
             Ok(CommandStatus::ProblemsFound)
         }
     }
@@ -50,6 +50,6 @@ Examples:
   kill -HUP $(pidof levada)
 
 Exit codes:
-  0  the node goes by the new configuration
+  0  the node uses the new configuration
   1  it refuses: what is printed is wrong with it, or cannot change while the node runs
   2  the node does not answer";
