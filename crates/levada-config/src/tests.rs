@@ -350,7 +350,7 @@ fn connections_are_handed_to_servers_that_take_them() {
     let handoff = "[handoff]\ninterfaces = 'eth0'\nsecret = '0123456789abcdef'\nafter = 'on'\n";
     let settings = settings(&text("cache = false\n", "", handoff));
     let own = settings.handoff.unwrap();
-    assert_eq!((own.interfaces, own.taking), (vec!["eth0".to_owned()], None));
+    assert_eq!((own.interfaces, own.backend), (vec!["eth0".to_owned()], None));
     assert_eq!(own.after, levada_edge::settings::AfterHandoff::On);
     let switch = settings.sites[0].switch.as_ref().unwrap();
     let control = HandoffControl { to: "10.0.1.1:7072".parse().unwrap(), also: None };

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{cache_result::CacheResult, explain, node::Node, purge, reload, servers};
+use crate::{cache_result::CacheResult, explain, node::Node, reload, servers};
 
 /// Serves the admin listener until the node stops.
 pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
@@ -31,7 +31,7 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
             let (node, stop) = (&node, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
                 if request.method() == Method::POST && request.uri().path() == "/purge" {
-                    let answer = purge::endpoint::handle_operator(node, request).await;
+                    let answer = node.purging.handle_operator(request).await;
                     return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
                 }
                 if request.method() == Method::GET && request.uri().path() == "/route" {
@@ -75,7 +75,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         "/metrics" => metrics(node),
         "/status" => json(StatusCode::OK, &status(node)),
         "/drain" => json(StatusCode::OK, &draining(node)),
-        "/servers" => json(StatusCode::OK, &servers::list(node)),
+        "/servers" => json(StatusCode::OK, &servers::list(&node.sites.load())),
         "/explain" => explained(node, request),
         _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
     }
@@ -107,8 +107,9 @@ async fn carry_out(
         path => path == "/servers/drain",
     };
     let server = argument(request, "server").unwrap_or_default();
-    match servers::drain(node, &server, argument(request, "site").as_deref(), drained) {
-        Ok(()) => json(StatusCode::OK, &servers::list(node)),
+    match servers::drain(&node.sites.load(), &server, argument(request, "site").as_deref(), drained)
+    {
+        Ok(()) => json(StatusCode::OK, &servers::list(&node.sites.load())),
         Err(reason) => text(StatusCode::NOT_FOUND, &format!("{reason}\n")),
     }
 }

@@ -15,7 +15,7 @@ use levada_types::Key;
 
 /// The kind of listener that a request arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum ListenerKind {
     /// A listener for clients.
     Client {
         /// Whether over TLS.
@@ -28,7 +28,7 @@ pub(crate) enum Door {
 /// A client's connection, as the requests on it see it.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    pub(crate) door: Door,
+    pub(crate) listener: ListenerKind,
     pub(crate) client: IpAddr,
     address: OnceLock<HeaderValue>,
     /// The key of the last request: the sweep of dormant connections notes it.
@@ -42,9 +42,9 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(door: Door, client: IpAddr, plain: bool) -> Arc<Self> {
+    pub(crate) fn new(listener: ListenerKind, client: IpAddr, plain: bool) -> Arc<Self> {
         Arc::new(Self {
-            door,
+            listener,
             client,
             address: OnceLock::new(),
             last_key: Arc::default(),
@@ -57,7 +57,7 @@ impl ClientConnection {
     /// A connection that a front-end has handed over, or that has come back from a back-end.
     pub(crate) fn handed_over(client: IpAddr, silenced: Option<Arc<SilencedSocket>>) -> Arc<Self> {
         Arc::new(Self {
-            door: Door::Client { tls: false },
+            listener: ListenerKind::Client { tls: false },
             client,
             address: OnceLock::new(),
             last_key: Arc::default(),

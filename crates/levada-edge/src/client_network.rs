@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::client_connection::{ClientConnection, Door};
+use crate::client_connection::{ClientConnection, ListenerKind};
 
 /// The network of the client behind a request. A peer says on whose behalf it asks.
 pub(crate) fn of(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {
@@ -12,9 +12,9 @@ pub(crate) fn of(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {
         let last = headers.get_all("x-forwarded-for").iter().next_back()?;
         HeaderValue::to_str(last).ok()?.rsplit(',').next()?.trim().parse().ok()
     };
-    let address = match connection.door {
-        Door::Peer => forwarded_for(),
-        Door::Client { .. } => None,
+    let address = match connection.listener {
+        ListenerKind::Peer => forwarded_for(),
+        ListenerKind::Client { .. } => None,
     };
     network(address.unwrap_or(connection.client))
 }

@@ -27,8 +27,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    client_connection::{ClientConnection, Door},
+    client_connection::{ClientConnection, ListenerKind},
+    drain::Drain,
     failure::Failure,
+    metrics::Metrics,
     node::Node,
     pipeline,
     settings::Limits,
@@ -41,7 +43,7 @@ const BUFFER: usize = 256 << 10;
 
 /// The purpose of a listener, and the protocols that it speaks.
 pub(crate) struct ListenerRole {
-    pub(crate) door: Door,
+    pub(crate) listener: ListenerKind,
     pub(crate) tls: Option<TlsAcceptor>,
     /// HTTP/2 without TLS, by prior knowledge.
     pub(crate) h2c: bool,
@@ -54,7 +56,7 @@ pub(crate) struct ListenerRole {
 impl ListenerRole {
     /// Whether connections that come in here may be handed to a back-end.
     pub(crate) fn may_hand_over(&self) -> bool {
-        self.tls.is_none() && self.door != Door::Peer
+        self.tls.is_none() && self.listener != ListenerKind::Peer
     }
 }
 
@@ -90,13 +92,13 @@ pub(crate) async fn serve(
     let h2c = !encrypts
         && role.h2c
         && read.is_empty()
-        && Box::pin(speaks_h2(&node, &stream, &open.stop)).await;
-    let client_connection = ClientConnection::new(role.door, open.client, !encrypts && !h2c);
+        && Box::pin(speaks_h2(&node.settings.limits, &stream, &open.stop)).await;
+    let client_connection = ClientConnection::new(role.listener, open.client, !encrypts && !h2c);
     stream.connection().about.keeps_key_in(&client_connection.last_key);
     if node.front.is_some() && role.may_hand_over() && !h2c {
         let ending =
             Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, open)).await;
-        ending.into_iter().for_each(|ending| ended(&node, &client_connection, ending));
+        ending.into_iter().for_each(|ending| ended(&node.metrics, &client_connection, ending));
         return;
     }
     let OpenConnection { place: _place, stop, .. } = open;
@@ -105,11 +107,15 @@ pub(crate) async fn serve(
         None if h2c => Box::pin(http2(&node, &client_connection, stream, stop)).await,
         None => Box::pin(http1(&node, &client_connection, stream, stop)).await,
     };
-    ended(&node, &client_connection, ending);
+    ended(&node.metrics, &client_connection, ending);
 }
 
-pub(crate) fn ended(node: &Node, client_connection: &ClientConnection, ending: ConnectionEnd) {
-    node.metrics.ended(ending);
+pub(crate) fn ended(
+    metrics: &Metrics,
+    client_connection: &ClientConnection,
+    ending: ConnectionEnd,
+) {
+    metrics.ended(ending);
     match ending {
         ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
         other => {
@@ -194,7 +200,7 @@ async fn requests<S>(
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let limits = &bounds(node, client_connection.door);
+    let limits = &bounds(&node.settings.limits, client_connection.listener);
     let ledger = Arc::new(Ledger::default());
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
@@ -248,7 +254,7 @@ where
     let over = async {
         tokio::select! {
             () = stop.begun() => {}
-            () = drained(node, &first) => {}
+            () = drained(&node.drain, &first) => {}
         }
     };
     let result = tokio::select! {
@@ -279,7 +285,7 @@ async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &bounds(node, client_connection.door);
+    let limits = &bounds(&node.settings.limits, client_connection.listener);
     let (watchdog, asked) = (Watchdog::new(limits), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         asked.notify_one();
@@ -308,7 +314,7 @@ where
             connection.as_mut().graceful_shutdown();
             (connection.await, ConnectionEnd::Finished)
         }
-        () = drained(node, &asked) => {
+        () = drained(&node.drain, &asked) => {
             connection.as_mut().graceful_shutdown();
             (connection.await, ConnectionEnd::Finished)
         }
@@ -332,13 +338,13 @@ where
 
 /// Returns when the node drains and the connection has brought a request. A client that connects during a
 /// drain gets its response first: it would only connect again.
-async fn drained(node: &Node, asked: &Notify) {
-    node.drain.begun().await;
+async fn drained(drain: &Drain, asked: &Notify) {
+    drain.begun().await;
     asked.notified().await;
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
-async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> bool {
+async fn speaks_h2(limits: &Limits, stream: &ClientSocket, stop: &Stop) -> bool {
     let look = async {
         let mut bytes = [0; PREFACE.len()];
         loop {
@@ -353,7 +359,7 @@ async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> bool {
         }
     };
     tokio::select! {
-        looked = tokio::time::timeout(node.settings.limits.head_timeout, look) => {
+        looked = tokio::time::timeout(limits.head_timeout, look) => {
             looked.unwrap_or(false)
         }
         () = stop.begun() => false,
@@ -362,11 +368,11 @@ async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> bool {
 
 /// The limits of a kind of listener. A head that a client may send must not be too large for the next
 /// node when this one has added its own fields.
-fn bounds(node: &Node, door: Door) -> Limits {
-    let limits = node.settings.limits.clone();
-    match door {
-        Door::Client { .. } => limits,
-        Door::Peer => Limits {
+fn bounds(limits: &Limits, listener: ListenerKind) -> Limits {
+    let limits = limits.clone();
+    match listener {
+        ListenerKind::Client { .. } => limits,
+        ListenerKind::Peer => Limits {
             head_size: limits.head_size + ADDED_BYTES,
             header_count: limits.header_count + ADDED_FIELDS,
             ..limits

@@ -11,36 +11,41 @@ use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, tcp::TcpInfo};
 use levada_types::Key;
 use tokio::time::MissedTickBehavior;
 
-use crate::node::Node;
+use crate::{given_up::GivenUpClients, metrics::Metrics};
 
 /// Begins to watch the connections of a listener, if it is configured.
 pub(crate) fn watch(
-    node: &Arc<Node>,
+    metrics: &Arc<Metrics>,
+    given_up: &Arc<GivenUpClients>,
     retries: Option<u8>,
 ) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
     let watch = DormancyWatch::new(retries?);
-    tokio::spawn(sweep(node.clone(), Arc::downgrade(&watch)));
+    tokio::spawn(sweep(metrics.clone(), given_up.clone(), Arc::downgrade(&watch)));
     Some(watch)
 }
 
 /// Sweeps until the listener and all its connections are gone.
-async fn sweep(node: Arc<Node>, watch: Weak<DormancyWatch<ConnectionOwner>>) {
+async fn sweep(
+    metrics: Arc<Metrics>,
+    given_up: Arc<GivenUpClients>,
+    watch: Weak<DormancyWatch<ConnectionOwner>>,
+) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(watch) = watch.upgrade() else { return };
-        watch.sweep(|seat, info| give_up(&node, &seat.about, info));
+        watch.sweep(|seat, info| give_up(&metrics, &given_up, &seat.about, info));
     }
 }
 
 /// Aborts the connection's task. Its socket is closed with it, by a reset.
-fn give_up(node: &Node, owner: &ConnectionOwner, info: &TcpInfo) {
+fn give_up(metrics: &Metrics, given_up: &GivenUpClients, owner: &ConnectionOwner, info: &TcpInfo) {
     let Some(task) = owner.task() else { return };
     task.abort();
-    node.metrics.ended(ConnectionEnd::Dormant);
+    metrics.ended(ConnectionEnd::Dormant);
     if let Some(key) = owner.last_key() {
-        node.given_up.note(owner.client, Key(key));
+        given_up.note(owner.client, Key(key));
     }
     let TcpInfo { retransmits, timeout, last_ack, rtt, retransmitted, .. } = info;
     tracing::debug!(

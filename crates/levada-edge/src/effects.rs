@@ -14,7 +14,7 @@ use levada_cache::{
 use levada_store::{StoredHead, identity};
 use levada_types::Key;
 
-use crate::{clock, node::Node, purge, resource::Resource};
+use crate::{cache::Cache, clock, purge::endpoint::PurgeEndpoint, resource::Resource};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -34,18 +34,18 @@ impl Effects {
     /// Applies the effects of the answer. Returns the URLs that are invalid from now on.
     pub(crate) fn take(
         &self,
-        node: &Arc<Node>,
+        purging: &Arc<PurgeEndpoint>,
         resource: &Resource,
         status: StatusCode,
         answer: &HeaderMap,
     ) -> Vec<String> {
         if !is_safe(&self.method) {
-            return invalidate(node, resource, &self.method, status, answer);
+            return invalidate(purging, resource, &self.method, status, answer);
         }
         if let Some((request, requested)) = self.compared.as_deref()
             && status == StatusCode::OK
         {
-            compare(node, resource, request, *requested, answer);
+            compare(&purging.cache, resource, request, *requested, answer);
         }
         Vec::new()
     }
@@ -54,15 +54,15 @@ impl Effects {
 /// Updates the stored response with the fields of a HEAD that confirms it, or makes it stale if the
 /// HEAD contradicts it.
 fn compare(
-    node: &Node,
+    cache: &Cache,
     resource: &Resource,
     request: &HeaderMap,
     requested: SystemTime,
     answer: &HeaderMap,
 ) {
-    let pending = node.cache.purges.begin();
-    let sought = node.cache.store.get(resource.key, &resource.identity, request);
-    let stored = node.cache.purges.without_purged(sought).object;
+    let pending = cache.purges.begin();
+    let sought = cache.store.get(resource.key, &resource.identity, request);
+    let stored = cache.purges.without_purged(sought).object;
     let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
         return;
     };
@@ -79,7 +79,7 @@ fn compare(
             received,
         };
         let Ok(storable) = may_store(&exchange, &resource.site.settings.rules) else {
-            return node.cache.store.remove(resource.key);
+            return cache.store.remove(resource.key);
         };
         head.validators = Validators::of(&head.headers, received);
         head.freshness = storable.freshness;
@@ -88,27 +88,27 @@ fn compare(
     } else {
         head.freshness = head.freshness.expired(received);
     }
-    node.cache.purges.strip(&mut head.headers);
-    node.cache.keep(resource.key, Arc::new(stored.renewed(head, &node.name.via)), &pending);
+    cache.purges.strip(&mut head.headers);
+    cache.keep(resource.key, Arc::new(stored.renewed(head, &cache.forwarder.name.via)), &pending);
 }
 
 /// The URLs that are invalid from now on.
 fn invalidate(
-    node: &Arc<Node>,
+    purging: &Arc<PurgeEndpoint>,
     resource: &Resource,
     method: &Method,
     status: StatusCode,
     answer: &HeaderMap,
 ) -> Vec<String> {
     if !status.is_client_error() && !status.is_server_error() {
-        purge::endpoint::purge_groups(node, &resource.identity, answer);
+        purging.purge_groups(&resource.identity, answer);
     }
     let Ok(target) = resource.identity.parse::<Uri>() else { return Vec::new() };
     let uris = invalidated(method, status, &target, answer);
     let urls: Vec<String> =
         uris.iter().filter_map(identity::of).map(|(identity, _)| identity).collect();
     for url in &urls {
-        node.cache.invalidate(Key::of(url.as_bytes()));
+        purging.cache.invalidate(Key::of(url.as_bytes()));
     }
     urls
 }

@@ -16,7 +16,7 @@ use levada_upstream::{
 
 use crate::{
     access_record::AccessRecord,
-    client_connection::{ClientConnection, Door},
+    client_connection::{ClientConnection, ListenerKind},
     client_network,
     clock::Clock,
     failure::Failed,
@@ -74,7 +74,7 @@ impl Forwarder {
                 headers.insert(HOST, host.clone());
             }
         }
-        if connection.door != Door::Peer {
+        if connection.listener != ListenerKind::Peer {
             forwarded(&mut headers, resource, connection, host);
         }
         headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));

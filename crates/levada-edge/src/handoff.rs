@@ -11,10 +11,10 @@ use levada_upstream::Subject;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::{
-    client_connection::{ClientConnection, Door},
+    client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     connection,
-    identify::identify,
+    identify::Identifier,
     metrics::Metrics,
     node::Node,
     purge::endpoint::METHOD,
@@ -55,25 +55,28 @@ impl Serve for Node {
     }
 
     fn ended(&self, connection: &ClientConnection, ending: ConnectionEnd) {
-        connection::ended(self, connection, ending);
+        connection::ended(&self.metrics, connection, ending);
     }
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(self, head)?;
+        let (site, switch, subject) = switched(&self.identifier, head)?;
         let claimed = switch.claim(&site.decider, subject, &self.forwarder.sizes).await?;
         Some(choice(self.clock, site, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(self, head)?;
+        let (site, switch, subject) = switched(&self.identifier, head)?;
         let claimed = switch.claim_now(&site.decider, subject, &self.forwarder.sizes)?;
         Some(choice(self.clock, site, claimed))
     }
 }
 
 /// The switch that a request goes to, if the request can be handed over.
-fn switched(node: &Node, head: Request<()>) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
-    let resource = identify(node, Door::Client { tls: false }, &head).ok()?;
+fn switched(
+    identifier: &Identifier,
+    head: Request<()>,
+) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
+    let resource = identifier.identify(ListenerKind::Client { tls: false }, &head).ok()?;
     let switch = resource.site.switch.as_ref().filter(|_| !resource.site.settings.cache)?;
     if !switch.hands_over() {
         return None;
@@ -125,7 +128,7 @@ impl Turn for SwitchTurn {
         self.turn = None;
     }
 
-    fn rests(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.turn.is_none()
     }
 }

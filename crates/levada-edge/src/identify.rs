@@ -1,68 +1,105 @@
 //! Identifies a request's resource: the site, the object's identity, and whether the request is allowed
 //! at all.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_fetch::Digest;
 use levada_http1::names_host;
 use levada_store::identity::{without_default_port, without_port};
 
 use crate::{
-    client_connection::Door,
+    client_connection::ListenerKind,
+    clock,
     failure::Failure,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
-    node::Node,
-    peers::pass,
+    peers::{Peers, pass},
     resource::{Piece, Resource},
-    sites::Site,
+    settings::Settings,
+    sites::{Site, Sites},
 };
 
-/// Reads the request's host, finds its site and names the object.
-pub(crate) fn identify<B>(
-    node: &Node,
-    door: Door,
-    request: &Request<B>,
-) -> Result<Resource, Failure> {
-    check_method(request.method())?;
-    check_expectation(request.headers())?;
-    check_loop(request.headers(), node.settings.limits.max_hops)?;
-    let authority = authority(request)?;
-    let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
-    let target = if target == "*" { "/" } else { target };
-    if door == Door::Peer && request.headers().contains_key(PIECE) {
-        let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
-        return Ok(name(node, door, request, authority, file, false)?.of_piece(piece));
-    }
-    let resource = match redirected_here(node, door, target) {
-        Some(pass) => name(node, door, request, &pass.host, &pass.target, pass.in_time)?,
-        None => name(node, door, request, authority, target, false)?,
-    };
-    match wanted_digest(&resource.site, request)? {
-        Some(digest) => Ok(resource.with_digest(digest)),
-        None => Ok(resource),
-    }
+/// Names the resources of requests.
+pub(crate) struct Identifier {
+    sites: Arc<ArcSwap<Sites>>,
+    max_hops: usize,
+    /// The name of this node, to which other nodes redirect clients.
+    node: String,
+    /// The secret that signs these redirects.
+    secret: Option<String>,
 }
 
-fn name<B>(
-    node: &Node,
-    door: Door,
-    request: &Request<B>,
-    host: &str,
-    target: &str,
-    passed: bool,
-) -> Result<Resource, Failure> {
-    let scheme = scheme(door, request.headers());
-    let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
-    identity.push_str(scheme);
-    identity.push_str("://");
-    let host_at = identity.len();
-    identity.push_str(host);
-    identity[host_at..].make_ascii_lowercase();
-    let host = &identity[host_at..];
-    let site = node.sites.load().find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
-    let path_at = host_at + without_default_port(scheme, host).len();
-    identity.truncate(path_at);
-    identity.push_str(target);
-    Ok(Resource::new(site, scheme, identity, host_at, path_at, passed))
+impl Identifier {
+    pub(crate) fn new(
+        settings: &Settings,
+        sites: &Arc<ArcSwap<Sites>>,
+        peers: Option<&Peers>,
+    ) -> Self {
+        Self {
+            sites: sites.clone(),
+            max_hops: settings.limits.max_hops,
+            node: settings.name.clone(),
+            secret: peers.and_then(Peers::secret).map(str::to_owned),
+        }
+    }
+
+    /// Reads the request's host, finds its site and names the object.
+    pub(crate) fn identify<B>(
+        &self,
+        listener: ListenerKind,
+        request: &Request<B>,
+    ) -> Result<Resource, Failure> {
+        check_method(request.method())?;
+        check_expectation(request.headers())?;
+        check_loop(request.headers(), self.max_hops)?;
+        let authority = authority(request)?;
+        let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
+        let target = if target == "*" { "/" } else { target };
+        if listener == ListenerKind::Peer && request.headers().contains_key(PIECE) {
+            let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
+            return Ok(self.name(listener, request, authority, file, false)?.of_piece(piece));
+        }
+        let resource = match self.redirected_here(listener, target) {
+            Some(pass) => self.name(listener, request, &pass.host, &pass.target, pass.in_time)?,
+            None => self.name(listener, request, authority, target, false)?,
+        };
+        match wanted_digest(&resource.site, request)? {
+            Some(digest) => Ok(resource.with_digest(digest)),
+            None => Ok(resource),
+        }
+    }
+
+    fn name<B>(
+        &self,
+        listener: ListenerKind,
+        request: &Request<B>,
+        host: &str,
+        target: &str,
+        passed: bool,
+    ) -> Result<Resource, Failure> {
+        let scheme = scheme(listener, request.headers());
+        let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
+        identity.push_str(scheme);
+        identity.push_str("://");
+        let host_at = identity.len();
+        identity.push_str(host);
+        identity[host_at..].make_ascii_lowercase();
+        let host = &identity[host_at..];
+        let site = self.sites.load().find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
+        let path_at = host_at + without_default_port(scheme, host).len();
+        identity.truncate(path_at);
+        identity.push_str(target);
+        Ok(Resource::new(site, scheme, identity, host_at, path_at, passed))
+    }
+
+    fn redirected_here(&self, listener: ListenerKind, target: &str) -> Option<pass::Pass> {
+        if matches!(listener, ListenerKind::Peer) || !target.contains(pass::ARGUMENT) {
+            return None;
+        }
+        let secret = self.secret.as_deref()?;
+        pass::check(secret, &self.node, target, clock::unix_seconds())
+    }
 }
 
 /// The digest that the client requires of the file, if the site serves large files.
@@ -118,23 +155,15 @@ fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
     }
 }
 
-fn scheme(door: Door, headers: &HeaderMap) -> &'static str {
-    match door {
-        Door::Client { tls: true } => "https",
-        Door::Client { tls: false } => "http",
-        Door::Peer => match headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes) {
+fn scheme(listener: ListenerKind, headers: &HeaderMap) -> &'static str {
+    match listener {
+        ListenerKind::Client { tls: true } => "https",
+        ListenerKind::Client { tls: false } => "http",
+        ListenerKind::Peer => match headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes) {
             Some(b"https") => "https",
             _ => "http",
         },
     }
-}
-
-fn redirected_here(node: &Node, door: Door, target: &str) -> Option<pass::Pass> {
-    if matches!(door, Door::Peer) || !target.contains(pass::ARGUMENT) {
-        return None;
-    }
-    let secret = node.peers.as_ref()?.secret()?;
-    pass::check(secret, &node.settings.name, target, node.unix_time())
 }
 
 #[cfg(test)]

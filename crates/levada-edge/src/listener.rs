@@ -48,7 +48,7 @@ pub(crate) async fn accept(
     role: Arc<ListenerRole>,
     stop: Stop,
 ) {
-    let watch = dormant::watch(&node, role.dormant_retries);
+    let watch = dormant::watch(&node.metrics, &node.given_up, role.dormant_retries);
     let front = node.front.as_ref().filter(|_| role.may_hand_over() && !role.h2c);
     // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());

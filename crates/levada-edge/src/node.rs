@@ -1,9 +1,6 @@
 //! A node: everything that its connections share.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use levada_handoff::{Front, HandoffBackend};
@@ -19,12 +16,14 @@ use crate::{
     drain::Drain,
     forward::Forwarder,
     given_up::GivenUpClients,
+    identify::Identifier,
     large::Agency,
     log::Log,
     metrics::Metrics,
     node_name::NodeName,
     pace::{Paced, Pacer},
     peers::Peers,
+    purge::endpoint::PurgeEndpoint,
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
@@ -36,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     /// The sites, replaced by each reload.
-    pub(crate) sites: ArcSwap<Sites>,
+    pub(crate) sites: Arc<ArcSwap<Sites>>,
     /// The source of new settings.
     pub(crate) reader: Option<SettingsReader>,
     /// Held while settings change.
@@ -49,12 +48,15 @@ pub(crate) struct Node {
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     /// Stored responses, and the fetches into them.
     pub(crate) cache: Arc<Cache>,
+    /// Carries out purge orders.
+    pub(crate) purging: Arc<PurgeEndpoint>,
+    pub(crate) identifier: Identifier,
     /// The way to origins and peers.
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
     pub(crate) large: Arc<Agency>,
     /// Clients whose connections were given up as dormant.
-    pub(crate) given_up: GivenUpClients,
+    pub(crate) given_up: Arc<GivenUpClients>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) capacity: Arc<Capacity>,
@@ -86,10 +88,8 @@ fn front(settings: &Settings) -> Option<Front<Node>> {
 /// The back-end, if the settings want one.
 fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
-    let taking = handoff.taking.as_ref();
-    taking
-        .map(|taking| HandoffBackend::start(handoff, taking, settings.limits.connections))
-        .transpose()
+    let start = |own| HandoffBackend::start(handoff, own, settings.limits.connections);
+    handoff.backend.as_ref().map(start).transpose()
 }
 
 impl Node {
@@ -111,6 +111,7 @@ impl Node {
             .map(Arc::new);
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
+        let sites = Arc::new(ArcSwap::from_pointee(sites));
         let log =
             settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
         let telemetry = Arc::new(Telemetry { clock, metrics: metrics.clone(), log });
@@ -126,9 +127,18 @@ impl Node {
         let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
         let windows = settings.cache.memory / 4;
         let large = Agency::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
+        let identifier = Identifier::new(&settings, &sites, peers.as_deref());
+        let purging = Arc::new(PurgeEndpoint {
+            node: settings.name.clone(),
+            token: settings.purge.token.clone(),
+            sites: sites.clone(),
+            cache: cache.clone(),
+            metrics: metrics.clone(),
+            peers: peers.clone(),
+        });
         Ok(Arc::new(Self {
             clock,
-            sites: ArcSwap::from_pointee(sites),
+            sites,
             reader,
             reloading: tokio::sync::Mutex::new(()),
             workers,
@@ -136,9 +146,11 @@ impl Node {
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
             cache,
+            purging,
+            identifier,
             forwarder,
             large,
-            given_up: GivenUpClients::default(),
+            given_up: Arc::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
             route: settings
                 .route
@@ -177,9 +189,5 @@ impl Node {
             servers.peek().is_some() && servers.all(|server| !server.health.is_up())
         });
         cut_off.map(|site| site.settings.hosts.join(", "))
-    }
-
-    pub(crate) fn unix_time(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
     }
 }

@@ -270,7 +270,7 @@ pub(crate) mod pass {
     pub(crate) struct Pass {
         pub(crate) host: String,
         pub(crate) target: String,
-        /// It opens the door; later, as in a bookmark, it only tells what was asked for.
+        /// The client may come in by it; later, as in a bookmark, it only tells what was asked for.
         pub(crate) in_time: bool,
     }
 
@@ -301,7 +301,7 @@ pub(crate) mod pass {
         use super::*;
 
         #[test]
-        fn a_pass_opens_one_door_for_a_while() {
+        fn a_pass_is_good_at_one_node_for_a_while() {
             let check = |secret, node, url: &str, now| {
                 check(secret, node, url, now).map(|pass| (pass.host, pass.target, pass.in_time))
             };

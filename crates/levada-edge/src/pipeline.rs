@@ -24,14 +24,14 @@ use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
 use crate::{
     access_record::AccessRecord,
     body::{ResponseBody, Source},
+    cache::Cache,
     cache_result::CacheResult,
-    client_connection::{ClientConnection, Door},
+    client_connection::{ClientConnection, ListenerKind},
     clock,
     effects::Effects,
     failure::{Failed, Failure},
     fetch::Fetch,
     fill::{FetchOutcome, FillFollower, LeaderShare},
-    identify::identify,
     large,
     lookup::{FillRequest, LookupResult, lookup, recall},
     node::Node,
@@ -56,7 +56,7 @@ pub(crate) fn serve<'a>(
     connection: &'a Arc<ClientConnection>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Response<ResponseBody>> + Send + use<'a> {
-    let record = AccessRecord::begin(&node.telemetry, connection.door == Door::Peer);
+    let record = AccessRecord::begin(&node.telemetry, connection.listener == ListenerKind::Peer);
     let admission = admit(node, connection, request);
     answer(node, connection, admission, record)
 }
@@ -76,7 +76,7 @@ async fn answer(
         }
         Admitted::Answered(response) => Ok(*response),
         Admitted::Order(order) => {
-            let answer = Box::pin(purge::endpoint::handle_peer(node, *order)).await;
+            let answer = Box::pin(node.purging.handle_peer(*order)).await;
             Ok(answer.into_response(ResponseBody::text))
         }
         Admitted::Refused(failure) => Err(failure.into()),
@@ -86,7 +86,7 @@ async fn answer(
         respond::failure(&node.name, &failed)
     });
     record.head(response.status());
-    if is_get && connection.door != Door::Peer && can_be_resumed(&response) {
+    if is_get && connection.listener != ListenerKind::Peer && can_be_resumed(&response) {
         response.body_mut().may_move(&node.drain);
     }
     response.body_mut().take_along(record);
@@ -115,7 +115,7 @@ enum Admitted {
 
 /// Checks whether the client may send this request.
 fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incoming>) -> Admitted {
-    if connection.door == Door::Peer {
+    if connection.listener == ListenerKind::Peer {
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
             return Admitted::Refused(Failure::NoPeer);
         }
@@ -130,7 +130,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }
-    let resource = match identify(node, connection.door, &request) {
+    let resource = match node.identifier.identify(connection.listener, &request) {
         Ok(resource) => resource,
         Err(failure) => return Admitted::Refused(failure),
     };
@@ -142,7 +142,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     if wants.range && node.given_up.returns(connection.client, resource.key) {
         node.metrics.dormant_returned.inc();
     }
-    let head_is_enough = large::asks_for_head(connection.door, &parts.headers);
+    let head_is_enough = large::asks_for_head(connection.listener, &parts.headers);
     let anew = head_is_enough && large::asks_anew(&parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
     let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
@@ -167,7 +167,7 @@ async fn route(
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
     if parts.method.as_str() == purge::endpoint::METHOD {
-        let answer = Box::pin(purge::endpoint::handle_client(node, resource, &parts.headers)).await;
+        let answer = Box::pin(node.purging.handle_client(resource, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
     resource.site.count();
@@ -197,8 +197,9 @@ async fn dispatch(
     let RequestContext { connection, resource, parts, body, .. } = &*context;
     // A request that was forwarded once is served on this node. An unsafe request goes to the origin. A
     // site with a switch has its own servers.
-    let settled =
-        connection.door == Door::Peer || resource.passed || resource.site.switch.is_some();
+    let settled = connection.listener == ListenerKind::Peer
+        || resource.passed
+        || resource.site.switch.is_some();
     let peers =
         node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_none());
     let Some(peers) = peers else {
@@ -208,7 +209,7 @@ async fn dispatch(
     let pick = redirect(node, peers, resource, class)?;
     record.decided(resource, pick);
     if resource.site.redirects() && resource.piece.is_none() && pick.node != peers.me() {
-        return redirect_client(node, peers, resource, pick.node);
+        return redirect_client(peers, resource, pick.node);
     }
     let Some((exchange, pick)) =
         Box::pin(node.forwarder.to_peer(peers, &context, pick, record)).await
@@ -242,18 +243,13 @@ fn redirect(
 }
 
 /// Redirects the client to the chosen node, with a signed pass.
-fn redirect_client(
-    node: &Node,
-    peers: &Peers,
-    resource: &Resource,
-    chosen: NodeIndex,
-) -> PipelineResult {
+fn redirect_client(peers: &Peers, resource: &Resource, chosen: NodeIndex) -> PipelineResult {
     let (Some(base), Some(secret)) = (peers.client_url(chosen), peers.secret()) else {
         return Err(Failure::Server(ServerFailure::AllDown).into());
     };
     let name = &peers.server(chosen).name;
     let target =
-        peers::pass::issue(secret, name, resource.host(), resource.target(), node.unix_time());
+        peers::pass::issue(secret, name, resource.host(), resource.target(), clock::unix_seconds());
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }
@@ -295,7 +291,7 @@ async fn serve_locally(
         LookupResult::Stored { object, age, ttl, refresh } => {
             record.cache = CacheResult::Hit;
             if let Some(order) = refresh {
-                drop(lead_or_follow(node, &context, &order));
+                drop(lead_or_follow(&node.cache, &context, &order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             match object.blocks() {
@@ -371,26 +367,26 @@ async fn in_blocks(
 /// Follows the fetch of an object, or leads one. `None` when another URI is being fetched
 /// under the same key.
 fn lead_or_follow(
-    node: &Arc<Node>,
+    cache: &Arc<Cache>,
     context: &RequestContext,
     order: &FillRequest,
 ) -> Option<(FillFollower, Option<FetchLeader>)> {
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
-    let pending = node.cache.purges.begin();
+    let pending = cache.purges.begin();
     let start = FlightStart { label: Label::new(site, pending.born()), begun: pending.begun() };
     let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
         let label = outcome.and_then(FetchOutcome::label).unwrap_or(&start.label);
-        node.cache.purges.may_follow(label, start.begun, identity)
+        cache.purges.may_follow(label, start.begun, identity)
     };
     let (follower, leader) = if order.detached {
-        let (follower, leader) = node.cache.fills.detached(order.key, identity, start);
+        let (follower, leader) = cache.fills.detached(order.key, identity, start);
         (follower, Some(leader))
     } else {
-        node.cache.fills.join(order.key, identity, start, may_follow)?
+        cache.fills.join(order.key, identity, start, may_follow)?
     };
     let lead = leader.map(|leader| {
         let identity = leader.identity().clone();
-        let fetch = Fetch::new(&node.cache, context, order.clone(), identity, pending);
+        let fetch = Fetch::new(cache, context, order.clone(), identity, pending);
         FetchLeader::new(fetch.run(leader))
     });
     Some((follower, lead))
@@ -410,7 +406,7 @@ async fn serve_from_fill(
     }
     let arrived = node.cache.purges.latest();
     let (follower, leader, outcome) = loop {
-        let Some((follower, lead)) = lead_or_follow(node, &context, &order) else {
+        let Some((follower, lead)) = lead_or_follow(&node.cache, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision", record)).await;
         };
         let leader = lead.is_some();
@@ -445,7 +441,7 @@ async fn serve_from_fill(
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
         let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
-        finish_passed(node, &mut response, &status);
+        finish_passed(&node.cache, &mut response, &status);
         return Ok(response);
     }
     let served = match outcome {
@@ -457,12 +453,12 @@ async fn serve_from_fill(
         FetchOutcome::Renewed(object) if mine(&object.head) => {
             record.cache = CacheResult::Revalidated;
             status.forwarded_status = leader.then_some(304);
-            whole_or_head(node, &context, &object, status).await
+            whole_or_head(&node.cache, &context, &object, status).await
         }
         FetchOutcome::Large(object) if mine(&object.head) => {
             status.forwarded_status = leader.then_some(200);
             status.stored = true;
-            whole_or_head(node, &context, &object, status).await
+            whole_or_head(&node.cache, &context, &object, status).await
         }
         FetchOutcome::Failed(failed) => {
             let Some((object, age, status)) =
@@ -470,7 +466,7 @@ async fn serve_from_fill(
             else {
                 return Err(failed);
             };
-            let bridged = from_object(node, &context, object, Some(age), status).await;
+            let bridged = from_object(&node.cache, &context, object, Some(age), status).await;
             return bridged.map_err(|_| failed);
         }
         // The fetched response is not for this request, which gets one of its own. Release the leader's
@@ -489,30 +485,30 @@ async fn serve_from_fill(
 /// The response with an object that a fetch has renewed or found to be large: its head alone, where
 /// that is enough.
 async fn whole_or_head(
-    node: &Arc<Node>,
+    cache: &Arc<Cache>,
     context: &RequestContext,
     object: &Arc<Object>,
     status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, ReadError> {
-    if large::head_is_enough(&node.cache, context, object) {
-        return Ok(large::head(&node.name, context, object, None, status));
+    if large::head_is_enough(cache, context, object) {
+        return Ok(large::head(&cache.forwarder.name, context, object, None, status));
     }
-    from_object(node, context, object, None, status).await
+    from_object(cache, context, object, None, status).await
 }
 
 /// A stored response, wherever its body is, unless that cannot be had.
 async fn from_object(
-    node: &Arc<Node>,
+    cache: &Arc<Cache>,
     context: &RequestContext,
     object: &Arc<Object>,
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, ReadError> {
     if object.blocks().is_none() {
-        return Ok(stored::answer(&node.name, context, object, age, &status));
+        return Ok(stored::answer(&cache.forwarder.name, context, object, age, &status));
     }
-    let body = part_origin::stored(&node.cache, context, object);
-    stored::from_blocks(&node.name, &context.parts, &body, age, &mut status).await
+    let body = part_origin::stored(cache, context, object);
+    stored::from_blocks(&cache.forwarder.name, &context.parts, &body, age, &mut status).await
 }
 
 /// A stored response in place of the origin's failed one, where that is allowed, with its age and its
@@ -590,10 +586,10 @@ async fn bypass(
     let mut exchange = node.forwarder.to_origin(&resource.site, &mut head, body).await?;
     record.chosen = exchange.extensions_mut().remove();
     let kept = posted.and_then(|posted| posted.judge(&node.cache, resource, &exchange));
-    let invalid = effects.take(node, resource, exchange.status(), exchange.headers());
+    let invalid = effects.take(&node.purging, resource, exchange.status(), exchange.headers());
     let growing = kept.and_then(|kept| kept.begin(&node.cache, resource, head)).map(Box::new);
     if !invalid.is_empty() {
-        Box::pin(purge::endpoint::propagate_invalidation(node, invalid)).await;
+        Box::pin(node.purging.propagate_invalidation(invalid)).await;
     }
     match growing {
         Some(growing) => {
@@ -655,8 +651,9 @@ fn passed_on(
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
 }
 
-fn finish_passed(node: &Node, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
-    node.cache.purges.strip(response.headers_mut());
-    respond::via(&node.name, response.headers_mut());
-    status.append_to(response.headers_mut(), &node.name.cache);
+fn finish_passed(cache: &Cache, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
+    let name = &cache.forwarder.name;
+    cache.purges.strip(response.headers_mut());
+    respond::via(name, response.headers_mut());
+    status.append_to(response.headers_mut(), &name.cache);
 }

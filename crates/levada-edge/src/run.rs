@@ -10,7 +10,7 @@ use levada_net::stop::{self, Stop, Stopper};
 
 use crate::{
     admin,
-    client_connection::Door,
+    client_connection::ListenerKind,
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
@@ -217,8 +217,8 @@ impl Sockets {
             sockets.addresses.admin = Some(local(&listener, address)?);
             sockets.admin = Some(listener);
         }
-        if let Some(taking) = settings.handoff.as_ref().and_then(|h| h.taking.as_ref()) {
-            sockets.control = Some(listener::open(taking.listen, false)?);
+        if let Some(backend) = settings.handoff.as_ref().and_then(|h| h.backend.as_ref()) {
+            sockets.control = Some(listener::open(backend.listen, false)?);
         }
         Ok(sockets)
     }
@@ -270,9 +270,8 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             true => None,
             false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
         };
-        let door = Door::Client { tls: tls.is_some() };
         roles.push(Arc::new(ListenerRole {
-            door,
+            listener: ListenerKind::Client { tls: tls.is_some() },
             tls,
             h2c: listener.h2c,
             dormant_retries: listener.dormant_retries,
@@ -287,7 +286,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             }
         };
         roles.push(Arc::new(ListenerRole {
-            door: Door::Peer,
+            listener: ListenerKind::Peer,
             tls,
             h2c: peering.h2,
             // A peer does not change its address: no dormant check.

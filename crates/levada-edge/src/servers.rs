@@ -3,7 +3,7 @@
 use levada_redirector::Member;
 use serde::Serialize;
 
-use crate::{node::Node, sites::Site};
+use crate::sites::{Site, Sites};
 
 /// One site with its switch.
 #[derive(Serialize)]
@@ -35,8 +35,8 @@ struct ListedServer {
 }
 
 /// All switches, in the order of the sites.
-pub(crate) fn list(node: &Node) -> Vec<SwitchedSite> {
-    node.sites.load().iter().filter_map(|site| switched(site)).collect()
+pub(crate) fn list(sites: &Sites) -> Vec<SwitchedSite> {
+    sites.iter().filter_map(|site| switched(site)).collect()
 }
 
 fn switched(site: &Site) -> Option<SwitchedSite> {
@@ -85,12 +85,11 @@ fn state(member: &Member, ramp: f64) -> &'static str {
 /// # Errors
 /// When there is none of this name; with the names that there are.
 pub(crate) fn drain(
-    node: &Node,
+    sites: &Sites,
     server: &str,
     host: Option<&str>,
     drained: bool,
 ) -> Result<(), String> {
-    let sites = node.sites.load();
     let wanted = |site: &&std::sync::Arc<Site>| {
         host.is_none_or(|host| site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
     };

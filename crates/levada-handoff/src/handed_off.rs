@@ -121,8 +121,8 @@ impl HandedOffConnection {
     }
 
     /// Whether none of its requests is under way.
-    pub(crate) fn rests(&self) -> bool {
-        self.turn.rests()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.turn.is_idle()
     }
 
     pub(crate) fn stop(&self) -> &Stop {

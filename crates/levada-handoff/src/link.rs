@@ -166,10 +166,10 @@ impl<S: Serve> BackendLink<S> {
 
     /// Ends idle connections, and from now on every connection that becomes idle.
     pub(crate) fn stop(&self) {
-        let resting = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.rests());
+        let idle = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.is_idle());
         let over: Vec<RemoteConnection> = {
             let mut state = self.state.lock();
-            state.remote.extract_if(|_, remote| resting(remote)).map(|(_, remote)| remote).collect()
+            state.remote.extract_if(|_, remote| idle(remote)).map(|(_, remote)| remote).collect()
         };
         over.into_iter().for_each(RemoteConnection::end);
     }

@@ -68,7 +68,7 @@ pub trait Turn: Send {
     /// The outcome of the request will not be known.
     fn lose(&mut self);
     /// Whether no request is under way.
-    fn rests(&self) -> bool;
+    fn is_idle(&self) -> bool;
 }
 
 /// The counters that a handoff changes.

@@ -29,7 +29,7 @@ pub struct HandoffSettings {
     /// The front-end's choice for a connection whose client sends another request.
     pub after: AfterHandoff,
     /// The settings of a back-end; `None` on a front-end.
-    pub taking: Option<HandoffBackendSettings>,
+    pub backend: Option<HandoffBackendSettings>,
 }
 
 /// The settings of a back-end.

@@ -26,7 +26,7 @@ impl Check<'_, '_> {
             self.findings.error(&path, message, Some(help.to_owned()));
         }
         let interfaces = handoff.interfaces.as_slice();
-        let taking = self.taking(handoff, &path);
+        let backend = self.backend(handoff, &path);
         Some(Some(HandoffSettings {
             secret: secret??,
             interfaces: (!interfaces.is_empty()).then(|| interfaces.to_vec())?,
@@ -35,11 +35,11 @@ impl Check<'_, '_> {
                 After::Back => settings::AfterHandoff::Back,
                 After::On => settings::AfterHandoff::On,
             },
-            taking: taking?,
+            backend: backend?,
         }))
     }
 
-    fn taking(
+    fn backend(
         &mut self,
         handoff: &file::Handoff,
         path: &Path,

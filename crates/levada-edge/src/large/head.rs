@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use crate::{
     body::{ResponseBody, Source},
     cache::Cache,
-    client_connection::Door,
+    client_connection::ListenerKind,
     clock,
     fields::LARGE,
     node_name::NodeName,
@@ -102,7 +102,7 @@ pub(crate) fn head(
         headers.remove(header::AGE);
     }
     headers.insert(LARGE, HeaderValue::from(object.length()));
-    if context.connection.door == Door::Peer {
+    if context.connection.listener == ListenerKind::Peer {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
     }
     response

@@ -43,7 +43,7 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     cache_result::CacheResult,
-    client_connection::Door,
+    client_connection::ListenerKind,
     failure::{Failed, Failure},
     fields::{ANEW, DIGEST, LARGE},
     request::RequestContext,
@@ -59,8 +59,8 @@ use transfer::Transfer;
 
 /// Whether a peer requests only the head of a large file. The field counts from peers only, and is not
 /// forwarded from clients ([`crate::forward::onward`]).
-pub(crate) fn asks_for_head(door: Door, headers: &HeaderMap) -> bool {
-    door == Door::Peer && headers.contains_key(LARGE)
+pub(crate) fn asks_for_head(listener: ListenerKind, headers: &HeaderMap) -> bool {
+    listener == ListenerKind::Peer && headers.contains_key(LARGE)
 }
 
 /// Whether the peer knows that the stored head is outdated.
@@ -74,7 +74,7 @@ pub(crate) fn asks_anew(headers: &HeaderMap) -> bool {
 /// those for other objects.
 pub(crate) fn may_be(context: &RequestContext) -> bool {
     let RequestContext { connection, resource, wants, parts, body, .. } = context;
-    if resource.site.serves_large_files().is_none() || connection.door == Door::Peer {
+    if resource.site.serves_large_files().is_none() || connection.listener == ListenerKind::Peer {
         return false;
     }
     let plain = parts.method == Method::GET && body.is_none();

@@ -113,7 +113,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
             interfaces: args.interfaces.clone(),
             // The front-end decides about further requests of connections.
             after: AfterHandoff::default(),
-            taking: Some(HandoffBackendSettings {
+            backend: Some(HandoffBackendSettings {
                 listen: args.listen,
                 services: args.services.clone(),
             }),
