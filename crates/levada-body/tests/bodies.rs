@@ -1,0 +1,209 @@
+//! Bodies from the writer to their readers, over a store in memory.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use levada_body::{
+    BlockMemory, BlockOrigin, BlockOutcome, BlockReader, BlockTiers, BlockWriter, BlockedBody,
+    BodyWriter, FlightLeader, FlightStart, Follower, LongBody, ReadAt, ReadError, Representation,
+    SingleFlight,
+};
+use levada_cache::{CacheRules, OriginExchange, Validators, may_store};
+use levada_store::{CacheSettings, Label, Loans, Store, StoredHead, disk::DiskMetrics};
+use levada_types::Key;
+
+const BLOCK: u64 = 4;
+
+fn tiers(memory: u64) -> Arc<BlockTiers> {
+    let settings = CacheSettings { memory, block: BLOCK, ..CacheSettings::default() };
+    let via = HeaderValue::from_static("1.1 levada");
+    Arc::new(BlockTiers {
+        store: Arc::new(Store::open(&settings, via, &DiskMetrics::default()).unwrap()),
+        loans: Loans::new(1 << 20),
+        memory: BlockMemory::new(1 << 20),
+        max_object: 1 << 20,
+    })
+}
+
+fn representation(length: Option<u64>) -> Representation {
+    let (now, headers) = (SystemTime::now(), HeaderMap::new());
+    let exchange = OriginExchange {
+        method: &Method::GET,
+        request: &headers,
+        status: StatusCode::OK,
+        response: &HeaderMap::from_iter([(
+            http::header::CACHE_CONTROL,
+            HeaderValue::from_static("max-age=60"),
+        )]),
+        requested: now,
+        received: now,
+    };
+    let storable = may_store(&exchange, &CacheRules::default()).unwrap();
+    let head = StoredHead {
+        status: StatusCode::OK,
+        validators: Validators::of(&headers, now),
+        headers: HeaderMap::new(),
+        freshness: storable.freshness,
+        variant: Box::default(),
+        vary: storable.vary,
+        label: Label::new(0, 0),
+    };
+    Representation { key: Key(1), identity: "http://a/".into(), head, block: BLOCK, length }
+}
+
+fn start() -> FlightStart {
+    FlightStart { label: Label::new(0, 0), begun: 0 }
+}
+
+type Outcome = Arc<BlockedBody>;
+
+/// A body that arrives, for one follower.
+struct Arrival {
+    follower: Follower<Outcome>,
+    _leader: FlightLeader<Outcome>,
+    body: Arc<BlockedBody>,
+    writer: BodyWriter,
+}
+
+impl Arrival {
+    fn new(tiers: &Arc<BlockTiers>, length: Option<u64>) -> Self {
+        let (follower, leader) = SingleFlight::new().detached(Key(1), "http://a/", start());
+        let (body, writer) = BlockedBody::arriving(tiers, representation(length), true, &leader);
+        leader.settle(body.clone());
+        Self { follower, _leader: leader, body, writer }
+    }
+
+    async fn reader(&self) -> BlockReader {
+        BlockReader::new(self.follower.outcome().await.unwrap(), u64::MAX)
+    }
+
+    fn becomes_long(&self, origin: Option<Arc<dyn BlockOrigin>>) {
+        self.body.set_long(|| LongBody { version: 7, origin });
+    }
+}
+
+/// Reads up to the end or to an error.
+async fn read(reader: &mut BlockReader) -> (Vec<u8>, Option<ReadError>) {
+    let mut bytes = Vec::new();
+    loop {
+        match poll_fn(|cx| reader.poll_at(cx, bytes.len() as u64, u64::MAX)).await {
+            Some(Ok(piece)) => bytes.extend_from_slice(&piece),
+            Some(Err(error)) => return (bytes, Some(error)),
+            None => return (bytes, None),
+        }
+    }
+}
+
+/// An origin whose blocks are numbered, and that counts requests.
+struct Numbers {
+    tiers: Arc<BlockTiers>,
+    asked: AtomicU64,
+}
+
+impl BlockOrigin for Numbers {
+    fn fetch(
+        self: Arc<Self>,
+        body: &Arc<BlockedBody>,
+        number: u64,
+    ) -> Option<Follower<BlockOutcome>> {
+        self.asked.fetch_add(1, Relaxed);
+        let (follower, leader) = SingleFlight::new().detached(Key(2), "http://a/", start());
+        let writer = BlockWriter::new(&self.tiers.memory);
+        leader.settle(BlockOutcome::Growing(writer.block().clone()));
+        let span = body.span(number);
+        writer.push(vec![b'0' + number as u8; (span.end - span.start) as usize].into());
+        body.store_block(number, writer);
+        Some(follower)
+    }
+}
+
+#[tokio::test]
+async fn a_short_body_is_read_while_it_arrives_and_after_its_end() {
+    let tiers = tiers(1 << 20);
+    let mut arrival = Arrival::new(&tiers, Some(3));
+    let (mut early, mut late) = (arrival.reader().await, arrival.reader().await);
+    arrival.writer.push("ab".into()).await.unwrap();
+    assert_eq!(poll_fn(|cx| early.poll_at(cx, 0, 9)).await.unwrap().unwrap(), "ab");
+    arrival.writer.push("c".into()).await.unwrap();
+    assert_eq!(arrival.writer.pieces().concat(), b"abc");
+    arrival.writer.finish_as(&[Bytes::from("abc")]);
+    assert!(poll_fn(|cx| early.poll_kept(cx)).await);
+    assert_eq!(read(&mut late).await.0, b"abc");
+    // Neither the store nor a loan has it: it was not a block of many.
+    assert_eq!((tiers.loans.bytes(), tiers.memory.bytes(), tiers.store.entries()), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_short_body_that_breaks_off_is_an_error_after_its_bytes() {
+    let mut arrival = Arrival::new(&tiers(1 << 20), Some(3));
+    let mut reader = arrival.reader().await;
+    arrival.writer.push("ab".into()).await.unwrap();
+    drop(arrival.writer);
+    let (bytes, error) = read(&mut reader).await;
+    assert_eq!(bytes, b"ab");
+    assert!(matches!(error, Some(ReadError::Broken)));
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_may_be_exactly_one_block() {
+    let mut arrival = Arrival::new(&tiers(1 << 20), None);
+    let mut reader = arrival.reader().await;
+    arrival.writer.push("abcd".into()).await.unwrap();
+    let writing = tokio::spawn(async move { arrival.writer.finish_as(&[Bytes::from("abcd")]) });
+    let (bytes, error) = read(&mut reader).await;
+    assert!(bytes == b"abcd" && error.is_none());
+    writing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_turns_out_to_be_long_goes_on_in_further_blocks() {
+    let tiers = tiers(1 << 20);
+    let mut arrival = Arrival::new(&tiers, None);
+    let mut reader = arrival.reader().await;
+    arrival.writer.push("abcd".into()).await.unwrap();
+    arrival.becomes_long(None);
+    assert!(!poll_fn(|cx| reader.poll_kept(cx)).await);
+    arrival.writer.push("efghij".into()).await.unwrap();
+    let body = arrival.body.clone();
+    assert_eq!(arrival.writer.finish(), Some(10));
+    let (bytes, error) = read(&mut reader).await;
+    assert!(bytes == b"abcdefghij" && error.is_none());
+    assert_eq!(read(&mut BlockReader::new(body, u64::MAX)).await.0, b"abcdefghij");
+    assert_eq!(tiers.store.entries(), 3);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_long_body_that_breaks_off_is_asked_for_in_blocks() {
+    let tiers = tiers(1 << 20);
+    let origin = Arc::new(Numbers { tiers: tiers.clone(), asked: AtomicU64::new(0) });
+    let mut arrival = Arrival::new(&tiers, Some(10));
+    arrival.becomes_long(Some(origin.clone()));
+    let mut reader = BlockReader::new(arrival.body.clone(), 10);
+    arrival.writer.push("0000".into()).await.unwrap();
+    arrival.writer.push("11".into()).await.unwrap();
+    drop(arrival.writer);
+    let mut bytes = Vec::new();
+    while bytes.len() < 10 {
+        let piece = poll_fn(|cx| reader.poll_at(cx, bytes.len() as u64, u64::MAX)).await;
+        bytes.extend_from_slice(&piece.unwrap().unwrap());
+    }
+    assert_eq!(bytes, b"0000111122");
+    assert_eq!(origin.asked.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn blocks_that_no_source_has_are_gone() {
+    let long = LongBody { version: 7, origin: None };
+    let body = BlockedBody::in_blocks(&tiers(1 << 20), representation(Some(10)), long, None);
+    assert!(!body.holds_all(0, 10));
+    let mut reader = BlockReader::new(body, 10);
+    assert!(matches!(reader.begin(5).await, Err(ReadError::Gone)));
+}
