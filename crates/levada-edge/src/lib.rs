@@ -9,8 +9,8 @@
 //! identify                             site, object, key
 //! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
-//! lookup                               stored responses (levada-store) that may be used (levada-cache)
-//! fill ─ fetch ─ forward               one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
+//! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
+//! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
 //! respond ─ body ─ pace ─ access_record   the response, and what is counted until its end
@@ -32,9 +32,7 @@ mod drain;
 mod effects;
 mod explain;
 mod failure;
-mod fetch;
 mod fields;
-mod fill;
 mod forward;
 mod given_up;
 mod handoff;
@@ -43,20 +41,16 @@ mod label_value;
 mod large;
 mod listener;
 mod log;
-mod lookup;
 mod metrics;
 mod node;
 mod node_name;
 mod origin;
 mod pace;
-mod part_origin;
 mod peers;
 mod pipeline;
-mod posted;
 mod purge;
 mod relay;
 mod reload;
-mod remembered;
 mod request;
 mod resource;
 mod respond;
@@ -67,7 +61,6 @@ pub mod settings;
 mod site_builder;
 mod sites;
 mod start_error;
-mod stored;
 mod subject;
 mod tend;
 mod tls;

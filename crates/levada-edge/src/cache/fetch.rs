@@ -14,19 +14,15 @@ use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
 use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
 
-use crate::{
-    cache::Cache,
-    clock,
-    failure::Failure,
-    fields::content_length,
+use super::{
+    Cache,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
-    large,
     lookup::FillRequest,
     part_origin::{PartOrigin, range_value},
-    relay::Relay,
-    request::RequestContext,
-    resource::Piece,
-    sites::Site,
+};
+use crate::{
+    clock, failure::Failure, fields::content_length, large, relay::Relay, request::RequestContext,
+    resource::Piece, sites::Site,
 };
 
 /// One fetch, with everything that its task needs to own.

@@ -11,7 +11,8 @@ use levada_cache::{
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use crate::{cache::Cache, clock, request::RequestContext};
+use super::Cache;
+use crate::{clock, request::RequestContext};
 
 /// The result of a look-up.
 pub(crate) enum LookupResult {

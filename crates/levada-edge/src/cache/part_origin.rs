@@ -12,15 +12,11 @@ use levada_store::{Blocks, Label, Object, StoredHead};
 use levada_types::Key;
 use levada_upstream::{RequestBody, ServerFailure, UpstreamHead};
 
-use crate::{
-    cache::Cache,
-    clock,
-    failure::Failure,
+use super::{
+    Cache,
     fill::{FetchOutcome, FillLeader},
-    relay::Relay,
-    request::RequestContext,
-    sites::Site,
 };
+use crate::{clock, failure::Failure, relay::Relay, request::RequestContext, sites::Site};
 
 /// The origin of a body whose parts can be told from those of another representation.
 pub(crate) struct PartOrigin {

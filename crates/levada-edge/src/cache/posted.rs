@@ -10,15 +10,12 @@ use levada_purge::PendingStore;
 use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};
 
-use crate::{
-    cache::Cache,
-    clock,
+use super::{
+    Cache,
     fetch::Fetch,
-    fields::content_length,
     fill::{FillFollower, FillLeader},
-    request::RequestContext,
-    resource::Resource,
 };
+use crate::{clock, fields::content_length, request::RequestContext, resource::Resource};
 
 /// Fields that describe the body of a request.
 const OF_A_BODY: [header::HeaderName; 5] = [

@@ -1,4 +1,22 @@
 //! The cache of a node: stored responses, the fetches into them, and purges.
+//!
+//! ```text
+//!   lookup        a stored response that may be used, or the fetch that is needed
+//!   fill ─ fetch  one fetch for all requests of an object, and its outcome
+//!   part_origin   single blocks of a long body, by range
+//!   posted        the answer to a POST, for later requests
+//!   stored        the response to a client
+//! ```
+//!
+//! The stages of a request are handed the [`Cache`], not the node. `pipeline.rs` calls them.
+
+pub(crate) mod fetch;
+pub(crate) mod fill;
+pub(crate) mod lookup;
+pub(crate) mod part_origin;
+pub(crate) mod posted;
+mod remembered;
+pub(crate) mod stored;
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,12 +25,11 @@ use levada_purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Store, disk::DiskError};
 use levada_types::Key;
 
+use self::{fill::Fills, remembered::Remembered};
 use crate::{
     clock::{self, Clock},
-    fill::Fills,
     forward::Forwarder,
     metrics::Metrics,
-    remembered::Remembered,
     settings::Settings,
 };
 
