@@ -107,8 +107,8 @@ impl World {
     }
 
     fn policy(&self, entry: &PolicyEntry) -> Box<dyn Policy> {
-        // Busy at twice the mean load (the threshold is 4/5 of the capacity).
-        let capacity = mean_load(self.cluster.len()) as u32 * 2 * 5 / 4;
+        // Busy at twice the mean load (the threshold is 2/5 of the capacity).
+        let capacity = mean_load(self.cluster.len()) as u32 * 2 * 5 / 2;
         let around = Deployment { capacity, ..Deployment::default() };
         build(entry.name, &BTreeMap::new(), &around).expect("defaults are valid")
     }

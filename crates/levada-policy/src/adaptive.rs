@@ -39,7 +39,8 @@ use crate::{
     order::{Method, ORDER_CACHE, Order},
     per_node::Roster,
 };
-use bound::{Bound, Mean};
+pub(crate) use bound::Bound;
+use bound::Mean;
 use sets::{AskedSet, ObjectSet, ObjectSets};
 use window::Window;
 

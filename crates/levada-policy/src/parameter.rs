@@ -25,6 +25,8 @@ pub struct Parameter {
 pub enum Kind {
     /// A whole number.
     Integer(u64, u64),
+    /// A whole number, or this word.
+    IntegerOr(u64, u64, &'static str),
     /// Any number.
     Number(f64, f64),
     /// A duration, written as in "20s".
@@ -158,6 +160,11 @@ impl Parameters {
         }
     }
 
+    /// The value of a parameter of any kind; `None` if the policy did not declare it.
+    pub fn setting(&self, name: &str) -> Option<Setting> {
+        self.values.get(name).copied()
+    }
+
     /// Any number; `None` if it must be derived.
     ///
     /// # Panics
@@ -207,9 +214,10 @@ impl Parameters {
 impl Parameter {
     fn read(&self, value: &ParameterValue) -> Result<Setting, ParameterError> {
         let read = match (self.kind, value) {
-            (Kind::Integer(low, high), ParameterValue::Integer(n)) => {
-                u64::try_from(*n).ok().filter(|n| (low..=high).contains(n)).map(Setting::Integer)
-            }
+            (
+                Kind::Integer(low, high) | Kind::IntegerOr(low, high, _),
+                ParameterValue::Integer(n),
+            ) => u64::try_from(*n).ok().filter(|n| (low..=high).contains(n)).map(Setting::Integer),
             (Kind::Number(low, high), ParameterValue::Number(n)) => {
                 Some(*n).filter(|n| (low..=high).contains(n)).map(Setting::Number)
             }
@@ -220,6 +228,9 @@ impl Parameter {
                 .ok()
                 .filter(|d| (low..=high).contains(d))
                 .map(Setting::Duration),
+            (Kind::IntegerOr(_, _, word), ParameterValue::Text(text)) => {
+                (text == word).then_some(Setting::Choice(word))
+            }
             (Kind::Choice(words), ParameterValue::Text(text)) => {
                 words.iter().find(|word| *word == text).map(|word| Setting::Choice(word))
             }
@@ -238,6 +249,9 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(low, high) => write!(f, "a whole number from {low} to {high}"),
+            Self::IntegerOr(low, high, word) => {
+                write!(f, "a whole number from {low} to {high}, or \"{word}\"")
+            }
             Self::Number(low, high) => write!(f, "a number from {low} to {high}"),
             Self::Duration(low, high) => {
                 write!(f, "a duration from {} to {}", format_duration(*low), format_duration(*high))

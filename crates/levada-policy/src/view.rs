@@ -5,7 +5,7 @@
 
 use levada_types::Rng;
 
-use crate::{Cluster, LoadTable, NodeIndex, choose::least_by};
+use crate::{Cluster, LoadTable, NodeIndex, adaptive::Bound, choose::least_by};
 
 /// The load that a strategy uses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +49,26 @@ impl LoadView {
         let n = cluster.node(node);
         let load = if self.effective { outstanding * n.distance } else { outstanding };
         load >= threshold * n.weight
+    }
+
+    /// The mean load of all nodes that are up, the new request included.
+    pub(crate) fn mean(self, cluster: &Cluster) -> f64 {
+        let up = cluster.up().iter();
+        let outstanding: u64 = match cluster.global_loads() {
+            Some(everyone) if self.global => up.map(|node| u64::from(everyone.of(*node))).sum(),
+            _ => cluster.outstanding_up(),
+        };
+        (outstanding as f64 + 1.0) / cluster.capacity_up()
+    }
+
+    /// Whether `node` has reached the bound of objects that are not hot under `adaptive`: 1.5 times
+    /// its part of the `mean`, plus the root of that part, plus 1.
+    pub(crate) fn is_far_above(self, node: NodeIndex, cluster: &Cluster, mean: f64) -> bool {
+        let part = mean * cluster.capacity(node);
+        let outstanding = f64::from(self.loads(cluster).of(node));
+        let load =
+            if self.effective { outstanding * cluster.node(node).distance } else { outstanding };
+        load >= Bound { hot: false }.of(part)
     }
 
     #[inline]

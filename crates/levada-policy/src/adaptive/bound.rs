@@ -8,9 +8,9 @@ use crate::{Cluster, NodeIndex};
 
 /// The rule for one object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(crate) struct Bound {
     /// Whether the object is hot.
-    pub(super) hot: bool,
+    pub(crate) hot: bool,
 }
 
 /// Outstanding requests per unit of weight, the new request included.
@@ -36,7 +36,7 @@ impl Bound {
     /// The outstanding requests from which a node takes no more requests for the object; `mean` is
     /// the node's part of the mean load.
     #[inline]
-    pub(super) fn of(self, mean: f64) -> f64 {
+    pub(crate) fn of(self, mean: f64) -> f64 {
         let factor = if self.hot { HOT } else { OTHER };
         factor * mean + mean.sqrt() + 1.0
     }
