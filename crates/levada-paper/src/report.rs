@@ -73,6 +73,9 @@ pub struct Cell {
     /// Our number; `None` if the run does not have it, such as the latency at a rate that was never
     /// reached.
     pub ours: Option<f64>,
+    /// Half of the interval of 95 % around our number, if it is the mean over several seeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
     /// The paper's.
     pub paper: Option<f64>,
     /// The relative difference of ours from the paper's: 0.1 is a tenth more.
@@ -221,7 +224,7 @@ impl Cell {
             _ if ours.is_none() => Verdict::Missing,
             _ => Verdict::Reported,
         };
-        Self { ours, paper, difference, verdict }
+        Self { ours, spread: None, paper, difference, verdict }
     }
 }
 

@@ -29,6 +29,7 @@ fn small_worlds_come_out_as_before() {
         for row in &table.rows {
             let small = [
                 ("workload.trace", "small"),
+                ("workload.repeat", "true"),
                 ("workload.clients", "48"),
                 ("workload.rate", "200"),
                 ("workload.growth", "0.2"),

@@ -37,7 +37,8 @@ mod world;
 pub use library::{Library, Source};
 pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use outcome::{
-    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Series, ServerUse, Unit,
+    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Remark, Series, ServerUse,
+    Unit,
 };
 pub use progress::Progress;
 pub use run::run;

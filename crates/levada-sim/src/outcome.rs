@@ -322,12 +322,77 @@ pub enum End {
     Stopped,
 }
 
+/// A limit to the meaning of a run's results.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remark {
+    /// A server failed although the offered load was not a ramp.
+    Overloaded {
+        /// Seconds of simulated time.
+        after: f64,
+    },
+    /// A ramp failed a server before its rate grew: its capacity is not known.
+    StartAboveCapacity,
+    /// A ramp ended before a server failed: its capacity is not known.
+    CapacityNotReached,
+    /// The trace does not repeat and was over before the run.
+    TraceEnded {
+        /// Seconds of simulated time.
+        after: f64,
+    },
+    /// No request was sent and finished in the measured time.
+    NothingMeasured,
+    /// The busy threshold times the redirectors is no less than a server's capacity.
+    ThresholdOutOfReach {
+        /// The policy's `busy`.
+        busy: u64,
+        /// The number of redirectors.
+        redirectors: u64,
+        /// `servers.active` + `servers.queue`.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overloaded { after } => write!(
+                f,
+                "overloaded: a server's queue was full after {after:.0} s, and the run ended there; \
+                 lower the load, or take more servers"
+            ),
+            Self::StartAboveCapacity => f.write_str(
+                "the rate at the start is above the capacity, which is not known: lower `workload.rate`",
+            ),
+            Self::CapacityNotReached => f.write_str(
+                "no server failed before the run ended, so the capacity is not known: raise \
+                 `workload.rate`, or give the run more time",
+            ),
+            Self::TraceEnded { after } => write!(
+                f,
+                "the trace ended after {after:.0} s, before the run: shorten the run, or let the trace \
+                 begin again by `workload.repeat = true`, which raises the hit ratio"
+            ),
+            Self::NothingMeasured => f.write_str(
+                "nothing was measured: no request was sent and finished after `measure.warm_up`",
+            ),
+            Self::ThresholdOutOfReach { busy, redirectors, capacity } => write!(
+                f,
+                "no server is ever busy before it fails: `busy` = {busy} times {redirectors} redirectors \
+                 is no less than the {capacity} requests that a server holds"
+            ),
+        }
+    }
+}
+
 /// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
+    /// What limits their meaning; empty for a run that means what it says.
+    pub remarks: Vec<Remark>,
     /// The numbers.
     pub readings: BTreeMap<Reading, f64>,
     /// Curves over time, and the distribution of latencies.

@@ -61,7 +61,7 @@ impl Redirectors {
             .map(|_| build(&scenario.policy.name, &given, &deployment).expect("it was checked"))
             .collect();
         let redirectors = places.iter().enumerate().map(|(n, place)| {
-            let cluster = cluster(topology, routes, *place, servers);
+            let cluster = cluster(scenario.seed, topology, routes, *place, servers);
             let cluster = match &global {
                 Some(loads) => cluster.with_global_loads(loads.clone()),
                 None => cluster,
@@ -90,7 +90,7 @@ impl Redirectors {
         client: u32,
         now: Timestamp,
     ) -> Option<(NodeIndex, Counted)> {
-        let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
+        let redirector = &self.redirectors[self.of(client)];
         let mut context = PickContext { now, rng: &mut self.rng };
         let policy = &mut self.policies[redirector.policy];
         let node = policy.pick(request, &redirector.cluster, &mut context)?.node;
@@ -101,6 +101,11 @@ impl Redirectors {
         Some((node, counted))
     }
 
+    /// The number of `client`'s redirector.
+    pub(crate) fn of(&self, client: u32) -> usize {
+        self.of_client[client as usize].into()
+    }
+
     /// Whether the policy uses [`Redirectors::observe`].
     pub(crate) fn observes(&self) -> bool {
         self.observes
@@ -108,7 +113,7 @@ impl Redirectors {
 
     /// Tells the policy of `client`'s redirector how a request ended.
     pub(crate) fn observe(&mut self, client: u32, outcome: &RequestOutcome, now: Timestamp) {
-        let redirector = &self.redirectors[usize::from(self.of_client[client as usize])];
+        let redirector = &self.redirectors[self.of(client)];
         let mut context = PickContext { now, rng: &mut self.rng };
         self.policies[redirector.policy].observe(outcome, &mut context);
     }
@@ -121,8 +126,10 @@ impl Redirectors {
 }
 
 /// The servers as `place` sees them: their distance is the round-trip time on the idle network,
-/// relative to that of the nearest (OSDI'02 Sec. 3.5).
+/// relative to that of the nearest (OSDI'02 Sec. 3.5). The seed is part of their names, so that it
+/// draws their places in hash orders, too.
 fn cluster(
+    seed: u64,
     topology: &Topology,
     routes: &Routes,
     place: PlaceIndex,
@@ -132,7 +139,7 @@ fn cluster(
     let nearest = servers.iter().map(latency).fold(f64::INFINITY, f64::min);
     let nodes = servers.iter().map(|server| Node {
         distance: latency(server) / nearest,
-        ..Node::new(&topology.places[*server as usize].name)
+        ..Node::new(&format!("{}/{seed}", topology.places[*server as usize].name))
     });
     let nodes: Vec<_> = nodes.collect();
     let loads = LoadTable::new(nodes.len());

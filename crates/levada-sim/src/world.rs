@@ -12,7 +12,7 @@
 //! closed         the capacity is free for the next request in the queue
 //! ```
 
-use std::ops::ControlFlow;
+use std::{collections::VecDeque, ops::ControlFlow};
 
 use levada_cache::eviction::find_eviction;
 use levada_policy::{NodeIndex, RequestOutcome};
@@ -20,13 +20,13 @@ use levada_topology::{Role, Topology};
 use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
 
 use crate::{
-    End, Outcome, Prepared, Progress,
+    End, Outcome, Prepared, Progress, Remark,
     collect::{Collector, Ending, TICK},
     kernel::Agenda,
     network::{Arrival, BYTES_PER_TRANSFER, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
-    scenario::Servers,
-    server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
+    scenario::{Arrivals, Scenario, Servers},
+    server::{Cost, Line, Memory, Place, Server, Station, block_bytes, blocks},
     slab::{NONE, Slab},
     workload::{Demand, Document, documents},
 };
@@ -42,7 +42,12 @@ pub(crate) struct World<'a> {
     redirectors: Redirectors,
     network: Network,
     servers: Vec<Server>,
-    cost: Cost,
+    /// The costs of each server.
+    costs: Vec<Cost>,
+    origin: Option<Origin>,
+    front_ends: Vec<FrontEnd>,
+    /// Requests that a front-end may have outstanding in an open loop.
+    admitted_limit: u64,
     active_limit: u32,
     queue_limit: u32,
     /// More requests in flight than this exceed the capacity of the servers' queues. The limit ends
@@ -78,6 +83,21 @@ impl From<NetworkEvent> for Event {
     fn from(event: NetworkEvent) -> Self {
         Self::Network(event)
     }
+}
+
+/// The origin that servers fetch from in place of their disks, behind one link that they share.
+struct Origin {
+    link: Station,
+    bits_per_second: u64,
+    latency: u64,
+}
+
+/// The admission of one front-end: requests outstanding, and those that wait with the times at which
+/// their clients sent them.
+#[derive(Clone, Default)]
+struct FrontEnd {
+    admitted: u64,
+    waiting: VecDeque<(Timestamp, u32, u32)>,
 }
 
 /// A request in flight.
@@ -161,10 +181,17 @@ impl<'a> World<'a> {
             network,
             collector: Collector::new(prepared, documents.len(), servers.len()),
             documents,
-            servers,
-            cost: Cost::new(&scenario.servers),
+            costs: (0..servers.len()).map(|n| Cost::new(&scenario.servers, n)).collect(),
+            origin: scenario.servers.origin_bits_per_second.map(|bits_per_second| Origin {
+                link: Station::default(),
+                bits_per_second,
+                latency: scenario.servers.origin_latency.0.as_nanos() as u64,
+            }),
+            front_ends: vec![FrontEnd::default(); redirectors_at.len()],
+            admitted_limit: admitted_limit(scenario, redirectors_at.len()),
             active_limit: scenario.servers.active,
             queue_limit: scenario.servers.queue,
+            servers,
             most_in_flight: most_in_flight(&scenario.servers),
             requests: Slab::new(),
             fills: Slab::new(),
@@ -191,7 +218,7 @@ impl<'a> World<'a> {
                 break End::Stopped;
             }
             // All requests were sent: wait for the last ones to finish.
-            if self.demand.played() >= most {
+            if self.demand.played() >= most || self.demand.is_at_its_end() {
                 self.next_send = None;
                 if self.requests.len() == 0 {
                     break End::Done;
@@ -213,12 +240,27 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self) {
+        self.fill_memories();
         self.agenda.schedule(self.now, Event::Tick);
         self.agenda.schedule(Timestamp(self.sample), Event::Sample);
         self.next_send = self.demand.next_time(self.now);
         if self.demand.is_closed() {
             for _ in 0..self.prepared.outstanding() {
                 self.send();
+            }
+        }
+    }
+
+    /// Plays the requests that fill the memories: each is over at once.
+    fn fill_memories(&mut self) {
+        for number in 0..self.prepared.scenario.cache.warm_requests {
+            let (client, document) = self.demand.before(number);
+            let Some((server, _)) = self.redirect(client, document) else { return };
+            let memory = &mut self.servers[server as usize].memory;
+            if memory.find(document).is_none() {
+                let Document { key, size } = self.documents[document as usize];
+                memory.begin_fill(document, NONE);
+                memory.end_fill(document, key, size);
             }
         }
     }
@@ -253,13 +295,25 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A client sends a request, and the network carries it to the chosen server.
+    /// A client sends a request. It waits at the front-end if that has as many outstanding as it may.
     fn send(&mut self) {
-        let (client, document) = self.demand.next();
+        let (client, document) = self.demand.next(self.now);
+        let front_end = &mut self.front_ends[self.redirectors.of(client)];
+        if front_end.admitted >= self.admitted_limit {
+            front_end.waiting.push_back((self.now, client, document));
+            self.failed |= front_end.waiting.len() > self.most_in_flight;
+            return;
+        }
+        front_end.admitted += 1;
+        self.forward(self.now, client, document);
+    }
+
+    /// The network carries a request, which was sent at `sent`, to the chosen server.
+    fn forward(&mut self, sent: Timestamp, client: u32, document: u32) {
         let Some((server, counted)) = self.redirect(client, document) else { return };
         self.collector.sent(self.now, document, server);
         let request = self.requests.insert(Request {
-            sent: self.now,
+            sent,
             document,
             client,
             server,
@@ -312,7 +366,11 @@ impl<'a> World<'a> {
 
     fn connect(&mut self, request: u32) {
         self.requests[request].stage = Stage::Connecting;
-        self.cpu(request, self.cost.connection);
+        self.cpu(request, self.cost_at(request).connection);
+    }
+
+    fn cost_at(&self, request: u32) -> Cost {
+        self.costs[self.requests[request].server as usize]
     }
 
     /// Gives the CPU of the request's server work for it.
@@ -381,11 +439,14 @@ impl<'a> World<'a> {
     fn fetch_block(&mut self, fill: u32) {
         let Fill { server, document, holder, done, .. } = self.fills[fill];
         let bytes = block_bytes(self.documents[document as usize].size, done);
-        let at = if holder == NONE {
-            let disk = self.servers[server as usize].disk_of(document);
-            disk.take(self.now, self.cost.read(done, bytes))
+        let at = if holder != NONE {
+            let cost = self.costs[holder as usize].transmit(bytes);
+            self.servers[holder as usize].cpu.take(self.now, cost)
+        } else if let Some(origin) = &mut self.origin {
+            origin.fetch(self.now, done, bytes)
         } else {
-            self.servers[holder as usize].cpu.take(self.now, self.cost.transmit(bytes))
+            let cost = self.costs[server as usize].read(done, bytes);
+            self.servers[server as usize].disk_of(document).take(self.now, cost)
         };
         self.agenda.schedule(at, Event::Block(fill));
     }
@@ -435,7 +496,7 @@ impl<'a> World<'a> {
         let Request { document, block, .. } = self.requests[request];
         self.requests[request].stage = Stage::Transmitting;
         let bytes = block_bytes(self.documents[document as usize].size, block);
-        self.cpu(request, self.cost.transmit(bytes));
+        self.cpu(request, self.cost_at(request).transmit(bytes));
     }
 
     /// The CPU has handed a block to the network.
@@ -474,8 +535,15 @@ impl<'a> World<'a> {
         self.requests[request].counted = None;
         self.requests[request].stage = Stage::Closing;
         self.collector.over(self.now, self.requests[request].server);
-        self.cpu(request, self.cost.connection);
-        if self.demand.is_closed() && self.demand.played() < self.prepared.most_requests() {
+        self.cpu(request, self.cost_at(request).connection);
+        let front_end = &mut self.front_ends[self.redirectors.of(self.requests[request].client)];
+        front_end.admitted -= 1;
+        if let Some((sent, client, document)) = front_end.waiting.pop_front() {
+            front_end.admitted += 1;
+            self.forward(sent, client, document);
+        }
+        let more = self.demand.played() < self.prepared.most_requests();
+        if self.demand.is_closed() && more && !self.demand.is_at_its_end() {
             self.send();
         }
     }
@@ -494,7 +562,7 @@ impl<'a> World<'a> {
     fn progress(&self) -> Progress {
         Progress {
             now: self.now,
-            finished: self.demand.played() - self.requests.len() as u64,
+            finished: self.demand.played().saturating_sub(self.requests.len() as u64),
             in_flight: self.requests.len() as u64,
             rate: self.demand.rate(self.now).unwrap_or(0.0),
             events: self.events + self.network.events(),
@@ -503,8 +571,12 @@ impl<'a> World<'a> {
 
     fn conclude(self, end: End) -> Outcome {
         let topology: &Topology = &self.prepared.topology;
+        let scenario = &self.prepared.scenario;
+        let remarks = self.remarks(end);
         let look_back = Timestamp(self.now.0.saturating_sub(30_000_000_000));
-        let capacity = self.demand.rate(look_back).filter(|_| end == End::Overload);
+        let ramp = scenario.workload.arrivals == Arrivals::Ramp && end == End::Overload;
+        let capacity = self.demand.rate(look_back).filter(|_| ramp);
+        let capacity = capacity.filter(|_| !remarks.contains(&Remark::StartAboveCapacity));
         let servers = topology.places.iter().filter(|place| place.role == Role::Server);
         let ending = Ending {
             end,
@@ -516,7 +588,53 @@ impl<'a> World<'a> {
             topology,
             network: &self.network,
         };
-        self.collector.conclude(&ending)
+        Outcome { remarks, ..self.collector.conclude(&ending) }
+    }
+
+    /// What limits the meaning of the results.
+    fn remarks(&self, end: End) -> Vec<Remark> {
+        let Scenario { workload, measure, .. } = &self.prepared.scenario;
+        let after = self.now.as_secs_f64();
+        let mut remarks = Vec::new();
+        let ramp = workload.arrivals == Arrivals::Ramp;
+        if end == End::Overload && !ramp {
+            remarks.push(Remark::Overloaded { after });
+        }
+        if end == End::Overload && ramp && after < 30.0 + workload.step.0.as_secs_f64() {
+            remarks.push(Remark::StartAboveCapacity);
+        }
+        if end == End::Done && ramp {
+            remarks.push(Remark::CapacityNotReached);
+        }
+        let early = measure.duration.is_some_and(|wanted| self.now < Timestamp::ZERO + wanted.0)
+            || measure.requests.is_some_and(|wanted| self.demand.played() < wanted);
+        if end == End::Done && self.demand.is_at_its_end() && early {
+            remarks.push(Remark::TraceEnded { after });
+        }
+        if end != End::Stopped && self.collector.measured_nothing() {
+            remarks.push(Remark::NothingMeasured);
+        }
+        remarks.extend(self.prepared.scenario.unreachable_threshold(self.front_ends.len() as u64));
+        remarks
+    }
+}
+
+impl Origin {
+    /// The time at which block `number` of a document has come.
+    fn fetch(&mut self, now: Timestamp, number: u32, bytes: u64) -> Timestamp {
+        let nanoseconds = u128::from(bytes) * 8_000_000_000 / u128::from(self.bits_per_second);
+        let come = self.link.take(now, u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+        Timestamp(come.0 + if number == 0 { self.latency } else { 0 })
+    }
+}
+
+/// The requests that each front-end may have outstanding. A closed loop limits itself.
+fn admitted_limit(scenario: &Scenario, front_ends: usize) -> u64 {
+    match scenario.workload.outstanding {
+        Some(limit) if scenario.workload.arrivals != Arrivals::Closed => {
+            (u64::from(limit) / front_ends.max(1) as u64).max(1)
+        }
+        _ => u64::MAX,
     }
 }
 

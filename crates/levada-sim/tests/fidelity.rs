@@ -9,6 +9,7 @@ use levada_trace::generate::RICE;
 /// Servers that fail early, so that the ramp is short.
 const SMALL: &[(&str, &str)] = &[
     ("workload.trace", "small"),
+    ("workload.repeat", "true"),
     ("workload.clients", "100"),
     ("servers.count", "8"),
     ("servers.active", "128"),

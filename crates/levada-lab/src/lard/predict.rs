@@ -63,13 +63,14 @@ fn scenario(args: &LardArgs, setup: &LardSetup, nodes: usize, strategy: &Strateg
             trace: TRACE.to_owned(),
             arrivals: Arrivals::Closed,
             outstanding: Some(setup.outstanding(nodes) as u32),
+            repeat: Some(true),
             ..Workload::default()
         },
         policy: Policy { name: strategy.policy.name.to_owned(), parameters: BTreeMap::new() },
         cache: Cache {
             memory: Size(setup.memory),
             eviction: args.prototype.machine.eviction.name.to_owned(),
-            max_object: None,
+            ..Cache::default()
         },
         network: NetworkModel {
             segment: 1460,
@@ -80,7 +81,7 @@ fn scenario(args: &LardArgs, setup: &LardSetup, nodes: usize, strategy: &Strateg
         measure: Measure {
             warm_up: Time(setup.window.warm_up),
             duration: Some(Time(setup.window.warm_up + setup.window.measure)),
-            // The trace starts again at its end.
+            // The trace starts again at its end, so that only the time ends the run.
             requests: Some(u64::MAX),
             ..Measure::default()
         },

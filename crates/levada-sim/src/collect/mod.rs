@@ -128,6 +128,11 @@ impl Collector {
         self.tick(now).hits += u64::from(hit);
     }
 
+    /// Whether no request was sent and received in the measured time.
+    pub(crate) fn measured_nothing(&self) -> bool {
+        self.latency.count() == 0
+    }
+
     /// Records that the client received the last byte at `at`, for a request sent at `sent`.
     pub(crate) fn last_byte(&mut self, sent: Timestamp, at: Timestamp) {
         let latency = at.0.saturating_sub(sent.0);

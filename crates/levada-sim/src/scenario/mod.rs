@@ -82,6 +82,13 @@ pub struct Servers {
     pub disks: u32,
     /// Speed of a disk; 1 is the disk of the papers.
     pub disk: f64,
+    /// Speeds of the first servers, by which `cpu` and `disk` are multiplied; all others have 1.
+    pub speeds: Vec<f64>,
+    /// Capacity of one link to the origin, in bits per second. With it, servers fetch documents over
+    /// this link, which all of them share, instead of reading them from disk.
+    pub origin_bits_per_second: Option<u64>,
+    /// Time that the origin takes for each document, besides its transfer.
+    pub origin_latency: Time,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,
     /// Capacity of these links, in bits per second.
@@ -97,6 +104,9 @@ impl Default for Servers {
             cpu: 1.0,
             disks: 1,
             disk: 1.0,
+            speeds: Vec::new(),
+            origin_bits_per_second: None,
+            origin_latency: Time(Duration::from_millis(40)),
             slow: Share(0.0),
             slow_bits_per_second: 10_000_000,
         }
@@ -107,7 +117,7 @@ impl Default for Servers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// A generated trace, `rice`, `ibm` or `specweb99`, or the path of an access log or a trace.
+    /// A generated trace, `rice`, `ibm`, `specweb99` or `cdn`, or the path of an access log or a trace.
     /// Relative paths begin at the scenario file's directory.
     pub trace: String,
     /// Number of clients that share the trace.
@@ -118,11 +128,20 @@ pub struct Workload {
     pub rate: f64,
     /// Growth of a ramp's rate at each step, as a part of the rate.
     pub growth: f64,
-    /// Length of a step of the ramp.
+    /// Length of a step of the ramp, or of `steps`.
     pub step: Time,
-    /// Requests outstanding at most in a closed loop. The default is LARD's limit for the number of
-    /// servers and the policy's thresholds.
+    /// Rates in requests per second, each for the length of a step; the last one stays. With them,
+    /// a constant rate is the sequence of these rates.
+    pub steps: Vec<f64>,
+    /// Requests outstanding at most. In a closed loop the default is LARD's limit for the number of
+    /// servers and the policy's thresholds. In other loops there is no limit by default; further
+    /// requests wait at the front-ends, which have equal parts of the limit (ASPLOS'98 Sec. 2.3).
     pub outstanding: Option<u32>,
+    /// Whether the trace begins again at its end. Generated traces do by default, logs do not.
+    pub repeat: Option<bool>,
+    /// The part of the documents that exchange their popularity each minute, with others of about
+    /// the same size.
+    pub drift: Share,
     /// Some clients ask for hot documents only (OSDI'02 Sec. 4.3). Without this table there is no
     /// flash crowd.
     pub flash: Option<Flash>,
@@ -137,7 +156,10 @@ impl Default for Workload {
             rate: 1000.0,
             growth: 0.01,
             step: Time(Duration::from_secs(6)),
+            steps: Vec::new(),
             outstanding: None,
+            repeat: None,
+            drift: Share(0.0),
             flash: None,
         }
     }
@@ -169,11 +191,13 @@ pub struct Flash {
     pub urls: usize,
     /// Mean size of the hot documents.
     pub mean_size: Size,
+    /// When the crowd appears. Before that, its clients are as the others.
+    pub begin: Time,
 }
 
 impl Default for Flash {
     fn default() -> Self {
-        Self { clients: Share(0.25), urls: 10, mean_size: Size(6000) }
+        Self { clients: Share(0.25), urls: 10, mean_size: Size(6000), begin: Time(Duration::ZERO) }
     }
 }
 
@@ -211,11 +235,19 @@ pub struct Cache {
     pub eviction: String,
     /// The largest object that is kept. The default is the capacity.
     pub max_object: Option<Size>,
+    /// Requests of the trace that fill the memories before the run, in no time and without load. The
+    /// run goes on with the request after them.
+    pub warm_requests: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { memory: Size(32 << 20), eviction: "gds-packets".to_owned(), max_object: None }
+        Self {
+            memory: Size(32 << 20),
+            eviction: "gds-packets".to_owned(),
+            max_object: None,
+            warm_requests: 0,
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{BuildError, Deployment, Need, build, find, lard_admission_limit};
 use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
-use levada_trace::Trace;
+use levada_trace::{Trace, generate::GENERATORS};
 
 use super::{Arrivals, Problems, Scalar, Scenario};
-use crate::{Fidelity, Library, cap, network::MAX_WINDOW};
+use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW};
 
 /// The size of a packet with its headers is a 16-bit number.
 const LARGEST_SEGMENT: u32 = 65_000;
@@ -112,6 +112,16 @@ impl Scenario {
             );
         }
         problems.add_if(
+            !servers.speeds.iter().all(|speed| positive(*speed)),
+            "servers.speeds",
+            "each must be a number above 0; 1 is as fast as the others",
+        );
+        problems.add_if(
+            servers.origin_bits_per_second == Some(0),
+            "servers.origin_bits_per_second",
+            "a link must carry something",
+        );
+        problems.add_if(
             servers.slow_bits_per_second == 0,
             "servers.slow_bits_per_second",
             "a link must carry something",
@@ -134,9 +144,29 @@ impl Scenario {
             "a ramp must grow; the paper's grows by 0.01 per step",
         );
         problems.add_if(
-            ramp && workload.step.0.is_zero(),
+            (ramp || !workload.steps.is_empty()) && workload.step.0.is_zero(),
             "workload.step",
-            "a step of a ramp must last; the paper's lasts \"6s\"",
+            "a step must last; that of the paper's ramp lasts \"6s\"",
+        );
+        problems.add_if(
+            !workload.steps.is_empty() && workload.arrivals != Arrivals::Constant,
+            "workload.steps",
+            "steps are constant rates: choose `workload.arrivals = \"constant\"`",
+        );
+        problems.add_if(
+            !workload.steps.iter().all(|rate| positive(*rate)),
+            "workload.steps",
+            "each must be a number of requests per second above 0",
+        );
+        problems.add_if(
+            workload.repeat == Some(true) && workload.arrivals == Arrivals::Recorded,
+            "workload.repeat",
+            "a trace that is played at its own times cannot begin again",
+        );
+        problems.add_if(
+            self.measure.duration.is_some_and(|duration| duration.0 <= self.measure.warm_up.0),
+            "measure.warm_up",
+            "it must be shorter than `measure.duration`, or nothing is measured",
         );
         problems.add_if(
             workload.outstanding == Some(0),
@@ -249,6 +279,27 @@ impl Scenario {
                 }
             }
         }
+    }
+
+    /// Whether the trace begins again at its end.
+    pub(crate) fn repeats(&self) -> bool {
+        let generated = || GENERATORS.iter().any(|made| made.name == self.workload.trace);
+        self.workload.arrivals != Arrivals::Recorded
+            && self.workload.repeat.unwrap_or_else(generated)
+    }
+
+    /// The remark that the policy's busy threshold cannot be reached: a server with as many requests
+    /// from each of the `redirectors` has failed.
+    pub(crate) fn unreachable_threshold(&self, redirectors: u64) -> Option<Remark> {
+        let Some(Scalar::Integer(busy)) = self.policy.parameters.get("busy") else { return None };
+        let busy = u64::try_from(*busy).ok()?;
+        let redirectors = if self.needs(Need::GlobalLoads) { 1 } else { redirectors };
+        let capacity = u64::from(self.servers.active) + u64::from(self.servers.queue);
+        (busy.saturating_mul(redirectors) >= capacity).then_some(Remark::ThresholdOutOfReach {
+            busy,
+            redirectors,
+            capacity,
+        })
     }
 
     /// Whether servers fetch files from each other's memory. This is the difference between WRR/GMS

@@ -1,7 +1,7 @@
 //! Flash crowds (OSDI'02 Sec. 4.3). Some clients, chosen at random, request only some documents,
 //! chosen at random, as often as the other clients request any document.
 
-use levada_types::Rng;
+use levada_types::{Rng, Timestamp};
 
 use super::Document;
 use crate::scenario::Flash;
@@ -10,6 +10,7 @@ use crate::scenario::Flash;
 pub(crate) struct Crowd {
     intensive: Vec<bool>,
     hot: Vec<u32>,
+    begin: Timestamp,
 }
 
 impl Crowd {
@@ -21,12 +22,13 @@ impl Crowd {
         for last in (1..intensive.len()).rev() {
             intensive.swap(last, rng.below(last + 1));
         }
-        Self { intensive, hot }
+        Self { intensive, hot, begin: Timestamp::ZERO + flash.begin.0 }
     }
 
-    /// The next document of `client`, if it belongs to the crowd.
-    pub(crate) fn document(&self, client: u32, rng: &mut Rng) -> Option<u32> {
-        self.intensive[client as usize].then(|| self.hot[rng.below(self.hot.len())])
+    /// The next document of `client`, if it belongs to the crowd at this time.
+    pub(crate) fn document(&self, client: u32, now: Timestamp, rng: &mut Rng) -> Option<u32> {
+        let intensive = self.intensive[client as usize] && now >= self.begin;
+        intensive.then(|| self.hot[rng.below(self.hot.len())])
     }
 }
 
@@ -60,20 +62,29 @@ const DRAWS: usize = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Share, Size};
+    use std::time::Duration;
+
+    use crate::scenario::{Share, Size, Time};
     use levada_types::Key;
 
     #[test]
     fn a_quarter_of_the_clients_asks_for_ten_small_documents() {
         let documents: Vec<_> =
             (1..=1000).map(|n| Document { key: Key(n), size: n * 12 }).collect();
-        let flash = Flash { clients: Share(0.25), urls: 10, mean_size: Size(6000) };
+        let begin = Time(Duration::from_secs(60));
+        let flash = Flash { clients: Share(0.25), urls: 10, mean_size: Size(6000), begin };
         let mut rng = Rng::new(1);
         let crowd = Crowd::new(&flash, &documents, 1000, &mut rng);
         assert_eq!(crowd.intensive.iter().filter(|intensive| **intensive).count(), 250);
         let mean = crowd.hot.iter().map(|d| documents[*d as usize].size).sum::<u64>() / 10;
         assert!((5_400..6_600).contains(&mean), "{mean}");
         let calm = crowd.intensive.iter().position(|intensive| !intensive).unwrap();
-        assert_eq!(crowd.document(calm as u32, &mut rng), None);
+        let eager = crowd.intensive.iter().position(|intensive| *intensive).unwrap();
+        let mut asked = |client, seconds| {
+            crowd.document(client as u32, Timestamp::from_secs(seconds), &mut rng)
+        };
+        assert_eq!(asked(calm, 60), None);
+        assert_eq!(asked(eager, 59), None);
+        assert!(asked(eager, 60).is_some());
     }
 }

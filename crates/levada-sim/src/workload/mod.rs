@@ -1,8 +1,10 @@
 //! The workload: clients, documents and the times of requests.
 
+mod drift;
 mod flash;
 mod ramp;
 
+use drift::Drift;
 pub(crate) use flash::Crowd;
 pub(crate) use ramp::Ramp;
 
@@ -37,6 +39,9 @@ pub(crate) struct Demand {
     played: u64,
     clients: u32,
     crowd: Option<Crowd>,
+    drift: Option<Drift>,
+    /// Whether the trace begins again at its end.
+    repeats: bool,
     pace: Pace,
     rng: Rng,
 }
@@ -66,16 +71,33 @@ impl Demand {
             Arrivals::Ramp => {
                 Pace::Rate(Ramp::new(workload.rate, workload.growth, workload.step.0))
             }
+            Arrivals::Constant if !workload.steps.is_empty() => {
+                Pace::Rate(Ramp::steps(&workload.steps, workload.step.0))
+            }
             Arrivals::Constant => Pace::Rate(Ramp::level(workload.rate)),
             Arrivals::Closed => Pace::Closed,
             Arrivals::Recorded => Pace::Recorded,
         };
-        Self { trace, place: 0, played: 0, clients, crowd, pace, rng }
+        let part = workload.drift.0;
+        let drift = (part > 0.0).then(|| Drift::new(part, documents));
+        let repeats = scenario.repeats();
+        let place = scenario.cache.warm_requests as usize % trace.requests().len();
+        Self { trace, place, played: 0, clients, crowd, drift, repeats, pace, rng }
+    }
+
+    /// The client and the document of request `number` before the run, when memories are filled.
+    pub(crate) fn before(&self, number: u64) -> (u32, u32) {
+        let requests = self.trace.requests();
+        let client = levada_types::hash64(&number.to_le_bytes()) % u64::from(self.clients);
+        (client as u32, requests[number as usize % requests.len()])
     }
 
     /// The time of the request after the one sent at `now`; `None` in a closed loop and after the
     /// last request of a trace.
     pub(crate) fn next_time(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.is_at_its_end() {
+            return None;
+        }
         match &mut self.pace {
             Pace::Rate(ramp) => Some(ramp.next(now, &mut self.rng)),
             Pace::Closed => None,
@@ -83,24 +105,31 @@ impl Demand {
         }
     }
 
-    /// The next request: its client and its document.
+    /// The request at `now`: its client and its document.
     ///
-    /// Clients share the trace, read it in order, and start again at its end. Clients of a flash
-    /// crowd have their own documents.
-    pub(crate) fn next(&mut self) -> (u32, u32) {
+    /// Clients share the trace, read it in order, and start again at its end if it repeats. Clients
+    /// of a flash crowd have their own documents.
+    pub(crate) fn next(&mut self, now: Timestamp) -> (u32, u32) {
         let client = self.rng.below(self.clients as usize) as u32;
         self.played += 1;
         if let Some(crowd) = &self.crowd
-            && let Some(document) = crowd.document(client, &mut self.rng)
+            && let Some(document) = crowd.document(client, now, &mut self.rng)
         {
             return (client, document);
         }
         let document = self.trace.requests()[self.place];
         self.place += 1;
-        if self.place == self.trace.requests().len() && !matches!(self.pace, Pace::Recorded) {
+        if self.place == self.trace.requests().len() && self.repeats {
             self.place = 0;
         }
+        let drift = self.drift.as_mut();
+        let document = drift.map_or(document, |d| d.instead_of(document, now, &mut self.rng));
         (client, document)
+    }
+
+    /// Whether all requests of a trace that does not repeat were played.
+    pub(crate) fn is_at_its_end(&self) -> bool {
+        self.place >= self.trace.requests().len()
     }
 
     /// Requests played so far.

@@ -1,4 +1,5 @@
-//! A rate that grows by a part at every step (OSDI'02 Sec. 4.3: 1 % every 6 s).
+//! A rate that grows by a part at every step (OSDI'02 Sec. 4.3: 1 % every 6 s), or that has a given
+//! value at each step.
 
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ pub(crate) struct Ramp {
     start: f64,
     growth: f64,
     step: u64,
+    /// The rates of the steps, in place of growth; the last one stays.
+    steps: Vec<f64>,
     /// The step of `rate`.
     number: u64,
     rate: f64,
@@ -17,16 +20,25 @@ pub(crate) struct Ramp {
 impl Ramp {
     pub(crate) fn new(start: f64, growth: f64, step: Duration) -> Self {
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
-        Self { start, growth, step, number: 0, rate: start }
+        Self { start, growth, step, steps: Vec::new(), number: 0, rate: start }
     }
 
     /// A constant rate.
     pub(crate) fn level(rate: f64) -> Self {
-        Self { start: rate, growth: 0.0, step: u64::MAX, number: 0, rate }
+        Self::new(rate, 0.0, Duration::MAX)
+    }
+
+    /// A rate for each step.
+    pub(crate) fn steps(steps: &[f64], step: Duration) -> Self {
+        let first = steps.first().copied().unwrap_or(1.0);
+        Self { steps: steps.to_vec(), ..Self::new(first, 0.0, step) }
     }
 
     /// The rate in force at `now`.
     pub(crate) fn rate(&self, now: Timestamp) -> f64 {
+        if let Some(last) = self.steps.last() {
+            return *self.steps.get((now.0 / self.step) as usize).unwrap_or(last);
+        }
         // libm gives the same digits on every machine.
         self.start * libm::pow(1.0 + self.growth, (now.0 / self.step) as f64)
     }
@@ -62,6 +74,13 @@ mod tests {
         assert_eq!((at(0), at(5)), (1000.0, 1000.0));
         assert_eq!(at(6), 1010.0);
         assert!((at(600) - 1000.0 * 1.01_f64.powi(100)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn each_step_has_its_rate_and_the_last_one_stays() {
+        let ramp = Ramp::steps(&[100.0, 300.0], Duration::from_secs(60));
+        let at = |seconds| ramp.rate(Timestamp::from_secs(seconds));
+        assert_eq!([at(0), at(59), at(60), at(500)], [100.0, 100.0, 300.0, 300.0]);
     }
 
     #[test]

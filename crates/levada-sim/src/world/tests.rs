@@ -8,7 +8,12 @@ use crate::{Library, Scenario};
 fn prepare(changes: &[(&str, &str)]) -> Prepared {
     let mut library = Library::without_files();
     library.keep("small", RICE.scaled(2_000, 40_000).generate(1));
-    let small = [("workload.trace", "small"), ("servers.count", "8"), ("workload.clients", "60")];
+    let small = [
+        ("workload.trace", "small"),
+        ("workload.repeat", "true"),
+        ("servers.count", "8"),
+        ("workload.clients", "60"),
+    ];
     let scenario =
         Scenario::default().with(small).and_then(|scenario| scenario.with(changes.iter().copied()));
     scenario.and_then(|scenario| scenario.prepare(&mut library)).unwrap()
@@ -171,6 +176,7 @@ fn utilisation_is_rate_times_cost() {
         ("topology.name", "star"),
         ("servers.count", "1"),
         ("workload.trace", "one"),
+        ("workload.repeat", "true"),
         ("workload.arrivals", "constant"),
         ("workload.rate", "500"),
         ("measure.duration", "120s"),
@@ -256,3 +262,94 @@ fn a_trace_without_times_is_not_played_as_recorded() {
 
 /// The state of a hundred thousand requests in flight fits into the processor's cache.
 const _: () = assert!(Agenda::<Event>::BYTES_PER_EVENT <= 24 && BYTES_PER_REQUEST <= 256);
+
+/// A run of 4,000 requests at a constant rate on eight servers in one room.
+fn room(changes: &[(&str, &str)]) -> Prepared {
+    let base = [
+        ("topology.name", "lan_cluster"),
+        ("policy.name", "hrw"),
+        ("workload.arrivals", "constant"),
+        ("workload.rate", "400"),
+        ("measure.requests", "4000"),
+    ];
+    prepare(&[&base[..], changes].concat())
+}
+
+fn reading(outcome: &Outcome, metric: crate::Metric) -> f64 {
+    outcome.reading(metric).unwrap()
+}
+
+#[test]
+fn memories_that_were_filled_before_the_run_hit_at_once() {
+    let hits = |changes: &[(&str, &str)]| {
+        let outcome = play(&room(&[&[("cache.memory", "1GiB")], changes].concat()));
+        reading(&outcome, crate::Metric::HitRatio)
+    };
+    assert!(hits(&[]) < 0.9);
+    assert_eq!(hits(&[("cache.warm_requests", "40000")]), 1.0);
+}
+
+#[test]
+fn a_slow_server_works_longer_for_each_request() {
+    let warm = [("cache.memory", "1GiB"), ("cache.warm_requests", "40000")];
+    let cpu = |speeds| {
+        let outcome = play(&room(&[&warm[..], &[("servers.speeds", speeds)]].concat()));
+        outcome.servers[0].cpu / outcome.servers[0].requests as f64
+    };
+    let ratio = cpu("[0.25]") / cpu("[]");
+    assert!((3.9..4.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn clients_are_dealt_to_several_front_ends() {
+    let prepared = room(&[("topology.front_ends", "4")]);
+    let world = World::new(&prepared);
+    let mut clients = [0; 4];
+    (0..60).for_each(|client| clients[world.redirectors.of(client)] += 1);
+    assert_eq!(clients, [15; 4]);
+    let (one, four) = (play(&room(&[])), play(&prepared));
+    let mean = |outcome| reading(outcome, crate::Metric::LatencyMean);
+    assert!((mean(&four) / mean(&one) - 1.0).abs() < 0.05, "the network is the same");
+}
+
+#[test]
+fn servers_share_the_link_to_the_origin() {
+    let play =
+        |bits| play(&room(&[("servers.origin_bits_per_second", bits), ("cache.memory", "0")]));
+    // The requests come within 10 s.
+    let (narrow, wide) = (play("8000000"), play("80000000"));
+    assert_eq!(reading(&narrow, crate::Metric::DiskUtilisation), 0.0);
+    let seconds = |outcome| reading(outcome, crate::Metric::Duration);
+    assert!(seconds(&narrow) > 20.0 && seconds(&wide) < 12.0);
+}
+
+#[test]
+fn an_admission_limit_holds_requests_back_in_an_open_loop() {
+    let limited = [("workload.outstanding", "40"), ("workload.rate", "4000")];
+    let prepared = room(&[&limited[..], &[("topology.front_ends", "4")]].concat());
+    let mut world = World::new(&prepared);
+    world.begin();
+    let mut most = 0;
+    while world.demand.played() < 4_000 {
+        world.next();
+        most = most.max(world.redirectors.outstanding());
+    }
+    assert_eq!(most, 40);
+    assert!(world.front_ends.iter().any(|front_end| !front_end.waiting.is_empty()));
+    let outcome = play(&prepared);
+    assert_eq!(reading(&outcome, crate::Metric::Requests), 4_000.0, "none is lost");
+}
+
+#[test]
+fn a_trace_that_does_not_repeat_ends_the_run() {
+    let changes = [("workload.repeat", "false"), ("measure.requests", "100000")];
+    let outcome = play(&room(&[&changes[..], &[("workload.rate", "2000")]].concat()));
+    assert!(matches!(outcome.remarks[..], [Remark::TraceEnded { after }] if after > 15.0));
+    assert_eq!(reading(&outcome, crate::Metric::Requests), 40_000.0);
+}
+
+#[test]
+fn a_seed_draws_the_places_of_servers_in_hash_orders() {
+    let busiest = |seed| play(&room(&[("seed", seed)])).servers.into_iter().map(|s| s.requests);
+    assert_ne!(busiest("1").collect::<Vec<_>>(), busiest("2").collect::<Vec<_>>());
+}

@@ -15,8 +15,11 @@
 //!
 //! A known difference: no file is requested only once here, but many are in real logs.
 //!
-//! The file mix of SPECweb99 is available as well; its rules define it completely.
+//! The file mix of SPECweb99 is available as well; its rules define it completely. `cdn` resembles no
+//! published trace: it has the exponent that is usual for content delivery networks, and more files
+//! than caches hold.
 
+mod cdn;
 mod normal;
 mod popularity;
 mod population;
@@ -144,6 +147,7 @@ pub const GENERATORS: &[Generator] = &[
         requests: specweb99::REQUESTS,
         generate: specweb99::trace,
     },
+    Generator { name: "cdn", files: cdn::FILES, requests: cdn::REQUESTS, generate: cdn::trace },
 ];
 
 /// The models among the generators.
