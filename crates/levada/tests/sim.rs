@@ -227,3 +227,65 @@ fn everything_is_listed() {
         assert!(!items.is_empty() && items.iter().all(|item| item["name"].is_string()), "{list}");
     }
 }
+
+#[test]
+fn a_result_that_does_not_mean_what_it_says_is_code_1() {
+    let world = world();
+    let tiny = ["servers.active=1", "servers.queue=2", "workload.rate=5000"];
+    let ramp = [&tiny[..], &["workload.arrivals=\"ramp\""]].concat();
+    let cases: [(&[&str], &str); 5] = [
+        (&["measure.requests=100000"], "the trace ended after"),
+        (&tiny, "overloaded: a server's queue was full"),
+        (&ramp, "the rate at the start is above the capacity"),
+        (&["measure.warm_up=\"1h\""], "nothing was measured"),
+        (&["policy.busy=5000"], "no server is ever busy before it fails"),
+    ];
+    for (sets, expected) in cases {
+        let sets: Vec<_> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let output = levada(world.path(), &[&["--policy", "fdr"], &sets[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{sets:?}: {said}");
+        let report = String::from_utf8_lossy(&output.stdout);
+        // The report breaks lines.
+        let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(expected) && report.contains(expected), "{sets:?}: {said}{report}");
+    }
+    let never = ["--set", "measure.duration=\"1m\"", "--set", "measure.warm_up=\"1m\""];
+    assert_eq!(levada(world.path(), &never).status.code(), Some(2));
+}
+
+#[test]
+fn several_seeds_have_a_mean_and_an_interval() {
+    let world = world();
+    let output = levada(world.path(), &["--policy", "fdr,random", "--seeds", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8(output.stdout).expect("text");
+    assert!(report.contains("Means over seeds") && report.contains('±'), "{report}");
+    assert!(report.contains("the difference may be chance between fdr and random"), "{report}");
+    assert!(report.contains("random seed 2"), "{report}");
+}
+
+#[test]
+fn a_matrix_compares_policies_over_scenarios_and_goes_on_where_it_was() {
+    let world = world();
+    let matrix = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_levada"))
+            .args(["sim", "matrix", "small.toml", "--results", "kept", "--seeds", "2"])
+            .args(["--policy", "fdr:busy=5,random"])
+            .args(more)
+            .current_dir(world.path())
+            .output()
+            .expect("it runs")
+    };
+    let first = matrix(&["--json"]);
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
+    let numbers: Json = serde_json::from_slice(&first.stdout).expect("JSON");
+    let cells = numbers["rows"][0]["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|cell| cell["scores"].as_array().map(Vec::len) == Some(2)));
+    assert!(cells.iter().any(|cell| cell["relative"].as_f64() == Some(1.0)), "{numbers:#}");
+    let again = matrix(&["--html", "matrix.html"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("4 of 4 runs are finished already"));
+    assert!(String::from_utf8_lossy(&again.stdout).contains("geometric mean"));
+    let page = fs::read_to_string(world.path().join("matrix.html")).expect("written");
+    assert!(page.contains("fdr:busy=5") && !page.contains("<script"));
+}

@@ -21,6 +21,7 @@ pub(crate) enum SimCommand {
     List(ListArgs),
     Run(SimRunArgs),
     Paper(PaperArgs),
+    Matrix(MatrixArgs),
     Large(LargeArgs),
 }
 
@@ -72,6 +73,10 @@ pub(crate) struct SimRunArgs {
     /// Seeds instead of the file's, one run each.
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub(crate) seed: Vec<u64>,
+    /// This many seeds, from the file's on. The report begins with the means, their intervals, and
+    /// the differences that may be chance.
+    #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub(crate) seeds: Option<u16>,
     /// Any other key of the file, such as workload.rate=500; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -80,6 +85,44 @@ pub(crate) struct SimRunArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
+
+/// Compares policies over many scenarios and seeds, relative to the best policy of each scenario.
+///
+/// A scenario with growing load is compared by the rate that it sustains, any other by the requests
+/// that it finishes per second, a commerce site by its pages within 2.5 s. Beside it stands the 90th
+/// percentile of latency in seconds; with growing load, at three quarters of what the best policy
+/// sustains.
+#[derive(Args, Debug)]
+#[command(after_help = MATRIX_EXAMPLES)]
+pub(crate) struct MatrixArgs {
+    /// Scenario files. The default is the list that comes with Levada, examples/sim/matrix.
+    #[arg(value_name = "SCENARIO.toml")]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// Only scenarios of the list whose names contain one of these texts.
+    #[arg(long, value_name = "TEXT,...", value_delimiter = ',', conflicts_with = "scenarios")]
+    pub(crate) only: Vec<String>,
+    /// Policies, each with its parameters: `bounded_hash:order=ring`.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values = MATRIX_POLICIES)]
+    pub(crate) policy: Vec<String>,
+    /// Number of seeds. Each draws other traces, clients and places in hash orders.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) seeds: u16,
+    /// Only the first seed, and of the list only scenarios with at most 16 servers.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Prints JSON: each number of each seed.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also writes a page.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
+}
+
+/// The policies of a matrix unless others are named.
+const MATRIX_POLICIES: [&str; 7] =
+    ["adaptive", "fdr", "fdr-t-s", "bounded_hash", "lard/r", "least_conn", "p2c"];
 
 /// Runs the tables and figures of a paper, and prints our results beside the paper's.
 #[derive(Args, Debug)]
@@ -220,8 +263,22 @@ Examples:
 
 Exit codes:
   0  done
-  1  it was stopped before its end
+  1  it ran, and some result does not mean what it says: it was overloaded, its trace ended; or it
+     was stopped
   2  it could not run: the scenario has errors, a file cannot be read";
+
+const MATRIX_EXAMPLES: &str = "\
+Examples:
+  levada sim matrix --quick
+  levada sim matrix --only osdi02,rice --policy adaptive,bounded_hash,bounded_hash:order=ring
+  levada sim matrix site.toml --seeds 5 --html matrix.html
+
+Finished runs are kept; the same command goes on where it was stopped.
+
+Exit codes:
+  0  done
+  1  it was stopped before its end
+  2  it could not run";
 
 const LARGE_EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! args                            what is asked for
-//! list - run - paper - large      one file per subcommand
+//! list - run - paper - matrix - large   one file per subcommand
 //! sweep - store - stop - progress many runs: in parallel, kept, interrupted, shown
 //! files                           what scenarios read
 //! render                          reports as text, CSV, JSON and pages with figures
@@ -12,11 +12,13 @@ pub(crate) mod args;
 mod files;
 mod large;
 mod list;
+mod matrix;
 mod paper;
 mod progress;
 pub(crate) mod render;
 mod run;
 mod scenarios;
+mod spread;
 mod stop;
 mod store;
 mod sweep;
@@ -46,19 +48,22 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
         SimCommand::List(args) => list::run(args),
         SimCommand::Run(args) => run::run(args),
         SimCommand::Paper(args) => paper::run(args),
+        SimCommand::Matrix(args) => matrix::run(args),
         SimCommand::Large(args) => large::run(args),
     }
 }
 
-/// Fills the tables with the finished runs and writes them in the requested form.
+/// Fills the tables with the finished runs and writes them in the requested form, after the table of
+/// `means`.
 fn report(
     title: &str,
     tables: &[Table],
+    means: Option<Report>,
     swept: &Swept,
     output: &OutputArgs,
 ) -> anyhow::Result<CommandStatus> {
-    let reports: Vec<Report> =
-        tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
+    let of_runs = tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case)));
+    let reports: Vec<Report> = means.into_iter().chain(of_runs).collect();
     if let Some(path) = &output.html {
         fs::write(path, render::html::render(title, &reports))
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -78,14 +83,7 @@ fn report(
         out.write_all(render::text::render(&reports).as_bytes())?;
     }
     out.flush()?;
-    if swept.stopped {
-        eprintln!(
-            "stopped: {} runs are left; finished ones are in {}, and the same command goes on from \
-             there",
-            swept.left,
-            swept.kept.display()
-        );
-    }
+    swept.tell_if_stopped();
     let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
     Ok(if failed || swept.stopped { CommandStatus::ProblemsFound } else { CommandStatus::Success })
 }

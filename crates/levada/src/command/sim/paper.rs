@@ -15,7 +15,7 @@ pub(super) fn run(args: &PaperArgs) -> anyhow::Result<CommandStatus> {
     let paper = find(&args.paper)?;
     let tables = chosen(paper, args)?;
     let swept = sweep(&cases(&tables), &format!("{}.jsonl", paper.name), &args.sweep)?;
-    report(paper.title, &tables, &swept, &args.output)
+    report(paper.title, &tables, None, &swept, &args.output)
 }
 
 fn find(name: &str) -> anyhow::Result<&'static Paper> {

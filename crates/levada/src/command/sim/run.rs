@@ -14,6 +14,7 @@ use super::{
     files::Files,
     report,
     scenarios::SCENARIOS,
+    spread,
     sweep::{Swept, sweep},
 };
 
@@ -26,12 +27,29 @@ pub(super) fn run(args: &SimRunArgs) -> anyhow::Result<CommandStatus> {
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
     let mut tables = vec![overview(&name, &args.scenario, &scenarios)];
     let swept = sweep(&cases(&tables), "run.jsonl", &args.sweep)?;
+    let remarks = remarks(&tables[0], &swept);
+    tables[0].note = [&[tables[0].note.clone()], &remarks[..]].concat().join(" ").trim().to_owned();
     tables.extend(latencies(&name, &args.scenario, &scenarios, &swept));
     let title = match scenarios.first() {
         Some(Variant { scenario, .. }) if !scenario.title.is_empty() => scenario.title.clone(),
         _ => name,
     };
-    report(&title, &tables, &swept, &args.output)
+    let means = args.seeds.map(|_| spread::means(&tables[0], &swept));
+    remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    match report(&title, &tables, means, &swept, &args.output)? {
+        CommandStatus::Success if !remarks.is_empty() => Ok(CommandStatus::ProblemsFound),
+        status => Ok(status),
+    }
+}
+
+/// What limits the meaning of each run, once each.
+fn remarks(table: &Table, swept: &Swept) -> Vec<String> {
+    let of_row = |row: &Row| -> Vec<String> {
+        let outcome = swept.outcome(&row.case);
+        let remarks = outcome.map_or(&[][..], |outcome| &outcome.remarks);
+        remarks.iter().map(|remark| format!("{}: {remark}.", row.key)).collect()
+    };
+    table.rows.iter().flat_map(of_row).collect()
 }
 
 /// A scenario, and how it differs from the others.
@@ -48,12 +66,17 @@ fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
     let source = source(&args.scenario)?;
     let directory = args.scenario.parent().unwrap_or(Path::new(""));
     let sets = args.set.iter().map(|set| split(set)).collect::<anyhow::Result<Vec<_>>>()?;
+    let first = Scenario::read_toml(&source.text).0.seed;
+    let seeds = match args.seeds {
+        Some(count) => (first..).take(count.into()).collect(),
+        None => args.seed.clone(),
+    };
     let mut library = Library::new(Box::new(Files));
     let mut variants = Vec::new();
     let mut wrong = Vec::new();
     for policy in options(&args.policy) {
         for servers in options(&args.servers) {
-            for seed in options(&args.seed) {
+            for seed in options(&seeds) {
                 let changes = Changes {
                     policy: policy.cloned(),
                     servers: servers.copied(),
@@ -66,7 +89,7 @@ fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
                     Some(scenario) => variants.push(Variant {
                         scenario,
                         servers: servers.copied().filter(|_| args.servers.len() > 1),
-                        seed: seed.copied().filter(|_| args.seed.len() > 1),
+                        seed: seed.copied().filter(|_| seeds.len() > 1),
                     }),
                     None => wrong.extend(checked.errors),
                 }
@@ -156,12 +179,10 @@ fn latencies(name: &str, path: &Path, variants: &[Variant], swept: &Swept) -> Op
 }
 
 fn row(name: &str, variant: &Variant, at: Option<u32>) -> Row {
-    let policy = variant.scenario.policy.name.clone();
-    let label: Vec<String> = (variant.servers.map(|servers| format!("{servers} servers")))
-        .into_iter()
-        .chain(variant.seed.map(|seed| format!("seed {seed}")))
-        .collect();
-    let label = label.join(", ");
+    let seed = variant.seed.map_or_else(String::new, |seed| format!(" seed {seed}"));
+    // Each seed is a series of its own, or a line over the servers would go to and fro.
+    let policy = format!("{}{seed}", variant.scenario.policy.name);
+    let label = variant.servers.map_or_else(String::new, |servers| format!("{servers} servers"));
     let joined = |parts: &[&str]| {
         let parts: Vec<_> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
         parts.join(" ")

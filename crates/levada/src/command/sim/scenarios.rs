@@ -1,6 +1,6 @@
 //! The scenario files that come with Levada, so that they can be run by name.
 
-/// A scenario file of examples/sim.
+/// A scenario file of examples/sim or of its directory for `levada sim matrix`.
 pub(super) struct Example {
     /// The file's name without its extension.
     pub(super) name: &'static str,
@@ -9,19 +9,19 @@ pub(super) struct Example {
     pub(super) text: &'static str,
 }
 
-/// Names each file once.
+/// Names each file of a directory once.
 macro_rules! examples {
-    ($($name:literal),* $(,)?) => {
+    ($directory:literal: $($name:literal),* $(,)?) => {
         &[$(Example {
             name: $name,
-            path: concat!("examples/sim/", $name, ".toml"),
-            text: include_str!(concat!("../../../../../examples/sim/", $name, ".toml")),
+            path: concat!($directory, $name, ".toml"),
+            text: include_str!(concat!("../../../../../", $directory, $name, ".toml")),
         }),*]
     };
 }
 
 /// All scenario files.
-pub(super) const SCENARIOS: &[Example] = examples![
+pub(super) const SCENARIOS: &[Example] = examples!["examples/sim/":
     "osdi02",
     "osdi02-flash",
     "osdi02-one-url",
@@ -36,6 +36,48 @@ pub(super) const SCENARIOS: &[Example] = examples![
     "own-log",
 ];
 
+/// The scenarios of `levada sim matrix`.
+pub(super) const MATRIX: &[Example] = examples!["examples/sim/matrix/":
+    "osdi02-8",
+    "flash-8",
+    "osdi02-16",
+    "flash-16",
+    "osdi02-64",
+    "flash-64",
+    "osdi02-128",
+    "flash-128",
+    "one-url-10",
+    "one-url-25",
+    "one-url-50",
+    "one-url-80",
+    "one-url-50-small",
+    "slow-links-10",
+    "slow-links-30",
+    "slow-links-30-small",
+    "lard-rice-4-1",
+    "lard-rice-4-4",
+    "lard-rice-8-1",
+    "lard-rice-8-4",
+    "lard-rice-16-1",
+    "lard-rice-16-4",
+    "lard-ibm-4-1",
+    "lard-ibm-4-4",
+    "lard-ibm-8-1",
+    "lard-ibm-8-4",
+    "lard-ibm-16-1",
+    "lard-ibm-16-4",
+    "cdn-8",
+    "in-memory-8",
+    "slow-server-8",
+    "origin-8",
+    "admission-8",
+    "cold-8",
+    "cold-16",
+    "onset-8",
+    "drift-8",
+    "commerce-16",
+];
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
@@ -44,16 +86,18 @@ mod tests {
 
     #[test]
     fn every_file_is_listed() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
-        let mut files: Vec<String> = fs::read_dir(directory)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-            .collect();
-        let mut listed: Vec<_> = SCENARIOS.iter().map(|example| example.name).collect();
-        files.sort();
-        listed.sort_unstable();
-        assert_eq!(files, listed);
+        for (directory, listed) in [("examples/sim", SCENARIOS), ("examples/sim/matrix", MATRIX)] {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+            let mut files: Vec<String> = fs::read_dir(directory)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+                .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+                .collect();
+            let mut listed: Vec<_> = listed.iter().map(|example| example.name).collect();
+            files.sort();
+            listed.sort_unstable();
+            assert_eq!(files, listed);
+        }
     }
 }

@@ -34,6 +34,18 @@ pub(super) struct Swept {
 }
 
 impl Swept {
+    /// Says so if runs are left.
+    pub(super) fn tell_if_stopped(&self) {
+        if self.stopped {
+            eprintln!(
+                "stopped: {} runs are left; finished ones are in {}, and the same command goes on \
+                 from there",
+                self.left,
+                self.kept.display()
+            );
+        }
+    }
+
     /// The outcome of `case`, if it is finished.
     pub(super) fn outcome(&self, case: &Case) -> Option<&Outcome> {
         self.outcomes.get(&key(&case.scenario))

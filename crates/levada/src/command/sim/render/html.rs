@@ -90,7 +90,9 @@ fn add_row(page: &mut Page, report: &Report, row: &ReportRow, by_rate: bool, com
             value.map(|value| spaced(&number(value, column.metric.unit()), column.metric.unit()))
         };
         let ours = shown(cell.ours).unwrap_or_else(|| "&ndash;".to_owned());
-        let _ = write!(page, "<td class=\"ours\">{ours}</td>");
+        let spread =
+            shown(cell.spread).map_or_else(String::new, |spread| format!(" &plusmn;{spread}"));
+        let _ = write!(page, "<td class=\"ours\">{ours}{spread}</td>");
         if *compared {
             let class = class(if cell.paper.is_some() { cell.verdict } else { Verdict::Reported });
             let difference = cell.difference.map_or_else(String::new, difference);

@@ -71,9 +71,8 @@ fn latencies(report: &Report) -> Vec<Figure> {
     rates.dedup();
     let figure = |rate: Option<u32>| {
         let rows = report.rows.iter().filter(|row| row.at == rate);
-        let curves = by_series(rows, |rows| {
-            rows.iter().flat_map(|row| row.latencies.iter().copied()).collect()
-        });
+        // A line for each run: those of one series differ in what its points do not show.
+        let curves: Vec<Curve> = rows.map(|row| (row_name(row), row.latencies.clone())).collect();
         let axes = Axes {
             x: "latency, s".to_owned(),
             y: "part of the requests".to_owned(),

@@ -72,7 +72,10 @@ fn add_table(text: &mut String, report: &Report) {
             let shown = |value: Option<f64>| {
                 value.map_or_else(|| "-".to_owned(), |value| number(value, column.metric.unit()))
             };
-            line.push(shown(cell.ours));
+            let spread = cell.spread.map_or_else(String::new, |spread| {
+                format!(" ±{}", number(spread, column.metric.unit()))
+            });
+            line.push(shown(cell.ours) + &spread);
             if *compared {
                 line.push(cell.paper.map_or_else(String::new, |paper| shown(Some(paper))));
                 line.push(cell.difference.map_or_else(String::new, difference));
