@@ -58,7 +58,7 @@ pub(crate) use piece::as_object;
 use transfer::Transfer;
 
 /// Whether a peer requests only the head of a large file. The field counts from peers only, and is not
-/// forwarded from clients ([`crate::forward::onward`]).
+/// forwarded from clients ([`Forwarder::onward`](crate::forward::Forwarder::onward)).
 pub(crate) fn asks_for_head(listener: ListenerKind, headers: &HeaderMap) -> bool {
     listener == ListenerKind::Peer && headers.contains_key(LARGE)
 }
