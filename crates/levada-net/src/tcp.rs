@@ -145,15 +145,6 @@ fn set(socket: &impl AsFd, level: i32, option: i32, value: libc::c_int) -> io::R
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets the congestion control algorithm: `reno`, `cubic`, `bbr`.
-///
-/// # Errors
-/// When the kernel does not have it or does not allow it.
-#[cfg(target_os = "linux")]
-pub fn set_congestion(socket: &impl AsFd, algorithm: &str) -> io::Result<()> {
-    Ok(rustix::net::sockopt::set_tcp_congestion(socket, algorithm)?)
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

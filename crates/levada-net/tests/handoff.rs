@@ -2,24 +2,25 @@
 //! and are skipped elsewhere.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::{
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use levada_net::{
     bpf::{Guard, Hop, Steering, unblock_input},
-    handoff::{self, Connection},
+    handoff,
     lab::{Host, LabCluster},
     tcp::TcpInfo,
 };
 
+use support::{PATIENCE, on, restore, take};
+
 const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(LabCluster::SERVICE), 80);
 const BACKS: [Ipv4Addr; 2] = [LabCluster::back(0), LabCluster::back(1)];
-/// Longer than any wait here.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// `None` if networks are not possible here.
 fn cluster() -> Option<LabCluster> {
     LabCluster::for_test(2)
@@ -30,10 +31,6 @@ fn connect(cluster: &LabCluster, listener: &TcpListener) -> (TcpStream, TcpStrea
     let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (client, listener.accept().unwrap().0)
-}
-
-fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
-    host.namespace().run(work).unwrap()
 }
 
 fn listen(host: &Host) -> TcpListener {
@@ -50,21 +47,6 @@ fn guard(back: &Host) -> Guard {
 
 fn hop(front: &Host, to: Ipv4Addr) -> Hop {
     on(front, || Steering::hop([to.into()]).unwrap())
-}
-
-/// Extracts a connection from its socket, as a front-end does once its packets are steered.
-fn take(steering: &Steering, stream: TcpStream) -> Connection {
-    steering.block_input(&stream).unwrap();
-    let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
-    drop(stream);
-    Connection::from_bytes(&connection.to_bytes()).unwrap()
-}
-
-fn restore(host: &Host, connection: &Connection) -> TcpStream {
-    let stream = on(host, || handoff::restore(connection).unwrap());
-    stream.set_nonblocking(false).unwrap();
-    handoff::activate(&stream).unwrap();
-    stream
 }
 
 #[test]

@@ -2,28 +2,25 @@
 //! root on Linux and are skipped elsewhere.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::{
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use levada_net::{
     bpf::{Guard, Hop, Steering},
-    handoff::{self, Connection},
-    lab::{Host, LabCluster},
+    handoff::Connection,
+    lab::LabCluster,
     tcp::TcpInfo,
 };
 
+use support::{PATIENCE, on, restore, take};
+
 const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V6(LabCluster::SERVICE6), 80);
 const BACKS: [Ipv6Addr; 2] = [LabCluster::back6(0), LabCluster::back6(1)];
-/// Longer than any wait here.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
-    host.namespace().run(work).unwrap()
-}
-
 /// The steering front-end and the guards of the back-ends of a cluster, and a connection to the
 /// front-end.
 struct World {
@@ -58,19 +55,12 @@ impl World {
         on(&self.cluster.front, || Steering::hop([BACKS[to].into()]).unwrap())
     }
 
-    /// Extracts a connection from its socket, as a front-end does once its packets are steered.
     fn take(&self, stream: TcpStream) -> Connection {
-        self.steering.block_input(&stream).unwrap();
-        let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
-        drop(stream);
-        Connection::from_bytes(&connection.to_bytes()).unwrap()
+        take(&self.steering, stream)
     }
 
     fn restore(&self, at: usize, connection: &Connection) -> TcpStream {
-        let stream = on(&self.cluster.backs[at], || handoff::restore(connection).unwrap());
-        stream.set_nonblocking(false).unwrap();
-        handoff::activate(&stream).unwrap();
-        stream
+        restore(&self.cluster.backs[at], connection)
     }
 }
 

@@ -12,6 +12,7 @@ mod assembler;
 mod flows;
 mod guard;
 mod kernel;
+mod latest;
 mod packet;
 mod steer;
 mod steer6;

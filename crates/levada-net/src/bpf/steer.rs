@@ -2,7 +2,6 @@
 //! back-end.
 
 use std::{
-    collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
     os::fd::{AsFd, BorrowedFd},
@@ -14,6 +13,7 @@ use super::{
     assembler::{Assembler, JumpLabel, Register::*, Size::*},
     flows::{self, Flow, FlowHash, Flows, SLOT, SLOTS},
     kernel::{self, Program, ProgramType},
+    latest::LatestSteerings,
     packet::{self, ACK, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
 };
@@ -37,12 +37,7 @@ pub struct Steering {
 /// The steered connections.
 struct SteeringTable {
     flows: Flows,
-    /// The number of a flow's latest steering. A client may open a new connection with the same
-    /// addresses before the end of its old one is known here; this end must not stop the steering
-    /// of the new one.
-    last: HashMap<Flow, u64>,
-    /// The number of steerings so far.
-    count: u64,
+    steerings: LatestSteerings<Flow>,
 }
 
 /// A neighbour to which packets are forwarded: packets of each IP version to its address of that
@@ -89,7 +84,10 @@ impl Steering {
         let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
         Ok(Self {
-            table: Arc::new(Mutex::new(SteeringTable { flows, last: HashMap::new(), count: 0 })),
+            table: Arc::new(Mutex::new(SteeringTable {
+                flows,
+                steerings: LatestSteerings::default(),
+            })),
             _steer: steer,
             block_all,
             _filters: filters,
@@ -147,9 +145,8 @@ impl Steering {
         if !table.flows.put(&flow, hop.address, hop.device) {
             return Err(io::Error::other("the limit of steered connections is reached"));
         }
-        table.count += 1;
-        let number = table.count;
-        table.last.insert(flow, number);
+        let number = table.steerings.next();
+        table.steerings.begin(flow, number);
         Ok(Steered4 { table: self.table.clone(), flow, number })
     }
 
@@ -234,24 +231,20 @@ impl Steered4 {
     fn turn(&self, hop: Neighbour) -> io::Result<()> {
         let table = lock(&self.table);
         // The program removes the flow on the client's next SYN.
-        let turned = self.is_last(&table) && table.flows.turn(&self.flow, hop.address, hop.device);
+        let turned = table.steerings.is_latest(&self.flow, self.number)
+            && table.flows.turn(&self.flow, hop.address, hop.device);
         if turned { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn acknowledged(&self) -> Option<u32> {
         lock(&self.table).flows.acknowledged(&self.flow)
     }
-
-    fn is_last(&self, table: &SteeringTable) -> bool {
-        table.last.get(&self.flow) == Some(&self.number)
-    }
 }
 
 impl Drop for Steered4 {
     fn drop(&mut self) {
         let mut table = lock(&self.table);
-        if self.is_last(&table) {
-            table.last.remove(&self.flow);
+        if table.steerings.end(&self.flow, self.number) {
             // The program may have removed it already.
             table.flows.remove(&self.flow);
         }

@@ -2,7 +2,6 @@
 //! for longer addresses.
 
 use std::{
-    collections::HashMap,
     io,
     net::{Ipv6Addr, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
@@ -13,6 +12,7 @@ use super::{
     BpfError,
     assembler::{Assembler, JumpLabel, Register::*, Size::*},
     kernel::{HashTable, Program, ProgramType},
+    latest::LatestSteerings,
     packet::{self, ACK, FLOW6_LENGTH, PASS, SYN},
 };
 use crate::netlink::{Filter, STEER6};
@@ -27,14 +27,7 @@ pub(super) struct Steering6 {
 struct Flows6 {
     table: HashTable<FLOW6_LENGTH, ENTRY_LENGTH>,
     /// Locked while the table changes.
-    steered: Mutex<Numbers>,
-}
-
-/// As in the IPv4 table.
-#[derive(Default)]
-struct Numbers {
-    count: u64,
-    last: HashMap<Flow6, u64>,
+    steerings: Mutex<LatestSteerings<Flow6>>,
 }
 
 /// A key of the table: source, destination and ports, as in the client's packets.
@@ -73,7 +66,7 @@ impl Steering6 {
         let steer = steer.map_err(BpfError::Program)?;
         let attach = |device: &String| Filter::attach(device, STEER6, steer.as_fd());
         let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
-        let flows = Arc::new(Flows6 { table, steered: Mutex::default() });
+        let flows = Arc::new(Flows6 { table, steerings: Mutex::default() });
         Ok(Self { flows, _steer: steer, _filters: filters })
     }
 
@@ -84,12 +77,11 @@ impl Steering6 {
         hop: Neighbour6,
     ) -> io::Result<Steered6> {
         let flow = flow(service, client);
-        let mut steered = self.flows.steered();
-        steered.count += 1;
-        let number = steered.count;
+        let mut steerings = self.flows.steerings();
+        let number = steerings.next();
         self.flows.table.put(&flow, &hop.entry(number))?;
-        steered.last.insert(flow, number);
-        drop(steered);
+        steerings.begin(flow, number);
+        drop(steerings);
         Ok(Steered6 { flows: self.flows.clone(), flow, number })
     }
 
@@ -100,7 +92,7 @@ impl Steering6 {
 
 impl Steered6 {
     pub(super) fn turn(&self, hop: Neighbour6) -> io::Result<()> {
-        let _steered = self.flows.steered();
+        let _steerings = self.flows.steerings();
         // The program removes the flow on the client's next SYN.
         let entry = self.flows.table.get(&self.flow)?;
         let number = self.number.to_ne_bytes();
@@ -122,9 +114,8 @@ impl Steered6 {
 
 impl Drop for Steered6 {
     fn drop(&mut self) {
-        let mut steered = self.flows.steered();
-        if steered.last.get(&self.flow) == Some(&self.number) {
-            steered.last.remove(&self.flow);
+        let mut steerings = self.flows.steerings();
+        if steerings.end(&self.flow, self.number) {
             // The program may have removed it already.
             let _ = self.flows.table.remove(&self.flow);
         }
@@ -132,9 +123,9 @@ impl Drop for Steered6 {
 }
 
 impl Flows6 {
-    fn steered(&self) -> MutexGuard<'_, Numbers> {
+    fn steerings(&self) -> MutexGuard<'_, LatestSteerings<Flow6>> {
         // No code under the lock can panic and leave the numbers inconsistent.
-        self.steered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steerings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,0 +1,33 @@
+//! Hosts and connections for tests in which connections move between hosts.
+
+use std::{net::TcpStream, time::Duration};
+
+use levada_net::{
+    bpf::Steering,
+    handoff::{self, Connection},
+    lab::Host,
+};
+
+/// Longer than any wait in these tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs `work` on a host.
+pub(crate) fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
+    host.namespace().run(work).unwrap()
+}
+
+/// Extracts a connection from its socket, as a front-end does once its packets are steered.
+pub(crate) fn take(steering: &Steering, stream: TcpStream) -> Connection {
+    steering.block_input(&stream).unwrap();
+    let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
+    drop(stream);
+    Connection::from_bytes(&connection.to_bytes()).unwrap()
+}
+
+/// Restores a connection on a host.
+pub(crate) fn restore(host: &Host, connection: &Connection) -> TcpStream {
+    let stream = on(host, || handoff::restore(connection).unwrap());
+    stream.set_nonblocking(false).unwrap();
+    handoff::activate(&stream).unwrap();
+    stream
+}
