@@ -249,28 +249,6 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     conditional
 }
 
-/// Turns a client's request into one that validates several variants, none of which the request
-/// selects: a 304 says which variant to use (RFC 9111, Sec. 4.1).
-///
-/// Returns false if no variant has an entity tag.
-pub fn make_conditional_on_any<'a>(
-    request: &mut HeaderMap,
-    stored: impl IntoIterator<Item = &'a Validators>,
-) -> bool {
-    for name in &CONDITIONAL {
-        request.remove(name);
-    }
-    let tags: Vec<&[u8]> =
-        stored.into_iter().filter_map(|v| Some(v.etag.as_ref()?.as_bytes().trim_ascii())).collect();
-    match HeaderValue::from_bytes(&tags.join(&b", "[..])) {
-        Ok(list) if !tags.is_empty() => {
-            request.insert(header::IF_NONE_MATCH, list);
-            true
-        }
-        _ => false,
-    }
-}
-
 /// Updates stored header fields from a 304, or from a `HEAD` that confirmed the stored response
 /// (RFC 9111, Sec. 3.2): every field of the answer replaces the stored field of that name.
 ///
@@ -452,16 +430,6 @@ mod tests {
         assert_eq!(request, headers(&[("accept", "*/*"), ("if-none-match", "\"ours\"")]));
         assert!(!make_conditional(&mut request, &HeaderMap::new()));
         assert_eq!(request, headers(&[("accept", "*/*")]));
-    }
-
-    #[test]
-    fn variants_are_offered_together() {
-        let all =
-            [validators(&[("etag", "\"a\"")]), validators(&[]), validators(&[("etag", "W/\"b\"")])];
-        let mut request = HeaderMap::new();
-        assert!(make_conditional_on_any(&mut request, &all));
-        assert_eq!(request["if-none-match"], "\"a\", W/\"b\"");
-        assert!(!make_conditional_on_any(&mut request, &all[1..2]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Classes {
 
     /// The class of a request, and the rule that matches it.
     pub fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
-        let rule = self.settings.rules.0.iter().position(|rule| rule.matches(seen));
+        let rule = self.settings.rules.first_match(seen);
         let given = rule.and_then(|rule| self.settings.rules.0[rule].class);
         let learned = || self.learner.as_ref().map(|learner| learner.read().class(rule, seen.path));
         let class = given.or_else(learned).unwrap_or_default();

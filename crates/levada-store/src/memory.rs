@@ -31,7 +31,6 @@ pub(crate) enum StoredEntry {
     /// The fields by which a URI varies.
     Varies(Arc<Varies>),
     /// A part of a long body.
-    #[allow(dead_code, reason = "made when long objects are kept in blocks")]
     Block(Arc<Block>),
 }
 

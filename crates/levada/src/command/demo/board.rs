@@ -208,7 +208,6 @@ impl BoardState {
 impl PhaseTally {
     fn new(phase: Phase, nodes: usize) -> Self {
         // One microsecond to ten minutes, three digits: the bounds are right for the constructor.
-        #[allow(clippy::expect_used)]
         let latency = Histogram::new_with_bounds(1, 600_000_000, 3).expect("bounds of a histogram");
         Self {
             phase,
