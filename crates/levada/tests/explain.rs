@@ -43,6 +43,14 @@ origin = "http://127.0.0.1:9000"
     let output = explain(&["http://www.example.com/x", "-c", file]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("policy   fdr, decided by a"));
 
+    let text = std::fs::read_to_string(file).unwrap() + "policy = { name = \"adaptive\" }\n";
+    std::fs::write(file, text).unwrap();
+    let output = explain(&["http://www.example.com/x", "-c", file]);
+    let explanation = String::from_utf8_lossy(&output.stdout);
+    assert!(explanation.contains("share    0.000 % of the requests here"), "{explanation}");
+    // Two idle nodes: 1.5 times a mean of 1/2, its root, and 1.
+    assert!(explanation.contains("bound    2.5 outstanding requests per unit of weight"));
+
     let output = explain(&["http://other.example/x", "-c", file]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no site answers to the host"));

@@ -76,6 +76,7 @@ fn cluster(
         workload: Workload {
             trace: TRACE.to_owned(),
             arrivals: Arrivals::Constant,
+            repeat: Some(true),
             rate,
             flash: scenario::crowd(scenario).map(|crowd| Flash {
                 clients: Share(crowd.share),
