@@ -352,18 +352,9 @@ async fn in_blocks(
             None => node.cache.store.remove(context.resource.key),
         },
     }
-    let why = ForwardReason::UriMiss;
-    let directives = RequestDirectives::default();
     let part = partial::first_byte(&context.parts).map(|first| first / body.of.block);
     let part = part.filter(|_| body.origin().is_some());
-    let order = FillRequest {
-        key: context.resource.key,
-        stored: None,
-        why,
-        directives,
-        part,
-        detached: false,
-    };
+    let order = FillRequest { part, ..FillRequest::of(context.resource.key) };
     serve_from_fill(node, context, order, record).await
 }
 

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
 use levada_body::{BlockedBody, BodyWriter, Representation};
 use levada_cache::{
-    ContentRange, NoStore, OriginExchange, OriginFailure, RequestDirectives, Storable, Validators,
-    is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
+    ContentRange, NoStore, OriginExchange, OriginFailure, Storable, Validators, is_error,
+    make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
 use levada_purge::PendingStore;
@@ -31,19 +31,12 @@ pub(crate) struct Fetch {
     pub(crate) site: Arc<Site>,
     /// The key of the URI.
     pub(crate) key: Key,
-    /// The key that the fetch is shared by: of the URI, or of the variant.
-    pub(crate) fill_key: Key,
     pub(crate) identity: Arc<str>,
+    pub(crate) order: FillRequest,
     /// The request to the origin.
     pub(crate) head: UpstreamHead,
     /// The client's fields, by which a variant is selected.
     pub(crate) request_headers: HeaderMap,
-    /// The stored object that needs validation.
-    pub(crate) stored: Option<Arc<Object>>,
-    /// The cache directives of the leader's request.
-    pub(crate) directives: RequestDirectives,
-    /// The block to begin with, when only parts are wanted.
-    pub(crate) part: Option<u64>,
     /// The piece of a large file that is fetched as an object.
     pub(crate) piece: Option<Arc<Piece>>,
     /// Whether the head of a large file is enough.
@@ -63,40 +56,34 @@ impl Fetch {
         identity: Arc<str>,
         pending: PendingStore,
     ) -> Self {
-        let FillRequest { key, stored, directives, part, .. } = order;
-        let resource = &context.resource;
+        let (resource, stored) = (&context.resource, order.stored.as_ref());
         let mut head = cache.forwarder.onward(context, context.parts.headers.clone());
         let none = HeaderMap::new();
         let validators =
-            stored.as_ref().filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
+            stored.filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
-        if let Some(number) = part {
-            let block = cache.block;
-            let first = number.saturating_mul(block);
-            let end = first.saturating_add(block);
-            head.headers.insert(header::RANGE, range_value(first, end));
-        }
-        if let Some(piece) = &resource.piece {
-            let range = &piece.url.range;
+        let part = order.part.map(|number| {
+            let first = number.saturating_mul(cache.block);
+            first..first.saturating_add(cache.block)
+        });
+        let piece = resource.piece.as_ref().map(|piece| piece.url.range.clone());
+        if let Some(range) = piece.or(part) {
             head.headers.insert(header::RANGE, range_value(range.start, range.end));
-            let validator =
-                context.parts.headers.get(header::IF_RANGE).filter(|_| stored.is_none());
-            if let Some(validator) = validator {
-                head.headers.insert(header::IF_RANGE, validator.clone());
-            }
+        }
+        let validator = context.parts.headers.get(header::IF_RANGE);
+        if let Some(validator) = validator.filter(|_| resource.piece.is_some() && stored.is_none())
+        {
+            head.headers.insert(header::IF_RANGE, validator.clone());
         }
         head.method = Method::GET;
         Self {
             cache: cache.clone(),
             site: resource.site.clone(),
             key: resource.key,
-            fill_key: key,
             identity,
+            order,
             head,
             request_headers: context.parts.headers.clone(),
-            stored,
-            directives,
-            part,
             piece: resource.piece.clone(),
             head_is_enough: context.head_is_enough,
             pending,
@@ -117,7 +104,7 @@ impl Fetch {
         let patience = self.cache.forwarder.body_timeout;
         let relay = Relay::new(body, patience);
         if head.status == StatusCode::NOT_MODIFIED
-            && let Some(stored) = self.stored.take()
+            && let Some(stored) = self.order.stored.take()
         {
             if !stored.head.validators.selected_by(&head.headers, true) {
                 // It speaks of another representation, which nobody has (RFC 9111 Sec. 4.3.4).
@@ -142,7 +129,7 @@ impl Fetch {
             leader.conclude(FetchOutcome::Failed(failure.into()));
             return relay.drain(DRAINED).await;
         }
-        match self.part {
+        match self.order.part {
             Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
                 let part = self.receive_part(number, head, relay, verdict, received, leader);
                 return Box::pin(part).await;
@@ -170,7 +157,7 @@ impl Fetch {
         let too_large = length.is_some_and(|length| length > self.cache.tiers.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {
             Ok(storable) => {
-                self.cache.unstorable.forget(self.fill_key);
+                self.cache.unstorable.forget(self.order.key);
                 leader.own().fields = named(&head.headers, &storable.strip);
                 let head = self.stored_head(head, storable, received);
                 Box::pin(self.receive(head, relay, leader)).await;
@@ -182,7 +169,7 @@ impl Fetch {
                     self.cache.store.remove(self.key);
                 }
                 if speaks_for_others(head.status, reason) {
-                    self.cache.unstorable.remember(self.fill_key, self.cache.clock.now());
+                    self.cache.unstorable.remember(self.order.key, self.cache.clock.now());
                 }
                 leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
                 leader.conclude(FetchOutcome::Unshared);
@@ -208,9 +195,12 @@ impl Fetch {
 
     /// Whether this answer is an error that the stored response may stand in for.
     fn may_bridge(&self, status: StatusCode, now: SystemTime) -> bool {
-        let Some(stored) = self.stored.as_ref().filter(|_| is_error(status)) else { return false };
+        let Some(stored) = self.order.stored.as_ref().filter(|_| is_error(status)) else {
+            return false;
+        };
         let freshness = &stored.head.freshness();
-        serve_instead_of_error(freshness, &self.directives, OriginFailure::Error, now).is_some()
+        serve_instead_of_error(freshness, &self.order.directives, OriginFailure::Error, now)
+            .is_some()
     }
 
     fn judge(
@@ -229,7 +219,7 @@ impl Fetch {
             received,
         };
         // A part that was not asked for is nothing to be stored.
-        let asked_for = self.part.is_some() || self.piece.is_some();
+        let asked_for = self.order.part.is_some() || self.piece.is_some();
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
         judge(&exchange, &self.site.settings.rules).map_err(NoStore::as_str)

@@ -49,6 +49,14 @@ pub(crate) struct FillRequest {
     pub(crate) detached: bool,
 }
 
+impl FillRequest {
+    /// The fetch of a URI that no stored response answers.
+    pub(crate) fn of(key: Key) -> Self {
+        let (why, directives) = (ForwardReason::UriMiss, RequestDirectives::default());
+        Self { key, stored: None, why, directives, part: None, detached: false }
+    }
+}
+
 /// Looks a request up.
 pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, body, .. } = context;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
 use levada_body::FlightStart;
-use levada_cache::{OriginExchange, RequestDirectives, Storable, may_store_post};
+use levada_cache::{OriginExchange, Storable, may_store_post};
 use levada_purge::PendingStore;
 use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};
@@ -14,6 +14,7 @@ use super::{
     Cache,
     fetch::Fetch,
     fill::{FillFollower, FillLeader},
+    lookup::FillRequest,
 };
 use crate::{clock, fields::content_length, request::RequestContext, resource::Resource};
 
@@ -110,13 +111,10 @@ impl StorablePost {
             cache: cache.clone(),
             site: resource.site.clone(),
             key: resource.key,
-            fill_key: resource.key,
             identity: leader.identity().clone(),
+            order: FillRequest::of(resource.key),
             head,
             request_headers: posted.request,
-            stored: None,
-            directives: RequestDirectives::default(),
-            part: None,
             piece: None,
             head_is_enough: false,
             pending,
