@@ -26,7 +26,6 @@ use levada_types::Key;
 use crate::{
     Follower, ReadError,
     body_writer::BodyWriter,
-    flight::FlightLeader,
     growing::{BlockMemory, BlockWriter, GrowingBlock},
     running::RunningFetch,
 };
@@ -104,21 +103,15 @@ pub struct BlockedBody {
 }
 
 impl BlockedBody {
-    /// A body that arrives as a whole, for the followers of a flight, and its writer.
-    pub fn arriving<O: Clone + Send + 'static, L: Send + 'static>(
+    /// A body that arrives as a whole, and its writer.
+    pub fn arriving(
         tiers: &Arc<BlockTiers>,
         of: Representation,
         kept: bool,
-        leader: &FlightLeader<O, L>,
     ) -> (Arc<Self>, BodyWriter) {
-        let body = Arc::new(Self {
-            tiers: tiers.clone(),
-            of,
-            long: OnceLock::new(),
-            kept,
-            running: RunningFetch::new(leader.followed()),
-            zero_copy: None,
-        });
+        let (long, running) = (OnceLock::new(), RunningFetch::new());
+        let tiers = tiers.clone();
+        let body = Arc::new(Self { tiers, of, long, kept, running, zero_copy: None });
         (body.clone(), BodyWriter::new(body))
     }
 
@@ -129,14 +122,8 @@ impl BlockedBody {
         long: LongBody,
         zero_copy: Option<Arc<ZeroCopyQueue>>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            tiers: tiers.clone(),
-            of,
-            long: long.into(),
-            kept: true,
-            running: RunningFetch::none(),
-            zero_copy,
-        })
+        let (long, tiers, running) = (long.into(), tiers.clone(), RunningFetch::none());
+        Arc::new(Self { tiers, of, long, kept: true, running, zero_copy })
     }
 
     /// The body is longer than a block.

@@ -42,17 +42,21 @@ impl BodyWriter {
         Self { body, current, number: 0, kept, written: 0 }
     }
 
-    /// Adds a piece of body, and waits when it runs too far ahead of its readers. The body must be known
-    /// as long before it grows beyond a block.
+    /// Adds a piece of body, and waits when it runs too far ahead of its readers; `readers_come` tells
+    /// whether more are about to come. The body must be known as long before it grows beyond a block.
     ///
     /// # Errors
     /// When the body is for no one.
-    pub async fn push(&mut self, mut piece: Bytes) -> Result<(), NoReader> {
+    pub async fn push(
+        &mut self,
+        mut piece: Bytes,
+        readers_come: impl Fn() -> bool,
+    ) -> Result<(), NoReader> {
         while !piece.is_empty() {
             let room = (self.number + 1).saturating_mul(self.body.of.block) - self.written;
             if room == 0 {
                 self.close_block();
-                self.advance().await?;
+                self.advance(&readers_come).await?;
                 continue;
             }
             let now = piece.split_to(piece.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
@@ -118,14 +122,14 @@ impl BodyWriter {
     }
 
     /// Begins the next block as soon as there is room and somebody to read it.
-    async fn advance(&mut self) -> Result<(), NoReader> {
+    async fn advance(&mut self, readers_come: &impl Fn() -> bool) -> Result<(), NoReader> {
         let (body, running) = (&self.body, &self.body.running);
         let next = self.number + 1;
         let free = self.is_found_again();
         let patient_until = Instant::now() + PATIENCE;
         loop {
             let change = running.change();
-            let Some((slowest, quickest)) = running.readers() else {
+            let Some((slowest, quickest)) = running.readers(readers_come()) else {
                 if self.kept {
                     break;
                 }

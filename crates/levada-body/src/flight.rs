@@ -68,12 +68,6 @@ pub struct Follower<O: Clone, L = ()> {
 /// The part of a request in a flight: every request follows, the one that began it leads.
 pub type Joined<O, L = ()> = (Follower<O, L>, Option<FlightLeader<O, L>>);
 
-/// A flight, as seen from its outcome.
-pub(crate) trait Followed: Send + Sync {
-    /// Whether a request awaits the outcome, or is about to use it.
-    fn has_followers(&self) -> bool;
-}
-
 impl<O: Clone, L: Default> SingleFlight<O, L> {
     /// No flights.
     pub fn new() -> Arc<Self> {
@@ -156,12 +150,6 @@ impl<O: Clone, L> Flight<O, L> {
     }
 }
 
-impl<O: Clone + Send, L: Send> Followed for Flight<O, L> {
-    fn has_followers(&self) -> bool {
-        self.state.lock().followers > 0
-    }
-}
-
 impl<O: Clone, L> FlightLeader<O, L> {
     /// The identity that the flight is shared by.
     pub fn identity(&self) -> &Arc<str> {
@@ -184,16 +172,14 @@ impl<O: Clone, L> FlightLeader<O, L> {
         self.0.settle(Some(outcome));
     }
 
+    /// Whether a request awaits the outcome, or is about to use it.
+    pub fn has_followers(&self) -> bool {
+        self.0.state.lock().followers > 0
+    }
+
     /// Later requests may not follow any more.
     pub fn end_following(&self) {
         self.0.leave_table();
-    }
-}
-
-impl<O: Clone + Send + 'static, L: Send + 'static> FlightLeader<O, L> {
-    pub(crate) fn followed(&self) -> Weak<dyn Followed> {
-        let flight: Weak<Flight<O, L>> = Arc::downgrade(&self.0);
-        flight
     }
 }
 
@@ -320,12 +306,8 @@ mod tests {
     fn requests_that_await_the_outcome_count_as_followers() {
         let flights = Flights::new();
         let (follower, leader) = lead(&flights, "a");
-        let flight = leader.followed();
-        let followed = || flight.upgrade().is_some_and(|flight| flight.has_followers());
-        assert!(followed());
+        assert!(leader.has_followers());
         drop(follower);
-        assert!(!followed());
-        drop(leader);
-        assert!(flight.upgrade().is_none());
+        assert!(!leader.has_followers());
     }
 }

@@ -1,14 +1,11 @@
 //! The fetch of a whole body, as its readers see it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::{flight::Followed, growing::GrowingBlock};
+use crate::growing::GrowingBlock;
 
 /// Blocks that stay at hand behind the one that is being filled, and how far a fetch may run ahead of
 /// its quickest reader when nothing else could give a later reader its block.
@@ -21,8 +18,8 @@ const RECENT: usize = WINDOW as usize + 1;
 pub(crate) struct RunningFetch {
     state: Mutex<RunningState>,
     changed: Notify,
-    /// The flight of the object: its followers are about to become readers.
-    flight: Option<Weak<dyn Followed>>,
+    /// There is one.
+    exists: bool,
 }
 
 #[derive(Default)]
@@ -64,21 +61,20 @@ pub(crate) enum BlockStatus {
 }
 
 impl RunningFetch {
-    /// A fetch for the followers of `flight`, which become readers one by one.
-    pub(crate) fn new(flight: Weak<dyn Followed>) -> Self {
-        let state = Mutex::default();
-        Self { state, changed: Notify::new(), flight: Some(flight) }
+    /// A fetch that has not begun its first block.
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), exists: true }
     }
 
     /// No fetch: all blocks are past.
     pub(crate) fn none() -> Self {
         let state = RunningState { next: u64::MAX, ..RunningState::default() };
-        Self { state: Mutex::new(state), changed: Notify::new(), flight: None }
+        Self { state: Mutex::new(state), changed: Notify::new(), exists: false }
     }
 
     /// Whether there is a fetch.
     pub(crate) fn exists(&self) -> bool {
-        self.flight.is_some()
+        self.exists
     }
 
     /// Completes at the next change after this call.
@@ -133,10 +129,9 @@ impl RunningFetch {
         self.changed.notify_waiters();
     }
 
-    /// How far the slowest and the quickest reader have come; `None` without readers.
-    pub(crate) fn readers(&self) -> Option<(u64, u64)> {
-        let flight = self.flight.as_ref().and_then(Weak::upgrade);
-        let coming = flight.is_some_and(|flight| flight.has_followers());
+    /// How far the slowest and the quickest reader have come; `None` without readers. Readers that are
+    /// `coming` begin with the first block.
+    pub(crate) fn readers(&self, coming: bool) -> Option<(u64, u64)> {
         self.state.lock().readers.span(coming)
     }
 
@@ -168,7 +163,7 @@ impl ReaderPlaces {
         }
     }
 
-    /// The first and the last block with a reader. Readers that are `coming` begin with the first.
+    /// The first and the last block with a reader.
     fn span(&self, coming: bool) -> Option<(u64, u64)> {
         let in_first = (coming || self.in_first > 0).then_some(0);
         let first = in_first.or(self.in_later.keys().next().copied())?;
@@ -186,26 +181,13 @@ mod tests {
     use super::*;
     use crate::growing::{BlockMemory, BlockWriter};
 
-    struct NoFollowers;
-
-    impl Followed for NoFollowers {
-        fn has_followers(&self) -> bool {
-            false
-        }
-    }
-
-    fn running() -> RunningFetch {
-        let nobody: Weak<NoFollowers> = Weak::new();
-        RunningFetch::new(nobody)
-    }
-
     fn block() -> BlockWriter {
         BlockWriter::new(&BlockMemory::new(0))
     }
 
     #[test]
     fn the_latest_blocks_are_at_hand() {
-        let running = running();
+        let running = RunningFetch::new();
         let blocks: Vec<_> = (0..=RECENT as u64).map(|_| block()).collect();
         assert!(matches!(running.at(0), BlockStatus::Later { far: false }));
         blocks.iter().for_each(|writer| running.begin(writer.block().clone()));
@@ -221,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_fetch_that_breaks_off_has_a_part_of_its_last_block() {
-        let running = running();
+        let running = RunningFetch::new();
         let blocks = [block(), block()];
         blocks.iter().for_each(|writer| running.begin(writer.block().clone()));
         running.end(FetchEnd::Broken);
@@ -238,17 +220,18 @@ mod tests {
 
     #[test]
     fn the_slowest_and_the_quickest_reader_are_known() {
-        let running = running();
-        assert_eq!(running.readers(), None);
+        let running = RunningFetch::new();
+        assert_eq!(running.readers(false), None);
         running.moved(None, Some(0));
         running.moved(None, Some(0));
         running.moved(Some(0), Some(3));
-        assert_eq!(running.readers(), Some((0, 3)));
+        assert_eq!(running.readers(false), Some((0, 3)));
         running.moved(Some(0), Some(2));
-        assert_eq!(running.readers(), Some((2, 3)));
+        assert_eq!(running.readers(false), Some((2, 3)));
+        assert_eq!(running.readers(true), Some((0, 3)));
         running.moved(Some(3), None);
-        assert_eq!(running.readers(), Some((2, 2)));
+        assert_eq!(running.readers(false), Some((2, 2)));
         running.moved(Some(2), None);
-        assert_eq!(running.readers(), None);
+        assert_eq!(running.readers(false), None);
     }
 }

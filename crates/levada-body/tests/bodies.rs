@@ -13,8 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use levada_body::{
     BlockMemory, BlockOrigin, BlockOutcome, BlockReader, BlockTiers, BlockWriter, BlockedBody,
-    BodyWriter, FlightLeader, FlightStart, Follower, LongBody, ReadAt, ReadError, Representation,
-    SingleFlight,
+    BodyWriter, FlightStart, Follower, LongBody, ReadAt, ReadError, Representation, SingleFlight,
 };
 use levada_cache::{CacheRules, OriginExchange, Validators, may_store};
 use levada_store::{CacheSettings, Label, Loans, Store, StoredHead, disk::DiskMetrics};
@@ -63,31 +62,16 @@ fn start() -> FlightStart {
     FlightStart { label: Label::new(0, 0), begun: 0 }
 }
 
-type Outcome = Arc<BlockedBody>;
-
-/// A body that arrives, for one follower.
-struct Arrival {
-    follower: Follower<Outcome>,
-    _leader: FlightLeader<Outcome>,
-    body: Arc<BlockedBody>,
-    writer: BodyWriter,
+fn arriving(tiers: &Arc<BlockTiers>, length: Option<u64>) -> (Arc<BlockedBody>, BodyWriter) {
+    BlockedBody::arriving(tiers, representation(length), true)
 }
 
-impl Arrival {
-    fn new(tiers: &Arc<BlockTiers>, length: Option<u64>) -> Self {
-        let (follower, leader) = SingleFlight::new().detached(Key(1), "http://a/", start());
-        let (body, writer) = BlockedBody::arriving(tiers, representation(length), true, &leader);
-        leader.settle(body.clone());
-        Self { follower, _leader: leader, body, writer }
-    }
+fn reader_of(body: &Arc<BlockedBody>) -> BlockReader {
+    BlockReader::new(body.clone(), body.of.length.unwrap_or(u64::MAX))
+}
 
-    async fn reader(&self) -> BlockReader {
-        BlockReader::new(self.follower.outcome().await.unwrap(), u64::MAX)
-    }
-
-    fn becomes_long(&self, origin: Option<Arc<dyn BlockOrigin>>) {
-        self.body.set_long(|| LongBody { version: 7, origin });
-    }
+async fn push(writer: &mut BodyWriter, piece: &'static str) {
+    writer.push(piece.into(), || false).await.unwrap();
 }
 
 /// Reads up to the end or to an error.
@@ -128,13 +112,13 @@ impl BlockOrigin for Numbers {
 #[tokio::test]
 async fn a_short_body_is_read_while_it_arrives_and_after_its_end() {
     let tiers = tiers(1 << 20);
-    let mut arrival = Arrival::new(&tiers, Some(3));
-    let (mut early, mut late) = (arrival.reader().await, arrival.reader().await);
-    arrival.writer.push("ab".into()).await.unwrap();
+    let (body, mut writer) = arriving(&tiers, Some(3));
+    let (mut early, mut late) = (reader_of(&body), reader_of(&body));
+    push(&mut writer, "ab").await;
     assert_eq!(poll_fn(|cx| early.poll_at(cx, 0, 9)).await.unwrap().unwrap(), "ab");
-    arrival.writer.push("c".into()).await.unwrap();
-    assert_eq!(arrival.writer.pieces().concat(), b"abc");
-    arrival.writer.finish_as(&[Bytes::from("abc")]);
+    push(&mut writer, "c").await;
+    assert_eq!(writer.pieces().concat(), b"abc");
+    writer.finish_as(&[Bytes::from("abc")]);
     assert!(poll_fn(|cx| early.poll_kept(cx)).await);
     assert_eq!(read(&mut late).await.0, b"abc");
     // Neither the store nor a loan has it: it was not a block of many.
@@ -143,10 +127,10 @@ async fn a_short_body_is_read_while_it_arrives_and_after_its_end() {
 
 #[tokio::test]
 async fn a_short_body_that_breaks_off_is_an_error_after_its_bytes() {
-    let mut arrival = Arrival::new(&tiers(1 << 20), Some(3));
-    let mut reader = arrival.reader().await;
-    arrival.writer.push("ab".into()).await.unwrap();
-    drop(arrival.writer);
+    let (body, mut writer) = arriving(&tiers(1 << 20), Some(3));
+    let mut reader = reader_of(&body);
+    push(&mut writer, "ab").await;
+    drop(writer);
     let (bytes, error) = read(&mut reader).await;
     assert_eq!(bytes, b"ab");
     assert!(matches!(error, Some(ReadError::Broken)));
@@ -154,10 +138,10 @@ async fn a_short_body_that_breaks_off_is_an_error_after_its_bytes() {
 
 #[tokio::test]
 async fn a_body_of_unknown_length_may_be_exactly_one_block() {
-    let mut arrival = Arrival::new(&tiers(1 << 20), None);
-    let mut reader = arrival.reader().await;
-    arrival.writer.push("abcd".into()).await.unwrap();
-    let writing = tokio::spawn(async move { arrival.writer.finish_as(&[Bytes::from("abcd")]) });
+    let (body, mut writer) = arriving(&tiers(1 << 20), None);
+    let mut reader = reader_of(&body);
+    push(&mut writer, "abcd").await;
+    let writing = tokio::spawn(async move { writer.finish_as(&[Bytes::from("abcd")]) });
     let (bytes, error) = read(&mut reader).await;
     assert!(bytes == b"abcd" && error.is_none());
     writing.await.unwrap();
@@ -166,17 +150,16 @@ async fn a_body_of_unknown_length_may_be_exactly_one_block() {
 #[tokio::test]
 async fn a_body_that_turns_out_to_be_long_goes_on_in_further_blocks() {
     let tiers = tiers(1 << 20);
-    let mut arrival = Arrival::new(&tiers, None);
-    let mut reader = arrival.reader().await;
-    arrival.writer.push("abcd".into()).await.unwrap();
-    arrival.becomes_long(None);
+    let (body, mut writer) = arriving(&tiers, None);
+    let mut reader = reader_of(&body);
+    push(&mut writer, "abcd").await;
+    body.set_long(|| LongBody { version: 7, origin: None });
     assert!(!poll_fn(|cx| reader.poll_kept(cx)).await);
-    arrival.writer.push("efghij".into()).await.unwrap();
-    let body = arrival.body.clone();
-    assert_eq!(arrival.writer.finish(), Some(10));
+    push(&mut writer, "efghij").await;
+    assert_eq!(writer.finish(), Some(10));
     let (bytes, error) = read(&mut reader).await;
     assert!(bytes == b"abcdefghij" && error.is_none());
-    assert_eq!(read(&mut BlockReader::new(body, u64::MAX)).await.0, b"abcdefghij");
+    assert_eq!(read(&mut reader_of(&body)).await.0, b"abcdefghij");
     assert_eq!(tiers.store.entries(), 3);
 }
 
@@ -184,12 +167,12 @@ async fn a_body_that_turns_out_to_be_long_goes_on_in_further_blocks() {
 async fn the_rest_of_a_long_body_that_breaks_off_is_asked_for_in_blocks() {
     let tiers = tiers(1 << 20);
     let origin = Arc::new(Numbers { tiers: tiers.clone(), asked: AtomicU64::new(0) });
-    let mut arrival = Arrival::new(&tiers, Some(10));
-    arrival.becomes_long(Some(origin.clone()));
-    let mut reader = BlockReader::new(arrival.body.clone(), 10);
-    arrival.writer.push("0000".into()).await.unwrap();
-    arrival.writer.push("11".into()).await.unwrap();
-    drop(arrival.writer);
+    let (body, mut writer) = arriving(&tiers, Some(10));
+    body.set_long(|| LongBody { version: 7, origin: Some(origin.clone()) });
+    let mut reader = reader_of(&body);
+    push(&mut writer, "0000").await;
+    push(&mut writer, "11").await;
+    drop(writer);
     let mut bytes = Vec::new();
     while bytes.len() < 10 {
         let piece = poll_fn(|cx| reader.poll_at(cx, bytes.len() as u64, u64::MAX)).await;

@@ -256,7 +256,7 @@ impl Fetch {
         };
         let kept = self.cache.store.admits(self.key, &head.variant);
         let of = self.representation(head, length);
-        let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept, &leader);
+        let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept);
         self.note_length(&body, length);
         leader.settle(FetchOutcome::Body(body.clone()));
         let received = self.copy(&body, relay, &mut writer, &leader).await;
@@ -301,7 +301,8 @@ impl Fetch {
                 return Err(Incomplete::TooLong);
             }
             self.note_length(body, Some(written));
-            writer.push(piece).await.map_err(|_| Incomplete::Unread)?;
+            let pushed = writer.push(piece, || leader.has_followers()).await;
+            pushed.map_err(|_| Incomplete::Unread)?;
             if body.is_long() && !writer.is_kept() {
                 leader.end_following();
             }
