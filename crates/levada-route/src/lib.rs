@@ -1,5 +1,5 @@
 //! The node's route: announced, announced as a backup, or withdrawn, through a BGP daemon on the same
-//! machine. [`decide`] chooses which.
+//! machine. `decide` chooses which.
 //!
 //! BIRD gets commands over its control socket. ExaBGP runs `levada route exabgp`, which polls this node
 //! for changes and prints them. If this node dies, that process withdraws the route.
