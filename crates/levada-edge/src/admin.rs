@@ -215,7 +215,11 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
             view.members.iter().map(|member| (member.server.name.to_string(), member.held()));
         metrics.set_switch(name, held, counts.waiting, counts.limit);
     }
-    let tracked = sites.iter().map(|site| site.decider.tracked());
+    let mut deciders: Vec<_> = sites.iter().map(|site| &site.decider).collect();
+    // Sites may share one.
+    deciders.sort_by_key(|decider| Arc::as_ptr(decider));
+    deciders.dedup_by_key(|decider| Arc::as_ptr(decider));
+    let tracked = deciders.iter().map(|decider| decider.tracked());
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));

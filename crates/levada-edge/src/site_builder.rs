@@ -29,6 +29,7 @@ pub(crate) struct SiteBuilder<'a> {
 }
 
 /// Makes sites from settings. A site with the same first host as a former one takes over its state.
+/// Sites of one policy share its state per object, unless they have servers of their own.
 ///
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.
@@ -38,11 +39,16 @@ pub(crate) fn make_sites(
     before: &Sites,
 ) -> Result<Sites, StartError> {
     let former = |site: &SiteSettings| before.iter().find(|old| old.id == Site::id_of(site));
-    let prepare = |site| {
-        let prepared = prepare(builder, site, former(site).map(Arc::as_ref));
-        prepared.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })
-    };
-    let prepared = settings.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let mut prepared: Vec<SitePolicies> = Vec::new();
+    for site in settings {
+        let alike = settings.iter().zip(&prepared).find(|(other, _)| {
+            other.policy == site.policy && other.switch.is_none() && site.switch.is_none()
+        });
+        let shared = alike.and_then(|(_, policies)| policies.whole.for_another_site());
+        let policies = prepare(builder, site, former(site).map(Arc::as_ref), shared);
+        prepared
+            .push(policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?);
+    }
     let sites = settings.iter().zip(prepared).map(|(site, prepared)| {
         Arc::new(make_site(builder, site, prepared, former(site).map(Arc::as_ref)))
     });
@@ -53,13 +59,19 @@ fn prepare(
     builder: &SiteBuilder<'_>,
     site: &SiteSettings,
     before: Option<&Site>,
+    shared: Option<PreparedDecider>,
 ) -> Result<SitePolicies, BuildError> {
     let Settings { peering, limits, .. } = builder.settings;
     let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
     let capacity = site.switch.as_ref().map_or(limits.capacity, SwitchSettings::capacity);
     let seed = seed(builder.settings);
-    let whole = before.map(|site| &site.decider);
-    let whole = PreparedDecider::new(&site.policy, redirectors, capacity, seed, whole)?;
+    let whole = match shared {
+        Some(shared) => shared,
+        None => {
+            let former = before.map(|site| &site.decider);
+            PreparedDecider::new(&site.policy, redirectors, capacity, seed, former)?
+        }
+    };
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
         let parameters =

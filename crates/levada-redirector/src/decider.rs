@@ -1,9 +1,6 @@
 //! The choice of the node that serves a request: the policy, its locks and its random generator.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use levada_policy::{
     BuildError, Candidates, Cluster, Deployment, LoadBound, NodeIndex, Pick, PickContext, Policy,
@@ -17,15 +14,14 @@ use crate::PolicyChoice;
 /// Instances of a keyed policy: enough that cores rarely contend for one lock.
 const SHARDS: u32 = 16;
 
-/// A site's policy. A keyed policy is sharded by key, without a difference in decisions: its state is
-/// per key.
+/// The policy of a site, or of several that share it. A keyed policy is sharded by key, without a
+/// difference in decisions: its state is per key.
 pub struct Decider {
     name: &'static str,
     shards: Box<[Mutex<PolicyShard>]>,
-    observes: AtomicBool,
-    decisions: AtomicU64,
+    observes: bool,
     /// The choice and the deployment that it was built from.
-    plan: Mutex<(PolicyChoice, Deployment)>,
+    plan: (PolicyChoice, Deployment),
 }
 
 struct PolicyShard {
@@ -46,27 +42,23 @@ impl Decider {
     ) -> Result<Self, BuildError> {
         let (entry, deployment) = plan(choice, redirectors, capacity)?;
         let policies = instances(choice, &deployment)?;
-        let observes = AtomicBool::new(policies[0].observes());
+        let observes = policies[0].observes();
         let shard =
             |(shard, policy)| Mutex::new(PolicyShard { policy, rng: Rng::new(seed ^ shard) });
         Ok(Self {
             name: entry.name,
             shards: (0..).zip(policies).map(shard).collect(),
             observes,
-            decisions: AtomicU64::new(0),
-            plan: Mutex::new((choice.clone(), deployment)),
+            plan: (choice.clone(), deployment),
         })
     }
 
-    /// Replaces the instances by others of the same policy, which take over what these have learned.
-    fn change(&self, choice: PolicyChoice, deployment: Deployment, policies: Policies) {
-        for (shard, policy) in self.shards.iter().zip(policies) {
-            let mut shard = shard.lock();
-            let former = std::mem::replace(&mut shard.policy, policy);
-            shard.policy.inherit(former);
-            self.observes.store(shard.policy.observes(), Relaxed);
+    /// Takes over a copy of what `former`, a decider of the same policy, has learned.
+    fn inherit(&self, former: &Self) {
+        for (shard, former) in self.shards.iter().zip(&former.shards) {
+            let learned = former.lock().policy.fork();
+            shard.lock().policy.inherit(learned);
         }
-        *self.plan.lock() = (choice, deployment);
     }
 
     /// The name of the policy.
@@ -76,7 +68,6 @@ impl Decider {
 
     /// Decides.
     pub fn pick(&self, request: &Request, cluster: &Cluster, now: Timestamp) -> Option<Pick> {
-        self.decisions.fetch_add(1, Relaxed);
         let mut shard = self.shard(request.key).lock();
         let PolicyShard { policy, rng } = &mut *shard;
         policy.pick(request, cluster, &mut PickContext { now, rng })
@@ -102,7 +93,7 @@ impl Decider {
 
     /// Whether [`observe`](Self::observe) does anything.
     pub fn observes(&self) -> bool {
-        self.observes.load(Relaxed)
+        self.observes
     }
 
     /// The decision that it would make, without making it, and what the decision depends on.
@@ -162,7 +153,8 @@ fn instances(choice: &PolicyChoice, deployment: &Deployment) -> Result<Policies,
 /// A decider for a choice. It replaces another one only when it is committed.
 pub struct PreparedDecider {
     decider: SharedDecider,
-    change: Option<(PolicyChoice, Deployment, Policies)>,
+    /// The decider that it learns from when it is committed. Other sites may still use that one.
+    former: Option<SharedDecider>,
 }
 
 impl PreparedDecider {
@@ -178,22 +170,30 @@ impl PreparedDecider {
         before: Option<&SharedDecider>,
     ) -> Result<Self, BuildError> {
         let (entry, deployment) = plan(choice, redirectors, capacity)?;
-        let Some(before) = before.filter(|before| before.name == entry.name) else {
-            let decider = Arc::new(Decider::new(choice, redirectors, capacity, seed)?);
-            return Ok(Self { decider, change: None });
-        };
-        let same = *before.plan.lock() == (choice.clone(), deployment);
-        let change = match same {
-            true => None,
-            false => Some((choice.clone(), deployment, instances(choice, &deployment)?)),
-        };
-        Ok(Self { decider: before.clone(), change })
+        let before = before.filter(|before| before.name == entry.name).cloned();
+        match before {
+            Some(same) if same.plan == (choice.clone(), deployment) => {
+                Ok(Self { decider: same, former: None })
+            }
+            former => {
+                let decider = Arc::new(Decider::new(choice, redirectors, capacity, seed)?);
+                Ok(Self { decider, former })
+            }
+        }
+    }
+
+    /// The same decider for another site with the same nodes and the same choice, if the policy keeps
+    /// state per object: keys differ between sites, so one table serves all of them, and an object's
+    /// share is relative to the requests of all.
+    pub fn for_another_site(&self) -> Option<Self> {
+        let per_object = self.decider.tracked().limit > 0;
+        per_object.then(|| Self { decider: self.decider.clone(), former: None })
     }
 
     /// Puts it in the place of the former one.
     pub fn commit(self) -> SharedDecider {
-        if let Some((choice, deployment, policies)) = self.change {
-            self.decider.change(choice, deployment, policies);
+        if let Some(former) = self.former {
+            self.decider.inherit(&former);
         }
         self.decider
     }
@@ -206,3 +206,46 @@ pub fn retried(pick: Pick) -> Pick {
 
 /// A shared decider.
 pub type SharedDecider = Arc<Decider>;
+
+#[cfg(test)]
+mod tests {
+    use levada_policy::{LoadTable, Node, ParameterValue};
+
+    use super::*;
+
+    fn choice(name: &str, parameter: &str, value: i64) -> PolicyChoice {
+        let parameters = [(parameter.to_owned(), ParameterValue::Integer(value))].into();
+        PolicyChoice { name: name.to_owned(), parameters }
+    }
+
+    fn prepared(choice: &PolicyChoice, before: Option<&SharedDecider>) -> PreparedDecider {
+        PreparedDecider::new(choice, 1, 100, 1, before).expect("it exists")
+    }
+
+    #[test]
+    fn sites_share_the_objects_of_a_policy_but_not_its_turns() {
+        let fdr = prepared(&choice("fdr", "slots", 1_000), None);
+        let other = fdr.for_another_site().expect("it keeps state per object").commit();
+        assert!(Arc::ptr_eq(&fdr.commit(), &other));
+        assert!(prepared(&choice("hrw", "order_cache", 10), None).for_another_site().is_none());
+    }
+
+    #[test]
+    fn a_changed_decider_has_learned_what_the_former_one_knows_and_leaves_it_alone() {
+        let nodes = (0..3).map(|n| Node::new(&format!("node-{n}"))).collect();
+        let cluster = Cluster::new(nodes, LoadTable::new(3));
+        let lard = choice("lard", "t_high", 65);
+        let former = prepared(&lard, None).commit();
+        let homes = |decider: &Decider| -> Vec<_> {
+            let pick =
+                |key: u64| decider.pick(&Request::new(Key(key << 30)), &cluster, Timestamp::ZERO);
+            (0..50).map(|key| pick(key).map(|pick| pick.node)).collect()
+        };
+        let learned = homes(&former);
+        let unchanged = prepared(&lard, Some(&former)).commit();
+        assert!(Arc::ptr_eq(&unchanged, &former));
+        let changed = prepared(&choice("lard", "t_high", 80), Some(&former)).commit();
+        assert!(!Arc::ptr_eq(&changed, &former));
+        assert_eq!((homes(&changed), homes(&former)), (learned.clone(), learned));
+    }
+}
