@@ -38,7 +38,7 @@ struct MatrixRow {
     title: String,
     /// The compared metric.
     metric: &'static str,
-    /// One cell for each policy; `None` if its runs are not finished.
+    /// One cell for each policy; `None` if its runs are not finished, or if no policy carried the load.
     cells: Vec<Option<MatrixCell>>,
 }
 
@@ -283,7 +283,7 @@ fn cells(scores: Vec<Option<Vec<f64>>>, p90: &[Option<f64>]) -> Vec<Option<Matri
     let finished = scores.iter().flatten();
     let best = finished.max_by(|a, b| mean(a).total_cmp(&mean(b))).cloned().unwrap_or_default();
     let cell = |(scores, p90): (Option<Vec<f64>>, &Option<f64>)| {
-        let scores = scores?;
+        let scores = scores.filter(|_| mean(&best) > 0.0)?;
         let by_seed = || scores.iter().zip(&best).map(|(own, best)| part(*own, *best));
         let (low, high) = by_seed().fold((f64::MAX, 0.0f64), |(l, h), x| (l.min(x), h.max(x)));
         let relative = part(mean(&scores), mean(&best));
@@ -340,6 +340,10 @@ mod tests {
         assert!((other.relative - 0.9).abs() < 1e-9);
         assert!((other.spread - (100.0 / 90.0 - 80.0 / 110.0) / 2.0).abs() < 1e-9);
         assert!(cells[2].is_none());
+        assert!(
+            super::cells(vec![Some(vec![0.0])], &[None])[0].is_none(),
+            "nobody carried the load"
+        );
     }
 
     #[test]
