@@ -205,16 +205,14 @@ impl<O: Clone, L> Follower<O, L> {
         Poll::Pending
     }
 
+    /// The part of the outcome that is the leader's alone, for the request that began the flight.
+    pub fn own(&self) -> MutexGuard<'_, L> {
+        self.flight.own.lock()
+    }
+
     /// The outcome, if it is known.
     pub fn settled(&self) -> Option<O> {
         self.flight.state.lock().outcome.clone()
-    }
-}
-
-impl<O: Clone, L: Default> Follower<O, L> {
-    /// The part of the outcome that is the leader's alone: once, for the request that began the flight.
-    pub fn take_own(&self) -> L {
-        std::mem::take(&mut *self.flight.own.lock())
     }
 }
 
@@ -278,7 +276,7 @@ mod tests {
         let (follower, leader) = lead(&flights, "a");
         *leader.own() = 7;
         leader.conclude("once");
-        assert_eq!((poll(&follower), follower.take_own()), (Poll::Ready(Some("once")), 7));
+        assert_eq!((poll(&follower), *follower.own()), (Poll::Ready(Some("once")), 7));
         assert!(flights.join(Key(1), "a", start(), |_, _| true).unwrap().1.is_some());
     }
 

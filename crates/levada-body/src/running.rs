@@ -125,8 +125,12 @@ impl RunningFetch {
 
     /// Nothing more will come.
     pub(crate) fn end(&self, end: FetchEnd) {
-        self.state.lock().end.get_or_insert(end);
-        self.changed.notify_waiters();
+        let mut state = self.state.lock();
+        if state.end.is_none() {
+            state.end = Some(end);
+            drop(state);
+            self.changed.notify_waiters();
+        }
     }
 
     /// How far the slowest and the quickest reader have come; `None` without readers. Readers that are

@@ -27,7 +27,7 @@ use crate::{
     cache::{
         Cache,
         fetch::Fetch,
-        fill::{FetchOutcome, FillFollower, LeaderShare},
+        fill::{FetchOutcome, FillFollower},
         lookup::{FillRequest, LookupResult, lookup, recall},
         part_origin,
         posted::Posted,
@@ -428,9 +428,13 @@ async fn serve_from_fill(
     // Other requests may share a response only if the store could serve it.
     let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
-    let own = if leader { follower.take_own() } else { LeaderShare::default() };
-    record.chosen = own.chosen;
-    if let Some(passed) = own.unshared {
+    if leader {
+        record.chosen = follower.own().chosen.take();
+    }
+    if leader
+        && matches!(outcome, FetchOutcome::Unshared)
+        && let Some(passed) = follower.own().unshared.take()
+    {
         status.forwarded_status = Some(passed.head.status.as_u16());
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
@@ -440,7 +444,12 @@ async fn serve_from_fill(
     }
     let served = match outcome {
         FetchOutcome::Body(body) if mine(&body.of.head) => {
-            let response = stored::arriving(&node.name, parts, &body, own.fields, status).await;
+            let fields = if leader {
+                std::mem::take(&mut follower.own().fields)
+            } else {
+                HeaderMap::default()
+            };
+            let response = stored::arriving(&node.name, parts, &body, fields, status).await;
             drop(follower);
             response
         }
@@ -592,7 +601,7 @@ async fn bypass(
             let Some(FetchOutcome::Body(body)) = follower.outcome().await else {
                 return Err(no_response.into());
             };
-            let own = follower.take_own().fields;
+            let own = std::mem::take(&mut follower.own().fields);
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
             let response =

@@ -322,9 +322,10 @@ impl Fetch {
 
     /// Keeps a body of one block as an ordinary object.
     fn keep_whole(&self, body: &BlockedBody, writer: BodyWriter) {
-        let (pieces, head) = (writer.pieces(), body.of.head.clone());
-        let (via, length) = (&self.cache.forwarder.name.via, writer.written());
-        let object = Arc::new(Object::new(&self.identity, head, via, pieces.iter(), length));
+        let (identity, head) = (&*self.identity, &body.of.head);
+        let (pieces, via) = (writer.pieces(), &self.cache.forwarder.name.via);
+        let object = Object::new(identity, head.clone(), via, pieces.iter(), writer.written());
+        let object = Arc::new(object);
         if writer.is_kept() {
             self.keep(object.clone());
         }
