@@ -17,7 +17,7 @@ use crate::{
     forward::Forwarder,
     given_up::GivenUpClients,
     identify::Identifier,
-    large::Agency,
+    large::Transfers,
     log::Log,
     metrics::Metrics,
     node_name::NodeName,
@@ -54,7 +54,7 @@ pub(crate) struct Node {
     /// The way to origins and peers.
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
-    pub(crate) large: Arc<Agency>,
+    pub(crate) large: Arc<Transfers>,
     /// Clients whose connections were given up as dormant.
     pub(crate) given_up: Arc<GivenUpClients>,
     pub(crate) drain: Arc<Drain>,
@@ -126,7 +126,7 @@ impl Node {
         });
         let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
         let windows = settings.cache.memory / 4;
-        let large = Agency::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
+        let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),

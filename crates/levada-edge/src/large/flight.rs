@@ -30,7 +30,7 @@ use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::{Agency, Dispatch, piece};
+use super::{Dispatch, Transfers, piece};
 use crate::{
     access_record::{AccessRecord, Telemetry},
     failure::Failure,
@@ -70,7 +70,7 @@ impl PieceFlight {
     /// Shares the request for a piece that is in flight or has ended, if this transfer can use it;
     /// otherwise begins one. Returns whether it is another transfer's.
     pub(super) fn board(
-        agency: &Agency,
+        transfers: &Transfers,
         template: &RequestContext,
         piece: Arc<Piece>,
         now: Timestamp,
@@ -78,8 +78,8 @@ impl PieceFlight {
     ) -> (Arc<Self>, bool) {
         let resource = template.resource.of_piece(piece.clone());
         let (key, identity, purges) =
-            (resource.key, resource.identity.clone(), agency.purges.latest());
-        let flights = &agency.flights;
+            (resource.key, resource.identity.clone(), transfers.purges.latest());
+        let flights = &transfers.flights;
         let latest = flights.0.lock().get(&key).and_then(Weak::upgrade);
         if let Some(flight) = latest.filter(|flight| {
             flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
@@ -89,7 +89,7 @@ impl PieceFlight {
         let mut context = template.again();
         context.resource = resource;
         let (tell, outcome) = watch::channel(None);
-        let fetch = fetch(agency.telemetry.clone(), context, piece.clone(), dispatch.clone());
+        let fetch = fetch(transfers.telemetry.clone(), context, piece.clone(), dispatch.clone());
         let task = tokio::spawn(async move { tell.send_replace(Some(fetch.await)) }).abort_handle();
         let flight = Arc::new(Self {
             flights: flights.clone(),

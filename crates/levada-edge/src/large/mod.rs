@@ -17,7 +17,6 @@
 //! A transfer has one version: the validator is part of each piece's name. If the file changes before
 //! the first byte is sent, the transfer begins anew; after that, the client's connection is cut.
 
-mod agency;
 mod check;
 mod dispatch;
 mod flight;
@@ -26,6 +25,7 @@ mod metrics;
 mod piece;
 mod room;
 mod transfer;
+mod transfers;
 
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ use crate::{
     respond,
 };
 
-pub(crate) use agency::Agency;
 pub(crate) use dispatch::{Dispatch, Dispatched};
 pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};
 pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::as_object;
 use transfer::Transfer;
+pub(crate) use transfers::Transfers;
 
 /// Whether a peer requests only the head of a large file. The field counts from peers only, and is not
 /// forwarded from clients ([`Forwarder::onward`](crate::forward::Forwarder::onward)).
@@ -88,7 +88,7 @@ pub(crate) fn may_be(context: &RequestContext) -> bool {
 
 /// Answers a request for a file that may be large. Requests the head and the pieces with `dispatch`.
 pub(crate) async fn serve(
-    agency: &Arc<Agency>,
+    transfers: &Arc<Transfers>,
     mut context: Box<RequestContext>,
     record: &mut AccessRecord,
     dispatch: &Arc<dyn Dispatch>,
@@ -101,7 +101,7 @@ pub(crate) async fn serve(
             return Ok(response);
         }
         let Some(file) = File::of(&mut response) else { break };
-        match in_pieces(agency, &client, file, response, record, dispatch).await {
+        match in_pieces(transfers, &client, file, response, record, dispatch).await {
             Ok(response) => return Ok(response),
             // The stored head is outdated.
             Err(Failure::Changed) => context = afresh(&client),
@@ -125,14 +125,18 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
 
 /// Makes the node that has the head of a file fetch it anew, so that later requests get the current
 /// version.
-async fn refetch(agency: &Arc<Agency>, client: &RequestContext, dispatch: &Arc<dyn Dispatch>) {
-    let mut record = AccessRecord::of_piece(&agency.telemetry);
+async fn refetch(
+    transfers: &Arc<Transfers>,
+    client: &RequestContext,
+    dispatch: &Arc<dyn Dispatch>,
+) {
+    let mut record = AccessRecord::of_piece(&transfers.telemetry);
     drop(dispatch.clone().dispatch(afresh(client), &mut record).await);
 }
 
 /// The answer to a request for a large file, whose head is in `response`.
 async fn in_pieces(
-    agency: &Arc<Agency>,
+    transfers: &Arc<Transfers>,
     client: &RequestContext,
     file: File,
     response: Response<ResponseBody>,
@@ -140,19 +144,19 @@ async fn in_pieces(
     dispatch: &Arc<dyn Dispatch>,
 ) -> Result<Response<ResponseBody>, Failure> {
     let (length, key) = (file.length, client.resource.key);
-    agency.known.remember(key, &file);
+    transfers.known.remember(key, &file);
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {
         Wanted::Whole => 0..length,
         Wanted::Nothing => {
-            return Ok(respond::unsatisfied(&agency.name, length, &CacheStatus::default()));
+            return Ok(respond::unsatisfied(&transfers.name, length, &CacheStatus::default()));
         }
         Wanted::Some(ranges) => {
             let (first, end) = ranges.span();
             first..end
         }
     };
-    let transfer = Transfer::new(agency, client, &file, span, response.headers(), dispatch);
+    let transfer = Transfer::new(transfers, client, &file, span, response.headers(), dispatch);
     let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
         return Err(Failure::NoPieces);
     };

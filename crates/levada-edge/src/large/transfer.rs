@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Agency, Dispatch, File,
+    Dispatch, File, Transfers,
     check::Check,
     flight::{PieceFlight, WholePiece},
     refetch,
@@ -39,7 +39,7 @@ type HeldPiece = (WholePiece, Arc<PieceFlight>);
 
 /// A transfer that is about to begin.
 pub(crate) struct Transfer {
-    agency: Arc<Agency>,
+    transfers: Arc<Transfers>,
     plan: Plan,
     file: File,
     span: Range<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Transfer {
 
 /// The state that the task and the body share.
 pub(super) struct SharedTransfer {
-    agency: Arc<Agency>,
+    transfers: Arc<Transfers>,
     state: Mutex<TransferState>,
     /// The body has taken a piece.
     taken: Notify,
@@ -81,7 +81,7 @@ impl TransferState {
 impl Transfer {
     /// The bytes `span` of `file` for `client`. `None` when the site does not serve in pieces.
     pub(super) fn new(
-        agency: &Arc<Agency>,
+        transfers: &Arc<Transfers>,
         client: &RequestContext,
         file: &File,
         span: Range<u64>,
@@ -93,7 +93,7 @@ impl Transfer {
         let digest = client.resource.digest();
         let check = if whole { Check::of(headers, digest.as_ref()) } else { None };
         Some(Self {
-            agency: agency.clone(),
+            transfers: transfers.clone(),
             plan,
             file: file.clone(),
             span,
@@ -106,18 +106,18 @@ impl Transfer {
 
     /// Begins. `None` when there is no memory for even one piece.
     pub(super) fn begin(self) -> Option<PieceReader> {
-        let Self { agency, plan, file, span, check, template, client, dispatch } = self;
-        let share = agency.room.enter(plan.chunk)?;
+        let Self { transfers, plan, file, span, check, template, client, dispatch } = self;
+        let share = transfers.room.enter(plan.chunk)?;
         let pieces = Chunked::new(plan, file.length, span.clone());
         let state = TransferState { pieces, waiting: None, failure: None };
         let shared = Arc::new(SharedTransfer {
-            agency: agency.clone(),
+            transfers: transfers.clone(),
             state: Mutex::new(state),
             taken: Notify::new(),
         });
         let agent = Agent {
             shared: shared.clone(),
-            agency,
+            transfers,
             file,
             template: template.into(),
             client,
@@ -134,7 +134,7 @@ impl Transfer {
 /// The task that fetches the pieces.
 struct Agent {
     shared: Arc<SharedTransfer>,
-    agency: Arc<Agency>,
+    transfers: Arc<Transfers>,
     file: File,
     template: Arc<RequestContext>,
     client: Box<RequestContext>,
@@ -166,12 +166,12 @@ impl Agent {
         // A request that was aborted does not say which it was.
         let mut ids: HashMap<Id, RequestId> = HashMap::new();
         loop {
-            let now = self.agency.telemetry.clock.now();
+            let now = self.transfers.telemetry.clock.now();
             let (due, wake_at) = self.decide(now);
             for (request, choice) in due {
                 let (id, piece) = (request.id, self.piece(&request, choice));
                 let (flight, joined) =
-                    PieceFlight::board(&self.agency, &self.template, piece, now, &self.dispatch);
+                    PieceFlight::board(&self.transfers, &self.template, piece, now, &self.dispatch);
                 if joined {
                     self.shared.state.lock().pieces.joined(id, flight.begun);
                 }
@@ -217,8 +217,8 @@ impl Agent {
                 tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
             }
             let site = &self.template.resource.site;
-            let mut sources = self.agency.sources.lock();
-            let may_retry = || site.may_retry(&self.agency.telemetry.clock);
+            let mut sources = self.transfers.sources.lock();
+            let may_retry = || site.may_retry(&self.transfers.telemetry.clock);
             state.pieces.handle_timeout(now, &mut sources, may_retry);
         }
         while let Some(id) = state.pieces.poll_cancel() {
@@ -244,20 +244,20 @@ impl Agent {
             pieces.asked_of(*id, awaited.source().get());
         }
         let progress = |id: RequestId| Some(self.under_way.get(&id)?.flight.progress());
-        let slow = pieces.look(now, &mut self.agency.sources.lock(), progress);
-        let Some(peers) = &self.agency.peers else { return };
+        let slow = pieces.look(now, &mut self.transfers.sources.lock(), progress);
+        let Some(peers) = &self.transfers.peers else { return };
         for source in slow {
             let server = &peers.server(NodeIndex(source as u32)).name;
             tracing::info!(%server, reason = "slow", "no pieces are asked of a node for a while");
-            self.agency.telemetry.metrics.large.left_out(server);
+            self.transfers.telemetry.metrics.large.left_out(server);
         }
     }
 
     /// The requests to make now, each with the nodes to skip.
     fn due(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) -> Vec<(Request, Choice)> {
-        let nodes = self.agency.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
+        let nodes = self.transfers.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
         let requests: Vec<_> = std::iter::from_fn(|| pieces.poll_request(now)).collect();
-        let sources = self.agency.sources.lock();
+        let sources = self.transfers.sources.lock();
         let choice = |request: &Request| pieces.choice(request.id, &sources, nodes, now);
         requests.into_iter().map(|request| (request.clone(), choice(&request))).collect()
     }
@@ -271,14 +271,14 @@ impl Agent {
             digest: self.client.resource.digest(),
         };
         let avoided = choice.avoided.into_iter().map(|node| NodeIndex(node as u32)).collect();
-        let me = self.agency.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
+        let me = self.transfers.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
         Piece::new(url, avoided, me)
     }
 
     /// A request has ended by itself.
     fn ended(&mut self, id: RequestId, fetched: Result<WholePiece, Failure>) {
         let Some(awaited) = self.under_way.remove(&id) else { return };
-        let (now, source) = (self.agency.telemetry.clock.now(), awaited.source());
+        let (now, source) = (self.transfers.telemetry.clock.now(), awaited.source());
         let Awaited { flight, at_hand, .. } = awaited;
         let is_news = flight.is_news();
         let mut state = self.shared.state.lock();
@@ -289,7 +289,7 @@ impl Agent {
                     true => "peer",
                     false => "shared",
                 };
-                self.agency.telemetry.metrics.large.came(from, flight.piece.len());
+                self.transfers.telemetry.metrics.large.came(from, flight.piece.len());
                 let at_hand = at_hand || whole.at_hand;
                 let fresh = flight.progress().fresh;
                 let held = (whole, flight);
@@ -297,7 +297,7 @@ impl Agent {
                     state.pieces.on_chunk_at_hand(id, held);
                 } else if let Some(took) = state.pieces.on_chunk(now, id, held).filter(|_| is_news)
                 {
-                    let mut sources = self.agency.sources.lock();
+                    let mut sources = self.transfers.sources.lock();
                     sources.came(source.get(), took);
                     sources.received(source.get(), fresh, now);
                 }
@@ -307,9 +307,9 @@ impl Agent {
                 state.pieces.give_up();
                 // Later transfers must not meet the same.
                 if failure == Failure::Changed {
-                    let (agency, client, dispatch) =
-                        (self.agency.clone(), self.client.again(), self.dispatch.clone());
-                    tokio::spawn(async move { refetch(&agency, &client, &dispatch).await });
+                    let (transfers, client, dispatch) =
+                        (self.transfers.clone(), self.client.again(), self.dispatch.clone());
+                    tokio::spawn(async move { refetch(&transfers, &client, &dispatch).await });
                 }
             }
             Err(failure) => {
@@ -317,14 +317,14 @@ impl Agent {
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.asked_of(id, source.get());
-                state.pieces.on_failure(now, id, &mut self.agency.sources.lock());
+                state.pieces.on_failure(now, id, &mut self.transfers.sources.lock());
             }
         }
         state.wake();
     }
 
     fn is_here(&self, source: NodeIndex) -> bool {
-        self.agency.peers.as_ref().is_none_or(|peers| peers.me() == source)
+        self.transfers.peers.as_ref().is_none_or(|peers| peers.me() == source)
     }
 }
 
@@ -376,7 +376,7 @@ impl PieceReader {
         if !self.current.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let now = self.shared.agency.telemetry.clock.now();
+        let now = self.shared.transfers.telemetry.clock.now();
         let mut state = self.shared.state.lock();
         let next = state.pieces.poll_chunk(now);
         self.shared.taken.notify_one();
@@ -437,6 +437,6 @@ impl TransferCounts for SharedTransfer {
 
 impl Drop for SharedTransfer {
     fn drop(&mut self) {
-        self.agency.telemetry.metrics.large.transferred(self.counts());
+        self.transfers.telemetry.metrics.large.transferred(self.counts());
     }
 }

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use super::{flight::PieceFlights, head::Known, room::Room};
 use crate::{access_record::Telemetry, node_name::NodeName, peers::Peers};
 
-/// The shared state of a node's transfers.
-pub(crate) struct Agency {
+/// The transfers of a node: the state that they share.
+pub(crate) struct Transfers {
     pub(super) name: Arc<NodeName>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) peers: Option<Arc<Peers>>,
@@ -25,7 +25,7 @@ pub(crate) struct Agency {
     pub(crate) known: Known,
 }
 
-impl Agency {
+impl Transfers {
     /// `bytes` are for windows.
     pub(crate) fn new(
         bytes: u64,
