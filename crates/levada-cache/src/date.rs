@@ -10,14 +10,25 @@
 //! other text is invalid, and a cache treats an invalid `Expires` as a time in the past (RFC 9111,
 //! Sec. 5.3).
 
-use std::time::UNIX_EPOCH;
+use std::{iter, time::UNIX_EPOCH};
 
 /// Seconds since 1970-01-01T00:00:00Z; `None` if `text` is not an HTTP date from 1970 to 9999.
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
-    let date = httpdate::parse_http_date(&usual_case(text)).ok()?;
+    let usual = usual_case(text);
+    let (day, rest) = usual.split_at(usual.find(|letter: char| !letter.is_ascii_alphabetic())?);
+    let days = [SHORT_DAYS, LONG_DAYS].into_iter().find(|days| days.contains(&day))?;
+    // `httpdate` refuses a name that is not the day's. Origins send such dates, and they are clear.
+    let others = days.iter().map(|day| format!("{day}{rest}"));
+    let mut dates =
+        iter::once(usual.clone()).chain(others).map(|text| httpdate::parse_http_date(&text));
+    let date = dates.find_map(Result::ok)?;
     i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
+
+const SHORT_DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const LONG_DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// The text with day and month capitalized and the zone in upper case, as `httpdate` expects them.
 fn usual_case(text: &str) -> String {
@@ -47,6 +58,10 @@ mod tests {
             "Sun Nov  6 08:49:37 1994",
             " Sun, 06 Nov 1994 08:49:37 GMT ",
             "SUN, 06 nov 1994 08:49:37 gmt",
+            // A wrong name of the day does not change the date.
+            "Thu, 06 Nov 1994 08:49:37 GMT",
+            "Monday, 06-Nov-94 08:49:37 GMT",
+            "Tue Nov  6 08:49:37 1994",
         ] {
             assert_eq!(parse_date(text.as_bytes()), Some(784_111_777), "{text}");
         }
@@ -69,6 +84,8 @@ mod tests {
             "Sun, 31 Feb 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 24:00:00 GMT",
             "Foo, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06-Nov-94 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 UTC",
         ] {
             assert_eq!(parse_date(text.as_bytes()), None, "{text}");
