@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use levada_command::option::{rate, time};
 
-/// What policies carry in real processes: capacity, cold starts and crowds.
+/// Compares policies in real processes: capacity, cold starts and crowds.
 ///
 /// Two front-ends choose among cache nodes, each behind a link of limited rate, for requests that
 /// arrive whether or not earlier ones have been answered. Beside every capacity is the simulator's
@@ -22,7 +22,7 @@ pub(crate) struct PoliciesArgs {
         default_value_if("quick", "true", "adaptive,fdr,bounded_hash")
     )]
     pub(crate) policy: Vec<String>,
-    /// What happens to the cluster.
+    /// Events that the cluster meets.
     #[arg(
         long,
         value_name = "NAME,...",
@@ -60,7 +60,7 @@ pub(crate) struct PoliciesArgs {
     pub(crate) json: bool,
 }
 
-/// What happens to the cluster.
+/// The events that the cluster meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoliciesScenario {
     /// The rate grows by a tenth each step; only the nodes' links limit it.

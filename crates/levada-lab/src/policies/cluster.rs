@@ -30,7 +30,7 @@ use crate::{
     policies_args::PoliciesArgs,
 };
 
-/// What differs between clusters.
+/// The differences between clusters.
 pub(super) struct NodeSpec<'a> {
     /// The inline table of the policy.
     pub(super) policy: &'a str,

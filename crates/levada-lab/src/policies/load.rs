@@ -160,14 +160,14 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// What came of the requests that were due in this period.
+    /// The results of the requests that were due in this period.
     pub(super) fn judge(&self, (begin, end): (Instant, Instant)) -> Period {
         let records = self.records.borrow();
         Period::of(records.iter().filter(|record| record.begun >= begin && record.begun < end))
     }
 }
 
-/// What came of the requests of a period.
+/// The results of the requests of a period.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
     pub(super) requests: usize,

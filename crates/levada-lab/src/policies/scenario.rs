@@ -1,4 +1,4 @@
-//! What happens to the cluster: a ramp, a cold start, or a crowd.
+//! The events that the cluster meets: a ramp, a cold start, or a crowd.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::load::{Crowd, LIMIT, Load, Period};
 use crate::policies_args::{PoliciesArgs, PoliciesScenario};
 
-/// What came of a scenario.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub(super) enum ScenarioOutcome {
     /// The highest rate of the ramp that was carried, and the step at this rate. `None` if not even
