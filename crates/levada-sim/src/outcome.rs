@@ -391,7 +391,7 @@ impl fmt::Display for Remark {
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
-    /// What limits their meaning; empty for a run that means what it says.
+    /// Limits to the meaning of the results; empty for a run that means what it says.
     pub remarks: Vec<Remark>,
     /// The numbers.
     pub readings: BTreeMap<Reading, f64>,

@@ -591,7 +591,7 @@ impl<'a> World<'a> {
         Outcome { remarks, ..self.collector.conclude(&ending) }
     }
 
-    /// What limits the meaning of the results.
+    /// The limits to the meaning of the results.
     fn remarks(&self, end: End) -> Vec<Remark> {
         let Scenario { workload, measure, .. } = &self.prepared.scenario;
         let after = self.now.as_secs_f64();

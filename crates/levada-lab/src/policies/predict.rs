@@ -8,7 +8,7 @@ use levada_sim::{
     Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 
-use super::{PoliciesSetup, load::LIMIT, scenario};
+use super::{PoliciesSetup, cluster::FRONTS, load::LIMIT, scenario};
 use crate::{
     emulation::strategy::Strategy,
     policies_args::{PoliciesArgs, PoliciesScenario},
@@ -58,6 +58,7 @@ fn cluster(
         ("client_latency", text("1us")),
         ("server_mbps", Scalar::Number(args.rate as f64 * 8e-6)),
         ("client_mbps", Scalar::Number(1e6)),
+        ("front_ends", Scalar::Integer(FRONTS.into())),
     ];
     Scenario {
         seed: args.seed.into(),

@@ -42,7 +42,7 @@ pub(super) fn run(args: &SimRunArgs) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// What limits the meaning of each run, once each.
+/// The remarks on all runs, each once.
 fn remarks(table: &Table, swept: &Swept) -> Vec<String> {
     let of_row = |row: &Row| -> Vec<String> {
         let outcome = swept.outcome(&row.case);
