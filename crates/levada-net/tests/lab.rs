@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     process::{Command, Stdio},
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::Ordering::{Acquire, Relaxed},
     time::{Duration, Instant},
 };
 
@@ -99,7 +99,7 @@ fn a_cut_direction_is_silent_until_it_is_mended() {
     });
     wire.up(1).cut(true);
     at_b.send_to(b"lost", (A, 4000)).unwrap();
-    while wire.up(1).packets.load(Relaxed) == 0 {
+    while wire.up(1).packets.load(Acquire) == 0 {
         std::thread::yield_now();
     }
     wire.up(1).cut(false);

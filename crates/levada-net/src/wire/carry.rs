@@ -7,7 +7,10 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, Release},
+        },
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -196,8 +199,10 @@ impl MeteredStage {
     }
 
     fn pass(&mut self, packet: Vec<u8>, now: Duration) {
-        self.meter.packets.fetch_add(1, Relaxed);
-        if self.meter.is_cut() {
+        // Read before the packet is counted: a cut holds for every packet that was counted during it.
+        let is_cut = self.meter.is_cut();
+        self.meter.packets.fetch_add(1, Release);
+        if is_cut {
             return;
         }
         match self.stage.offer_at(packet, now, self.meter.slower()) {
