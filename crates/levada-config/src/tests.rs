@@ -82,7 +82,7 @@ fn the_least_file_takes_every_default() {
     assert_eq!(format!("{:?}", settings.limits), format!("{defaults:?}"));
     let defaults = levada_edge::settings::HealthCheck::default();
     assert_eq!(format!("{:?}", settings.sites[0].health), format!("{defaults:?}"));
-    assert_eq!(settings.sites[0].policy.name, "fdr");
+    assert_eq!(settings.sites[0].policy.name, "adaptive");
     assert_eq!(settings.sites[0].delivery, Delivery::Proxy);
     assert!(settings.peering.is_none() && settings.admin.is_none() && settings.seed.is_none());
     let stdout = AccessLog { path: None, format: LogFormat::Combined };

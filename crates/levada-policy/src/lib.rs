@@ -80,3 +80,6 @@ pub const POLICIES: &[&[PolicyEntry]] = &[
     // WWW10
     cap::ENTRIES,
 ];
+
+/// The name of the policy where none is chosen: docs/policies has the measurements that support it.
+pub const DEFAULT_POLICY: &str = "adaptive";

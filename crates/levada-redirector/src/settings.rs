@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use levada_handoff::HandoffControl;
-use levada_policy::{Node as ClusterNode, ParameterValue, classify::ClassRules};
+use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
 use levada_upstream::Origin;
 
 /// A policy with its parameters, checked against its declaration.
@@ -123,8 +123,7 @@ impl Default for AdmissionLimits {
 }
 
 impl Default for PolicyChoice {
-    /// FDR: a set of nodes per object that grows under load.
     fn default() -> Self {
-        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
+        Self { name: DEFAULT_POLICY.to_owned(), parameters: BTreeMap::new() }
     }
 }

@@ -28,6 +28,7 @@ address = "127.0.0.1:7071"
 [[site]]
 hosts = "www.example.com"
 origin = "http://127.0.0.1:9000"
+policy = { name = "fdr" }
 "#,
     )
     .unwrap();
@@ -43,7 +44,7 @@ origin = "http://127.0.0.1:9000"
     let output = explain(&["http://www.example.com/x", "-c", file]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("policy   fdr, decided by a"));
 
-    let text = std::fs::read_to_string(file).unwrap() + "policy = { name = \"adaptive\" }\n";
+    let text = std::fs::read_to_string(file).unwrap().replace("fdr", "adaptive");
     std::fs::write(file, text).unwrap();
     let output = explain(&["http://www.example.com/x", "-c", file]);
     let explanation = String::from_utf8_lossy(&output.stdout);

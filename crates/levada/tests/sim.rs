@@ -175,7 +175,7 @@ fn a_sweep_goes_on_where_it_was() {
     assert!(more["runs"][2]["outcome"]["readings"]["throughput"].as_f64() > Some(20.0));
     let page = fs::read_to_string(world.path().join("a.html")).expect("written");
     assert!(page.contains("<svg") && page.contains("A small world"));
-    let fresh = levada(world.path(), &["--fresh", "--csv"]);
+    let fresh = levada(world.path(), &["--policy", "fdr", "--fresh", "--csv"]);
     assert!(!String::from_utf8_lossy(&fresh.stderr).contains("already"));
     let csv = String::from_utf8(fresh.stdout).expect("text");
     assert!(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("required" = ["name"]))]
 pub struct Policy {
     /// Its name.
-    #[schemars(extend("examples" = ["fdr"]))]
+    #[schemars(extend("examples" = ["adaptive"]))]
     pub name: Option<String>,
     /// Parameters of this policy.
     #[serde(flatten)]

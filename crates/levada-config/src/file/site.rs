@@ -48,7 +48,7 @@ pub struct Site {
     /// How the answer of the chosen node reaches the client.
     pub delivery: Delivery,
     /// The policy that chooses the node of a request. The default is the top-level `[policy]`, or
-    /// `fdr`.
+    /// `adaptive`.
     pub policy: Option<Policy>,
     /// Freshness lifetime of a response without one. The default is HTTP's heuristic (RFC 9111, 4.2.2).
     #[schemars(extend("examples" = ["10m"]))]

@@ -10,7 +10,7 @@ mod value;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use levada_policy::ParameterValue;
+use levada_policy::{DEFAULT_POLICY, ParameterValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -221,7 +221,7 @@ impl Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { name: "fdr".to_owned(), parameters: BTreeMap::new() }
+        Self { name: DEFAULT_POLICY.to_owned(), parameters: BTreeMap::new() }
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) nodes: usize,
     /// The policy that chooses the node of a request; `levada policies` lists them.
-    #[arg(long, value_name = "NAME", default_value = "fdr")]
+    #[arg(long, value_name = "NAME", default_value = levada_policy::DEFAULT_POLICY)]
     pub(crate) policy: String,
     /// A parameter of the policy, such as replicas=2; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
