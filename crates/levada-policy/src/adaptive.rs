@@ -161,6 +161,9 @@ impl Policy for Adaptive {
     }
 
     fn bound(&self, request: &Request, cluster: &Cluster) -> Option<LoadBound> {
+        if cluster.up().is_empty() {
+            return None;
+        }
         let known = self.peek(request.key, cluster).map(|(_, count)| count);
         let hot = known.is_some_and(|count| self.window.is_hot(count, cluster.up().len()));
         let Candidates { order, set_size } = self.candidates(request, cluster);

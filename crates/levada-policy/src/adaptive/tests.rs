@@ -154,6 +154,67 @@ fn a_flood_of_new_objects_evicts_nothing_popular() {
 }
 
 #[test]
+fn ten_million_objects_take_no_more_memory_and_evict_nothing_popular() {
+    let (mut sets, mut window, mut rng) =
+        (ObjectSets::new(262_144), Window::default(), Rng::new(1));
+    let popular = Key(u64::MAX);
+    for object in 0..10_000_000 {
+        let key = if object % 1_000 == 0 { popular } else { Key(object) };
+        window.count(64);
+        sets.ask(key, &window, &mut rng);
+    }
+    let Tracked { objects, limit, bytes } = sets.tracked();
+    assert!(objects <= limit && bytes == 3 << 20, "{objects} objects in {bytes} bytes");
+    let (_, count) = sets.peek(popular, &window).unwrap();
+    assert!((0.0005..0.002).contains(&window.share(count)), "{count}");
+}
+
+#[test]
+fn keys_that_share_a_slot_in_one_instance_do_not_in_another() {
+    let slot = |key, seed| {
+        let mut sets = ObjectSets::new(1_000);
+        sets.ask(key, &Window::default(), &mut Rng::new(seed)).slot
+    };
+    let first = slot(Key(0), 1);
+    let same: Vec<_> = (0..100_000).map(Key).filter(|key| slot(*key, 1) == first).collect();
+    let mut elsewhere: Vec<_> = same.iter().map(|key| slot(*key, 2)).collect();
+    elsewhere.sort_unstable();
+    elsewhere.dedup();
+    let (attacked, spread) = (same.len(), elsewhere.len());
+    assert!(attacked > 50 && spread * 10 > attacked * 8, "{attacked} keys in {spread} slots");
+}
+
+#[test]
+fn the_load_stays_balanced_if_all_objects_share_one_slot() {
+    let slots = ParameterValue::Integer(1);
+    let (mut world, eight) = (World::new("adaptive", &[("slots", slots)]), loaded(&[0; 8]));
+    let order = order(&world, 7, &eight);
+    let mut under_way = std::collections::VecDeque::new();
+    for request in 0..20_000u64 {
+        // Half of the requests are for one object, and no slot remembers it.
+        let key = if request % 2 == 0 { 7 } else { request };
+        under_way.push_back(eight.loads().begin(NodeIndex(world.node(key, &eight))));
+        if under_way.len() > 400 {
+            under_way.pop_front();
+        }
+        // The mean is 50: the bound is 1.5 * 50 + 7 + 1.
+        assert!(eight.load(order[0]) <= 84);
+    }
+}
+
+#[test]
+fn one_node_serves_everything_and_none_serves_nothing() {
+    let (mut world, one) = (world(), loaded(&[u32::MAX]));
+    for key in [7, 7, 8] {
+        assert_eq!(world.node(key, &one), 0);
+    }
+    let none = one.without(&[NodeIndex(0)]);
+    assert_eq!(world.pick(&Request::new(Key(7)), &none), None);
+    assert_eq!(world.policy.bound(&Request::new(Key(7)), &none), None);
+    assert_eq!(world.node(7, &one), 0, "the node is back");
+}
+
+#[test]
 fn moved_sets_outlive_changes_of_membership_health_and_parameters() {
     let eight = cluster(nodes(8));
     let mut world = world();
