@@ -129,6 +129,28 @@ pub fn free_addresses(nodes: usize) -> std::io::Result<Vec<Addresses>> {
     (0..nodes).map(|_| Ok(Addresses { clients: take()?, peers: take()?, admin: take()? })).collect()
 }
 
+/// The head of a node's configuration: one thread, its addresses, no access log. Only keys of the top
+/// level may stand before it.
+pub fn configuration_head(name: &str, clients: SocketAddr, admin: SocketAddr) -> String {
+    format!(
+        r#"name = "{name}"
+
+[runtime]
+mode = "shared"
+threads = 1
+
+[[listen]]
+address = "{clients}"
+
+[admin]
+listen = "{admin}"
+
+[log]
+access = "off"
+"#
+    )
+}
+
 /// Whether a node did not start because another process took its port between its release and its use.
 pub fn port_was_taken(error: &anyhow::Error) -> bool {
     let text = format!("{error:#}").to_lowercase();

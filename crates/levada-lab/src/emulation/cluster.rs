@@ -17,7 +17,7 @@ use super::{
 };
 use levada_command::{
     admin_client,
-    node::{Node, PORT_TRIES, free_addresses, port_was_taken},
+    node::{Node, PORT_TRIES, configuration_head, free_addresses, port_was_taken},
 };
 
 /// The cluster to start.
@@ -162,27 +162,13 @@ pub(super) fn configuration(
     servers: &[Listed],
 ) -> String {
     let mut text = format!(
-        r#"name = "front"
-seed = {seed}
-
-[runtime]
-mode = "shared"
-threads = 1
-
-[[listen]]
-address = "{clients}"
-
-[admin]
-listen = "{admin}"
-
+        r#"seed = {seed}
+{head}
 [limits]
-# What fails is to be seen.
+# A failure is counted, not hidden.
 tries = 1
 response_timeout = "1h"
 response_body_timeout = "1h"
-
-[log]
-access = "off"
 {besides}
 
 [[site]]
@@ -194,6 +180,7 @@ admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
 {site}
 "#,
         seed = spec.seed,
+        head = configuration_head("front", clients, admin),
         policy = spec.policy,
         at_once = spec.at_once,
         site = spec.site,

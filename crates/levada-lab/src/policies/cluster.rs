@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use levada_command::admin_client;
+use levada_command::{admin_client, node::configuration_head};
 use levada_net::{
     lab::{Access, Child, Ethernet, Host, Network},
     wire::{Shape, Wire},
@@ -146,30 +146,9 @@ async fn ready(admin: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The head of every configuration.
-fn head(name: &str, clients: SocketAddr, admin: SocketAddr) -> String {
-    format!(
-        r#"name = "{name}"
-
-[runtime]
-mode = "shared"
-threads = 1
-
-[[listen]]
-address = "{clients}"
-
-[admin]
-listen = "{admin}"
-
-[log]
-access = "off"
-"#
-    )
-}
-
 fn node_configuration(name: &str, origin: SocketAddr, admin: SocketAddr, memory: u64) -> String {
     let clients = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NODE_PORT));
-    head(name, clients, admin)
+    configuration_head(name, clients, admin)
         + &format!(
             r#"
 [cache]
@@ -191,7 +170,7 @@ fn front_configuration(
     policy: &str,
     nodes: usize,
 ) -> String {
-    let mut text = head(name, clients, admin)
+    let mut text = configuration_head(name, clients, admin)
         + &format!(
             r#"
 [limits]

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use levada_command::node::Addresses;
+use levada_command::node::{Addresses, configuration_head};
 use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};
@@ -25,19 +25,8 @@ pub(super) fn text(
     let own = all[index];
     let mut text = format!(
         r#"# A node of `levada demo`.
-name = "{name}"
 seed = {seed}
-
-[runtime]
-mode = "shared"
-threads = 1
-
-[[listen]]
-address = "{clients}"
-
-[admin]
-listen = "{admin}"
-
+{head}
 [peering]
 listen = "{peers}"
 secret = "{secret}"
@@ -59,9 +48,6 @@ capacity = {CAPACITY}
 # The link that the demo emulates.
 serve_rate = "{link}B/s"
 
-[log]
-access = "off"
-
 [policy]
 name = "{policy}"
 {parameters}
@@ -71,11 +57,9 @@ origin = "http://{origin}"
 # Responses say why their node was chosen.
 debug = true
 "#,
-        name = node_name(index),
         // Every redirector has its own seed, as with seeds from the system.
         seed = u64::from(setup.seed) * 1_000 + index as u64,
-        clients = own.clients,
-        admin = own.admin,
+        head = configuration_head(&node_name(index), own.clients, own.admin),
         peers = own.peers,
         slow_start = setup.slow_start().as_millis(),
         cache = setup.cache,
