@@ -335,10 +335,10 @@ impl<T> Chunked<T> {
         };
         if let Some(comparison) = self.compare(sources, now) {
             let range = self.range(slot.number);
-            let mut bytes = self.outstanding();
+            let mut outstanding = self.outstanding();
             avoided.extend((0..sources.len()).filter(|source| {
-                let bytes = bytes.remove(source).unwrap_or(0) + (range.end - range.start);
-                comparison.is_behind(*source, bytes)
+                let (bytes, requests) = outstanding.remove(source).unwrap_or_default();
+                comparison.is_behind(*source, bytes + range.end - range.start, requests)
             }));
         }
         // A URL has so many letters at most. Beyond it tries share a name.
@@ -377,15 +377,18 @@ impl<T> Chunked<T> {
             return Vec::new();
         }
         self.looked = now;
-        let mut received: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut received: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
         for tried in self.slots.iter_mut().flat_map(|slot| &mut slot.tries) {
             let progress = tried.source.zip(progress(tried.id));
             if let Some((source, Progress { came, fresh })) = progress {
                 tried.came = came;
-                *received.entry(source).or_default() += fresh;
+                let (bytes, requests) = received.entry(source).or_default();
+                (*bytes, *requests) = (*bytes + fresh, *requests + 1);
             }
         }
-        received.into_iter().for_each(|(source, bytes)| sources.received(source, bytes, now));
+        for (source, (bytes, requests)) in received {
+            sources.received(source, bytes, requests, now);
+        }
         let Some(comparison) = self.compare(sources, now) else { return Vec::new() };
         for id in self.behind(&comparison) {
             if let Some(tried) = self.find(id) {
@@ -393,7 +396,7 @@ impl<T> Chunked<T> {
             }
         }
         let asked = self.outstanding().into_keys();
-        let slow = asked.map(|source| (source, comparison.is_behind(source, self.plan.chunk)));
+        let slow = asked.map(|source| (source, comparison.is_behind(source, self.plan.chunk, 1)));
         let slow: Vec<_> = slow.collect();
         slow.into_iter()
             .filter(|(source, slow)| sources.turns_slow(*source, *slow))
@@ -405,16 +408,16 @@ impl<T> Chunked<T> {
     /// order, so only the last of them may be late. A piece is given up once by this rule: the next
     /// source may be no better.
     fn behind(&self, comparison: &Comparison<'_>) -> Vec<RequestId> {
-        let mut ahead: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut ahead: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
         let mut behind = Vec::new();
         for (slot, tried, source) in self.asked() {
             let ahead = ahead.entry(source).or_default();
-            let bytes = *ahead + self.left(slot, tried);
+            let (bytes, requests) = (ahead.0 + self.left(slot, tried), ahead.1 + 1);
             let is_due = comparison.has_taken_typical(tried.begun);
-            if slot.failures == 0 && is_due && comparison.is_behind(source, bytes) {
+            if slot.failures == 0 && is_due && comparison.is_behind(source, bytes, requests) {
                 behind.push(tried.id);
             } else {
-                *ahead = bytes;
+                *ahead = (bytes, requests);
             }
         }
         behind
@@ -426,13 +429,14 @@ impl<T> Chunked<T> {
         (!self.plan.published).then(|| sources.compare(least, now))?
     }
 
-    /// The bytes that each source still has to send.
-    fn outstanding(&self) -> BTreeMap<usize, u64> {
-        let mut bytes = BTreeMap::new();
+    /// The bytes that each source still has to send, and in how many requests.
+    fn outstanding(&self) -> BTreeMap<usize, (u64, usize)> {
+        let mut outstanding: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
         for (slot, tried, source) in self.asked() {
-            *bytes.entry(source).or_default() += self.left(slot, tried);
+            let (bytes, requests) = outstanding.entry(source).or_default();
+            (*bytes, *requests) = (*bytes + self.left(slot, tried), *requests + 1);
         }
-        bytes
+        outstanding
     }
 
     /// The requests under way whose source is known, in file order.

@@ -5,13 +5,18 @@
 //! be diverted elsewhere" (WORLDS'04, Sec. 4). One comparison finds them:
 //!
 //! ```text
-//!   needs(source) = bytes that it still has to send / its rate
+//!   able(source)  = its rate x max(1, requests it would have / most requests that it had at once)
+//!   needs(source) = bytes that it would have to send / able(source)
 //!   fresh         = max(time of a typical piece, the same bytes / rate of the source in the middle)
 //! ```
 //!
 //! A source is behind when it needs 1.4 times as long as a fresh request elsewhere. The second term of `fresh` holds
 //! when a link slows down all sources at once: then none is behind. A source that many ask has long times,
-//! but a rate as high as that of others, so it is not behind either.
+//! but a rate as high as that of others, so it is not behind either. A source that few ask has a low rate, as
+//! a connection has its limits, and may be able to do more than it was asked for.
+//!
+//! The node itself is not judged: its own pieces come from its store or from the origin, not over the link of
+//! a node, and it sees them only when they are whole.
 //!
 //! Whether a node is up at all is the matter of the cluster's health, which all requests share.
 
@@ -26,6 +31,8 @@ pub(crate) const SPAN: Duration = Duration::from_millis(100);
 /// The rate of a source is the best of its last spans. A connection that lost packets stands still for
 /// 200 ms to a second and begins slowly, which must not count as its rate.
 const SPANS: usize = 14;
+/// Fewer spans say little about a source: its first connection is still in slow start.
+const TELLING: usize = 3;
 /// A source that sent nothing for this long has no rate any more, and is tried again.
 const FORGET: Duration = Duration::from_secs(20);
 /// Fewer sources have no middle that tells which one differs.
@@ -34,75 +41,104 @@ const ENOUGH: usize = 3;
 /// the node that is asked instead may have to get the piece from the origin.
 const MARGIN: f64 = 1.4;
 
+/// Bytes per second, and the most requests at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    bytes: f64,
+    requests: usize,
+}
+
+impl Rate {
+    /// What a source may be able to do with this many requests.
+    fn able(self, requests: usize) -> f64 {
+        self.bytes * (requests as f64 / self.requests.max(1) as f64).max(1.0)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     /// Of the times of its pieces.
     average: Average,
-    /// When the current span began, and the bytes that came in it.
+    /// When the current span began, the bytes that came in it, and the most requests at once.
     span: Timestamp,
     bytes: u64,
-    /// Bytes per second in the last spans, a ring, and how many spans there were.
-    rates: [f64; SPANS],
+    requests: usize,
+    /// The last spans, a ring, and how many there were.
+    rates: [Rate; SPANS],
     spans: usize,
     /// Whether it was behind with a single piece.
     slow: bool,
 }
 
 impl Source {
-    fn received(&mut self, bytes: u64, now: Timestamp) {
+    fn received(&mut self, bytes: u64, requests: usize, now: Timestamp) {
         let length = now.since(self.span);
         self.bytes += bytes;
+        self.requests = self.requests.max(requests);
         if length < SPAN {
             return;
         }
         // Nothing was under way for a part of a longer span.
         if length < 3 * SPAN {
-            self.rates[self.spans % SPANS] = self.bytes as f64 / length.as_secs_f64();
+            let bytes = self.bytes as f64 / length.as_secs_f64();
+            self.rates[self.spans % SPANS] = Rate { bytes, requests: self.requests };
             self.spans += 1;
         }
-        (self.span, self.bytes) = (now, 0);
+        (self.span, self.bytes, self.requests) = (now, 0, 0);
     }
 
-    /// Bytes per second in the best of the last spans. Zero counts only when none of them had a byte.
-    fn rate(&self) -> Option<f64> {
-        let best = self.rates.iter().copied().fold(0.0, f64::max);
-        (best > 0.0 || self.spans >= SPANS).then_some(best)
+    /// The best of the last spans. Zero counts only when none of them had a byte.
+    fn rate(&self) -> Option<Rate> {
+        let best = |best: Rate, rate: &Rate| Rate {
+            bytes: best.bytes.max(rate.bytes),
+            requests: best.requests.max(rate.requests),
+        };
+        let best = self.rates.iter().fold(Rate::default(), best);
+        let telling = if best.bytes > 0.0 { TELLING } else { SPANS };
+        (self.spans >= telling).then_some(best)
     }
 }
 
 /// The sources by number.
 #[derive(Clone, Debug)]
-pub struct Sources(Vec<Source>);
+pub struct Sources {
+    known: Vec<Source>,
+    own: Option<usize>,
+}
 
 impl Sources {
-    /// `count` sources without history.
-    pub fn new(count: usize) -> Self {
-        Self(vec![Source::default(); count])
+    /// `count` sources without history. `own` is the number of the node that asks, if it is one of them.
+    pub fn new(count: usize, own: Option<usize>) -> Self {
+        Self { known: vec![Source::default(); count], own }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
+    }
+
+    fn judged(&mut self, source: usize) -> Option<&mut Source> {
+        self.known.get_mut(source).filter(|_| self.own != Some(source))
     }
 
     /// A piece came from `source` and took this long.
     pub fn came(&mut self, source: usize, took: Duration) {
-        if let Some(known) = self.0.get_mut(source) {
+        if let Some(known) = self.known.get_mut(source) {
             known.average.add(took);
         }
     }
 
-    /// `bytes` came from `source` since the last call, or none although a piece is under way. Count each
-    /// byte once, whatever the number of transfers that wait for it.
-    pub fn received(&mut self, source: usize, bytes: u64, now: Timestamp) {
-        if let Some(known) = self.0.get_mut(source) {
-            known.received(bytes, now);
+    /// `bytes` came from `source` since the last call, or none although pieces are under way, in this many
+    /// `requests`. Count each byte once, whatever the number of transfers that wait for it.
+    pub fn received(&mut self, source: usize, bytes: u64, requests: usize, now: Timestamp) {
+        if let Some(known) = self.judged(source) {
+            known.received(bytes, requests, now);
         }
     }
 
     /// A piece from `source` ran into its timeout or failed. The source counts as one that sends nothing,
     /// until bytes come or until it is forgotten.
     pub fn stalled(&mut self, source: usize, now: Timestamp) {
-        if let Some(known) = self.0.get_mut(source) {
+        if let Some(known) = self.judged(source) {
             *known =
                 Source { span: now, spans: SPANS, average: known.average, ..Source::default() };
         }
@@ -111,20 +147,20 @@ impl Sources {
     /// The comparison of this moment; `None` while too few sources are known.
     pub(crate) fn compare(&self, least: Duration, now: Timestamp) -> Option<Comparison<'_>> {
         let typical = self.middle(|source| source.average.get().map(|time| time.as_secs_f64()))?;
-        let rate = self.middle(Source::rate)?;
+        let rate = self.middle(|source| Some(source.rate()?.bytes))?;
         Some(Comparison { sources: self, typical, rate, least: least.as_secs_f64(), now })
     }
 
     /// Records whether a source is behind with a single piece. Returns true when it was not before.
     pub(crate) fn turns_slow(&mut self, source: usize, slow: bool) -> bool {
-        self.0
+        self.known
             .get_mut(source)
             .is_some_and(|known| !std::mem::replace(&mut known.slow, slow) && slow)
     }
 
     /// The value of the source in the middle.
     fn middle(&self, value: impl Fn(&Source) -> Option<f64>) -> Option<f64> {
-        let mut values: Vec<_> = self.0.iter().filter_map(value).collect();
+        let mut values: Vec<_> = self.known.iter().filter_map(value).collect();
         values.sort_unstable_by(f64::total_cmp);
         let middle = values.get(values.len().saturating_sub(1) / 2).copied();
         middle.filter(|_| values.len() >= ENOUGH)
@@ -132,7 +168,7 @@ impl Sources {
 
     /// How long pieces from each source took lately; `None` where none has come.
     pub fn averages(&self) -> impl Iterator<Item = Option<Duration>> {
-        self.0.iter().map(|source| source.average.get())
+        self.known.iter().map(|source| source.average.get())
     }
 }
 
@@ -152,14 +188,14 @@ impl Comparison<'_> {
         self.now.since(begun).as_secs_f64() > self.typical
     }
 
-    /// Whether `source` needs much longer for `bytes` than a fresh request elsewhere takes, and longer than
-    /// the least time that matters.
-    pub(crate) fn is_behind(&self, source: usize, bytes: u64) -> bool {
-        let known = self.sources.0.get(source);
+    /// Whether `source` needs much longer for `bytes` in this many `requests` than a fresh request elsewhere
+    /// takes, and longer than the least time that matters.
+    pub(crate) fn is_behind(&self, source: usize, bytes: u64, requests: usize) -> bool {
+        let known = self.sources.known.get(source);
         let known = known.filter(|known| self.now.since(known.span) <= FORGET);
         let Some(rate) = known.and_then(Source::rate) else { return false };
         let fresh = self.typical.max(bytes as f64 / self.rate);
-        bytes as f64 / rate > MARGIN * fresh.max(self.least)
+        bytes as f64 / rate.able(requests) > MARGIN * fresh.max(self.least)
     }
 }
 
@@ -172,11 +208,11 @@ mod tests {
 
     /// Sources whose pieces take a second, each with these bytes in each of the last spans.
     fn sources(bytes: &[u64]) -> (Sources, Timestamp) {
-        let mut sources = Sources::new(bytes.len());
+        let mut sources = Sources::new(bytes.len(), None);
         let mut now = Timestamp::from_secs(100);
         for _ in 0..=SPANS {
             for (source, bytes) in bytes.iter().enumerate() {
-                sources.received(source, *bytes, now);
+                sources.received(source, *bytes, 1, now);
             }
             now = now + SPAN;
         }
@@ -185,7 +221,7 @@ mod tests {
     }
 
     fn behind(sources: &Sources, source: usize, bytes: u64, now: Timestamp) -> bool {
-        sources.compare(LEAST, now).is_some_and(|all| all.is_behind(source, bytes))
+        sources.compare(LEAST, now).is_some_and(|all| all.is_behind(source, bytes, 1))
     }
 
     #[test]
@@ -210,13 +246,13 @@ mod tests {
         let (mut sources, mut now) = sources(&[PIECE; 4]);
         for _ in 0..SPANS - 1 {
             (0..4).for_each(|source| {
-                sources.received(source, if source == 3 { 0 } else { PIECE }, now)
+                sources.received(source, if source == 3 { 0 } else { PIECE }, 1, now)
             });
             now = now + SPAN;
         }
         assert!(!behind(&sources, 3, PIECE, now));
         (0..2).for_each(|_| {
-            sources.received(3, 0, now);
+            sources.received(3, 0, 1, now);
             now = now + SPAN;
         });
         assert!(behind(&sources, 3, PIECE, now), "nothing at all for 1.4 s");
@@ -228,8 +264,38 @@ mod tests {
         sources.stalled(3, now);
         assert!(behind(&sources, 3, PIECE, now));
         assert!(!behind(&sources, 3, PIECE, now + FORGET + SPAN), "forgotten");
-        sources.received(3, PIECE, now + SPAN);
+        sources.received(3, PIECE, 1, now + SPAN);
         assert!(!behind(&sources, 3, PIECE, now + SPAN));
+    }
+
+    #[test]
+    fn source_that_had_few_requests_may_be_able_to_do_more() {
+        let (sources, now) = sources(&[PIECE, PIECE, PIECE, PIECE / 8]);
+        let compare = sources.compare(LEAST, now).unwrap();
+        assert!(compare.is_behind(3, 3 * PIECE, 1));
+        assert!(!compare.is_behind(3, 3 * PIECE, 3), "1.25 MB/s with one request");
+    }
+
+    #[test]
+    fn first_spans_of_a_source_say_little() {
+        let (mut sources, now) = sources(&[PIECE, PIECE, PIECE, 0]);
+        sources.known[3] = Source { span: now, ..Source::default() };
+        for span in 1..=3 {
+            assert!(!behind(&sources, 3, PIECE, now), "after {} spans", span - 1);
+            sources.received(3, 1000, 1, now + span * SPAN);
+        }
+        assert!(behind(&sources, 3, PIECE, now + 3 * SPAN));
+    }
+
+    #[test]
+    fn own_node_is_never_behind() {
+        let mut sources = sources(&[PIECE; 4]).0;
+        sources.own = Some(3);
+        let now = Timestamp::from_secs(102);
+        sources.stalled(3, now);
+        assert!(!behind(&sources, 3, PIECE, now));
+        sources.stalled(2, now);
+        assert!(behind(&sources, 2, PIECE, now), "another is");
     }
 
     #[test]
@@ -242,7 +308,7 @@ mod tests {
     #[test]
     fn time_without_a_request_is_no_part_of_a_rate() {
         let (mut sources, now) = sources(&[PIECE; 4]);
-        sources.received(3, 0, now + Duration::from_secs(5));
+        sources.received(3, 0, 1, now + Duration::from_secs(5));
         assert!(!behind(&sources, 3, PIECE, now + Duration::from_secs(5)));
     }
 
@@ -265,7 +331,7 @@ mod tests {
 
     #[test]
     fn source_turns_slow_once() {
-        let mut sources = Sources::new(1);
+        let mut sources = Sources::new(1, None);
         assert!(sources.turns_slow(0, true));
         assert!(!sources.turns_slow(0, true));
         assert!(!sources.turns_slow(0, false));

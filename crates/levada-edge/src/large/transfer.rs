@@ -299,7 +299,7 @@ impl Agent {
                 {
                     let mut sources = self.transfers.sources.lock();
                     sources.came(source.get(), took);
-                    sources.received(source.get(), fresh, now);
+                    sources.received(source.get(), fresh, 1, now);
                 }
             }
             Err(failure @ (Failure::Changed | Failure::NoPieces)) => {

@@ -34,7 +34,7 @@ impl Transfers {
         peers: Option<&Arc<Peers>>,
         purges: &Arc<Purges>,
     ) -> Arc<Self> {
-        let nodes = peers.map_or(1, |peers| peers.servers().count());
+        let (nodes, me) = peers.map_or((1, 0), |peers| (peers.servers().count(), peers.me().get()));
         Arc::new(Self {
             name: name.clone(),
             telemetry: telemetry.clone(),
@@ -42,7 +42,7 @@ impl Transfers {
             purges: purges.clone(),
             room: Room::new(bytes),
             flights: Arc::default(),
-            sources: Mutex::new(Sources::new(nodes)),
+            sources: Mutex::new(Sources::new(nodes, Some(me))),
             known: Known::default(),
         })
     }

@@ -30,7 +30,7 @@ fn ask_all<T>(transfer: &mut Chunked<T>, now: Timestamp) -> Vec<Request> {
 
 /// The letters in the URL of a request, as published.
 fn letters<T>(transfer: &Chunked<T>, request: &Request) -> u8 {
-    transfer.choice(request.id, &Sources::new(0), 1, ms(0)).retries
+    transfer.choice(request.id, &Sources::new(0, None), 1, ms(0)).retries
 }
 
 fn deliver(transfer: &mut Chunked<Range<u64>>, now: Timestamp) -> Vec<Range<u64>> {
@@ -128,7 +128,7 @@ fn late_piece_is_given_up_and_asked_for_again() {
     // The first deadline was set before there was an average.
     assert_eq!(transfer.poll_timeout(), Some(ms(10_000)));
     assert_eq!(transfer.late(ms(10_000)).collect::<Vec<_>>(), [asked[1].id]);
-    transfer.handle_timeout(ms(10_000), &mut Sources::new(0), || true);
+    transfer.handle_timeout(ms(10_000), &mut Sources::new(0, None), || true);
     assert_eq!(transfer.poll_cancel(), Some(asked[1].id));
     let again = transfer.poll_request(ms(10_000)).unwrap();
     assert_eq!((letters(&transfer, &again), again.range), (1, 10..20));
@@ -187,7 +187,7 @@ fn limit_follows_the_times_that_a_slower_link_makes_of_all_pieces() {
 fn late_piece_is_waited_for_when_no_retry_is_allowed() {
     let mut transfer = wide(Mode::Timeout, 10, 0..10);
     let asked = ask_all(&mut transfer, ms(0));
-    transfer.handle_timeout(ms(10_000), &mut Sources::new(0), || false);
+    transfer.handle_timeout(ms(10_000), &mut Sources::new(0, None), || false);
     assert_eq!((transfer.poll_cancel(), transfer.poll_request(ms(10_000))), (None, None));
     assert_eq!(transfer.poll_timeout(), Some(ms(30_000)));
     assert!(transfer.on_chunk(ms(20_000), asked[0].id, 0..10).is_some());
@@ -200,7 +200,7 @@ fn failed_piece_is_tried_again_until_the_tries_are_used_up() {
     for retries in 0..8 {
         let request = transfer.poll_request(now).unwrap();
         assert_eq!(letters(&transfer, &request), retries);
-        transfer.on_failure(now, request.id, &mut Sources::new(0));
+        transfer.on_failure(now, request.id, &mut Sources::new(0, None));
         if let Some(at) = transfer.poll_timeout() {
             now = at;
         }
@@ -236,7 +236,7 @@ fn awaiting() -> (Chunked<Range<u64>>, Vec<Request>) {
     assert_eq!(transfer.poll_timeout(), Some(ms(10_000)), "the client does not wait for it yet");
     assert_eq!(transfer.poll_chunk(ms(60)), Next::Wait);
     assert_eq!(transfer.poll_timeout(), Some(ms(100)), "twice the average");
-    transfer.handle_timeout(ms(100), &mut Sources::new(0), || true);
+    transfer.handle_timeout(ms(100), &mut Sources::new(0, None), || true);
     (transfer, asked)
 }
 
@@ -256,7 +256,7 @@ fn piece_that_all_others_wait_for_is_hedged_and_the_first_answer_wins() {
 fn hedge_that_fails_leaves_the_first_to_come() {
     let (mut transfer, asked) = awaiting();
     let hedge = transfer.poll_request(ms(100)).unwrap();
-    transfer.on_failure(ms(110), hedge.id, &mut Sources::new(0));
+    transfer.on_failure(ms(110), hedge.id, &mut Sources::new(0, None));
     assert!(transfer.on_chunk(ms(110), asked[0].id, asked[0].range.clone()).is_some());
     assert_eq!(transfer.poll_cancel(), None);
 }
@@ -280,7 +280,7 @@ impl Crawl {
         for (request, source) in asked.iter().zip(of) {
             transfer.asked_of(request.id, source);
         }
-        let mut sources = Sources::new(8);
+        let mut sources = Sources::new(8, None);
         (0..8).for_each(|source| sources.came(source, Duration::from_millis(200)));
         Self { transfer, sources, asked, now: ms(0), of, came: [0; 8] }
     }
@@ -294,7 +294,7 @@ impl Crawl {
             if before < 1000 && self.came[at] >= 1000 {
                 let Request { id, range } = self.asked[at].clone();
                 self.transfer.on_chunk(self.now, id, range);
-                self.sources.received(self.of[at], bytes, self.now);
+                self.sources.received(self.of[at], bytes, 1, self.now);
             }
         }
         let (asked, came) = (&self.asked, self.came);
@@ -317,7 +317,7 @@ impl Crawl {
 #[test]
 fn pieces_that_would_finish_late_are_asked_of_another_and_only_once() {
     let mut crawl = Crawl::of(false, [0, 1, 2, 3, 4, 5, 7, 7]);
-    let slow = [500, 500, 500, 500, 500, 500, 50, 50];
+    let slow = [250, 250, 250, 250, 250, 250, 25, 25];
     assert!(crawl.on(slow).is_empty());
     assert!(crawl.on(slow).is_empty(), "it has not taken longer than others");
     let late = crawl.on(slow);
@@ -351,7 +351,7 @@ fn slow_source_keeps_the_piece_that_it_can_finish_in_time() {
 #[test]
 fn late_pieces_are_waited_for_when_no_retry_is_allowed() {
     let mut crawl = Crawl::of(false, [0, 1, 2, 3, 4, 5, 7, 7]);
-    let late = (0..3).flat_map(|_| crawl.on([500, 500, 500, 500, 500, 500, 50, 50])).count();
+    let late = (0..3).flat_map(|_| crawl.on([250, 250, 250, 250, 250, 250, 25, 25])).count();
     assert_eq!(late, 2);
     crawl.transfer.handle_timeout(crawl.now, &mut crawl.sources, || false);
     assert_eq!(crawl.transfer.poll_request(crawl.now), None);
@@ -361,7 +361,7 @@ fn late_pieces_are_waited_for_when_no_retry_is_allowed() {
 #[test]
 fn source_that_is_behind_is_skipped_for_the_next_piece() {
     let mut crawl = Crawl::of(false, [0, 1, 2, 3, 4, 5, 7, 7]);
-    (0..2).for_each(|_| drop(crawl.on([500, 500, 500, 500, 500, 500, 50, 50])));
+    (0..4).for_each(|_| drop(crawl.on([250, 250, 250, 250, 250, 250, 25, 25])));
     assert_eq!(crawl.avoided(), [7]);
 }
 
@@ -397,7 +397,7 @@ fn as_published_nothing_is_predicted() {
     let mut crawl = Crawl::of(true, [0, 1, 2, 3, 4, 5, 7, 7]);
     assert_eq!(crawl.transfer.poll_look(), None);
     for _ in 0..4 {
-        assert!(crawl.on([500, 500, 500, 500, 500, 500, 50, 50]).is_empty());
+        assert!(crawl.on([250, 250, 250, 250, 250, 250, 25, 25]).is_empty());
     }
 }
 
@@ -455,12 +455,12 @@ proptest! {
             let chosen = open.keys().nth(rng.below(open.len().max(1))).copied();
             match (rng.below(10), chosen.and_then(|id| open.remove(&id))) {
                 (0..=5, Some(request)) => drop(transfer.on_chunk(now, request.id, request.range)),
-                (6..=7, Some(request)) => transfer.on_failure(now, request.id, &mut Sources::new(0)),
+                (6..=7, Some(request)) => transfer.on_failure(now, request.id, &mut Sources::new(0, None)),
                 (_, Some(request)) => drop(open.insert(request.id.0, request)),
                 (_, None) => {}
             }
             if transfer.poll_timeout().is_some_and(|at| at <= now) {
-                transfer.handle_timeout(now, &mut Sources::new(0), || rng.below(2) == 0);
+                transfer.handle_timeout(now, &mut Sources::new(0, None), || rng.below(2) == 0);
             }
             match transfer.poll_chunk(now) {
                 Next::Piece(piece, part) => {

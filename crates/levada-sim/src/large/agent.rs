@@ -134,7 +134,7 @@ impl Run<'_> {
                 if let Some(took) = took.filter(|_| is_news) {
                     let sources = &mut self.world.sources[agent.node];
                     sources.came(source, took);
-                    sources.received(source, fresh, now);
+                    sources.received(source, fresh, 1, now);
                 }
             }
             _ => agent.pieces.on_failure(now, id, &mut self.world.sources[agent.node]),

@@ -136,7 +136,9 @@ impl World {
         let policy = build("hrw", &Default::default(), &Deployment::default());
         Self {
             stored: vec![BTreeSet::new(); settings.nodes],
-            sources: vec![Sources::new(settings.nodes); settings.nodes],
+            sources: (0..settings.nodes)
+                .map(|own| Sources::new(settings.nodes, Some(own)))
+                .collect(),
             cluster: Cluster::new(nodes, LoadTable::new(settings.nodes)),
             policy: policy.expect("hrw is registered and has no required parameter"),
             rng: Rng::new(settings.seed),

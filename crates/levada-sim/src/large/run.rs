@@ -407,10 +407,10 @@ impl<'a> Run<'a> {
         plan.chunk.min(file.saturating_sub(name.0 * plan.chunk))
     }
 
+    /// Bytes of a piece that have come from another node. A real node sees its own pieces only when they
+    /// are whole.
     pub(super) fn received(&self, flight: &Flight) -> u64 {
-        let fill = || Some(self.fills[flight.node].get(&flight.name)?.transfer);
-        let transfer = flight.transfer.get().or_else(fill);
-        transfer.map_or(0, |transfer| self.network.received(transfer))
+        flight.transfer.get().map_or(0, |transfer| self.network.received(transfer))
     }
 
     pub(super) fn nodes_up(&self) -> usize {

@@ -27,6 +27,15 @@ fn origin_sends_a_file_once() {
 }
 
 #[test]
+fn no_node_is_skipped_when_none_is_slow() {
+    for seed in 1..=3 {
+        let mut world = World::new(Settings { seed, ..Settings::default() });
+        let (first, cached) = (world.fetch(Fault::None), world.fetch(Fault::None));
+        assert_eq!([first.left_out, cached.left_out, cached.origin_bytes], [0; 3], "seed {seed}");
+    }
+}
+
+#[test]
 fn links_bound_the_rate() {
     let mut world = World::new(settings(2));
     let (first, cached) = (world.fetch(Fault::None).rate(), world.fetch(Fault::None).rate());
