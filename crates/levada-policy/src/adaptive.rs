@@ -7,15 +7,17 @@
 //! to choose a threshold. From LARD/R (ASPLOS'98 Sec. 2.4) it takes sets that stay where they moved.
 //!
 //! ```text
-//! mean    (outstanding + 1) / weights    this redirector's requests, over all nodes that are up
-//! bound   c * mean + sqrt(mean) + 1      c is 1.1 for a hot object, 1.5 for any other
-//! hot     share >= 1 / (32 n)            the object's part of all requests in the window
+//! mean    (outstanding + 1) / weights        this redirector's requests, over all nodes that are up
+//! bound   1.1 * mean +     sqrt(mean) + 1    for a hot object
+//!         1.5 * mean + 2 * sqrt(mean) + 1    for any other
+//! hot     share >= 1 / (32 n)                the object's part of all requests in the window
 //! ```
 //!
 //! The counts of one redirector fluctuate by about their root, hence the second term: it gives the
 //! bound the right slack at every load and for any number of redirectors. A copy of an object costs
 //! one miss and is repaid by later requests. So the at most 32 n hot objects spread early and relieve
-//! a node, and all others stay where they are cached.
+//! a node, and all others stay where they are cached: the queue of a node whose disk is never idle
+//! fluctuates by more than its root, and they wait until it falls.
 //!
 //! For a hot object the mean is taken over the nodes outside its set. Otherwise the queue of a crowd
 //! would raise the mean that the crowd is held against, and its set would stop growing.

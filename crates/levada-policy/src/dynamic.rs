@@ -135,7 +135,7 @@ const BUSY: Parameter = Parameter {
     kind: Kind::IntegerOr(1, u32::MAX as u64, RELATIVE),
     default: Setting::Derived("2/5 of a server's capacity, divided by the number of redirectors"),
     unit: "requests",
-    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity. With \"relative\" a server is busy at 1.5 times its part of the mean load, plus the root of that part, plus 1.",
+    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity. With \"relative\" a server is busy at 1.5 times its part of the mean load, plus twice the root of that part, plus 1.",
 };
 
 /// The value of `busy` for a threshold that follows the mean load.

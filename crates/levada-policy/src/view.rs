@@ -62,7 +62,7 @@ impl LoadView {
     }
 
     /// Whether `node` has reached the bound of objects that are not hot under `adaptive`: 1.5 times
-    /// its part of the `mean`, plus the root of that part, plus 1.
+    /// its part of the `mean`, plus twice the root of that part, plus 1.
     pub(crate) fn is_far_above(self, node: NodeIndex, cluster: &Cluster, mean: f64) -> bool {
         let part = mean * cluster.capacity(node);
         let outstanding = f64::from(self.loads(cluster).of(node));

@@ -37,8 +37,8 @@ impl Bound {
     /// the node's part of the mean load.
     #[inline]
     pub(crate) fn of(self, mean: f64) -> f64 {
-        let factor = if self.hot { HOT } else { OTHER };
-        factor * mean + mean.sqrt() + 1.0
+        let (means, roots) = if self.hot { HOT } else { OTHER };
+        means * mean + roots * mean.sqrt() + 1.0
     }
 
     #[inline]
@@ -60,6 +60,6 @@ impl Mean {
     }
 }
 
-/// The factors of the mean load, for hot objects and for all others.
-const HOT: f64 = 1.1;
-const OTHER: f64 = 1.5;
+/// The factors of the mean load and of its root, for hot objects and for all others.
+const HOT: (f64, f64) = (1.1, 1.0);
+const OTHER: (f64, f64) = (1.5, 2.0);

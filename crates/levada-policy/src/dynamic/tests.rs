@@ -220,9 +220,9 @@ fn a_relative_threshold_follows_the_mean_load() {
     for name in ["cdr", "fdr"] {
         let relative = [("busy", ParameterValue::Text("relative".into()))];
         let mut object = Small::of(name, &relative, nodes(5));
-        // The mean is (44 + 1) / 5 = 9: a server is busy at 1.5 * 9 + 3 + 1 = 17.5.
-        assert_eq!(object.step(0, [17, 9, 9, 5, 4]), (0, "hash", 1), "{name}");
-        assert_eq!(object.step(0, [18, 8, 9, 5, 4]), (1, "spill", 2), "{name}");
+        // The mean is (44 + 1) / 5 = 9: a server is busy at 1.5 * 9 + 2 * 3 + 1 = 20.5.
+        assert_eq!(object.step(0, [20, 9, 6, 5, 4]), (0, "hash", 1), "{name}");
+        assert_eq!(object.step(0, [21, 8, 6, 5, 4]), (1, "spill", 2), "{name}");
         // Twice the load.
         assert_eq!(Small::of(name, &relative, nodes(5)).step(0, [32, 19, 18, 11, 9]).0, 0);
     }
