@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{
     args::MatrixArgs,
     files::Files,
-    scenarios::MATRIX,
+    scenarios,
     sweep::{Swept, sweep},
 };
 
@@ -115,7 +115,7 @@ fn scenarios(args: &MatrixArgs) -> anyhow::Result<Vec<Named>> {
     let wanted = |name: &str| {
         args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()))
     };
-    let listed = MATRIX.iter().filter(|example| wanted(example.name));
+    let listed = scenarios::matrix().filter(|example| wanted(example.name));
     let read = listed.map(|example| {
         let scenario = Scenario::from_toml(example.text)
             .with_context(|| format!("{} cannot be run", example.path))?;
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn every_scenario_of_the_list_can_be_read() {
-        for example in MATRIX {
+        for example in scenarios::matrix() {
             let scenario = Scenario::from_toml(example.text).expect(example.name);
             assert!(!scenario.title.is_empty(), "{}", example.name);
         }

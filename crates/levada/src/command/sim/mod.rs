@@ -62,7 +62,9 @@ fn report(
     swept: &Swept,
     output: &OutputArgs,
 ) -> anyhow::Result<CommandStatus> {
-    let of_runs = tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case)));
+    let mut of_runs: Vec<Report> =
+        tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
+    let remarked = add_remarks(&mut of_runs, tables, swept);
     let reports: Vec<Report> = means.into_iter().chain(of_runs).collect();
     if let Some(path) = &output.html {
         fs::write(path, render::html::render(title, &reports))
@@ -85,7 +87,29 @@ fn report(
     out.flush()?;
     swept.tell_if_stopped();
     let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
-    Ok(if failed || swept.stopped { CommandStatus::ProblemsFound } else { CommandStatus::Success })
+    Ok(match failed || remarked || swept.stopped {
+        true => CommandStatus::ProblemsFound,
+        false => CommandStatus::Success,
+    })
+}
+
+/// Says in the notes and on standard error what limits the results, once for each run. Returns
+/// whether anything does.
+fn add_remarks(reports: &mut [Report], tables: &[Table], swept: &Swept) -> bool {
+    let mut seen = HashSet::new();
+    for (report, table) in reports.iter_mut().zip(tables) {
+        for row in &table.rows {
+            let remarks = swept.outcome(&row.case).map_or(&[][..], |outcome| &outcome.remarks);
+            for remark in remarks {
+                let remark = format!("{}: {remark}.", row.case.id);
+                if seen.insert(remark.clone()) {
+                    eprintln!("{remark}");
+                    report.note = format!("{} {remark}", report.note).trim().to_owned();
+                }
+            }
+        }
+    }
+    !seen.is_empty()
 }
 
 /// The cases of these tables.

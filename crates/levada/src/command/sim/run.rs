@@ -27,29 +27,13 @@ pub(super) fn run(args: &SimRunArgs) -> anyhow::Result<CommandStatus> {
     let name = args.scenario.file_stem().map_or_else(String::new, |s| s.display().to_string());
     let mut tables = vec![overview(&name, &args.scenario, &scenarios)];
     let swept = sweep(&cases(&tables), "run.jsonl", &args.sweep)?;
-    let remarks = remarks(&tables[0], &swept);
-    tables[0].note = [&[tables[0].note.clone()], &remarks[..]].concat().join(" ").trim().to_owned();
     tables.extend(latencies(&name, &args.scenario, &scenarios, &swept));
     let title = match scenarios.first() {
         Some(Variant { scenario, .. }) if !scenario.title.is_empty() => scenario.title.clone(),
         _ => name,
     };
     let means = args.seeds.map(|_| spread::means(&tables[0], &swept));
-    remarks.iter().for_each(|remark| eprintln!("{remark}"));
-    match report(&title, &tables, means, &swept, &args.output)? {
-        CommandStatus::Success if !remarks.is_empty() => Ok(CommandStatus::ProblemsFound),
-        status => Ok(status),
-    }
-}
-
-/// The remarks on all runs, each once.
-fn remarks(table: &Table, swept: &Swept) -> Vec<String> {
-    let of_row = |row: &Row| -> Vec<String> {
-        let outcome = swept.outcome(&row.case);
-        let remarks = outcome.map_or(&[][..], |outcome| &outcome.remarks);
-        remarks.iter().map(|remark| format!("{}: {remark}.", row.key)).collect()
-    };
-    table.rows.iter().flat_map(of_row).collect()
+    report(&title, &tables, means, &swept, &args.output)
 }
 
 /// A scenario, and how it differs from the others.

@@ -36,8 +36,12 @@ pub(super) const SCENARIOS: &[Example] = examples!["examples/sim/":
     "own-log",
 ];
 
-/// The scenarios of `levada sim matrix`.
-pub(super) const MATRIX: &[Example] = examples!["examples/sim/matrix/":
+/// The scenarios of `levada sim matrix`: those of its directory, and the one for a site of one's own.
+pub(super) fn matrix() -> impl Iterator<Item = &'static Example> {
+    MATRIX.iter().chain(SCENARIOS.iter().filter(|example| example.name == "own-log"))
+}
+
+const MATRIX: &[Example] = examples!["examples/sim/matrix/":
     "osdi02-8",
     "flash-8",
     "osdi02-16",
