@@ -39,6 +39,7 @@ mod handoff;
 mod identify;
 mod label_value;
 mod large;
+mod line_queue;
 mod listener;
 mod log;
 mod metrics;
@@ -69,6 +70,7 @@ mod watchdog;
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
+pub use line_queue::{LineQueue, LogTarget};
 pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
 pub use start_error::StartError;

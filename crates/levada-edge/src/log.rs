@@ -1,36 +1,34 @@
 //! The access log: one line per request, in formats that common log tools read.
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
+    io,
     net::IpAddr,
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderValue, Method, StatusCode, Version};
 use levada_fetch::Counts;
-use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 
-use crate::settings::{AccessLog, LogFormat};
+use crate::{
+    line_queue::{LineQueue, LogTarget},
+    settings::{AccessLog, LogFormat},
+};
+
+/// The most time between a request and its line.
+const DELAY: Duration = Duration::from_secs(1);
 
 /// An open access log.
 pub(crate) struct Log {
-    out: Mutex<BufWriter<Box<dyn Write + Send>>>,
+    lines: LineQueue,
     format: LogFormat,
 }
 
 impl Log {
-    pub(crate) fn open(settings: &AccessLog) -> io::Result<Self> {
-        let out: Box<dyn Write + Send> = match &settings.path {
-            Some(path) => Box::new(append(path)?),
-            None => Box::new(io::stdout()),
-        };
-        Ok(Self {
-            out: Mutex::new(BufWriter::with_capacity(64 << 10, out)),
-            format: settings.format,
-        })
+    pub(crate) fn open(settings: &AccessLog, dropped: Counter) -> io::Result<Self> {
+        let target = settings.path.clone().map_or(LogTarget::Stdout, LogTarget::File);
+        Ok(Self { lines: LineQueue::start(target, DELAY, dropped)?, format: settings.format })
     }
 
     pub(crate) fn format(&self) -> LogFormat {
@@ -38,22 +36,19 @@ impl Log {
     }
 
     pub(crate) fn write(&self, line: &str) {
-        let mut out = self.out.lock();
-        if let Err(error) = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")) {
-            tracing::error!(%error, "the access log cannot be written");
-        }
+        self.lines.push(line);
     }
 
-    /// Writes the buffer out. Called every second and at the end.
-    pub(crate) fn flush(&self) {
-        if let Err(error) = self.out.lock().flush() {
-            tracing::error!(%error, "the access log cannot be written");
-        }
+    /// Opens the file anew, which may have been renamed.
+    pub(crate) fn reopen(&self) {
+        self.lines.reopen();
     }
-}
 
-fn append(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).open(path)
+    /// Waits until all lines are written. A reader that does not read costs a second.
+    pub(crate) async fn close(&self) {
+        let lines = self.lines.clone();
+        let _ = tokio::task::spawn_blocking(move || lines.flush(DELAY)).await;
+    }
 }
 
 /// The fields of a log line that nothing else needs.

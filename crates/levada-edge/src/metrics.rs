@@ -100,6 +100,7 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Responses that the client or the upstream broke off.
     pub(crate) aborted: Counter,
+    pub(crate) log_lines_dropped: Counter,
     upstream: Family<UpstreamLabels, Counter>,
     /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
@@ -166,6 +167,11 @@ impl Metrics {
                 Histogram::new(exponential_buckets(0.0005, 2.0, 17))
             ),
             in_flight: register!("http_requests_in_flight", "Requests in flight", Gauge::default()),
+            log_lines_dropped: register!(
+                "log_lines_dropped",
+                "Lines of the access log that were dropped because its reader was too slow",
+                Counter::default()
+            ),
             aborted: register!(
                 "http_responses_aborted",
                 "Responses that did not reach their end",

@@ -112,8 +112,8 @@ impl Node {
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
-        let log =
-            settings.access_log.as_ref().map(Log::open).transpose().map_err(StartError::Log)?;
+        let open = |log| Log::open(log, metrics.log_lines_dropped.clone()).map_err(StartError::Log);
+        let log = settings.access_log.as_ref().map(open).transpose()?;
         let telemetry = Arc::new(Telemetry { clock, metrics: metrics.clone(), log });
         let name = Arc::new(NodeName::new(&settings.name));
         let forwarder = Arc::new(Forwarder {

@@ -2,13 +2,15 @@
 //!
 //! A reload can change the sites, with their servers, policies and rules. Running requests end as they
 //! began. Servers that stay keep their health and connections, and policies that stay keep what they
-//! have learned, even when their parameters change.
+//! have learned, even when their parameters change. The access log is opened anew even when the settings
+//! cannot be used.
 
 use std::sync::Arc;
 
 use levada_net::stop::{Stop, spawn_until};
 
 use crate::{
+    log::Log,
     node::Node,
     settings::{Settings, SettingsReader, SiteSettings},
     site_builder::{SiteBuilder, make_sites},
@@ -23,6 +25,7 @@ use crate::{
 /// With the reason in words when the settings cannot be used; the node keeps its settings.
 pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, String> {
     let _guard = node.reloading.lock().await;
+    node.telemetry.log.iter().for_each(Log::reopen);
     let result = read(node).await.and_then(|settings| {
         let changed = change_sites(node, &settings.sites, stop);
         changed.map(|()| settings.sites.len()).map_err(|error| error.to_string())

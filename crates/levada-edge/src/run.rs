@@ -13,6 +13,7 @@ use crate::{
     client_connection::ListenerKind,
     connection::ListenerRole,
     listener,
+    log::Log,
     node::{Node, hands_over},
     reload,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
@@ -34,7 +35,7 @@ pub struct Addresses {
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when every address is being listened on. On HUP the node takes over the settings that
-/// `reader` reads, as far as they can change.
+/// `reader` reads, as far as they can change. On HUP and USR1 it opens the access log anew.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
@@ -343,20 +344,25 @@ fn worker(
         .map_err(StartError::Runtime)
 }
 
-/// Returns on a signal to stop. Until then it reloads on each HUP.
+/// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log anew on each
+/// USR1.
 async fn until_signalled(node: &Arc<Node>, stop: &Stop) {
-    let hangups = async {
-        let Ok(mut hangup) = unix::signal(unix::SignalKind::hangup()) else {
-            return std::future::pending().await;
-        };
-        while hangup.recv().await.is_some() {
-            // The result is in the log and in the metrics.
-            drop(reload::reload(node, stop).await);
-        }
-    };
+    use unix::SignalKind;
+    // The result is in the log and in the metrics.
+    let reload = async || drop(reload::reload(node, stop).await);
+    let reopen = async || node.telemetry.log.iter().for_each(Log::reopen);
     tokio::select! {
         () = until_stopped() => {}
-        () = hangups => {}
+        () = on_each(SignalKind::hangup(), reload) => {}
+        () = on_each(SignalKind::user_defined1(), reopen) => {}
+    }
+}
+
+/// Never returns.
+async fn on_each(kind: unix::SignalKind, act: impl AsyncFn()) {
+    let Ok(mut signal) = unix::signal(kind) else { return std::future::pending().await };
+    while signal.recv().await.is_some() {
+        act().await;
     }
 }
 
@@ -389,7 +395,7 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
         tracing::warn!("the drain timeout is over: cutting the remaining connections");
     }
     if let Some(log) = &node.telemetry.log {
-        log.flush();
+        log.close().await;
     }
     let closing = node.clone();
     let _ = tokio::task::spawn_blocking(move || closing.cache.store.close(DISK_TIMEOUT)).await;

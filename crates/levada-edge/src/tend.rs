@@ -1,4 +1,4 @@
-//! The background tasks of a node: health checks, slow start, purges, the route, the log.
+//! The background tasks of a node: health checks, slow start, purges, the route.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,9 +30,6 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         node.cache.store.clone(),
         node.cache.purges.clone(),
     )));
-    if node.telemetry.log.is_some() {
-        until_stopped(Box::pin(flush(node.clone())));
-    }
     if let Some(front) = &node.front {
         let sites = node.sites.load();
         let switches = sites.iter().filter_map(|site| site.switch.as_ref());
@@ -77,16 +74,6 @@ async fn ramp(node: Arc<Node>) {
             if switch.ramping() {
                 switch.refresh();
             }
-        }
-    }
-}
-
-async fn flush(node: Arc<Node>) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        ticks.tick().await;
-        if let Some(log) = &node.telemetry.log {
-            log.flush();
         }
     }
 }

@@ -1,23 +1,114 @@
 //! The event log, on standard error.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _, Write},
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
-use tracing_subscriber::EnvFilter;
+use levada_edge::{LineQueue, LogTarget};
+use parking_lot::Mutex;
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 use crate::cli::Logging;
+
+/// The most lines in one period; further lines are left out. These are the bounds of systemd's journal.
+const LINES: u32 = 10_000;
+const PERIOD: Duration = Duration::from_secs(30);
+/// How long the end of the process waits for a reader of standard error.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// The running log. When it is dropped, the lines that wait are written.
+pub(crate) struct EventLog(LineQueue);
 
 /// Starts logging for the rest of the process.
 ///
 /// # Errors
 /// If the level is invalid, or logging was started before.
-pub(crate) fn start(logging: &Logging) -> anyhow::Result<()> {
+pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
     let filter = EnvFilter::try_new(&logging.log_level)
         .with_context(|| format!("--log-level {:?} (or LEVADA_LOG)", logging.log_level))?;
+    let lines = LineQueue::start(LogTarget::Stderr, Duration::ZERO, Default::default())?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(EventWriter { lines: lines.clone(), rate: Mutex::default() })
         .with_ansi(io::stderr().is_terminal())
         .try_init()
-        .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+        .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
+    Ok(EventLog(lines))
+}
+
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        self.0.flush(CLOSE);
+    }
+}
+
+/// Passes events on as far as their rate allows.
+struct EventWriter {
+    lines: LineQueue,
+    rate: Mutex<LineRate>,
+}
+
+impl<'a> MakeWriter<'a> for EventWriter {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> &'a Self {
+        self
+    }
+}
+
+/// Each event is written by one call.
+impl Write for &EventWriter {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let (fits, left_out) = self.rate.lock().admit(Instant::now());
+        if left_out > 0 {
+            self.lines.push(&format!("levada: {left_out} lines of this log were left out: more than {LINES} in {PERIOD:?}"));
+        }
+        if fits {
+            self.lines.push(String::from_utf8_lossy(event).trim_end_matches('\n'));
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines of the current period.
+#[derive(Default)]
+struct LineRate {
+    begun: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl LineRate {
+    /// Whether a line may be written now, and how many were left out in a period that is over.
+    fn admit(&mut self, now: Instant) -> (bool, u64) {
+        let mut reported = 0;
+        if self.begun.is_none_or(|begun| now - begun >= PERIOD) {
+            reported = self.left_out;
+            *self = Self { begun: Some(now), ..Self::default() };
+        }
+        self.lines += 1;
+        let fits = self.lines <= LINES;
+        self.left_out += u64::from(!fits);
+        (fits, reported)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_rate_are_left_out_and_told() {
+        let (mut rate, start) = (LineRate::default(), Instant::now());
+        let fit = (0..LINES + 5).filter(|_| rate.admit(start).0).count();
+        assert_eq!(fit as u32, LINES);
+        assert_eq!(rate.admit(start + PERIOD), (true, 5));
+        assert_eq!(rate.admit(start + PERIOD), (true, 0));
+    }
 }

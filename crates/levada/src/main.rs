@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Runs one command; its status is the exit code.
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = logging::start(&cli.logging).and_then(|()| match &cli.command {
+    let outcome = logging::start(&cli.logging).and_then(|_log| match &cli.command {
         Command::Demo(args) => command::demo::run(args),
         Command::Run(args) => command::run::run(args),
         Command::Validate(args) => command::validate::run(args),

@@ -16,8 +16,6 @@ pub(super) type Name = (u64, u8);
 /// A request for a piece. It ends when no transfer holds it.
 pub(super) struct Flight {
     pub(super) name: Name,
-    /// The node that wants it.
-    pub(super) node: usize,
     /// The node that is asked for it.
     pub(super) source: usize,
     pub(super) begun: Timestamp,
@@ -42,10 +40,9 @@ pub(super) enum State {
 }
 
 impl Flight {
-    pub(super) fn new(name: Name, node: usize, source: usize, begun: Timestamp) -> Self {
+    pub(super) fn new(name: Name, source: usize, begun: Timestamp) -> Self {
         Self {
             name,
-            node,
             source,
             begun,
             transfer: Cell::new(None),

@@ -352,7 +352,7 @@ impl<'a> Run<'a> {
         if let Some(flight) = self.flights[node].join(name, avoided) {
             return (flight, true);
         }
-        let flight = Rc::new(Flight::new(name, node, self.choose(name, avoided, now), now));
+        let flight = Rc::new(Flight::new(name, self.choose(name, avoided, now), now));
         self.flights[node].begin(&flight);
         let source = flight.source;
         if source != node {
