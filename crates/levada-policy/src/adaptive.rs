@@ -116,7 +116,10 @@ impl Policy for Adaptive {
         let AskedSet { set, known, .. } = asked;
         let (walked, start) = self.order.walk_through(request.key, cluster, set.first, set.len);
         let (before, members) = walked.split_at(start);
-        let least = least_by(members, |node| cluster.relative_load(node), context.rng)?;
+        let least = match cluster.uniform() {
+            true => least_by(members, |node| cluster.load(node), context.rng)?,
+            false => least_by(members, |node| cluster.relative_load(node), context.rng)?,
+        };
         let (steps, len) = (walked.len(), members.len());
         let mean = bound.mean(members, cluster);
 

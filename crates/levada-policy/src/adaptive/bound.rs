@@ -26,10 +26,13 @@ impl Bound {
         if !self.hot || set.len() >= cluster.up().len() {
             return Mean(requests / cluster.capacity_up());
         }
-        let inside: f64 = set.iter().map(|node| f64::from(cluster.load(*node))).sum();
-        let capacity: f64 = set.iter().map(|node| cluster.capacity(*node)).sum();
+        let inside: u64 = set.iter().map(|node| u64::from(cluster.load(*node))).sum();
+        let capacity: f64 = match cluster.uniform() {
+            true => set.len() as f64,
+            false => set.iter().map(|node| cluster.capacity(*node)).sum(),
+        };
         // Loads change while they are read, and sums of weights are rounded.
-        let (requests, capacity) = (requests - inside, cluster.capacity_up() - capacity);
+        let (requests, capacity) = (requests - inside as f64, cluster.capacity_up() - capacity);
         Mean(requests.max(1.0) / capacity.max(f64::MIN_POSITIVE))
     }
 

@@ -104,20 +104,34 @@ impl Cache {
         None
     }
 
-    /// The first `count` nodes of the order of `key`, if its line has them.
+    /// Appends the first `count` nodes of the order of `key` to `set`; says whether it has them.
     #[inline]
-    pub(super) fn first(
+    pub(super) fn append(
         &self,
         key: Key,
         place: Place,
         count: usize,
-    ) -> Option<impl Iterator<Item = NodeIndex>> {
-        let line = &self.lines[place.line];
-        if line.key != key || count > usize::from(line.depth) {
-            return None;
+        set: &mut Vec<NodeIndex>,
+    ) -> bool {
+        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
+        if line.key == key && count <= usize::from(line.depth) {
+            set.extend(line.nodes[..count].iter().map(|node| NodeIndex(u32::from(*node))));
+            return true;
         }
-        let nodes = line.nodes.get(..count)?;
-        Some(nodes.iter().map(|node| NodeIndex(u32::from(*node))))
+        let long = deep.nodes.get(..count).filter(|_| deep.key == key.0);
+        long.inspect(|nodes| set.extend_from_slice(nodes)).is_some()
+    }
+
+    /// The position of `node` in the order of `key`, if it is cached.
+    #[inline]
+    pub(super) fn position(&self, key: Key, place: Place, node: NodeIndex) -> Option<usize> {
+        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
+        let short = if line.key == key { &line.nodes[..usize::from(line.depth)] } else { &[] };
+        let found = short.iter().position(|short| u32::from(*short) == node.0);
+        found.or_else(|| {
+            let mut long = deep.nodes.iter().take_while(|_| deep.key == key.0);
+            long.position(|long| *long == node)
+        })
     }
 
     /// Computes the order of `key` up to `position` or further: `usual` nodes at first, then more

@@ -74,9 +74,7 @@ impl Order {
         set.clear();
         let mut walk = self.walk(key, cluster);
         let count = count.min(walk.spread());
-        if let Some(nodes) = walk.remembered(count) {
-            set.extend(nodes);
-        } else {
+        if !walk.append_cached(count, &mut set) {
             set.extend(walk.take(count));
         }
         self.set = set;
@@ -99,10 +97,17 @@ impl Order {
         let mut set = std::mem::take(&mut self.set);
         set.clear();
         let mut walk = self.walk(key, cluster);
-        set.extend(walk.by_ref().take_while(|node| *node != first));
-        let start = set.len();
-        set.push(first);
-        set.extend(walk.take(count.saturating_sub(1)));
+        let cached = walk.cached_position(first);
+        let start = match cached {
+            Some(start) if walk.append_cached(start + count, &mut set) => start,
+            _ => {
+                set.extend(walk.by_ref().take_while(|node| *node != first));
+                let start = set.len();
+                set.push(first);
+                set.extend(walk.take(count.saturating_sub(1)));
+                start
+            }
+        };
         self.set = set;
         (&self.set, start)
     }
@@ -209,15 +214,22 @@ enum Filter {
 }
 
 impl Walk<'_> {
-    /// The first `count` nodes, if all nodes accept all keys and one line has the nodes.
+    /// Appends the first `count` nodes to `set` if all nodes accept all keys, and says whether it did.
     #[inline]
-    fn remembered(&mut self, count: usize) -> Option<impl Iterator<Item = NodeIndex>> {
+    fn append_cached(&mut self, count: usize, set: &mut Vec<NodeIndex>) -> bool {
         let count = count.min(self.unseen);
-        if self.filter != Filter::None {
-            return None;
+        if self.filter != Filter::None || count == 0 {
+            return false;
         }
-        self.order.nth(self.key, self.place, count.checked_sub(1)?)?;
-        self.order.cache.first(self.key, self.place, count)
+        self.order.nth(self.key, self.place, count - 1);
+        self.order.cache.append(self.key, self.place, count, set)
+    }
+
+    /// The position of `node`, if all nodes accept all keys and the order is cached up to there.
+    #[inline]
+    fn cached_position(&self, node: NodeIndex) -> Option<usize> {
+        let cached = || self.order.cache.position(self.key, self.place, node);
+        (self.filter == Filter::None).then(cached).flatten()
     }
 
     /// The number of nodes that the order itself includes in the key's set. Only R-CHash limits it.
