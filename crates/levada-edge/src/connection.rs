@@ -380,6 +380,12 @@ fn bounds(limits: &Limits, listener: ListenerKind) -> Limits {
     }
 }
 
+/// The bounds of a request head at a kind of listener.
+pub(crate) fn head_bounds(limits: &Limits, listener: ListenerKind) -> HeadBounds {
+    let limits = bounds(limits, listener);
+    HeadBounds { head: limits.head_size, fields: limits.header_count }
+}
+
 /// The limits of a connection over HTTP/1.
 pub(crate) fn limits(limits: &Limits) -> ConnectionLimits {
     ConnectionLimits {

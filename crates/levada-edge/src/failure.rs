@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use levada_body::ReadError;
+use levada_http1::Fault;
 use levada_upstream::{SendError, ServerFailure};
 
 /// Why a request could not be served as asked.
@@ -12,6 +13,8 @@ use levada_upstream::{SendError, ServerFailure};
 #[error("{}", self.as_str())]
 pub(crate) enum Failure {
     // The client's.
+    /// The head has a fault.
+    Malformed(Fault),
     /// The request names no host, or one that cannot be.
     BadHost,
     /// No site answers to the host.
@@ -46,8 +49,9 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The status for the client.
-    pub(crate) const fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         match self {
+            Self::Malformed(fault) => fault.status().unwrap_or(StatusCode::BAD_REQUEST),
             Self::BadHost | Self::BadDigest | Self::BadPiece => StatusCode::BAD_REQUEST,
             Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Method => StatusCode::NOT_IMPLEMENTED,
@@ -78,8 +82,9 @@ impl Failure {
     }
 
     /// One sentence for the client and the log.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::Malformed(fault) => fault.sentence(),
             Self::BadHost => "the request names no valid host",
             Self::UnknownHost => "no site here answers to this host",
             Self::Method => "this method does not pass a cache",
@@ -100,7 +105,8 @@ impl Failure {
     /// The error type of `Proxy-Status` (RFC 9209 Sec. 2.3).
     pub(crate) const fn proxy_error(self) -> &'static str {
         match self {
-            Self::BadHost
+            Self::Malformed(_)
+            | Self::BadHost
             | Self::UnknownHost
             | Self::Method
             | Self::Expectation
@@ -121,7 +127,7 @@ impl Failure {
     }
 
     /// Whether the client should come back soon.
-    pub(crate) const fn retry_after(self) -> Option<u64> {
+    pub(crate) fn retry_after(self) -> Option<u64> {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => Some(1),
             // At least the time for which a failed server is ejected.

@@ -42,6 +42,7 @@ mod large;
 mod line_queue;
 mod listener;
 mod log;
+mod max_forwards;
 mod metrics;
 mod node;
 mod node_name;

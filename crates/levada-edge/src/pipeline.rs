@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, Method, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
@@ -14,7 +14,7 @@ use levada_cache::{
     CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
     ServeDecision, serve_instead_of_error, strip_request,
 };
-use levada_http1::ZeroCopyQueue;
+use levada_http1::{ZeroCopyQueue, check_parsed};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_store::{Label, Object, StoredHead};
@@ -36,9 +36,10 @@ use crate::{
     cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
     clock,
+    connection::head_bounds,
     effects::Effects,
     failure::{Failed, Failure},
-    large,
+    large, max_forwards,
     node::Node,
     peers::{self, PROBE, Peers},
     purge,
@@ -118,6 +119,12 @@ enum Admitted {
 
 /// Checks whether the client may send this request.
 fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incoming>) -> Admitted {
+    if request.version() == Version::HTTP_2
+        && let Err(fault) =
+            check_parsed(&request, head_bounds(&node.settings.limits, connection.listener))
+    {
+        return Admitted::Refused(Failure::Malformed(fault));
+    }
     if connection.listener == ListenerKind::Peer {
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
             return Admitted::Refused(Failure::NoPeer);
@@ -141,6 +148,9 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     let (mut parts, body) = request.into_parts();
     // Before a variant is selected: fields that the origin does not see must not select one.
     strip_request(&mut parts.headers);
+    if max_forwards::ends_here(&parts.method, &mut parts.headers) {
+        return Admitted::Answered(Box::new(respond::options()));
+    }
     let wants = RequestCacheFields::of(&parts.headers);
     if wants.range && node.given_up.returns(connection.client, resource.key) {
         node.metrics.dormant_returned.inc();

@@ -22,7 +22,7 @@ pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, Upstr
 pub use deadline::{DeadlineTimer, after};
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, Fault, Guarded, HeadBounds, Interim, Interims,
-    Ledger, Outlet, RequestFraming, ScannedBytes, names_host,
+    Ledger, Outlet, RequestFraming, ScannedBytes, check_parsed, check_trailers, names_host,
 };
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 

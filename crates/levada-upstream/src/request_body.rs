@@ -14,6 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use levada_http1::{Fault, check_trailers};
 
 use crate::Stall;
 
@@ -23,6 +24,9 @@ pub enum UploadError {
     /// The client's connection, with its error.
     #[error("the client's body broke off: {0}")]
     Client(hyper::Error),
+    /// The trailer section has a fault.
+    #[error("the client's trailers have a fault: {}", .0.as_str())]
+    Trailers(Fault),
     /// No piece came for too long.
     #[error("the client sent nothing for too long")]
     Stalled,
@@ -98,7 +102,11 @@ impl Upload {
             Poll::Ready(Some(Ok(frame))) => {
                 self.stall.moved();
                 self.progress.moved.store(true, Relaxed);
-                Poll::Ready(Some(Ok(frame)))
+                // Over HTTP/1 the guard has checked them.
+                match frame.trailers_ref().map(check_trailers) {
+                    Some(Err(fault)) => Poll::Ready(Some(Err(UploadError::Trailers(fault)))),
+                    _ => Poll::Ready(Some(Ok(frame))),
+                }
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(UploadError::Client(error)))),
             Poll::Ready(None) => Poll::Ready(None),

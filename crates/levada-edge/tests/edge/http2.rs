@@ -228,7 +228,7 @@ async fn slow_body_over_http2_is_ended() {
     })
     .await;
     let (sender_of_body, receiver) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(1);
-    let stream = futures_stream(receiver);
+    let stream = body_of(receiver);
     let request = Request::post(format!("http://{HOST}/a")).body(stream).unwrap();
     let mut sender = h2c(at).await;
     let answer = within(sender.send_request(request)).await;
@@ -239,7 +239,8 @@ async fn slow_body_over_http2_is_ended() {
     settled(&node).await;
 }
 
-fn futures_stream(
+/// A body of unknown length.
+pub(crate) fn body_of(
     receiver: tokio::sync::mpsc::Receiver<Result<hyper::body::Frame<Bytes>, std::io::Error>>,
 ) -> Body {
     struct Pieces(tokio::sync::mpsc::Receiver<Result<hyper::body::Frame<Bytes>, std::io::Error>>);

@@ -27,6 +27,7 @@ mod passing;
 mod purge;
 mod ranges;
 mod reload;
+mod same_judge;
 mod sharing;
 mod splice;
 mod stale;

@@ -50,6 +50,8 @@ pub enum Fault {
     LengthWithEncoding,
     /// A transfer coding other than `chunked`.
     EncodingUnknown,
+    /// `chunked` is not the last transfer coding.
+    EncodingNotFinal,
     /// More than one `Transfer-Encoding`.
     EncodingRepeated,
     /// `Transfer-Encoding` in HTTP/1.0.
@@ -73,7 +75,7 @@ pub enum Fault {
 impl Fault {
     /// Every fault.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 31] = [
         Self::BareLf,
         Self::BareCr,
         Self::EmptyLine,
@@ -95,6 +97,7 @@ impl Fault {
         Self::LengthRepeated,
         Self::LengthWithEncoding,
         Self::EncodingUnknown,
+        Self::EncodingNotFinal,
         Self::EncodingRepeated,
         Self::EncodingInOldVersion,
         Self::ChunkSize,
@@ -112,12 +115,12 @@ impl Fault {
     }
 
     /// The status of the answer; `None` where an answer in HTTP would not be understood.
-    pub(super) fn status(self) -> Option<StatusCode> {
+    pub fn status(self) -> Option<StatusCode> {
         StatusCode::from_u16(self.row().0).ok()
     }
 
     /// One sentence for the client, with the section that it can read.
-    pub(super) fn sentence(self) -> &'static str {
+    pub fn sentence(self) -> &'static str {
         self.row().2
     }
 
@@ -145,6 +148,7 @@ impl Fault {
             Self::LengthRepeated => (400, "length-repeated", "There is more than one Content-Length (RFC 9112 section 6.3)."),
             Self::LengthWithEncoding => (400, "length-with-encoding", "Content-Length and Transfer-Encoding exclude each other (RFC 9112 section 6.1)."),
             Self::EncodingUnknown => (501, "encoding-unknown", "The only transfer coding known here is chunked (RFC 9112 section 6.1)."),
+            Self::EncodingNotFinal => (400, "encoding-not-final", "The last transfer coding is not chunked (RFC 9112 section 6.3)."),
             Self::EncodingRepeated => (400, "encoding-repeated", "There is more than one Transfer-Encoding (RFC 9112 section 6.3)."),
             Self::EncodingInOldVersion => (400, "encoding-in-http-1-0", "HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1)."),
             Self::ChunkSize => (400, "chunk-size", "A chunk size is not a hexadecimal number within bounds (RFC 9112 section 7.1)."),

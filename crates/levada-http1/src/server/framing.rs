@@ -337,8 +337,8 @@ impl HeadProgress {
         if self.chunked {
             return Err(Fault::EncodingRepeated);
         }
-        if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(Fault::EncodingUnknown);
+        if !value.eq_ignore_ascii_case(CHUNKED) {
+            return Err(unknown_encoding(value));
         }
         self.chunked = true;
         Ok(())
@@ -357,6 +357,17 @@ impl HeadProgress {
     }
 }
 
+/// Without `chunked` at the end of the list, the length of the body is unknown (RFC 9112 section 6.3).
+fn unknown_encoding(codings: &[u8]) -> Fault {
+    let mut codings = codings.split(|&byte| byte == b',').map(syntax::trimmed).rev();
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(CHUNKED);
+    if !codings.next().is_some_and(is_chunked) && codings.any(is_chunked) {
+        Fault::EncodingNotFinal
+    } else {
+        Fault::EncodingUnknown
+    }
+}
+
 /// RFC 9112 section 7.1.1: nothing, or `;` after optional white space.
 fn check_extension(extension: &[u8]) -> Result<(), Fault> {
     let is_blank = !extension.is_empty() && syntax::trimmed(extension).is_empty();
@@ -370,16 +381,17 @@ fn check_extension(extension: &[u8]) -> Result<(), Fault> {
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1); no method begins with it.
 const HANDSHAKE: u8 = 0x16;
 /// Bytes of a request line. RFC 9112 section 3 wants at least 8000.
-const REQUEST_LINE: usize = 16 << 10;
+pub(super) const REQUEST_LINE: usize = 16 << 10;
 /// Bytes of all chunk extensions and trailers of one body. This and [`TRAILERS`] are less than hyper
 /// allows, so that the guard answers.
-const OVERHEAD: usize = 8 << 10;
+pub(super) const OVERHEAD: usize = 8 << 10;
 /// The longest body or chunk: the largest file offset.
-const LONGEST: u64 = i64::MAX as u64;
+pub(super) const LONGEST: u64 = i64::MAX as u64;
 
 const HOST: &[u8] = b"host";
 const LENGTH: &[u8] = b"content-length";
 const ENCODING: &[u8] = b"transfer-encoding";
+const CHUNKED: &[u8] = b"chunked";
 const FRAMING_FIELDS: [&[u8]; 3] = [HOST, LENGTH, ENCODING];
 
 #[cfg(test)]

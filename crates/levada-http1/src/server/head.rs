@@ -88,7 +88,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<Version, Fault> {
         return Err(Fault::Version);
     };
     let version = version(&rest[target_end + 1..])?;
-    if all(target, TARGET) && has_known_form(method, target) {
+    if is_target(target) && has_known_form(method, target) {
         Ok(version)
     } else {
         Err(or_bare_cr(target, Fault::Target))
@@ -106,8 +106,13 @@ fn version(bytes: &[u8]) -> Result<Version, Fault> {
     }
 }
 
+/// Whether there are only bytes that a request target has.
+pub(super) fn is_target(target: &[u8]) -> bool {
+    all(target, TARGET)
+}
+
 /// The four forms of RFC 9112 section 3.2, each only with the methods that may have it.
-fn has_known_form(method: &[u8], target: &[u8]) -> bool {
+pub(super) fn has_known_form(method: &[u8], target: &[u8]) -> bool {
     match (method, target) {
         (b"CONNECT", authority) => {
             memchr(b']', authority).map_or(authority, |end| &authority[end..]).contains(&b':')

@@ -21,6 +21,7 @@ mod interim;
 pub(crate) mod judgement;
 mod ledger;
 mod outlet;
+mod parsed;
 
 use std::{
     io::{self, IoSlice},
@@ -42,6 +43,7 @@ pub use self::{
     interim::{Interim, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
+    parsed::{check_parsed, check_trailers},
 };
 use self::{framing::AwaitedPart, held::HeldBytes};
 use crate::{

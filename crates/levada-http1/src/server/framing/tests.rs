@@ -144,6 +144,8 @@ pub(in crate::server) fn bad() -> Vec<(Vec<u8>, Fault)> {
         (with("Transfer-Encoding: gzip"), EncodingUnknown),
         (with("Transfer-Encoding: gzip, chunked"), EncodingUnknown),
         (with("Transfer-Encoding: chunked, chunked"), EncodingUnknown),
+        (with("Transfer-Encoding: chunked, gzip"), EncodingNotFinal),
+        (with("Transfer-Encoding: chunked , gzip, identity"), EncodingNotFinal),
         (with("Transfer-Encoding: identity"), EncodingUnknown),
         (with("Transfer-Encoding: \"chunked\""), EncodingUnknown),
         (with("Transfer-Encoding: chunked;a=b"), EncodingUnknown),
