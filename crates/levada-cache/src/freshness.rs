@@ -160,6 +160,8 @@ pub struct Freshness {
 const VALIDATE_ALWAYS: u8 = 1;
 const NEVER_STALE: u8 = 2;
 const IMMUTABLE: u8 = 4;
+/// The response is stale, even if the clock is set back to before it became so.
+const EXPIRED: u8 = 8;
 
 impl Freshness {
     /// The length of the result of [`Freshness::to_bytes`].
@@ -212,7 +214,9 @@ impl Freshness {
     /// [`age`](Self::age) and [`ttl_millis`](Self::ttl_millis) from one clock value.
     pub(crate) fn age_and_ttl_millis(&self, now: SystemTime) -> (u32, i64) {
         let age = self.age_millis(millis(now));
-        (bounded((age / 1000) as i64), (self.lifetime as i64).saturating_sub_unsigned(age))
+        let ttl = (self.lifetime as i64).saturating_sub_unsigned(age);
+        let ttl = if self.flags & EXPIRED == 0 { ttl } else { ttl.min(0) };
+        (bounded((age / 1000) as i64), ttl)
     }
 
     /// Whether the response is fresh at `now`, without regard to the request's directives.
@@ -276,6 +280,7 @@ impl Freshness {
     /// the stored response to be outdated (Sec. 4.3.5). Stale windows count from `now`.
     #[must_use]
     pub fn expired(mut self, now: SystemTime) -> Self {
+        self.flags |= EXPIRED;
         self.lifetime = self.lifetime.min(self.age_millis(millis(now)));
         self
     }
@@ -309,7 +314,7 @@ impl Freshness {
             source: LifetimeSource::from_u8(bytes[37])?,
         };
         let plausible = [read.received, read.initial_age, read.lifetime].iter().all(|&n| n < FAR)
-            && read.flags & !(VALIDATE_ALWAYS | NEVER_STALE | IMMUTABLE) == 0;
+            && read.flags & !(VALIDATE_ALWAYS | NEVER_STALE | IMMUTABLE | EXPIRED) == 0;
         plausible.then_some(read)
     }
 }
@@ -527,6 +532,15 @@ mod tests {
         let read = freshness(200, &[("age", "10"), ("cache-control", "max-age=60")]);
         assert_eq!(read.age(time(NOW - 1000)), 10);
         assert_eq!(read.age(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), 10);
+    }
+
+    #[test]
+    fn expired_response_stays_stale_when_the_clock_is_set_back() {
+        let read = freshness(200, &[("cache-control", "max-age=60")]).expired(time(NOW + 10));
+        for now in [NOW - 1000, NOW, NOW + 9, NOW + 10] {
+            assert!(!read.is_fresh(time(now)), "{now}");
+            assert!(Freshness::from_bytes(&read.to_bytes()).is_some_and(|r| r == read));
+        }
     }
 
     #[test]
