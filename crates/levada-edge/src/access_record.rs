@@ -12,9 +12,9 @@ use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
 use crate::{
-    admission::InService,
     body_error::BodyError,
     cache_result::CacheResult,
+    client_shares::ClientPlace,
     clock::Clock,
     failure::Failed,
     log::{AccessLine, Log, LogEntry},
@@ -50,7 +50,7 @@ pub(crate) struct AccessRecord {
     /// The count as outstanding at the node that the policy chose.
     pub(crate) outstanding: Option<Outstanding>,
     /// The count as in service at this node.
-    pub(crate) in_service: Option<InService>,
+    pub(crate) in_service: Option<ClientPlace>,
     /// The decider that learns from the request's duration.
     pub(crate) decider: Option<Arc<Decider>>,
     /// Whether the request came from a peer.

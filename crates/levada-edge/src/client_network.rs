@@ -20,7 +20,7 @@ pub(crate) fn of(connection: &ClientConnection, headers: &HeaderMap) -> IpAddr {
 }
 
 /// An IPv6 client has a whole network of addresses to choose from: that network is the client.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

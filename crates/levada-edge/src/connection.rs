@@ -28,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
+    client_shares::ClientShares,
     drain::Drain,
     failure::Failure,
     metrics::Metrics,
@@ -49,6 +50,8 @@ pub(crate) struct ListenerRole {
     pub(crate) h2c: bool,
     /// How many connections may be open.
     pub(crate) places: Arc<Semaphore>,
+    /// The same number, as clients share it; `None`: they do not.
+    pub(crate) shares: Option<Arc<ClientShares>>,
     /// The number of unanswered retransmissions after which a connection is given up; `None`: never.
     pub(crate) dormant_retries: Option<u8>,
 }

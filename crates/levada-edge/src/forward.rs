@@ -228,7 +228,8 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
         strip_fields(response.headers_mut(), &PEERS_ONLY);
-        if let Some(miss) = self.miss.take() {
+        if let Some(mut miss) = self.miss.take() {
+            miss.follow_reader();
             response.body_mut().hold(Box::new(miss));
         }
     }

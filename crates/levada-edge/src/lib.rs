@@ -18,13 +18,13 @@
 
 mod access_record;
 mod admin;
-mod admission;
 mod body;
 mod body_error;
 mod cache;
 mod cache_result;
 mod client_connection;
 mod client_network;
+mod client_shares;
 mod clock;
 mod connection;
 mod dormant;

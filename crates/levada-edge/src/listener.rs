@@ -1,6 +1,10 @@
 //! Opens listening sockets and accepts their connections.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use levada_handoff::BackendLink;
 use levada_net::{
@@ -13,6 +17,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::{
+    client_network,
+    client_shares::ClientPlace,
     connection::{self, ListenerRole},
     dormant,
     node::Node,
@@ -71,6 +77,8 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((mut socket, client)) => {
+                let Some(share) = share(&node, &role, client.ip()) else { continue };
+                let place = Box::new((place, share));
                 let mut connection =
                     OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
@@ -107,6 +115,17 @@ pub(crate) async fn accept(
             }
         }
     }
+}
+
+/// The client's place among the connections of all. Without one, the connection is closed.
+fn share(node: &Node, role: &ListenerRole, client: IpAddr) -> Option<Option<ClientPlace>> {
+    let Some(shares) = &role.shares else { return Some(None) };
+    let place = shares.enter(client_network::network(client));
+    if place.is_none() {
+        node.metrics.connections_refused.inc();
+        tracing::info!(%client, "connection closed: this client has its share of limits.connections");
+    }
+    place.map(Some)
 }
 
 /// The back-ends with connections that were handed over and not yet sent.

@@ -101,6 +101,7 @@ pub(crate) struct Metrics {
     /// Responses that the client or the upstream broke off.
     pub(crate) aborted: Counter,
     pub(crate) log_lines_dropped: Counter,
+    pub(crate) connections_refused: Counter,
     upstream: Family<UpstreamLabels, Counter>,
     /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
@@ -167,6 +168,11 @@ impl Metrics {
                 Histogram::new(exponential_buckets(0.0005, 2.0, 17))
             ),
             in_flight: register!("http_requests_in_flight", "Requests in flight", Gauge::default()),
+            connections_refused: register!(
+                "connections_refused",
+                "Connections that were closed because their client had its share of them",
+                Counter::default()
+            ),
             log_lines_dropped: register!(
                 "log_lines_dropped",
                 "Lines of the access log that were dropped because its reader was too slow",

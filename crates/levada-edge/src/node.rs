@@ -10,8 +10,8 @@ use levada_route::Route;
 
 use crate::{
     access_record::Telemetry,
-    admission::Capacity,
     cache::Cache,
+    client_shares::ClientShares,
     clock::Clock,
     drain::Drain,
     forward::Forwarder,
@@ -59,7 +59,7 @@ pub(crate) struct Node {
     pub(crate) given_up: Arc<GivenUpClients>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
-    pub(crate) capacity: Arc<Capacity>,
+    pub(crate) capacity: Arc<ClientShares>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) telemetry: Arc<Telemetry>,
     pacer: Option<Arc<Pacer>>,
@@ -156,7 +156,7 @@ impl Node {
                 .route
                 .clone()
                 .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
-            capacity: Capacity::new(settings.limits.capacity),
+            capacity: ClientShares::new(settings.limits.capacity),
             metrics,
             telemetry,
             pacer: settings.limits.serve_rate.map(Pacer::new),

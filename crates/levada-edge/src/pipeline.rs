@@ -35,7 +35,7 @@ use crate::{
     },
     cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
-    clock,
+    client_network, clock,
     connection::head_bounds,
     effects::Effects,
     failure::{Failed, Failure},
@@ -293,7 +293,8 @@ async fn serve_locally(
     context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    record.in_service = Some(node.capacity.enter().ok_or(Failure::Overload)?);
+    let client = client_network::of(&context.connection, &context.parts.headers);
+    record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
     let key = context.resource.key;
     let switched = context.resource.site.switch.is_some().then(|| context.resource.site.clone());
     let mut found = lookup(&node.cache, &context);

@@ -11,6 +11,7 @@ use levada_net::stop::{self, Stop, Stopper};
 use crate::{
     admin,
     client_connection::ListenerKind,
+    client_shares::ClientShares,
     connection::ListenerRole,
     listener,
     log::Log,
@@ -266,6 +267,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
     // Peers have connection limits of their own: clients cannot keep the cluster from working.
     let [clients, peers] =
         [(); 2].map(|()| Arc::new(Semaphore::new(node.settings.limits.connections)));
+    let shares = ClientShares::new(node.settings.limits.connections as u32);
     for listener in &node.settings.listeners {
         let tls = match listener.tls.is_empty() {
             true => None,
@@ -277,6 +279,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             h2c: listener.h2c,
             dormant_retries: listener.dormant_retries,
             places: clients.clone(),
+            shares: Some(shares.clone()),
         }));
     }
     if let Some(peering) = &node.settings.peering {
@@ -293,6 +296,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             // A peer does not change its address: no dormant check.
             dormant_retries: None,
             places: peers,
+            shares: None,
         }));
     }
     Ok(roles)

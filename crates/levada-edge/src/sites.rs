@@ -115,9 +115,9 @@ impl Site {
     }
 }
 
-/// The places at a site's origins; one client has half of them at most.
+/// The places at a site's origins; one client has as many as are free at most.
 fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {
-    FairQueue::new(ClientShare::Half, limits.at_once, limits.queue, limits.wait)
+    FairQueue::new(ClientShare::Dynamic, limits.at_once, limits.queue, limits.wait)
 }
 
 /// All sites of a node.

@@ -1,6 +1,7 @@
 //! A client's connection that was accepted: its socket, and what it takes of the program while it is open.
 
 use std::{
+    fmt,
     net::IpAddr,
     sync::{
         Arc, OnceLock,
@@ -10,7 +11,6 @@ use std::{
 
 use tokio::{
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
     task::{AbortHandle, JoinHandle},
 };
 
@@ -27,8 +27,8 @@ pub type ClientSocket = MonitoredStream<ConnectionOwner>;
 pub struct OpenConnection {
     /// The client's address.
     pub client: IpAddr,
-    /// One of the connections that may be open at once.
-    pub place: OwnedSemaphorePermit,
+    /// One of the connections that may be open at once; free when dropped.
+    pub place: Box<dyn fmt::Debug + Send>,
     /// Tells it that the program stops.
     pub stop: Stop,
 }

@@ -9,7 +9,7 @@
 //!
 //! Turns go round the clients that wait, not the requests: a client with five hundred requests in the
 //! queue delays only its own. When the queue is full, the client that waits most often gives way. Turns
-//! help little while one client's slow answers hold every place, so its share can be half of them.
+//! help little while slow answers of a few clients hold every place, so a share can depend on what is free.
 //! Where all requests count as one client, turns are the order of arrival.
 
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry::Occupied};
@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, VecDeque, btree_map::Entry::Occupied};
 /// The part of the places that one client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientShare {
-    /// Half of them, rounded up.
-    Half,
+    /// As many as are free now: half of them for one client, a third for each of two. A client without a
+    /// place always finds one (Choudhury and Hahne's dynamic threshold).
+    Dynamic,
     /// All of them.
     All,
 }
@@ -33,7 +34,7 @@ pub struct Turns<C, W> {
     waiting: usize,
     /// Clients that have a place or wait for one.
     clients: BTreeMap<C, Client<W>>,
-    /// Clients that wait and may have another place, in the order of their turns.
+    /// Clients that wait, in the order of their turns.
     order: VecDeque<C>,
     tickets: u64,
 }
@@ -89,10 +90,8 @@ impl<C: Ord + Copy, W> Turns<C, W> {
 
     /// Changes the number of places. Places that are taken beyond it stay taken until they are left.
     /// Call [`admit_next`](Self::admit_next) afterwards until it returns `None`.
-    pub fn set_places(&mut self, places: usize) {
+    pub const fn set_places(&mut self, places: usize) {
         self.places = places;
-        let clients: Vec<C> = self.clients.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.give_turn(client));
     }
 
     /// Changes how many may wait; waiters beyond it stay.
@@ -117,6 +116,12 @@ impl<C: Ord + Copy, W> Turns<C, W> {
         granted
     }
 
+    /// Takes a place for `client` in any case: it has left one for a while.
+    pub fn take_again(&mut self, client: C) {
+        self.clients.entry(client).or_default().taken += 1;
+        self.taken += 1;
+    }
+
     /// Queues a waiter of `client` and returns its ticket. In a full queue, the latest waiter of the
     /// client that waits most often is dropped for it.
     ///
@@ -134,7 +139,8 @@ impl<C: Ord + Copy, W> Turns<C, W> {
         Ok(self.tickets)
     }
 
-    /// Frees a place of `client`. Returns who gets it; that place counts as taken.
+    /// Frees a place of `client`. Returns who gets it; that place counts as taken. Call
+    /// [`admit_next`](Self::admit_next) afterwards until it returns `None`: the client's share has grown too.
     pub fn leave(&mut self, client: C) -> Option<(C, W)> {
         self.taken -= 1;
         if let Occupied(mut entry) = self.clients.entry(client) {
@@ -153,13 +159,12 @@ impl<C: Ord + Copy, W> Turns<C, W> {
     /// Takes out of the queue the next waiter for whom there is a place; that place counts as taken.
     pub fn admit_next(&mut self) -> Option<(C, W)> {
         while self.taken < self.places {
-            let client = self.order.pop_front()?;
             let most = self.most();
+            let has_share = |client: &C| self.clients.get(client).is_some_and(|c| c.taken >= most);
+            let at = self.order.iter().position(|client| !has_share(client))?;
+            let client = self.order.remove(at)?;
             let Some(theirs) = self.clients.get_mut(&client) else { continue };
             theirs.has_turn = false;
-            if theirs.taken >= most {
-                continue;
-            }
             let Some((_, waiter)) = theirs.waiting.pop_front() else { continue };
             theirs.taken += 1;
             self.taken += 1;
@@ -183,16 +188,15 @@ impl<C: Ord + Copy, W> Turns<C, W> {
     /// The places that one client may have.
     const fn most(&self) -> usize {
         match self.share {
-            ClientShare::Half => self.places.div_ceil(2),
+            ClientShare::Dynamic => self.places.saturating_sub(self.taken),
             ClientShare::All => self.places,
         }
     }
 
-    /// Puts a client that waits at the end of the order, if it may have another place.
+    /// Puts a client that waits at the end of the order.
     fn give_turn(&mut self, client: C) {
-        let most = self.most();
         let Some(theirs) = self.clients.get_mut(&client) else { return };
-        if !theirs.has_turn && !theirs.waiting.is_empty() && theirs.taken < most {
+        if !theirs.has_turn && !theirs.waiting.is_empty() {
             theirs.has_turn = true;
             self.order.push_back(client);
         }
@@ -232,16 +236,16 @@ mod tests {
 
     use super::*;
 
-    fn halved(places: usize, length: usize) -> Turns<u8, u64> {
-        Turns::new(ClientShare::Half, places, length)
+    fn dynamic(places: usize, length: usize) -> Turns<u8, u64> {
+        Turns::new(ClientShare::Dynamic, places, length)
     }
 
     #[test]
     fn client_has_no_more_than_its_share() {
-        let mut turns = halved(4, 10);
+        let mut turns = dynamic(4, 10);
         assert_eq!(
             [1, 1, 1, 2, 2, 2].map(|client| turns.take(client)),
-            [true, true, false, true, true, false]
+            [true, true, false, true, false, false]
         );
         let mut turns: Turns<u8, u64> = Turns::new(ClientShare::All, 4, 10);
         assert_eq!(
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     fn turns_go_round_the_clients() {
-        let mut turns = halved(2, 20);
+        let mut turns = dynamic(2, 20);
         assert!(turns.take(9) && turns.take(8));
         for (waiter, client) in (0..).zip([1, 1, 1, 1, 2, 3, 3]) {
             turns.wait(client, waiter).unwrap();
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn client_that_waits_most_often_gives_way_in_a_full_queue() {
-        let mut turns = halved(1, 3);
+        let mut turns = dynamic(1, 3);
         assert!(turns.take(9));
         for waiter in 0..3 {
             turns.wait(1, waiter).unwrap();
@@ -307,10 +311,10 @@ mod tests {
         /// that is counted comes back to zero.
         #[test]
         fn places_are_neither_lost_nor_given_twice(
-            half in any::<bool>(),
+            dynamic in any::<bool>(),
             steps in proptest::collection::vec(step(), 0..200),
         ) {
-            let share = if half { ClientShare::Half } else { ClientShare::All };
+            let share = if dynamic { ClientShare::Dynamic } else { ClientShare::All };
             let mut turns: Turns<u8, u64> = Turns::new(share, 3, 5);
             let (mut taken, mut waiting) = (Vec::new(), Vec::new());
             for (number, step) in (0..).zip(steps) {
@@ -325,6 +329,7 @@ mod tests {
                     Step::Leave(which) if !taken.is_empty() => {
                         let client = taken.swap_remove(which % taken.len());
                         given.extend(turns.leave(client));
+                        given.extend(std::iter::from_fn(|| turns.admit_next()));
                     }
                     Step::Withdraw(which) if !waiting.is_empty() => {
                         let (client, ticket, _) = waiting.swap_remove(which % waiting.len());

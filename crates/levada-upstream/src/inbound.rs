@@ -79,15 +79,19 @@ impl Inbound {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
-        let item = match &mut self.source {
+        let polled = match &mut self.source {
             InboundSource::Http1(None) => return Poll::Ready(None),
             InboundSource::Http1(Some(link)) => {
-                ready!(link.poll_frame(cx)).map(|frame| frame.map_err(InboundError::from))
+                link.poll_frame(cx).map(|item| item.map(|frame| frame.map_err(InboundError::from)))
             }
-            InboundSource::Http2(body, _) => {
-                ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(InboundError::from))
-            }
+            InboundSource::Http2(body, _) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|item| item.map(|frame| frame.map_err(InboundError::from))),
         };
+        if let Some(guard) = &self.guard {
+            guard.polled(polled.is_ready() || self.waits_for_client());
+        }
+        let item = ready!(polled);
         let ended = match &item {
             Some(Ok(_)) => self.is_end_stream(),
             Some(Err(_)) => false,

@@ -7,8 +7,15 @@
 //! whichever URLs are requested (OSDI'02 Sec. 5.2.4: requests for invalid or random URLs). At a switch and at
 //! one server all requests count as one client, so they are served in the order of arrival (ASPLOS'98
 //! Sec. 2.3).
+//!
+//! A response whose reader falls behind asks nothing of the origin. Its place is given to a request that
+//! waits, and taken again, without waiting, when the reader goes on.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use levada_policy::{ClientShare, Full, Turns};
 use parking_lot::Mutex;
@@ -24,7 +31,22 @@ pub struct FairQueue<C: Ord + Copy> {
 struct FairQueueState<C: Ord + Copy> {
     turns: Turns<C, oneshot::Sender<AdmittedRequest<C>>>,
     wait: Duration,
+    /// The responses under way whose readers may fall behind, and the number of the last one.
+    readers: BTreeMap<u64, (C, Arc<Mutex<Reader>>)>,
+    last_reader: u64,
 }
+
+/// The reader of a response that is under way.
+#[derive(Default)]
+struct Reader {
+    /// Since when the next piece waits for the reader.
+    behind: Option<Instant>,
+    /// Its place was given to another request.
+    lent: bool,
+}
+
+/// A reader that takes nothing for this long has fallen behind.
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// How many requests are admitted, wait, and may be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +63,7 @@ pub struct QueueCounts {
 pub struct AdmittedRequest<C: Ord + Copy> {
     queue: Arc<FairQueue<C>>,
     client: C,
+    reader: Option<(u64, Arc<Mutex<Reader>>)>,
 }
 
 /// A request in the queue; leaves it when dropped.
@@ -54,7 +77,8 @@ impl<C: Ord + Copy> FairQueue<C> {
     /// So many places, and a queue of this length before them, in which a request waits so long at most.
     pub fn new(share: ClientShare, places: usize, length: usize, wait: Duration) -> Arc<Self> {
         let turns = Turns::new(share, places, length);
-        Arc::new(Self { state: Mutex::new(FairQueueState { turns, wait }) })
+        let state = FairQueueState { turns, wait, readers: BTreeMap::new(), last_reader: 0 };
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// Changes how many may wait, and for how long. Requests that wait keep their deadline.
@@ -77,7 +101,7 @@ impl<C: Ord + Copy> FairQueue<C> {
     /// A place, if the request need not wait for it.
     pub fn enter_now(self: &Arc<Self>, client: C) -> Option<AdmittedRequest<C>> {
         let taken = self.state.lock().turns.take(client);
-        taken.then(|| AdmittedRequest { queue: self.clone(), client })
+        taken.then(|| AdmittedRequest::new(self, client))
     }
 
     /// Waits for a place.
@@ -88,7 +112,7 @@ impl<C: Ord + Copy> FairQueue<C> {
         let (ticket, wait, place) = {
             let mut state = self.state.lock();
             if state.turns.take(client) {
-                return Ok(AdmittedRequest { queue: self.clone(), client });
+                return Ok(AdmittedRequest::new(self, client));
             }
             let (sender, place) = oneshot::channel();
             let ticket =
@@ -96,12 +120,38 @@ impl<C: Ord + Copy> FairQueue<C> {
             (ticket, state.wait, place)
         };
         let _queued = QueuedRequest { queue: self, client, ticket };
-        match tokio::time::timeout(wait, place).await {
-            Ok(Ok(admitted)) => Ok(admitted),
-            // It gave way to a client that waits less often.
-            Ok(Err(_)) => Err(ServerFailure::QueueFull),
-            Err(_) => Err(ServerFailure::QueueTimeout),
+        let (mut place, mut over) =
+            (std::pin::pin!(place), std::pin::pin!(tokio::time::sleep(wait)));
+        loop {
+            self.lend(Instant::now());
+            tokio::select! {
+                biased;
+                // Without a place it gave way to a client that waits less often.
+                place = &mut place => return place.map_err(|_| ServerFailure::QueueFull),
+                () = &mut over => return Err(ServerFailure::QueueTimeout),
+                () = tokio::time::sleep(BEHIND) => {}
+            }
         }
+    }
+
+    /// Gives the places of responses whose readers have fallen behind to requests that wait.
+    fn lend(self: &Arc<Self>, now: Instant) {
+        let mut admitted = Vec::new();
+        {
+            let FairQueueState { turns, readers, .. } = &mut *self.state.lock();
+            for (client, reader) in readers.values() {
+                if turns.waiting() == 0 {
+                    break;
+                }
+                let mut reader = reader.lock();
+                if !reader.lent && reader.behind.is_some_and(|since| now - since >= BEHIND) {
+                    reader.lent = true;
+                    admitted.extend(turns.leave(*client));
+                    admitted.extend(std::iter::from_fn(|| turns.admit_next()));
+                }
+            }
+        }
+        admitted.into_iter().for_each(|next| self.admit(next));
     }
 
     /// The requests and places at this moment.
@@ -112,16 +162,49 @@ impl<C: Ord + Copy> FairQueue<C> {
 
     /// Gives a place to a waiter. If its request waits no more, the place is dropped, and goes to the next.
     fn admit(self: &Arc<Self>, (client, waiter): (C, oneshot::Sender<AdmittedRequest<C>>)) {
-        let _ = waiter.send(AdmittedRequest { queue: self.clone(), client });
+        let _ = waiter.send(AdmittedRequest::new(self, client));
+    }
+}
+
+impl<C: Ord + Copy> AdmittedRequest<C> {
+    fn new(queue: &Arc<FairQueue<C>>, client: C) -> Self {
+        Self { queue: queue.clone(), client, reader: None }
+    }
+
+    /// Lets the place be given to others while the reader of the response falls behind.
+    pub fn follow_reader(&mut self) {
+        let reader = Arc::<Mutex<Reader>>::default();
+        let state = &mut *self.queue.state.lock();
+        state.last_reader += 1;
+        state.readers.insert(state.last_reader, (self.client, reader.clone()));
+        self.reader = Some((state.last_reader, reader));
+    }
+
+    /// Whether the next piece of the response waits for its reader now.
+    pub(crate) fn reader_is_behind(&self, is_behind: bool) {
+        let Some((_, reader)) = &self.reader else { return };
+        let mut reader = reader.lock();
+        reader.behind = is_behind.then(Instant::now);
+        if std::mem::take(&mut reader.lent) {
+            drop(reader);
+            self.queue.state.lock().turns.take_again(self.client);
+        }
     }
 }
 
 impl<C: Ord + Copy> Drop for AdmittedRequest<C> {
     fn drop(&mut self) {
-        let next = self.queue.state.lock().turns.leave(self.client);
-        if let Some(next) = next {
-            self.queue.admit(next);
+        let mut admitted = Vec::new();
+        {
+            let FairQueueState { turns, readers, .. } = &mut *self.queue.state.lock();
+            let reader = self.reader.as_ref().and_then(|(number, _)| readers.remove(number));
+            if reader.is_some_and(|(_, reader)| reader.lock().lent) {
+                return;
+            }
+            admitted.extend(turns.leave(self.client));
+            admitted.extend(std::iter::from_fn(|| turns.admit_next()));
         }
+        admitted.into_iter().for_each(|next| self.queue.admit(next));
     }
 }
 
@@ -143,9 +226,9 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// Requests of clients that have half of the places each.
+    /// Requests of clients that have as many places as are free.
     fn fair(places: usize, length: usize) -> Arc<FairQueue<u8>> {
-        FairQueue::new(ClientShare::Half, places, length, LONG)
+        FairQueue::new(ClientShare::Dynamic, places, length, LONG)
     }
 
     /// Requests in the order of arrival.
@@ -177,13 +260,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_client_has_more_than_half_of_the_places() {
+    async fn greedy_clients_leave_a_place_for_others() {
         let queue = fair(4, 10);
         let greedy: Vec<_> = (0..5).map(|_| enter(&queue, 1)).collect();
         assert_eq!(greedy.iter().filter(|(_, got)| got.is_some()).count(), 2);
         let others: Vec<_> = (0..5).map(|_| enter(&queue, 2)).collect();
-        assert_eq!(others.iter().filter(|(_, got)| got.is_some()).count(), 2);
-        assert_eq!(counts(&queue), (4, 6, 4));
+        assert_eq!(others.iter().filter(|(_, got)| got.is_some()).count(), 1);
+        assert_eq!(counts(&queue), (3, 7, 4));
+        assert!(enter(&queue, 3).1.is_some(), "a place is left for another client");
         drop((greedy, others));
         assert_eq!(counts(&queue), (0, 0, 4));
     }
@@ -280,6 +364,36 @@ mod tests {
         assert!(got.is_none());
         drop(places);
         assert!(poll(&mut late).is_some());
+    }
+
+    #[tokio::test]
+    async fn place_is_lent_while_its_reader_is_behind() {
+        let queue = fair(1, 5);
+        let mut slow = enter(&queue, 1).1.unwrap().unwrap();
+        slow.follow_reader();
+        let (mut second, got) = enter(&queue, 2);
+        assert!(got.is_none());
+        slow.reader_is_behind(false);
+        queue.lend(Instant::now() + BEHIND);
+        assert!(poll(&mut second).is_none(), "the origin is waited for");
+        slow.reader_is_behind(true);
+        queue.lend(Instant::now());
+        assert!(poll(&mut second).is_none(), "not for long yet");
+        queue.lend(Instant::now() + BEHIND);
+        let second = poll(&mut second).unwrap().unwrap();
+        assert_eq!(counts(&queue), (1, 0, 1));
+        slow.reader_is_behind(true);
+        assert_eq!(counts(&queue), (2, 0, 1), "it goes on without waiting");
+        drop(second);
+        let (mut third, got) = enter(&queue, 3);
+        assert!(got.is_none());
+        queue.lend(Instant::now() + BEHIND);
+        let third = poll(&mut third).unwrap().unwrap();
+        drop(slow);
+        assert_eq!(counts(&queue), (1, 0, 1), "a place that was lent is not left again");
+        drop(third);
+        assert_eq!(counts(&queue), (0, 0, 1));
+        assert!(queue.state.lock().readers.is_empty());
     }
 
     #[tokio::test]

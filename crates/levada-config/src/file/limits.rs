@@ -11,14 +11,17 @@ use crate::text::{Rate, Size, Time};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. The policies' busy thresholds are derived from it.
+    /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. One client has
+    /// as many as are free at most: half of them, or a third if another client does the same. An IPv6 network
+    /// of 64 bits is one client. The policies' busy thresholds are derived from it.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub capacity: u32,
     /// Bytes per second that this node serves as a server: its own hits and fills, not responses that it
     /// passes on from a peer. Unlimited by default.
     #[schemars(extend("examples" = ["40Mbit/s"]))]
     pub serve_rate: Option<Rate>,
-    /// Client connections at once.
+    /// Client connections at once, shared by clients as `capacity` is. Further ones of a client are closed at
+    /// once; those beyond the number wait to be accepted.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
     /// Time from the first byte of a request's head to its last.

@@ -115,8 +115,9 @@ pub enum Cookies {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misses {
-    /// Concurrent requests at the origins. One client has at most half of them; an IPv6 network of 64 bits is
-    /// one client.
+    /// Concurrent requests at the origins. One client has as many as are free at most, half of them if it is
+    /// the only one; an IPv6 network of 64 bits is one client. A request whose reader takes nothing for a
+    /// second gives its place to one that waits.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub at_once: u32,
     /// Requests that may wait. Clients take turns; when the queue is full, the client with the most waiting

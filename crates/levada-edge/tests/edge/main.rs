@@ -19,6 +19,7 @@ mod http2;
 mod in_files;
 mod input;
 mod interim;
+mod isolation;
 mod large;
 mod memory;
 mod misses;

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use levada_edge::settings::MissLimits;
-use tokio::{net::TcpSocket, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::support::*;
 
@@ -20,9 +20,7 @@ async fn world(at_once: usize, queue: usize) -> (Origin, Gate, levada_edge::Runn
 
 /// A GET from an address of its own.
 async fn get_from(client: u8, at: SocketAddr, target: &str) -> Answer {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::from(([127, 0, 0, client], 0))).unwrap();
-    let mut wire = Wire::over(within(socket.connect(at)).await.unwrap());
+    let mut wire = Wire::over(connect_from(client, at).await);
     wire.send(head_of("GET", target, &[])).await;
     wire.answer().await
 }
@@ -135,5 +133,39 @@ async fn place_is_held_until_the_body_has_come() {
     gate.open();
     assert_eq!(within(next).await.unwrap().text(), "/next");
     assert_eq!(slow.take(3).await, b"abc");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn slow_readers_do_not_keep_others_from_the_origin() {
+    let (origin, _gate, node, at) = world(2, 100).await;
+    let body = Reply::ok(vec![b'x'; 60 << 20]).with("cache-control", "no-store");
+    origin.on("/long", body);
+    let mut readers = Vec::new();
+    for client in [2, 3] {
+        let mut wire = Wire::over(connect_from(client, at).await);
+        wire.send(head_of("GET", "/long", &[])).await;
+        assert_eq!(wire.head().await.status, 200);
+        readers.push(wire);
+    }
+    assert_eq!(node.counts().misses, 2);
+    assert_eq!(get_from(4, at, "/a").await.text(), "/a");
+    // Who reads on gets the whole body.
+    assert_eq!(readers.pop().unwrap().take(60 << 20).await.len(), 60 << 20);
+    drop(readers);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn greedy_clients_leave_a_place_at_the_origin() {
+    let (origin, gate, node, at) = world(16, 1000).await;
+    let greedy: Vec<_> = (2..=5).map(|client| flood(client, at, 100)).collect();
+    eventually("they wait", || node.counts().misses_waiting >= 380).await;
+    assert_eq!(get_from(6, at, "/a").await.text(), "/a");
+    assert!(origin.heads() <= 16);
+    gate.open();
+    for flood in greedy {
+        assert!(statuses(flood).await.iter().all(|status| *status == 200));
+    }
     settled(&node).await;
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::{HOST, within};
@@ -16,6 +16,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 pub(crate) struct Wire {
     io: Box<dyn Io>,
     buffer: Vec<u8>,
+}
+
+/// A connection from the address 127.0.0.`client`.
+pub(crate) async fn connect_from(client: u8, at: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, client], 0))).unwrap();
+    within(socket.connect(at)).await.unwrap()
 }
 
 /// A response. Status 0 when the connection ended without one.
@@ -64,7 +71,7 @@ impl Wire {
 
     /// Connects with a small receive buffer, so that a slow reader is noticed.
     pub(crate) async fn narrow(address: SocketAddr) -> Self {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         Self::over(within(socket.connect(address)).await.unwrap())
     }

@@ -9,7 +9,7 @@ use std::{future::Future, time::Duration};
 
 use levada_edge::{Counts, Running};
 
-pub(crate) use client::{Answer, Wire, get, get_with, head_of};
+pub(crate) use client::{Answer, Wire, connect_from, get, get_with, head_of};
 pub(crate) use nodes::{alone, single, start};
 pub(crate) use origin::{Gate, Origin, Piece, Reply};
 
