@@ -93,6 +93,8 @@ impl Adaptive {
         if let Some(moves) = self.roster.follow(cluster) {
             self.sets.rename(|node| moves.get(node.get()).copied().flatten());
         }
+        // The slot and the order are in two tables, and are read at the same time.
+        self.order.prefetch(key);
         self.window.count(cluster.len());
         let asked = self.sets.ask(key, &self.window, context.rng);
         let hot = asked.known && self.window.is_hot(asked.count, cluster.up().len());

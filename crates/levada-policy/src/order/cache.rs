@@ -94,6 +94,13 @@ impl Cache {
         Place { line: own, deep }
     }
 
+    /// Reads the line of `key`, so that it is in the processor's cache for the next walk.
+    #[inline]
+    pub(super) fn prefetch(&self, key: Key) {
+        let own = scale(weigh(key, PLACE), self.lines.len() - 1);
+        std::hint::black_box(self.lines[own].used);
+    }
+
     /// The node at `position` of the order of `key`, if it is cached.
     #[inline]
     pub(super) fn known(&self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {

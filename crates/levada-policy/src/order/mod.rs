@@ -112,6 +112,12 @@ impl Order {
         (&self.set, start)
     }
 
+    /// Begins to read the order of `key`, for a walk that follows soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: Key) {
+        self.cache.prefetch(key);
+    }
+
     /// Walks the order of `key` over the nodes of `cluster` that accept it.
     pub(crate) fn walk<'a>(&'a mut self, key: Key, cluster: &'a Cluster) -> Walk<'a> {
         if self.built.as_ref().is_none_or(|(of, _)| *of != cluster.membership()) {
