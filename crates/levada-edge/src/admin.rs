@@ -34,6 +34,11 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
                     let answer = node.purging.handle_operator(request).await;
                     return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
                 }
+                if request.method() == Method::GET && request.uri().path() == "/purge" {
+                    let order = argument(&request, "order").unwrap_or_default();
+                    let answer = node.purging.handle_question(&order);
+                    return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
+                }
                 if request.method() == Method::GET && request.uri().path() == "/route" {
                     return Ok(routed(node, &request).await);
                 }
@@ -67,7 +72,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/" => text(
             StatusCode::OK,
-            "/metrics /healthz /readyz /status /drain /route /servers /explain?url=URL, \
+            "/metrics /healthz /readyz /status /drain /route /servers /purge?order=ORDER /explain?url=URL, \
              POST /purge /reload /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
@@ -178,8 +183,11 @@ fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
         .map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
-/// Ready when the node does not drain and every site has an origin or server that is up.
+/// Ready when the node serves clients, does not drain, and every site has an origin or server that is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
+    if !node.purging.serves() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "starting\n");
+    }
     if node.drain.is_on() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
@@ -200,8 +208,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.lent_bytes.set(whole(node.cache.tiers.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
     metrics.purge_rules.set(whole(node.cache.purges.rule_count() as u64));
-    let pending = node.peers.as_ref().map_or(0, |peers| peers.unconfirmed.count());
-    metrics.purges_pending.set(whole(pending as u64));
+    metrics.purges_pending.set(whole(node.purging.pending()));
     let (misses, waiting) = node.misses();
     metrics.misses.set(whole(misses as u64));
     metrics.misses_waiting.set(whole(waiting as u64));

@@ -14,7 +14,12 @@ use levada_cache::{
 use levada_store::{StoredHead, identity};
 use levada_types::Key;
 
-use crate::{cache::Cache, clock, purge::endpoint::PurgeEndpoint, resource::Resource};
+use crate::{
+    cache::Cache,
+    clock,
+    purge::invalidation::{self, Invalidated},
+    resource::Resource,
+};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -31,23 +36,24 @@ impl Effects {
         Self { method: method.clone(), compared }
     }
 
-    /// Applies the effects of the answer. Returns the URLs that are invalid from now on.
+    /// Applies the effects of the answer. Returns what else is invalid from now on: groups here, and all
+    /// of it at the peers.
     pub(crate) fn take(
         &self,
-        purging: &Arc<PurgeEndpoint>,
+        cache: &Cache,
         resource: &Resource,
         status: StatusCode,
         answer: &HeaderMap,
-    ) -> Vec<String> {
+    ) -> Invalidated {
         if !is_safe(&self.method) {
-            return invalidate(purging, resource, &self.method, status, answer);
+            return invalidate(cache, resource, &self.method, status, answer);
         }
         if let Some((request, requested)) = self.compared.as_deref()
             && status == StatusCode::OK
         {
-            compare(&purging.cache, resource, request, *requested, answer);
+            compare(cache, resource, request, *requested, answer);
         }
-        Vec::new()
+        Invalidated::default()
     }
 }
 
@@ -92,23 +98,24 @@ fn compare(
     cache.keep(resource.key, Arc::new(stored.renewed(head, &cache.forwarder.name.via)), &pending);
 }
 
-/// The URLs that are invalid from now on.
+/// What is invalid from now on. URLs are at this node already.
 fn invalidate(
-    purging: &Arc<PurgeEndpoint>,
+    cache: &Cache,
     resource: &Resource,
     method: &Method,
     status: StatusCode,
     answer: &HeaderMap,
-) -> Vec<String> {
-    if !status.is_client_error() && !status.is_server_error() {
-        purging.purge_groups(&resource.identity, answer);
-    }
-    let Ok(target) = resource.identity.parse::<Uri>() else { return Vec::new() };
+) -> Invalidated {
+    let failed = status.is_client_error() || status.is_server_error();
+    let groups = if failed { None } else { invalidation::groups(&resource.identity, answer) };
+    let Ok(target) = resource.identity.parse::<Uri>() else {
+        return Invalidated { urls: Vec::new(), groups };
+    };
     let uris = invalidated(method, status, &target, answer);
     let urls: Vec<String> =
         uris.iter().filter_map(identity::of).map(|(identity, _)| identity).collect();
     for url in &urls {
-        purging.cache.invalidate(Key::of(url.as_bytes()));
+        cache.invalidate(Key::of(url.as_bytes()));
     }
-    urls
+    Invalidated { urls, groups }
 }

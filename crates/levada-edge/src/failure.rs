@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     // This node's.
     /// This node holds as many requests as it can.
     Overload,
+    /// This node has not learned yet what was purged while it was away.
+    Starting,
 }
 
 impl Failure {
@@ -60,7 +62,7 @@ impl Failure {
             Self::NoPeer => StatusCode::FORBIDDEN,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::ErrorAnswer(_) | Self::Changed | Self::NoPieces => StatusCode::BAD_GATEWAY,
-            Self::Overload => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overload | Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
             Self::Server(failure) => match failure {
                 ServerFailure::RequestBody => StatusCode::BAD_REQUEST,
                 ServerFailure::ConnectTimeout | ServerFailure::ResponseTimeout => {
@@ -99,6 +101,7 @@ impl Failure {
             Self::Changed => "the file changed while it was fetched in pieces",
             Self::NoPieces => "the server does not send pieces of this file",
             Self::Overload => "this node is full",
+            Self::Starting => "this node is starting",
         }
     }
 
@@ -116,7 +119,7 @@ impl Failure {
             Self::Loop => "proxy_loop_detected",
             Self::Server(failure) => failure.proxy_error(),
             Self::Changed | Self::NoPieces => "http_protocol_error",
-            Self::OnlyIfCached | Self::ErrorAnswer(_) => "destination_unavailable",
+            Self::OnlyIfCached | Self::ErrorAnswer(_) | Self::Starting => "destination_unavailable",
             Self::Overload => "connection_limit_reached",
         }
     }

@@ -13,10 +13,11 @@ use levada_net::{
     incoming::Incoming,
     stop::{self, Stop},
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::{
+    client_connection::ListenerKind,
     client_network,
     client_shares::ClientPlace,
     connection::{self, ListenerRole},
@@ -28,9 +29,16 @@ use crate::{
 /// The most connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Opens a listening socket. With `share`, several sockets may listen on one address, one per worker,
-/// and the kernel spreads the connections over them.
-pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpListener, StartError> {
+/// Opens a listening socket.
+pub(crate) fn open(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
+    let listener = bind(address, false)?;
+    listen(&listener)?;
+    Ok(listener)
+}
+
+/// Takes an address without listening on it yet: connections are refused. With `share`, several sockets
+/// may listen on one address, one per worker, and the kernel spreads the connections over them.
+pub(crate) fn bind(address: SocketAddr, share: bool) -> Result<std::net::TcpListener, StartError> {
     let bind = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -41,19 +49,40 @@ pub(crate) fn open(address: SocketAddr, share: bool) -> Result<std::net::TcpList
         // Accepted connections inherit this option.
         socket.set_tcp_nodelay(true)?;
         socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
         Ok(socket.into())
     };
     bind().map_err(|why| StartError::Listen { address, why })
 }
 
-/// Accepts connections until the node stops.
+/// Listens on the address that was taken.
+pub(crate) fn listen(listener: &std::net::TcpListener) -> Result<(), StartError> {
+    SockRef::from(listener).listen(BACKLOG).map_err(|why| {
+        let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
+        StartError::Listen { address, why }
+    })
+}
+
+/// Accepts connections until the node stops; those of clients when the node serves them.
 pub(crate) async fn accept(
     node: Arc<Node>,
-    incoming: Incoming,
+    listener: std::net::TcpListener,
     role: Arc<ListenerRole>,
     stop: Stop,
 ) {
+    if role.listener != ListenerKind::Peer {
+        tokio::select! {
+            () = node.purging.until_serving() => {}
+            () = stop.begun() => return,
+        }
+    }
+    // A socket that the runtime knows before it listens counts as closed for good.
+    let incoming = match Incoming::new(listener) {
+        Ok(incoming) => incoming,
+        Err(error) => {
+            tracing::error!(%error, "cannot wait for connections");
+            return;
+        }
+    };
     let watch = dormant::watch(&node.metrics, &node.given_up, role.dormant_retries);
     let front = node.front.as_ref().filter(|_| role.may_hand_over() && !role.h2c);
     // With an unspecified address each connection has its own local address.
@@ -167,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_do_not_wait_to_fill_segments() {
-        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
+        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let incoming = Incoming::new(listener).unwrap();
         let _client = TcpStream::connect(address).await.unwrap();

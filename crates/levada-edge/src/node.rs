@@ -7,6 +7,7 @@ use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
 use levada_route::Route;
+use tokio::sync::watch;
 
 use crate::{
     access_record::Telemetry,
@@ -23,7 +24,7 @@ use crate::{
     node_name::NodeName,
     pace::{Paced, Pacer},
     peers::Peers,
-    purge::endpoint::PurgeEndpoint,
+    purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations},
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
@@ -135,6 +136,8 @@ impl Node {
             cache: cache.clone(),
             metrics: metrics.clone(),
             peers: peers.clone(),
+            missed: MissedInvalidations::default(),
+            serving: watch::Sender::new(false),
         });
         Ok(Arc::new(Self {
             clock,

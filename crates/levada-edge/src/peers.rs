@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
-use levada_purge::UnconfirmedOrders;
 use levada_redirector::SwitchMetrics;
 use levada_types::Timestamp;
 use levada_upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire};
@@ -15,7 +14,7 @@ use crate::{
     fields::PEER,
     metrics::Metrics,
     origin,
-    purge::broadcast,
+    purge::exchange::PeerLog,
     settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
     tls,
 };
@@ -31,8 +30,8 @@ pub(crate) struct Peers {
     cluster: ArcSwap<Cluster>,
     loads: Arc<LoadTable>,
     template: Vec<ClusterNode>,
-    /// Purges that peers have not confirmed.
-    pub(crate) unconfirmed: UnconfirmedOrders,
+    /// What is known of each node's purge log.
+    logs: Vec<PeerLog>,
     settings: Peering,
     credential: Option<HeaderValue>,
     clock: Clock,
@@ -75,7 +74,7 @@ impl Peers {
             servers,
             client_urls: peering.peers.iter().map(|p| p.client_url.clone()).collect(),
             cluster: ArcSwap::from_pointee(cluster),
-            unconfirmed: UnconfirmedOrders::new(template.len()),
+            logs: template.iter().map(|_| PeerLog::default()).collect(),
             loads,
             template,
             settings: peering.clone(),
@@ -103,6 +102,10 @@ impl Peers {
 
     pub(crate) fn servers(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Server>)> {
         (0..).map(NodeIndex).zip(&self.servers)
+    }
+
+    pub(crate) fn log(&self, node: NodeIndex) -> &PeerLog {
+        &self.logs[node.get()]
     }
 
     pub(crate) fn client_url(&self, node: NodeIndex) -> Option<&str> {
@@ -195,12 +198,11 @@ impl WatchedServer for WatchedPeer {
             head.headers.insert(HOST, host);
         }
         server.probe(&self.peers.address_to(server, &head)).await
-            && broadcast::deliver(&self.peers, self.node).await
     }
 
-    /// A probe shows only that a peer is there, unless purges are to be delivered with it.
+    /// A probe shows only that a peer is there.
     fn counts_answers(&self) -> bool {
-        self.peers.unconfirmed.first(self.node.get()).is_none()
+        true
     }
 
     fn changed(&self, _change: Change) {

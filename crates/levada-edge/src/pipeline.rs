@@ -42,7 +42,7 @@ use crate::{
     large, max_forwards,
     node::Node,
     peers::{self, PROBE, Peers},
-    purge,
+    purge::{self, exchange, invalidation},
     relay::Relay,
     request::RequestContext,
     resource::Resource,
@@ -79,8 +79,8 @@ async fn answer(
             route(node, context, &mut record).await
         }
         Admitted::Answered(response) => Ok(*response),
-        Admitted::Order(order) => {
-            let answer = Box::pin(node.purging.handle_peer(*order)).await;
+        Admitted::Purging(message) => {
+            let answer = Box::pin(node.purging.handle_peer(*message)).await;
             Ok(answer.into_response(ResponseBody::text))
         }
         Admitted::Refused(failure) => Err(failure.into()),
@@ -112,8 +112,8 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
 enum Admitted {
     Context(Box<RequestContext>),
     Answered(Box<Response<ResponseBody>>),
-    /// A purge order from a peer.
-    Order(Box<Incoming>),
+    /// A message about purges from a peer.
+    Purging(Box<Request<Incoming>>),
     Refused(Failure),
 }
 
@@ -129,12 +129,16 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
         if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
             return Admitted::Refused(Failure::NoPeer);
         }
+        let is_about_purges = [exchange::PATH, invalidation::PATH].contains(&request.uri().path());
+        if is_about_purges && *request.method() == Method::POST {
+            return Admitted::Purging(Box::new(request));
+        }
+        if !node.purging.serves() {
+            return Admitted::Refused(Failure::Starting);
+        }
         if request.uri().path() == PROBE {
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
             return Admitted::Answered(Box::new(well));
-        }
-        if request.uri().path() == purge::broadcast::PATH && *request.method() == Method::POST {
-            return Admitted::Order(Box::new(request.into_body()));
         }
     }
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
@@ -600,7 +604,7 @@ async fn bypass(
     let mut exchange = node.forwarder.to_origin(&resource.site, &mut head, body).await?;
     record.chosen = exchange.extensions_mut().remove();
     let kept = posted.and_then(|posted| posted.judge(&node.cache, resource, &exchange));
-    let invalid = effects.take(&node.purging, resource, exchange.status(), exchange.headers());
+    let invalid = effects.take(&node.cache, resource, exchange.status(), exchange.headers());
     let growing = kept.and_then(|kept| kept.begin(&node.cache, resource, head)).map(Box::new);
     if !invalid.is_empty() {
         Box::pin(node.purging.propagate_invalidation(invalid)).await;

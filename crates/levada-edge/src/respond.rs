@@ -80,8 +80,13 @@ pub(crate) fn failure(name: &NodeName, failed: &Failed) -> Response<ResponseBody
     if let Some(seconds) = failure.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if failure == Failure::Overload {
-        headers.insert(REFUSED, HeaderValue::from_static("full"));
+    let refused = match failure {
+        Failure::Overload => Some("full"),
+        Failure::Starting => Some("starting"),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        headers.insert(REFUSED, HeaderValue::from_static(why));
     }
     // So that a peer does not retry.
     let piece = match failure {

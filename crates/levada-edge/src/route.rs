@@ -20,6 +20,7 @@ fn view(node: &Node) -> RouteView {
 /// Keeps the route in step with the node while the node runs. A drain ends downloads only after the
 /// route is gone: clients of downloads ended before would come back to this node.
 pub(crate) async fn tend(node: Arc<Node>, route: Arc<Route>) {
+    node.purging.until_serving().await;
     let mut ticks = tokio::time::interval(DECISION_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut drain, mut sent_at) = (node.drain.watch(), Instant::now());

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_net::incoming::Incoming;
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
@@ -35,8 +34,9 @@ pub struct Addresses {
 }
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
-/// `ready` when every address is being listened on. On HUP the node takes over the settings that
-/// `reader` reads, as far as they can change. On HUP and USR1 it opens the access log anew.
+/// `ready` when the node has caught up with the purges of its cluster and every address is being
+/// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
+/// HUP and USR1 it opens the access log anew.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
@@ -52,12 +52,19 @@ pub fn run(
         let node = Node::new(settings, Some(reader))?;
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        start(&node, sockets, &stop)?;
-        ready(&addresses);
-        tracing::info!(name = node.settings.name, ?addresses, "ready");
-        until_signalled(&node, &stop).await;
+        let doors = start(&node, sockets, &stop)?;
+        let serving = async {
+            open_doors(&node, doors).await?;
+            ready(&addresses);
+            tracing::info!(name = node.settings.name, ?addresses, "ready");
+            std::future::pending().await
+        };
+        let ended = tokio::select! {
+            failed = serving => failed,
+            () = until_signalled(&node, &stop) => Ok(()),
+        };
         end(&node, stopper, stop).await;
-        Ok(())
+        ended
     })
 }
 
@@ -92,7 +99,8 @@ impl Running {
         let node = Node::new(settings, reader)?;
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        start(&node, sockets, &stop)?;
+        let doors = start(&node, sockets, &stop)?;
+        open_doors(&node, doors).await?;
         Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
     }
 
@@ -179,7 +187,11 @@ struct Sockets {
     /// The listener for front-ends.
     control: Option<std::net::TcpListener>,
     addresses: Addresses,
+    doors: Doors,
 }
+
+/// The listeners for clients and front-ends, which take no connections yet.
+type Doors = Vec<std::net::TcpListener>;
 
 impl Sockets {
     fn open(settings: &Settings, runtime: Runtime) -> Result<Self, StartError> {
@@ -192,6 +204,7 @@ impl Sockets {
             admin: None,
             control: None,
             addresses: Addresses::default(),
+            doors: Vec::new(),
         };
         let clients = settings.listeners.iter().map(|l| l.address);
         let peers = settings.peering.as_ref().map(|p| p.listen);
@@ -199,8 +212,8 @@ impl Sockets {
         let hands_over = hands_over(settings);
         for _ in 0..workers {
             let mut opened = Vec::new();
-            for address in &mut wanted {
-                let listener = listener::open(*address, workers > 1)?;
+            for (position, address) in wanted.iter_mut().enumerate() {
+                let listener = listener::bind(*address, workers > 1)?;
                 // A connection that arrives with its request is handed over without waiting. A failure
                 // only costs time.
                 if hands_over {
@@ -208,6 +221,11 @@ impl Sockets {
                 }
                 // Port 0 took a free port: the other workers listen on the same one.
                 *address = local(&listener, *address)?;
+                if position < settings.listeners.len() {
+                    sockets.doors.push(cloned(&listener, *address)?);
+                } else {
+                    listener::listen(&listener)?;
+                }
                 opened.push(listener);
             }
             sockets.workers.push(opened);
@@ -215,12 +233,14 @@ impl Sockets {
         sockets.addresses.peers = peers.and_then(|_| wanted.pop());
         sockets.addresses.clients = wanted;
         if let Some(address) = settings.admin {
-            let listener = listener::open(address, false)?;
+            let listener = listener::open(address)?;
             sockets.addresses.admin = Some(local(&listener, address)?);
             sockets.admin = Some(listener);
         }
         if let Some(backend) = settings.handoff.as_ref().and_then(|h| h.backend.as_ref()) {
-            sockets.control = Some(listener::open(backend.listen, false)?);
+            let listener = listener::bind(backend.listen, false)?;
+            sockets.doors.push(cloned(&listener, backend.listen)?);
+            sockets.control = Some(listener);
         }
         Ok(sockets)
     }
@@ -228,6 +248,13 @@ impl Sockets {
 
 fn local(listener: &std::net::TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|why| StartError::Listen { address, why })
+}
+
+fn cloned(
+    listener: &std::net::TcpListener,
+    address: SocketAddr,
+) -> Result<std::net::TcpListener, StartError> {
+    listener.try_clone().map_err(|why| StartError::Listen { address, why })
 }
 
 fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
@@ -240,12 +267,13 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
     built.map_err(StartError::Runtime)
 }
 
-/// Starts to accept connections: the first worker on this runtime, the others on threads of their own.
-fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartError> {
+/// Starts the node's tasks: the first worker on this runtime, the others on threads of their own. Peers
+/// and operators can connect from now on.
+fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<Doors, StartError> {
     let roles = roles(node)?;
     let mut workers = sockets.workers.into_iter();
     if let Some(first) = workers.next() {
-        accept_all(node, first, &roles, stop)?;
+        accept_all(node, first, &roles, stop);
     }
     for (index, listeners) in workers.enumerate() {
         worker(index + 1, node, listeners, &roles, stop)?;
@@ -255,10 +283,27 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<(), StartErr
         tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
-        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(levada_handoff::accept(node.clone(), backend.clone(), listener, stop.clone()));
+        let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = node.purging.until_serving() => {}
+                () = stop.begun() => return,
+            }
+            if let Ok(listener) = TcpListener::from_std(listener) {
+                levada_handoff::accept(node, backend, listener, stop).await;
+            }
+        });
     }
     tend(node, stop);
+    Ok(sockets.doors)
+}
+
+/// Lets clients and front-ends in, when the node has learned what was purged while it was away.
+async fn open_doors(node: &Arc<Node>, doors: Doors) -> Result<(), StartError> {
+    let patience = node.settings.peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
+    node.purging.catch_up(patience).await;
+    doors.iter().try_for_each(listener::listen)?;
+    node.purging.serve();
     Ok(())
 }
 
@@ -307,12 +352,10 @@ fn accept_all(
     listeners: Vec<std::net::TcpListener>,
     roles: &[Arc<ListenerRole>],
     stop: &Stop,
-) -> Result<(), StartError> {
+) {
     for (listener, role) in listeners.into_iter().zip(roles) {
-        let incoming = Incoming::new(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(listener::accept(node.clone(), incoming, role.clone(), stop.clone()));
+        tokio::spawn(listener::accept(node.clone(), listener, role.clone(), stop.clone()));
     }
-    Ok(())
 }
 
 /// Starts a worker with a scheduler, sockets and pools of its own.
@@ -330,10 +373,7 @@ fn worker(
     let work = move || {
         levada_upstream::set_worker(index);
         runtime.block_on(async move {
-            if let Err(error) = accept_all(&node, listeners, &roles, &stop) {
-                tracing::error!(%error, "worker {index} cannot listen");
-                return;
-            }
+            accept_all(&node, listeners, &roles, &stop);
             drop(node);
             stop.begun().await;
             drop(stop);

@@ -116,6 +116,8 @@ pub struct Peering {
     pub health: HealthCheck,
     /// How long a peer that came up takes to reach its full share; zero: at once.
     pub slow_start: Duration,
+    /// How long a node that starts tries to reach a peer, to learn what was purged while it was away.
+    pub catch_up: Duration,
 }
 
 /// How peers authenticate each other.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use levada_net::stop::{Spawn, Stop, spawn_until};
 
-use crate::{node::Node, peers::WatchedPeer, purge, route};
+use crate::{node::Node, peers::WatchedPeer, purge::exchange::ComparedPeer, route};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
@@ -15,11 +15,12 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     tend_sites(node, &until_stopped);
     if let Some(peers) = &node.peers {
         for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
-            let watched = WatchedPeer { peers: peers.clone(), node: peer };
+            let peer = WatchedPeer { peers: peers.clone(), node: peer };
+            let watched = ComparedPeer { peer, purging: node.purging.clone() };
             until_stopped(Box::pin(levada_upstream::watch(watched, node.clock)));
         }
         if peers.settings().health.interval.is_zero() {
-            until_stopped(Box::pin(purge::broadcast::run(peers.clone())));
+            until_stopped(Box::pin(node.purging.clone().compare_regularly()));
         }
     }
     if let Some(route) = &node.route {

@@ -5,8 +5,10 @@
 //! rules               a rule covers stored responses, and is checked against their labels
 //! invalidated         notes URIs that unsafe requests invalidate while they are being fetched
 //! sweep               applies rules to everything stored, then drops them
-//! journal             keeps rules over a restart, for a node with a disk tier
-//! unconfirmed         orders that peers have not confirmed yet
+//! log                 the orders of the whole cluster, for peers that lack some
+//! exchange            the message by which two nodes compare their logs
+//! ledger              puts orders in force: journal first, then rules and log
+//! journal             keeps rules and the log over a restart, for a node with a disk tier
 //! report              the result of an order at one node
 //! ```
 //!
@@ -18,35 +20,47 @@
 //! a [`PendingStore`] from before that call until the object is stored. Blocks need no label: their
 //! head names the version that leads to them, and [`Label::born`] is part of that version.
 
+mod exchange;
 mod invalidated;
 mod journal;
+mod ledger;
+mod log;
 mod order;
 mod report;
 mod rules;
 mod sweep;
-mod unconfirmed;
 
-use std::{io, path::Path, sync::Arc, time::SystemTime};
+use std::{path::Path, sync::Arc};
 
 use http::HeaderMap;
 use levada_store::{Label, LabelVerdict, Object, Sought, label};
 use levada_types::Key;
 use tokio::sync::Notify;
 
-pub use order::{OrderError, PurgeOrder, PurgeTarget, absolute};
+pub use exchange::Exchange;
+pub use ledger::Merged;
+pub use log::{LogId, LogStates, LoggedOrder, OrderId};
+pub use order::{MAX_ITEMS, OrderError, PurgeOrder, PurgeTarget, absolute};
 pub use report::{Confirmation, NodeReport};
 pub use rules::{PurgeVerdict, Rule, Scope};
 pub use sweep::{PendingStore, run as sweep};
-pub use unconfirmed::UnconfirmedOrders;
 
-use journal::{Journal, JournalHistory};
+use ledger::Ledger;
 use rules::Rules;
 use sweep::PendingStores;
+
+/// What fuzz targets need to reach.
+pub mod fuzzing {
+    /// Reads a journal. Returns whether it is whole.
+    pub fn journal(bytes: &[u8]) -> bool {
+        crate::journal::parse(bytes, crate::log::IN_CLUSTER).is_some()
+    }
+}
 
 /// A node's purges.
 pub struct Purges {
     rules: Rules,
-    journal: Option<Arc<Journal>>,
+    ledger: Ledger,
     pending_stores: Arc<PendingStores>,
     added: Notify,
     /// Clients receive tags.
@@ -54,12 +68,16 @@ pub struct Purges {
 }
 
 impl Purges {
-    /// Restores the rules from the journal in `directory`, if responses are kept on disk. When the
-    /// journal is damaged or missing, everything stored before counts as purged.
-    pub fn new(now: SystemTime, directory: Option<&Path>, expose_tags: bool) -> Self {
-        let rules = Rules::new(now);
-        let journal = directory.map(|directory| Arc::new(restore(&rules, directory, now)));
-        Self { rules, journal, pending_stores: Arc::default(), added: Notify::new(), expose_tags }
+    /// Restores rules and log from the journal in `directory`, if responses are kept on disk. When the
+    /// journal is damaged or missing, everything stored before counts as purged. A node `in_cluster`
+    /// keeps orders for its peers.
+    pub fn open(directory: Option<&Path>, in_cluster: bool, expose_tags: bool) -> Self {
+        let (ledger, rules) = Ledger::open(directory, in_cluster);
+        let added = Notify::new();
+        if rules.len() > 0 {
+            added.notify_one();
+        }
+        Self { rules, ledger, pending_stores: Arc::default(), added, expose_tags }
     }
 
     /// The number of the newest purge.
@@ -119,33 +137,6 @@ impl Purges {
             && !self.invalidated_since(begun, Key::of(identity.as_bytes()))
     }
 
-    /// Puts rules in force. They share the number that is returned.
-    pub fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
-        let number = self.rules.add(rules, now);
-        self.added.notify_one();
-        number
-    }
-
-    /// Waits until the rules are written to the journal.
-    ///
-    /// # Errors
-    /// When a restart would bring back purged responses.
-    pub async fn persist(&self, number: u64, rules: Vec<Rule>) -> io::Result<()> {
-        let Some(journal) = self.journal.clone() else { return Ok(()) };
-        tokio::task::spawn_blocking(move || journal.add(number, &rules)).await?
-    }
-
-    /// Drops rules up to `number`. Everything stored has been checked against them.
-    fn forget(&self, number: u64) {
-        if let Some(journal) = &self.journal
-            && let Err(error) = journal.forget(number)
-        {
-            // The rules stay in the journal, where they cover nothing any more.
-            tracing::warn!(%error, "the purge journal cannot be shortened");
-        }
-        self.rules.forget(number);
-    }
-
     /// Removes the tags from a response: the origin meant them for this cache only.
     pub fn strip(&self, headers: &mut HeaderMap) {
         if !self.expose_tags {
@@ -157,25 +148,4 @@ impl Purges {
     pub fn rule_count(&self) -> usize {
         self.rules.len()
     }
-}
-
-/// Restores the rules from the journal, or adds one rule that covers everything that may have been
-/// lost.
-fn restore(rules: &Rules, directory: &Path, now: SystemTime) -> Journal {
-    let (journal, past) = Journal::open(directory);
-    if let Some(JournalHistory { latest, rules: past }) = past {
-        rules.raise(latest);
-        past.iter().for_each(|(number, rule)| rules.restore(rule, *number));
-        return journal;
-    }
-    let all = Rule::all(None, false);
-    let number = rules.add(std::slice::from_ref(&all), now);
-    let directory = directory.display();
-    tracing::warn!(%directory, "no purge journal: everything stored before counts as purged");
-    if let Err(error) =
-        journal.begin(&JournalHistory { latest: number, rules: vec![(number, all)] })
-    {
-        tracing::error!(%directory, %error, "the purge journal cannot be written");
-    }
-    journal
 }

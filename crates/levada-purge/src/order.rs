@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::rules::Rule;
 
 /// The most URLs, prefixes or tags in one order.
-const MAX_ITEMS: usize = 1000;
+pub const MAX_ITEMS: usize = 1000;
 /// Options of a client's `PURGE`: `soft`, `prefix`, `all`.
 const LEVADA_PURGE: HeaderName = HeaderName::from_static("levada-purge");
 /// Fastly's clients ask for a soft purge with this field.
 const FASTLY_SOFT: HeaderName = HeaderName::from_static("fastly-soft-purge");
 
 /// A valid purge order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "OrderForm", into = "OrderForm")]
 pub struct PurgeOrder {
     /// The responses that it purges.
     pub target: PurgeTarget,
@@ -45,7 +46,7 @@ pub enum PurgeTarget {
 /// The JSON form of an order. Exactly one of `url`, `prefix`, `tag`, `group` and `all` is present.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct OrderForm {
+pub(crate) struct OrderForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<Items>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,49 +119,71 @@ impl Items {
     }
 }
 
+impl TryFrom<OrderForm> for PurgeOrder {
+    type Error = OrderError;
+
+    fn try_from(form: OrderForm) -> Result<Self, OrderError> {
+        let OrderForm { url, prefix, tag, group, invalid, all, site, soft } = form;
+        let target = match (url, prefix, tag, group, invalid, all) {
+            (Some(_), ..) | (_, Some(_), ..) if site.is_some() => {
+                return Err(OrderError::NeedlessSite);
+            }
+            (Some(urls), None, None, None, None, false) => PurgeTarget::Urls(urls.list()?),
+            (None, Some(all), None, None, None, false) => PurgeTarget::Prefixes(all.list()?),
+            (None, None, Some(tags), None, None, false) => PurgeTarget::Tags(tags.list()?, site),
+            (None, None, None, Some(groups), None, false) => {
+                PurgeTarget::Groups(groups.list()?, site.unwrap_or_default())
+            }
+            (None, None, None, None, Some(urls), false) => PurgeTarget::Invalid(urls.list()?),
+            (None, None, None, None, None, true) => PurgeTarget::All(site),
+            _ => return Err(OrderError::NotOneTarget),
+        };
+        Ok(Self { target, soft })
+    }
+}
+
+impl From<PurgeOrder> for OrderForm {
+    fn from(PurgeOrder { target, soft }: PurgeOrder) -> Self {
+        let form = Self { soft, ..Self::default() };
+        let many = |items| Some(Items::Many(items));
+        match target {
+            PurgeTarget::Urls(urls) => Self { url: many(urls), ..form },
+            PurgeTarget::Prefixes(prefixes) => Self { prefix: many(prefixes), ..form },
+            PurgeTarget::Tags(tags, site) => Self { tag: many(tags), site, ..form },
+            PurgeTarget::Groups(groups, url) => {
+                Self { group: many(groups), site: Some(url), ..form }
+            }
+            PurgeTarget::All(site) => Self { all: true, site, ..form },
+            PurgeTarget::Invalid(urls) => Self { invalid: many(urls), ..form },
+        }
+    }
+}
+
 impl PurgeOrder {
-    /// Parses JSON. A `trusted` order comes from a peer and may name groups.
+    /// Parses the JSON of an operator.
     ///
     /// # Errors
     /// When it is no order.
-    pub fn from_json(bytes: &[u8], trusted: bool) -> Result<Self, OrderError> {
+    pub fn from_json(bytes: &[u8]) -> Result<Self, OrderError> {
         let form: OrderForm = serde_json::from_slice(bytes)?;
-        let site = form.site;
-        if let (true, Some(urls)) = (trusted, form.invalid) {
-            return Ok(Self { target: PurgeTarget::Invalid(urls.list()?), soft: false });
+        if form.group.is_some() || form.invalid.is_some() {
+            return Err(OrderError::NotOneTarget);
         }
-        let without_site =
-            |target| if site.is_some() { Err(OrderError::NeedlessSite) } else { Ok(target) };
-        let target = match (form.url, form.prefix, form.tag, form.group, form.all) {
-            (Some(urls), None, None, None, false) => without_site(PurgeTarget::Urls(urls.list()?))?,
-            (None, Some(all), None, None, false) => {
-                without_site(PurgeTarget::Prefixes(all.list()?))?
-            }
-            (None, None, Some(tags), None, false) => PurgeTarget::Tags(tags.list()?, site),
-            (None, None, None, Some(groups), false) if trusted => {
-                PurgeTarget::Groups(groups.list()?, site.unwrap_or_default())
-            }
-            (None, None, None, None, true) => PurgeTarget::All(site),
-            _ => return Err(OrderError::NotOneTarget),
-        };
-        Ok(Self { target, soft: form.soft })
+        form.try_into()
     }
 
-    /// Writes the JSON that [`from_json`](Self::from_json) parses.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut form = OrderForm { soft: self.soft, ..OrderForm::default() };
-        let many = |items: &[String]| Some(Items::Many(items.to_vec()));
-        match &self.target {
-            PurgeTarget::Urls(urls) => form.url = many(urls),
-            PurgeTarget::Prefixes(prefixes) => form.prefix = many(prefixes),
-            PurgeTarget::Tags(tags, site) => (form.tag, form.site) = (many(tags), site.clone()),
-            PurgeTarget::Groups(groups, url) => {
-                (form.group, form.site) = (many(groups), Some(url.clone()));
-            }
-            PurgeTarget::All(site) => (form.all, form.site) = (true, site.clone()),
-            PurgeTarget::Invalid(urls) => form.invalid = many(urls),
-        }
-        serde_json::to_vec(&form).unwrap_or_default()
+    /// The bytes that it takes in memory, roughly.
+    pub fn weight(&self) -> usize {
+        let (items, text) = match &self.target {
+            PurgeTarget::Urls(items)
+            | PurgeTarget::Prefixes(items)
+            | PurgeTarget::Invalid(items) => (&items[..], None),
+            PurgeTarget::Tags(items, site) => (&items[..], site.as_ref()),
+            PurgeTarget::Groups(items, url) => (&items[..], Some(url)),
+            PurgeTarget::All(site) => (&[][..], site.as_ref()),
+        };
+        let texts = items.iter().chain(text);
+        texts.map(|text| size_of::<String>() + text.len()).sum::<usize>() + size_of::<Self>()
     }
 
     /// Reads a `PURGE` request for the URL `identity` of `host`. It purges within that site only.
@@ -312,7 +335,7 @@ mod tests {
     use super::*;
 
     fn read(json: &str) -> Result<PurgeOrder, String> {
-        PurgeOrder::from_json(json.as_bytes(), false).map_err(|error| error.to_string())
+        PurgeOrder::from_json(json.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -329,7 +352,8 @@ mod tests {
             (PurgeTarget::Invalid(list(&["http://a/"])), false),
         ] {
             let order = PurgeOrder { target, soft };
-            assert_eq!(PurgeOrder::from_json(&order.to_json(), true).unwrap(), order);
+            let json = serde_json::to_string(&order).unwrap();
+            assert_eq!(serde_json::from_str::<PurgeOrder>(&json).unwrap(), order);
         }
         assert_eq!(read(r#"{"url":"http://a/"}"#), read(r#"{"url":["http://a/"]}"#));
     }

@@ -12,9 +12,6 @@ pub struct NodeReport {
     /// Why it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The order is sent again when the node can be reached.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub pending: bool,
 }
 
 /// Whether a node has confirmed.
@@ -23,10 +20,11 @@ pub struct NodeReport {
 pub enum Confirmation {
     /// The order is in force there, also after a restart.
     Confirmed,
-    /// The node has answered with an error.
-    Refused,
-    /// The node cannot be reached.
+    /// The node can be reached and has not confirmed yet. It will be told again.
+    Pending,
+    /// The node cannot be reached. It will be told when it is back.
     Unreachable,
-    /// The node has not answered in time.
-    TimedOut,
+    /// The node has refused the message: it is another cluster's, or of another version. It will be
+    /// asked again.
+    Refused,
 }

@@ -7,15 +7,15 @@
 //! like a stored response. Varnish's bans follow the same idea. Here rules are indexed by the names
 //! they cover, so that a check costs a few look-ups however many rules there are.
 //!
-//! A number is the Unix time in microseconds, or the last number plus one if that is larger. After a
-//! restart numbers therefore go on above everything on disk, and the number of a soft purge tells since
-//! when responses are stale.
+//! A number is one more than the last. After a restart numbers go on above everything on disk, because the
+//! journal has a rule before anything is born with its number. If the journal is lost, an *era* begins: its
+//! number is random and is the upper part of every number. What was born in another era is dead, because
+//! nothing is known of its purges. No clock takes part: it may go back.
 
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound::{Excluded, Included, Unbounded},
     sync::atomic::{AtomicU64, Ordering},
-    time::SystemTime,
 };
 
 use levada_store::label::{self, Label};
@@ -27,6 +27,11 @@ use serde::{Deserialize, Serialize};
 const MAX_NAMED: usize = 100_000;
 /// The most rules for prefixes.
 const MAX_PREFIXES: usize = 10_000;
+
+/// The bits of a number that count within its era.
+const COUNT_BITS: u32 = 40;
+/// A start leaves out this many numbers: more than a node can have given without writing them down.
+const START_GAP: u64 = 1 << 20;
 
 // The kind is hashed into a name, so that a URL, a tag and a site of one number differ.
 const URL: u64 = 1;
@@ -70,10 +75,12 @@ pub enum PurgeVerdict {
 }
 
 /// The numbers of the newest hard and soft purge of one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     hard: u64,
     soft: u64,
+    /// When the soft one was made, in milliseconds of Unix time.
+    soft_at: u64,
 }
 
 /// All rules that may still cover a stored response.
@@ -91,6 +98,21 @@ struct Table {
     all: Mark,
     /// The newest purge of any tag.
     any_tag: Mark,
+}
+
+/// The first number of the era `era`, of which the upper bits are dropped.
+pub(crate) fn first_of_era(era: u64) -> u64 {
+    // Era 0 is for no label.
+    (era << COUNT_BITS).max(1 << COUNT_BITS)
+}
+
+/// The first number after a start, above all that may have been given before.
+pub(crate) fn after_restart(latest: u64) -> u64 {
+    (latest | (START_GAP - 1)).saturating_add(1)
+}
+
+fn era(number: u64) -> u64 {
+    number >> COUNT_BITS
 }
 
 /// A URL without its scheme: a purge covers HTTP and HTTPS.
@@ -127,9 +149,9 @@ impl Rule {
 }
 
 impl Rules {
-    /// No rules. Responses born from now on have a number of at least `now`.
-    pub(crate) fn new(now: SystemTime) -> Self {
-        Self { latest: AtomicU64::new(micros(now)), table: RwLock::default() }
+    /// No rules. Responses born from now on have a number of at least `latest`.
+    pub(crate) fn new(latest: u64) -> Self {
+        Self { latest: AtomicU64::new(latest), table: RwLock::default() }
     }
 
     /// The number of the newest rule.
@@ -142,28 +164,15 @@ impl Rules {
         self.table.read().len()
     }
 
-    /// Adds rules that share a number, and returns it. A rule beyond the bounds becomes a purge of its
-    /// site.
-    pub(crate) fn add(&self, rules: &[Rule], now: SystemTime) -> u64 {
+    /// Adds rules that share a number, of the time `at` in milliseconds of Unix time. A rule beyond the
+    /// bounds becomes a purge of its site.
+    pub(crate) fn add(&self, rules: &[Rule], number: u64, at: u64) {
         let mut table = self.table.write();
-        let sequence = micros(now).max(self.latest() + 1);
         for rule in rules {
-            table.add(rule, sequence);
+            table.add(rule, number, at);
         }
         // A reader that sees this number waits for the lock and then finds the rules.
-        self.latest.store(sequence, Ordering::Release);
-        sequence
-    }
-
-    /// Raises the newest number to that of before a restart.
-    pub(crate) fn raise(&self, latest: u64) {
-        self.latest.fetch_max(latest, Ordering::AcqRel);
-    }
-
-    /// Restores a rule that was made before a restart.
-    pub(crate) fn restore(&self, rule: &Rule, sequence: u64) {
-        self.table.write().add(rule, sequence);
-        self.raise(sequence);
+        self.latest.fetch_max(number, Ordering::AcqRel);
     }
 
     /// Checks a response against the rules. Without a new rule since the last check this is one
@@ -171,12 +180,15 @@ impl Rules {
     pub(crate) fn check(&self, label: &Label, identity: &str) -> PurgeVerdict {
         let latest = self.latest();
         if label.checked() != latest {
+            if era(label.born()) != era(latest) {
+                return PurgeVerdict::Dead;
+            }
             let mark = self.table.read().mark(label, identity);
             if mark.hard > label.born() {
                 return PurgeVerdict::Dead;
             }
             if mark.soft > label.born() {
-                label.expire(mark.soft / 1000);
+                label.expire(mark.soft_at);
             }
             label.set_checked(latest);
         }
@@ -195,29 +207,29 @@ impl Table {
         self.named.len() + self.prefixes.len() + usize::from(self.all != Mark::default())
     }
 
-    fn add(&mut self, rule: &Rule, sequence: u64) {
+    fn add(&mut self, rule: &Rule, number: u64, at: u64) {
         let Rule { scope, soft, site } = rule;
         match scope {
             Scope::Url(hash) if self.has_room(URL, None, *hash) => {
-                self.name(URL, None, *hash).set(*soft, sequence);
+                self.name(URL, None, *hash).set(*soft, number, at);
             }
             Scope::Tag(hash) if self.has_room(TAG, *site, *hash) => {
-                self.name(TAG, *site, *hash).set(*soft, sequence);
-                self.any_tag.set(*soft, sequence);
+                self.name(TAG, *site, *hash).set(*soft, number, at);
+                self.any_tag.set(*soft, number, at);
             }
             Scope::Prefix(text)
                 if self.prefixes.len() < MAX_PREFIXES
                     || self.prefixes.contains_key(text.as_bytes()) =>
             {
-                self.prefixes.entry(text.as_bytes().into()).or_default().set(*soft, sequence);
+                self.prefixes.entry(text.as_bytes().into()).or_default().set(*soft, number, at);
             }
             wide => {
                 if *wide != Scope::All {
                     tracing::warn!("too many purges at once: a whole site is purged instead");
                 }
                 match site {
-                    Some(site) => self.name(SITE, None, *site).set(*soft, sequence),
-                    None => self.all.set(*soft, sequence),
+                    Some(site) => self.name(SITE, None, *site).set(*soft, number, at),
+                    None => self.all.set(*soft, number, at),
                 }
             }
         }
@@ -286,14 +298,18 @@ impl Table {
 }
 
 impl Mark {
-    fn set(&mut self, soft: bool, sequence: u64) {
-        let one = if soft { &mut self.soft } else { &mut self.hard };
-        *one = (*one).max(sequence);
+    fn set(&mut self, soft: bool, number: u64, at: u64) {
+        self.merge(match soft {
+            true => Self { hard: 0, soft: number, soft_at: at },
+            false => Self { hard: number, soft: 0, soft_at: 0 },
+        });
     }
 
     fn merge(&mut self, other: Self) {
         self.hard = self.hard.max(other.hard);
-        self.soft = self.soft.max(other.soft);
+        if other.soft > self.soft {
+            (self.soft, self.soft_at) = (other.soft, other.soft_at);
+        }
     }
 
     /// Drops purges up to `sequence`. Returns whether a newer one is left.
@@ -303,7 +319,7 @@ impl Mark {
                 *one = 0;
             }
         }
-        *self != Self::default()
+        (self.hard, self.soft) != (0, 0)
     }
 }
 
@@ -311,15 +327,8 @@ fn named(kind: u64, site: Option<u64>, hash: u64) -> u64 {
     weigh(Key(weigh(Key(hash), kind)), site.unwrap_or(0))
 }
 
-fn micros(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::HeaderMap;
     use proptest::prelude::*;
 
@@ -328,12 +337,15 @@ mod tests {
     const A: u64 = 11;
     const B: u64 = 22;
 
-    fn now() -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1000)
+    fn rules() -> Rules {
+        Rules::new(first_of_era(5))
     }
 
-    fn rules() -> Rules {
-        Rules::new(now())
+    /// Adds rules under the next number, and returns it.
+    fn add(to: &Rules, rules: &[Rule]) -> u64 {
+        let number = to.latest() + 1;
+        to.add(rules, number, 1000);
+        number
     }
 
     fn tagged(rules: &Rules, site: u64, tags: &str) -> Label {
@@ -346,7 +358,7 @@ mod tests {
     fn after(rule: Rule) -> PurgeVerdict {
         let rules = rules();
         let label = tagged(&rules, A, "t u");
-        rules.add(&[rule], now());
+        add(&rules, &[rule]);
         rules.check(&label, "http://a.test/img/x?q")
     }
 
@@ -382,7 +394,7 @@ mod tests {
     fn only_what_was_born_before_is_covered() {
         let rules = rules();
         let before = Label::new(A, rules.latest());
-        rules.add(&[Rule::all(None, false)], now());
+        add(&rules, &[Rule::all(None, false)]);
         let after = Label::new(A, rules.latest());
         assert_eq!(rules.check(&before, "http://a.test/"), PurgeVerdict::Dead);
         assert_eq!(rules.check(&after, "http://a.test/"), PurgeVerdict::Alive);
@@ -392,8 +404,8 @@ mod tests {
     fn hard_purge_is_not_softened_by_one_that_follows() {
         let rules = rules();
         let label = Label::new(A, rules.latest());
-        rules.add(&[Rule::all(None, false)], now());
-        rules.add(&[Rule::all(None, true)], now());
+        add(&rules, &[Rule::all(None, false)]);
+        add(&rules, &[Rule::all(None, true)]);
         assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
@@ -401,25 +413,29 @@ mod tests {
     fn stale_since_the_first_purge_that_was_noticed() {
         let rules = rules();
         let label = Label::new(A, rules.latest());
-        let later = |seconds| now() + Duration::from_secs(seconds);
-        for seconds in [5, 9] {
-            rules.add(&[Rule::all(None, true)], later(seconds));
+        for at in [5000, 9000] {
+            rules.add(&[Rule::all(None, true)], rules.latest() + 1, at);
             assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Stale);
-            assert_eq!(label.stale_since(), 1_005_000);
+            assert_eq!(label.stale_since(), 5000);
         }
         rules.forget(rules.latest());
         assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Stale, "for good");
     }
 
     #[test]
-    fn numbers_grow_even_when_the_clock_goes_back() {
-        let rules = rules();
-        let mut last = rules.latest();
-        for seconds in [3, 2, 0, 1] {
-            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(998 + seconds);
-            let number = rules.add(&[Rule::all(None, false)], at);
-            assert!(number > last);
-            last = number;
+    fn what_was_born_in_another_era_is_dead() {
+        for others in [first_of_era(4), first_of_era(6), 0, u64::MAX] {
+            let (rules, label) = (rules(), Label::new(A, others));
+            assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Dead);
+        }
+    }
+
+    #[test]
+    fn numbers_after_a_restart_are_above_all_before() {
+        let first = first_of_era(5);
+        for latest in [first, first + 1, first + START_GAP - 1, first + START_GAP] {
+            let next = after_restart(latest);
+            assert!(next > latest && next - latest <= START_GAP && era(next) == era(latest));
         }
     }
 
@@ -434,9 +450,9 @@ mod tests {
             Rule::all(Some(A), true),
             Rule::all(None, false),
         ];
-        let first = rules.add(&all, now());
+        let first = add(&rules, &all);
         assert_eq!(rules.len(), 5);
-        rules.add(&[Rule::prefix(A, "http://a.test/", false)], now());
+        add(&rules, &[Rule::prefix(A, "http://a.test/", false)]);
         rules.forget(first);
         assert_eq!(rules.len(), 1, "the newer one stays");
         assert_eq!(rules.check(&old, "http://a.test/"), PurgeVerdict::Dead);
@@ -451,9 +467,9 @@ mod tests {
         let many: Vec<Rule> = (0..=MAX_PREFIXES)
             .map(|n| Rule::prefix(A, &format!("http://a.test/{n}/"), false))
             .collect();
-        rules.add(&many[..MAX_PREFIXES], now());
+        add(&rules, &many[..MAX_PREFIXES]);
         assert_eq!(rules.check(&ours, "http://a.test/x"), PurgeVerdict::Alive);
-        rules.add(&many, now());
+        add(&rules, &many);
         assert_eq!(rules.len(), MAX_PREFIXES + 1);
         assert_eq!(rules.check(&ours, "http://a.test/x"), PurgeVerdict::Dead);
         assert_eq!(rules.check(&others, "http://b.test/x"), PurgeVerdict::Alive);
@@ -464,9 +480,9 @@ mod tests {
         let rules = rules();
         let many: Vec<String> = (0..2000).map(|n| format!("t{n}")).collect();
         let label = tagged(&rules, A, &many.join(" "));
-        rules.add(&[Rule::url(A, "http://a.test/else", false)], now());
+        add(&rules, &[Rule::url(A, "http://a.test/else", false)]);
         assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Alive);
-        rules.add(&[Rule::tag(None, "t1999", false)], now());
+        add(&rules, &[Rule::tag(None, "t1999", false)]);
         assert_eq!(rules.check(&label, "http://a.test/"), PurgeVerdict::Dead);
     }
 
@@ -480,7 +496,7 @@ mod tests {
             let label = Label::new(A, rules.latest());
             let all: Vec<Rule> =
                 prefixes.iter().map(|p| Rule::prefix(A, &format!("http://h/{p}"), false)).collect();
-            rules.add(&all, now());
+            add(&rules, &all);
             let covered = prefixes.iter().any(|prefix| url.starts_with(prefix.as_str()));
             let dead = rules.check(&label, &format!("http://h/{url}")) == PurgeVerdict::Dead;
             prop_assert_eq!(dead, covered);

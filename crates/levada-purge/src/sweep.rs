@@ -104,5 +104,5 @@ async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
         return;
     }
     store.sweep_disk(|identity, label| purges.keep_on_disk(identity, label)).await;
-    purges.forget(done);
+    purges.forget(done).await;
 }

@@ -17,9 +17,6 @@ use crate::{
     request_body::Progress,
 };
 
-/// Bytes that are read at most of a response whose status alone counts.
-const LARGEST_REPLY: usize = 64 << 10;
-
 /// A server with the state that all requests to it share.
 pub struct Server {
     /// The name by which logs and metrics know it.
@@ -231,27 +228,30 @@ impl Server {
         self.pool.sweep();
     }
 
-    /// Sends a short request without a place among the others, and returns the status of the response.
+    /// Sends a short request without a place among the others, and returns the status of the response
+    /// and up to `most` bytes of its body.
     ///
     /// # Errors
-    /// The reason why there is no response.
-    pub async fn notify(
+    /// The reason why there is no whole response.
+    pub async fn ask(
         self: &Arc<Self>,
         head: &UpstreamHead,
         body: Bytes,
-    ) -> Result<StatusCode, ServerFailure> {
+        most: usize,
+    ) -> Result<(StatusCode, Bytes), ServerFailure> {
         let response = self.exchange_at(None, head, RequestBody::Text(body)).await;
         let response = response.map_err(|unsent| unsent.failure)?;
         let (status, mut reply) = (response.status(), response.into_body());
-        let mut left = LARGEST_REPLY;
+        let mut bytes = Vec::new();
         // Read to its end, the connection can be used again.
-        while let Some(Ok(frame)) = std::future::poll_fn(|cx| reply.poll_frame(cx)).await {
-            match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-                Some(rest) => left = rest,
-                None => break,
+        while let Some(frame) = std::future::poll_fn(|cx| reply.poll_frame(cx)).await {
+            let frame = frame.map_err(|_| ServerFailure::NoResponse)?;
+            bytes.extend(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() > most {
+                return Err(ServerFailure::BadResponse);
             }
         }
-        Ok(status)
+        Ok((status, bytes.into()))
     }
 
     /// Whether requests must carry an absolute URI, as HTTP/2 wants it.

@@ -31,6 +31,7 @@ impl Check<'_, '_> {
             peers: peers?,
             health: (&peering.health_check).into(),
             slow_start: peering.slow_start.0,
+            catch_up: peering.catch_up.0,
         }))
     }
 

@@ -1,5 +1,7 @@
 //! `[peering]` and `[[peer]]`: the nodes of a cluster, and how they connect.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +9,7 @@ use super::HealthCheck;
 use crate::text::{Address, HostPort, NodeName, Root, Time};
 
 /// The connections between the nodes of a cluster.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["listen"]))]
 pub struct Peering {
@@ -28,8 +30,27 @@ pub struct Peering {
     /// Time in which a node that came up reaches its full share of requests; `"0s"` is at once.
     #[schemars(extend("x-maximum" = "1h"))]
     pub slow_start: Time,
+    /// How long a node that starts tries to reach a peer, to learn what was purged while it was away, before
+    /// it serves clients without: docs/operate/purging.md.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub catch_up: Time,
     /// Health checks of peers.
     pub health_check: HealthCheck,
+}
+
+impl Default for Peering {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            secret: None,
+            secret_file: None,
+            tls: None,
+            protocol: Protocol::default(),
+            slow_start: Time::default(),
+            catch_up: Time(Duration::from_secs(10)),
+            health_check: HealthCheck::default(),
+        }
+    }
 }
 
 /// Certificates that authenticate peers.

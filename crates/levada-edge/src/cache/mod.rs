@@ -26,12 +26,7 @@ use levada_store::{Loans, Object, Store, disk::DiskError};
 use levada_types::Key;
 
 use self::{fill::Fills, remembered::Remembered};
-use crate::{
-    clock::{self, Clock},
-    forward::Forwarder,
-    metrics::Metrics,
-    settings::Settings,
-};
+use crate::{clock::Clock, forward::Forwarder, metrics::Metrics, settings::Settings};
 
 /// How long requests for a URI do not wait for each other after a response that could not be stored.
 const UNSTORABLE: Duration = Duration::from_secs(120);
@@ -71,7 +66,8 @@ impl Cache {
         let store = Arc::new(Store::open(cache, forwarder.name.via.clone(), &metrics.disk)?);
         // After the tier, which creates the directory and locks it against other nodes.
         let directory = cache.disk.as_ref().map(|disk| &*disk.path);
-        let purges = Purges::new(clock::wall(), directory, settings.purge.expose_tags);
+        let purges =
+            Purges::open(directory, settings.peering.is_some(), settings.purge.expose_tags);
         let tiers = BlockTiers {
             store: store.clone(),
             loans: Loans::new(cache.memory / 4),

@@ -11,28 +11,28 @@ use http::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use levada_purge::{
-    Confirmation, NodeReport, OrderError, PurgeOrder, PurgeTarget, Purges, Rule, absolute,
+    Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeOrder, PurgeTarget, Rule,
+    absolute,
 };
-use levada_types::Key;
 use serde::Serialize;
+use tokio::sync::watch;
 
-use super::broadcast;
-use crate::{
-    cache::Cache, clock, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites, tls,
+use super::{
+    exchange::{self, MAX_MESSAGE_SIZE},
+    invalidation::MissedInvalidations,
 };
+use crate::{cache::Cache, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites, tls};
 
 /// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
 
-/// RFC 9875 Sec. 3.
-const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
-
 /// The most bytes of an order.
 const MAX_ORDER_SIZE: usize = 256 << 10;
-/// How long the answer to an unsafe request waits for the peers.
-const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an order may take to arrive.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
+const JSON: &str = "application/json";
+/// The site of rules for hosts that this node does not serve.
+const NO_SITE: u64 = 0;
 
 /// The answer to an order. The listener chooses the type of its body.
 pub(crate) struct PurgeAnswer {
@@ -45,12 +45,21 @@ pub(crate) struct PurgeAnswer {
 /// The result of an order, node by node.
 #[derive(Debug, Serialize)]
 pub(crate) struct PurgeReport {
-    purged: &'static str,
-    count: usize,
-    soft: bool,
+    /// The name of the order, to ask about it later.
+    order: String,
+    #[serde(flatten)]
+    what: Option<PurgeSummary>,
     /// Every node that may have had a copy has confirmed.
     confirmed: bool,
     nodes: Vec<NodeReport>,
+}
+
+/// What an order purges.
+#[derive(Debug, Serialize)]
+struct PurgeSummary {
+    purged: &'static str,
+    count: usize,
+    soft: bool,
 }
 
 /// Carries out purge orders on this node and at its peers.
@@ -63,6 +72,19 @@ pub(crate) struct PurgeEndpoint {
     pub(crate) cache: Arc<Cache>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) peers: Option<Arc<Peers>>,
+    /// Invalidated URLs that a peer has not confirmed.
+    pub(crate) missed: MissedInvalidations,
+    /// Whether the node serves clients and peers.
+    pub(crate) serving: watch::Sender<bool>,
+}
+
+/// When peers hear of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Before the order is answered.
+    Now,
+    /// Without anyone waiting for it.
+    Later,
 }
 
 impl PurgeEndpoint {
@@ -83,7 +105,7 @@ impl PurgeEndpoint {
             return unauthorized();
         }
         match PurgeOrder::from_fields(headers, &resource.identity, resource.host()) {
-            Ok(order) => self.carry_out(order).await,
+            Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }
     }
@@ -106,148 +128,174 @@ impl PurgeEndpoint {
             let text = "send JSON, and say so: Content-Type: application/json\n";
             return PurgeAnswer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
         }
-        let order = match read(request.into_body()).await {
-            Ok(bytes) => PurgeOrder::from_json(&bytes, false),
+        let order = match read(request.into_body(), MAX_ORDER_SIZE).await {
+            Ok(bytes) => PurgeOrder::from_json(&bytes),
             Err(answer) => return answer,
         };
         match order {
-            Ok(order) => self.carry_out(order).await,
+            Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }
     }
 
-    /// Handles an order from a peer. It is not passed on: the peer sends it to every node itself.
-    pub(crate) async fn handle_peer(self: &Arc<Self>, body: Incoming) -> PurgeAnswer {
-        let order = match read(body).await {
-            Ok(bytes) => PurgeOrder::from_json(&bytes, true),
+    /// Tells which nodes have confirmed an order.
+    pub(crate) fn handle_question(&self, order: &str) -> PurgeAnswer {
+        let id: OrderId = match order.parse() {
+            Ok(id) => id,
+            Err(error) => return PurgeAnswer::text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        };
+        if !self.cache.purges.known().has(id) {
+            let text = "this node has no such order\n";
+            return PurgeAnswer::text(StatusCode::NOT_FOUND, text);
+        }
+        let nodes = self.with_own_report(self.peers_about(id));
+        PurgeAnswer::report(&PurgeReport::new(id, None, nodes))
+    }
+
+    /// Handles a message from a peer.
+    pub(crate) async fn handle_peer(self: &Arc<Self>, request: Request<Incoming>) -> PurgeAnswer {
+        let is_exchange = request.uri().path() == exchange::PATH;
+        let bytes = match read(request.into_body(), MAX_MESSAGE_SIZE).await {
+            Ok(bytes) => bytes,
             Err(answer) => return answer,
         };
-        if let Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) = &order {
-            for (identity, _) in urls.iter().filter_map(|url| absolute(url).ok()) {
-                self.cache.invalidate(Key::of(identity.as_bytes()));
-            }
-            return PurgeAnswer::text(StatusCode::OK, "invalidated\n");
-        }
-        match order.and_then(|order| self.apply_locally(&order)) {
-            Ok(applied) => match applied.persist(&self.cache.purges).await {
-                Ok(()) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
-                Err(error) => {
-                    let text = format!("purged, but not for good: {error}\n");
-                    PurgeAnswer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+        if !is_exchange {
+            return match serde_json::from_slice(&bytes) {
+                Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) => {
+                    self.invalidate(&urls);
+                    PurgeAnswer::text(StatusCode::OK, "invalidated\n")
                 }
-            },
-            // A site that this node does not serve has nothing stored here.
-            Err(OrderError::UnknownHost(_)) => PurgeAnswer::text(StatusCode::OK, "purged\n"),
-            Err(error) => PurgeAnswer::order_error(&error),
+                _ => PurgeAnswer::text(StatusCode::BAD_REQUEST, "these are no URLs\n"),
+            };
         }
-    }
-
-    /// Purges the cache groups that an origin names in an answer to an unsafe request (RFC 9875 Sec. 3).
-    pub(crate) fn purge_groups(self: &Arc<Self>, identity: &str, headers: &HeaderMap) {
-        let groups = levada_cache::strings(headers, &CACHE_GROUP_INVALIDATION);
-        if groups.is_empty() {
-            return;
-        }
-        let order =
-            PurgeOrder { target: PurgeTarget::Groups(groups, identity.to_owned()), soft: false };
-        match self.apply_locally(&order) {
-            Ok(applied) => drop(tokio::spawn(self.clone().persist_and_propagate(order, applied))),
-            Err(error) => tracing::warn!(identity, %error, "groups are not purged"),
-        }
-    }
-
-    /// Tells the peers which URLs an unsafe request has invalidated here, and waits for them for a short
-    /// time: a client that has the answer should not get the old response from a peer.
-    pub(crate) async fn propagate_invalidation(&self, urls: Vec<String>) {
-        let Some(peers) = self.peers.clone().filter(|_| !urls.is_empty()) else { return };
-        let order = PurgeOrder { target: PurgeTarget::Invalid(urls), soft: false };
-        // The task goes on when the client goes away.
-        let sending = tokio::spawn(async move { broadcast::send_once(&peers, &order).await });
-        let _ = tokio::time::timeout(INVALIDATION_TIMEOUT, sending).await;
-    }
-
-    /// Carries out an order on this node and at every peer.
-    async fn carry_out(self: &Arc<Self>, order: PurgeOrder) -> PurgeAnswer {
-        let applied = match self.apply_locally(&order) {
-            Ok(applied) => applied,
+        let message = match Exchange::from_json(&bytes) {
+            Ok(message) => message,
             Err(error) => return PurgeAnswer::order_error(&error),
         };
-        let mut report = PurgeReport {
-            purged: order.scope(),
-            count: order.count(),
-            soft: order.soft,
-            confirmed: false,
-            nodes: Vec::new(),
-        };
-        // The task tells the peers even if the client goes away.
-        if let Ok(nodes) = tokio::spawn(self.clone().persist_and_propagate(order, applied)).await {
-            report.confirmed = nodes.iter().all(|node| node.result == Confirmation::Confirmed);
-            report.nodes = nodes;
-        }
-        let status = if report.confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
-        PurgeAnswer {
-            status,
-            field: None,
-            kind: "application/json",
-            text: serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
-        }
-    }
-
-    /// Carries out an order on this node.
-    fn apply_locally(&self, order: &PurgeOrder) -> Result<AppliedPurge, OrderError> {
-        let (rules, urls) = order.rules(|host| Some(self.sites.load().find(host)?.id))?;
-        let number = self.cache.purges.add(&rules, clock::wall());
-        if !order.soft {
-            self.cache.forget(&urls);
-        }
-        self.metrics.purged(order.scope(), order.kind());
-        let (scope, kind) = (order.scope(), order.kind());
-        tracing::info!(scope, kind, count = order.count(), what = order.summary(), "purged");
-        Ok(AppliedPurge { number, rules })
-    }
-
-    /// Writes an order to the journal and sends it to every peer.
-    async fn persist_and_propagate(
-        self: Arc<Self>,
-        order: PurgeOrder,
-        applied: AppliedPurge,
-    ) -> Vec<NodeReport> {
-        let send = async {
-            match &self.peers {
-                Some(peers) => broadcast::send_until_confirmed(peers, &order).await,
-                None => Vec::new(),
+        let theirs = message.logs.clone();
+        match self.merge(message).await {
+            Ok(()) => {
+                let reply = self.cache.purges.message(self.serves(), Some(&theirs));
+                let text = String::from_utf8(reply.to_json()).unwrap_or_default();
+                PurgeAnswer { status: StatusCode::OK, field: None, kind: JSON, text }
             }
-        };
-        let (persisted, peers) = tokio::join!(applied.persist(&self.cache.purges), send);
-        let (result, detail) = match persisted {
-            Ok(()) => (Confirmation::Confirmed, None),
             Err(error) => {
-                (Confirmation::Refused, Some(format!("purged, but not for good: {error}")))
+                let text = format!("purged, but a restart would undo it: {error}\n");
+                PurgeAnswer::text(StatusCode::SERVICE_UNAVAILABLE, text)
             }
-        };
-        let own = NodeReport { node: self.node.clone(), result, detail, pending: false };
-        std::iter::once(own).chain(peers).collect()
+        }
+    }
+
+    /// Carries out the orders of a message from a peer. They are written when this returns `Ok`.
+    pub(super) async fn merge(&self, message: Exchange) -> io::Result<()> {
+        let sites = self.sites.load_full();
+        let rules_of = move |order: &PurgeOrder| rules_here(order, &sites);
+        let Merged { applied, missed, written } =
+            self.cache.purges.merge(message, rules_of).await?;
+        if missed {
+            tracing::warn!(
+                "this node was away for longer than its peers keep purges: everything stored before counts as purged"
+            );
+        }
+        for logged in &applied {
+            self.took_effect(&logged.order);
+        }
+        written
+    }
+
+    /// Carries out an order that was given to this node, and tells every peer.
+    pub(super) async fn carry_out(
+        self: &Arc<Self>,
+        order: PurgeOrder,
+        told: Told,
+    ) -> Result<(OrderId, Vec<NodeReport>), NotPurged> {
+        let (rules, _) = order.rules(|host| Some(self.sites.load().find(host)?.id))?;
+        let purging = self.clone();
+        // The task tells the peers even if the client goes away.
+        let carried_out = tokio::spawn(async move {
+            let id = purging.cache.purges.order(order.clone(), rules).await?;
+            purging.took_effect(&order);
+            if told == Told::Later {
+                tokio::spawn(async move { purging.tell_peers(id).await });
+                return Ok((id, Vec::new()));
+            }
+            let peers = purging.tell_peers(id).await;
+            Ok((id, purging.with_own_report(peers)))
+        });
+        carried_out.await.map_err(io::Error::from)?
+    }
+
+    async fn answer_order(self: &Arc<Self>, order: PurgeOrder) -> PurgeAnswer {
+        let (purged, count, soft) = (order.scope(), order.count(), order.soft);
+        match self.carry_out(order, Told::Now).await {
+            Ok((id, nodes)) => {
+                let what = PurgeSummary { purged, count, soft };
+                PurgeAnswer::report(&PurgeReport::new(id, Some(what), nodes))
+            }
+            Err(NotPurged::Order(error)) => PurgeAnswer::order_error(&error),
+            Err(error @ NotPurged::Journal(_)) => {
+                PurgeAnswer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+            }
+        }
+    }
+
+    /// Does what follows from an order that is in force.
+    fn took_effect(&self, order: &PurgeOrder) {
+        match &order.target {
+            PurgeTarget::Invalid(urls) => return self.invalidate(urls),
+            PurgeTarget::Urls(urls) if !order.soft => {
+                let identities = urls.iter().filter_map(|url| Some(absolute(url).ok()?.0));
+                self.cache.forget(&identities.collect::<Vec<_>>());
+            }
+            _ => {}
+        }
+        let (scope, kind) = (order.scope(), order.kind());
+        self.metrics.purged(scope, kind);
+        tracing::info!(scope, kind, count = order.count(), what = order.summary(), "purged");
+    }
+
+    /// The reports of all nodes: this one has confirmed.
+    fn with_own_report(&self, peers: Vec<NodeReport>) -> Vec<NodeReport> {
+        let (node, result) = (self.node.clone(), Confirmation::Confirmed);
+        std::iter::once(NodeReport { node, result, detail: None }).chain(peers).collect()
     }
 }
 
-/// An order that is in force on this node.
-struct AppliedPurge {
-    number: u64,
-    rules: Vec<Rule>,
-}
-
-impl AppliedPurge {
-    async fn persist(self, purges: &Purges) -> io::Result<()> {
-        purges.persist(self.number, self.rules).await
+/// The rules of a peer's order, of those hosts that this node serves.
+fn rules_here(order: &PurgeOrder, sites: &Sites) -> Vec<Rule> {
+    let site_of = |host: &str| Some(sites.find(host).map_or(NO_SITE, |site| site.id));
+    match order.rules(site_of) {
+        Ok((rules, _)) => rules.into_iter().filter(|rule| rule.site != Some(NO_SITE)).collect(),
+        Err(error) => {
+            tracing::error!(%error, what = order.summary(), "a purge of a peer has no effect here");
+            Vec::new()
+        }
     }
 }
 
-async fn read(body: Incoming) -> Result<Bytes, PurgeAnswer> {
-    match tokio::time::timeout(RECEIVE_TIMEOUT, Limited::new(body, MAX_ORDER_SIZE).collect()).await
-    {
+/// Why an order was not carried out. Nothing is purged then, on no node.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotPurged {
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    #[error(
+        "nothing is purged, because the purge journal cannot be written ({0}): make room on the disk of `cache.disk`, or send the purge to another node"
+    )]
+    Journal(#[from] io::Error),
+}
+
+impl PurgeReport {
+    fn new(id: OrderId, what: Option<PurgeSummary>, nodes: Vec<NodeReport>) -> Self {
+        let confirmed = nodes.iter().all(|node| node.result == Confirmation::Confirmed);
+        Self { order: id.to_string(), what, confirmed, nodes }
+    }
+}
+
+async fn read(body: Incoming, most: usize) -> Result<Bytes, PurgeAnswer> {
+    match tokio::time::timeout(RECEIVE_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let text = format!("an order has {MAX_ORDER_SIZE} bytes at most: divide it\n");
+            let text = format!("an order has {most} bytes at most: divide it\n");
             Err(PurgeAnswer::text(StatusCode::PAYLOAD_TOO_LARGE, text))
         }
         Ok(Err(_)) => Err(PurgeAnswer::text(StatusCode::BAD_REQUEST, "the order broke off\n")),
@@ -272,6 +320,12 @@ fn unauthorized() -> PurgeAnswer {
 impl PurgeAnswer {
     fn text(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, field: None, kind: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    fn report(report: &PurgeReport) -> Self {
+        let status = if report.confirmed { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let text = serde_json::to_string_pretty(report).unwrap_or_default() + "\n";
+        Self { status, field: None, kind: JSON, text }
     }
 
     fn order_error(error: &OrderError) -> Self {

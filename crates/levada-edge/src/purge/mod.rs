@@ -1,5 +1,6 @@
-//! Purge orders at this node: received from clients, operators and peers, and sent to peers. The crate
-//! `levada-purge` has the rest.
+//! Purging: orders from clients, operators and peers, and the log that all nodes of the cluster share.
 
-pub(crate) mod broadcast;
+mod catch_up;
 pub(crate) mod endpoint;
+pub(crate) mod exchange;
+pub(crate) mod invalidation;

@@ -412,12 +412,17 @@ async fn peers_show_each_other_certificates() {
 #[tokio::test]
 async fn peers_get_in_although_clients_fill_the_node() {
     let origin = Origin::start().await;
-    let cluster = Cluster::start(4, origin.address, |s| s.limits.connections = 1).await;
+    // Each of the others has a connection to compare purge logs, and one for requests.
+    let cluster = Cluster::start(4, origin.address, |s| s.limits.connections = 6).await;
     let (target, peer) = target_of_a_peer(&cluster).await;
-    let mut busy = Wire::to(cluster.client(peer)).await;
-    busy.send(head_of("GET", "/x", &[])).await;
-    assert_eq!(busy.answer().await.status, 200);
-    // The peer's only connection for clients is in use; a request from a node does not count as a
+    let mut busy = Vec::new();
+    for _ in 0..6 {
+        let mut wire = Wire::to(cluster.client(peer)).await;
+        wire.send(head_of("GET", "/x", &[])).await;
+        assert_eq!(wire.answer().await.status, 200);
+        busy.push(wire);
+    }
+    // All of the peer's connections for clients are in use; a request from a node does not count as a
     // client's.
     let answer = get(cluster.client(0), &target).await;
     assert_eq!(served_by(0, &answer), format!("n{peer}"));

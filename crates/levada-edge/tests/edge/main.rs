@@ -26,6 +26,7 @@ mod misses;
 mod nginx;
 mod passing;
 mod purge;
+mod purge_log;
 mod ranges;
 mod reload;
 mod same_judge;

@@ -146,6 +146,7 @@ impl Cluster {
                 peers: (0..count).map(peer).collect(),
                 health: unwatched(),
                 slow_start: Duration::ZERO,
+                catch_up: Duration::from_secs(10),
             });
             tweak(&mut settings);
             settings
@@ -175,6 +176,11 @@ impl Cluster {
     /// Kills the node.
     pub(crate) fn kill(&mut self, index: usize) {
         self.nodes[index] = None;
+    }
+
+    /// Stops the node in order: its disk tier has everything that was stored.
+    pub(crate) async fn stop(&mut self, index: usize) {
+        self.nodes[index].take().expect("the node runs").stop().await;
     }
 
     /// Starts the node again, with an empty memory tier.

@@ -1,0 +1,264 @@
+//! Compares purge logs with peers: when an order is given, and with every health probe.
+//!
+//! A peer that was down does not count as up again before it has been told of every order. Whoever has an order passes
+//! it on, so it arrives even if the node that was given it is gone.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, HOST},
+};
+use levada_policy::NodeIndex;
+use levada_purge::{Confirmation, Exchange, LogStates, NodeReport, OrderId};
+use levada_upstream::{
+    Change, HealthCheck, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
+};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::endpoint::PurgeEndpoint;
+use crate::peers::{Peers, WatchedPeer};
+
+/// How long a peer may take to confirm, all tries together.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pauses before the second and the third try.
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// How often logs are compared where no probe does it.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Peers post messages about their logs to this path.
+pub(crate) const PATH: &str = "/.levada/purge";
+
+/// The most bytes of a message. Its orders take 512 KiB and one order more, and JSON's escapes beside.
+pub(crate) const MAX_MESSAGE_SIZE: usize = 8 << 20;
+
+/// What this node knows of the log of a peer.
+#[derive(Default)]
+pub(crate) struct PeerLog {
+    /// Held during an exchange. Orders that arrive meanwhile go with the next one, together.
+    turn: tokio::sync::Mutex<()>,
+    known: Mutex<Option<LogStates>>,
+}
+
+impl PeerLog {
+    /// Whether the peer has confirmed an order.
+    pub(crate) fn has(&self, id: OrderId) -> bool {
+        self.known.lock().as_ref().is_some_and(|known| known.has(id))
+    }
+
+    fn known(&self) -> Option<LogStates> {
+        self.known.lock().clone()
+    }
+}
+
+/// Why a peer is not known to have every order.
+#[derive(Debug)]
+pub(crate) enum ExchangeFailure {
+    /// There is no answer.
+    Unreachable(ServerFailure),
+    /// It does not take the message.
+    Refused(StatusCode),
+    /// One of the two cannot keep an order.
+    Unwritten(String),
+}
+
+impl PurgeEndpoint {
+    /// Tells all peers at the same time that there is a new order. Returns what each has confirmed.
+    pub(super) async fn tell_peers(self: &Arc<Self>, id: OrderId) -> Vec<NodeReport> {
+        let mut telling = JoinSet::new();
+        for peer in self.other_nodes() {
+            let purging = self.clone();
+            telling.spawn(async move { (peer, purging.tell(peer, id).await) });
+        }
+        let mut reports = telling.join_all().await;
+        reports.sort_by_key(|(peer, _)| peer.get());
+        reports.into_iter().map(|(_, report)| report).collect()
+    }
+
+    async fn tell(&self, peer: NodeIndex, id: OrderId) -> NodeReport {
+        let tries = async {
+            let mut told = self.compare_logs(peer, Some(id)).await;
+            for pause in RETRY_PAUSES {
+                if !matches!(told, Err(ExchangeFailure::Unreachable(_))) {
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+                told = self.compare_logs(peer, Some(id)).await;
+            }
+            told
+        };
+        let (result, detail) = match tokio::time::timeout(CONFIRM_TIMEOUT, tries).await {
+            Ok(Ok(_)) => (Confirmation::Confirmed, None),
+            Ok(Err(failure)) => failure.into_result(),
+            Err(_) => (Confirmation::Pending, Some("it does not answer".to_owned())),
+        };
+        let node = self.peers.as_ref().map_or("", |peers| &peers.server(peer).name).to_owned();
+        if result != Confirmation::Confirmed {
+            tracing::warn!(peer = node, ?result, detail, "a peer has not confirmed a purge");
+        }
+        NodeReport { node, result, detail }
+    }
+
+    /// What every peer is known to have of an order.
+    pub(super) fn peers_about(&self, id: OrderId) -> Vec<NodeReport> {
+        let Some(peers) = &self.peers else { return Vec::new() };
+        let about = |peer| {
+            let server = peers.server(peer);
+            let result = match (peers.log(peer).has(id), server.health.is_up()) {
+                (true, _) => Confirmation::Confirmed,
+                (false, true) => Confirmation::Pending,
+                (false, false) => Confirmation::Unreachable,
+            };
+            NodeReport { node: server.name.to_string(), result, detail: None }
+        };
+        self.other_nodes().into_iter().map(about).collect()
+    }
+
+    /// Exchanges messages with a peer until neither lacks an order of the other, or until the peer has
+    /// `wanted`. Returns whether the peer serves clients.
+    ///
+    /// # Errors
+    /// When this cannot be reached.
+    pub(super) async fn compare_logs(
+        &self,
+        peer: NodeIndex,
+        wanted: Option<OrderId>,
+    ) -> Result<bool, ExchangeFailure> {
+        let Some(peers) = &self.peers else { return Ok(true) };
+        let (log, purges) = (peers.log(peer), &self.cache.purges);
+        let _turn = log.turn.lock().await;
+        // The exchange before may have taken it along.
+        if wanted.is_some_and(|id| log.has(id)) {
+            return Ok(true);
+        }
+        let mut before = None;
+        loop {
+            let known = log.known();
+            let message = purges.message(self.serves(), known.as_ref());
+            let progress = Some((known, message.logs.clone()));
+            if progress == before {
+                return Err(ExchangeFailure::Unwritten(
+                    "it does not take what it lacks".to_owned(),
+                ));
+            }
+            before = progress;
+            let reply = send(peers, peer, PATH, message.to_json().into()).await?;
+            let reply = Exchange::from_json(&reply)
+                .map_err(|_| ExchangeFailure::Refused(StatusCode::UNPROCESSABLE_ENTITY))?;
+            let (serves, theirs) = (reply.serves, reply.logs.clone());
+            *log.known.lock() = Some(theirs.clone());
+            self.merge(reply).await.map_err(|error| {
+                ExchangeFailure::Unwritten(format!("this node cannot keep its orders: {error}"))
+            })?;
+            let in_step = purges.lacking(&theirs) == 0 && purges.known().covers(&theirs);
+            if in_step || wanted.is_some_and(|id| log.has(id)) {
+                return Ok(serves);
+            }
+        }
+    }
+
+    /// The orders that peers are not known to have, all peers together.
+    pub(crate) fn pending(&self) -> u64 {
+        let Some(peers) = &self.peers else { return 0 };
+        let lacking = |peer| {
+            let known = peers.log(peer).known().unwrap_or_default();
+            self.cache.purges.lacking(&known)
+        };
+        self.other_nodes().into_iter().map(lacking).sum::<u64>() + self.missed.count()
+    }
+
+    /// Compares logs with all peers in a loop, where there are no health probes to do so.
+    pub(crate) async fn compare_regularly(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for peer in self.other_nodes() {
+                let compared = self.compare_logs(peer, None);
+                let _ = tokio::time::timeout(CONFIRM_TIMEOUT, compared).await;
+            }
+        }
+    }
+
+    pub(super) fn other_nodes(&self) -> Vec<NodeIndex> {
+        let Some(peers) = &self.peers else { return Vec::new() };
+        peers.servers().map(|(peer, _)| peer).filter(|peer| *peer != peers.me()).collect()
+    }
+}
+
+impl ExchangeFailure {
+    fn into_result(self) -> (Confirmation, Option<String>) {
+        match self {
+            Self::Unreachable(failure) => {
+                (Confirmation::Unreachable, Some(failure.as_str().to_owned()))
+            }
+            Self::Refused(status) => (Confirmation::Refused, Some(format!("it answered {status}"))),
+            Self::Unwritten(reason) => (Confirmation::Pending, Some(reason)),
+        }
+    }
+}
+
+/// Posts JSON to a peer. Returns its answer.
+pub(super) async fn send(
+    peers: &Peers,
+    peer: NodeIndex,
+    path: &'static str,
+    json: Bytes,
+) -> Result<Bytes, ExchangeFailure> {
+    let server = peers.server(peer);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
+        headers.insert(HOST, host);
+    }
+    let uri = http::Uri::from_static(path);
+    let head = UpstreamHead { method: Method::POST, uri, headers, ..UpstreamHead::get("/") };
+    let asked = server.ask(&peers.address_to(server, &head), json, MAX_MESSAGE_SIZE).await;
+    match asked.map_err(ExchangeFailure::Unreachable)? {
+        (StatusCode::OK, answer) => Ok(answer),
+        (StatusCode::SERVICE_UNAVAILABLE, reason) => {
+            let reason = String::from_utf8_lossy(&reason).trim().chars().take(200).collect();
+            Err(ExchangeFailure::Unwritten(reason))
+        }
+        (status, _) => Err(ExchangeFailure::Refused(status)),
+    }
+}
+
+/// A peer under watch, which is well when it has been told of every order.
+pub(crate) struct ComparedPeer {
+    pub(crate) peer: WatchedPeer,
+    pub(crate) purging: Arc<PurgeEndpoint>,
+}
+
+impl WatchedServer for ComparedPeer {
+    const KIND: ServerKind = WatchedPeer::KIND;
+
+    fn server(&self) -> &Arc<Server> {
+        self.peer.server()
+    }
+
+    fn check(&self) -> &HealthCheck {
+        self.peer.check()
+    }
+
+    async fn probe(&self) -> bool {
+        // A peer of another version, or one that cannot write its journal, still serves what it may.
+        self.peer.probe().await
+            && !matches!(
+                self.purging.compare_logs(self.peer.node, None).await,
+                Err(ExchangeFailure::Unreachable(_))
+            )
+    }
+
+    /// A probe shows only that a peer is there, unless orders are to be passed on with it.
+    fn counts_answers(&self) -> bool {
+        let known = self.peer.peers.log(self.peer.node).known();
+        known.is_some_and(|known| self.purging.cache.purges.lacking(&known) == 0)
+    }
+
+    fn changed(&self, change: Change) {
+        self.peer.changed(change);
+    }
+}
