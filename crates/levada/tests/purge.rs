@@ -24,12 +24,19 @@ fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Writes a configuration and starts the node that it describes; its only peer is away.
+/// Writes a configuration and starts the node that it describes. Its only peer is away.
 fn start(directory: &Path, admin: u16, with_peer: bool) -> Node {
+    let peers = with_peer.then(|| [free(), free()]);
+    start_named("a", directory, admin, peers)
+}
+
+/// Writes a configuration and starts the node `name` that it describes, of the two nodes `a` and `b` with
+/// these ports for peers.
+fn start_named(name: &str, directory: &Path, admin: u16, peers: Option<[u16; 2]>) -> Node {
     std::fs::write(directory.join("token"), format!("{TOKEN}\n")).unwrap();
     let mut text = format!(
         r#"
-name = "a"
+name = "{name}"
 [[listen]]
 address = "127.0.0.1:0"
 [admin]
@@ -41,20 +48,21 @@ hosts = "www.example.com"
 origin = "http://127.0.0.1:9"
 "#
     );
-    if with_peer {
+    if let Some([a, b]) = peers {
+        let own = if name == "a" { a } else { b };
         text += &format!(
             r#"
 [peering]
-listen = "127.0.0.1:{}"
+listen = "127.0.0.1:{own}"
 secret = "0123456789abcdef"
+health_check = {{ interval = "200ms" }}
 [[peer]]
 name = "a"
-address = "127.0.0.1:9"
+address = "127.0.0.1:{a}"
 [[peer]]
 name = "b"
-address = "127.0.0.1:10"
-"#,
-            free()
+address = "127.0.0.1:{b}"
+"#
         );
     }
     std::fs::write(directory.join("levada.toml"), text).unwrap();
@@ -123,6 +131,24 @@ fn a_peer_that_is_away_shows_in_report_and_exit_code() {
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(report.starts_with("a  purged\nb  unreachable: "), "{report}");
     assert!(report.ends_with("; will be told when it is back\n"), "{report}");
+}
+
+#[test]
+fn a_purge_waits_for_a_peer_that_comes_back() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let peers = Some([free(), free()]);
+    let _node = start_named("a", directories[0].path(), free(), peers);
+    let file = directories[0].path().join("levada.toml");
+    let options = ["--all", "-c", file.to_str().unwrap(), "--wait"];
+    let output = purge(&[&options[..], &["300ms"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_levada"));
+    waiting.arg("purge").args(options).arg("60s").stdout(Stdio::piped());
+    let waiting = waiting.spawn().unwrap();
+    let _peer = start_named("b", directories[1].path(), free(), peers);
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a  purged\nb  purged\n");
 }
 
 #[test]

@@ -4,19 +4,20 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
-use levada_command::{CommandStatus, admin_client};
+use levada_command::{CommandStatus, admin_client, option::time};
 
 /// Purges stored responses on every node of the cluster.
 ///
 /// By default they are removed; with --soft they become stale and are revalidated with the origin.
-/// The node forwards the purge to its peers and reports which of them have confirmed it.
+/// The node forwards the purge to its peers and reports which of them have confirmed it. A peer that
+/// cannot be reached gets the purge from any other node when it is back, before it serves clients.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("what").required(true).args(["urls", "prefix", "tag", "all"])))]
@@ -49,6 +50,9 @@ pub(crate) struct PurgeArgs {
     /// A file with the token, if the node requires one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Waits until every node has confirmed, at most for this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    wait: Option<Duration>,
     /// Prints the node's report as JSON.
     #[arg(long)]
     json: bool,
@@ -61,13 +65,7 @@ pub(crate) struct PurgeArgs {
 pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     let (admin, token) = node(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A timer must be created within its runtime.
-    let asking = async {
-        admin_client::post(admin, "/purge", &order(args), token.as_deref(), PATIENCE).await
-    };
-    let body = runtime.block_on(asking)?;
-    let report: Json = serde_json::from_slice(&body)
-        .with_context(|| format!("{admin} is no node's admin address"))?;
+    let report = runtime.block_on(purge(args, admin, token.as_deref()))?;
     let mut out = io::stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &report)?;
@@ -80,6 +78,26 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     } else {
         CommandStatus::ProblemsFound
     })
+}
+
+/// The node's report, the last one if it was waited for more.
+async fn purge(args: &PurgeArgs, admin: SocketAddr, token: Option<&str>) -> anyhow::Result<Json> {
+    let began = Instant::now();
+    let body = admin_client::post(admin, "/purge", &order(args), token, PATIENCE).await?;
+    let mut report: Json = serde_json::from_slice(&body)
+        .with_context(|| format!("{admin} is no node's admin address"))?;
+    let target = format!("/purge?order={}", report["order"].as_str().unwrap_or_default());
+    let wait = args.wait.unwrap_or_default();
+    while report["confirmed"] != true && began.elapsed() < wait {
+        tokio::time::sleep(LOOK).await;
+        // The node may be restarted meanwhile.
+        let Ok(body) = admin_client::get(admin, &target, PATIENCE).await else { continue };
+        let newer: Json = serde_json::from_slice(&body)?;
+        for key in ["confirmed", "nodes"] {
+            report[key] = newer[key].clone();
+        }
+    }
+    Ok(report)
 }
 
 /// The node's admin address and token.
@@ -132,15 +150,16 @@ fn print(out: &mut impl Write, report: &Json) -> io::Result<()> {
     for node in nodes {
         let result = match word(&node["result"]).as_str() {
             "confirmed" => "purged".to_owned(),
-            "timed_out" => "does not answer".to_owned(),
             other => other.to_owned(),
         };
         write!(out, "{:width$}  {result}", word(&node["node"]))?;
         if let Some(detail) = node["detail"].as_str() {
             write!(out, ": {detail}")?;
         }
-        if node["pending"] == true {
-            write!(out, "; will be told when it is back")?;
+        match result.as_str() {
+            "pending" => write!(out, "; will be told again")?,
+            "unreachable" => write!(out, "; will be told when it is back")?,
+            _ => {}
         }
         writeln!(out)?;
     }
@@ -149,6 +168,8 @@ fn print(out: &mut impl Write, report: &Json) -> io::Result<()> {
 
 /// Longer than a node waits for its peers.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How often the node is asked again.
+const LOOK: Duration = Duration::from_millis(200);
 
 const TOKEN_VARIABLE: &str = "LEVADA_PURGE_TOKEN";
 
@@ -158,14 +179,16 @@ Examples:
   levada purge --prefix http://www.example.com/img/ --soft -c levada.toml
   levada purge --tag product-17 --tag frontpage --admin 127.0.0.1:9180
   levada purge --all --site www.example.com -c levada.toml --json | jq .nodes
+  levada purge http://www.example.com/logo.png -c levada.toml --wait 10m
 
 The token, where the node asks for one, comes from the configuration, from --token-file, or
 from the environment variable LEVADA_PURGE_TOKEN.
 
 Exit codes:
   0  every node has confirmed
-  1  some have not yet: the report says which
-  2  nothing was purged: wrong arguments, no such site, a wrong token, the node does not answer";
+  1  some have not yet, also after --wait: the report says which
+  2  nothing was purged: wrong arguments, no such site, a wrong token, the node does not answer or
+     cannot write its purge journal";
 
 #[cfg(test)]
 mod tests {
@@ -177,7 +200,8 @@ mod tests {
             "confirmed": false,
             "nodes": [
                 {"node": "a", "result": "confirmed"},
-                {"node": "edge-2", "result": "unreachable", "detail": "no route", "pending": true},
+                {"node": "edge-2", "result": "unreachable", "detail": "no route"},
+                {"node": "d", "result": "pending", "detail": "it does not answer"},
                 {"node": "c", "result": "refused", "detail": "it answered 403 Forbidden"},
             ],
         });
@@ -187,6 +211,7 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "a       purged
 edge-2  unreachable: no route; will be told when it is back
+d       pending: it does not answer; will be told again
 c       refused: it answered 403 Forbidden
 "
         );
