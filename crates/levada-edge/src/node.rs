@@ -24,7 +24,7 @@ use crate::{
     node_name::NodeName,
     pace::{Paced, Pacer},
     peers::Peers,
-    purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations},
+    purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
@@ -138,6 +138,7 @@ impl Node {
             peers: peers.clone(),
             missed: MissedInvalidations::default(),
             serving: watch::Sender::new(false),
+            last_awake: LastAwake::new(clock),
         });
         Ok(Arc::new(Self {
             clock,

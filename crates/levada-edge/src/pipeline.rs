@@ -74,6 +74,9 @@ async fn answer(
     let mut is_get = false;
     let answer = match admission {
         Admitted::Context(context) => {
+            if node.purging.stood_still() {
+                Box::pin(node.purging.wake()).await;
+            }
             record.note(&context);
             is_get = context.parts.method == Method::GET;
             route(node, context, &mut record).await

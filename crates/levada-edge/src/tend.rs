@@ -19,6 +19,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
             let watched = ComparedPeer { peer, purging: node.purging.clone() };
             until_stopped(Box::pin(levada_upstream::watch(watched, node.clock)));
         }
+        until_stopped(Box::pin(node.purging.clone().stay_awake()));
         if peers.settings().health.interval.is_zero() {
             until_stopped(Box::pin(node.purging.clone().compare_regularly()));
         }

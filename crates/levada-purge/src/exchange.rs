@@ -15,7 +15,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// The sender serves clients. While it does not, it may lack orders that it had no chance to learn.
+    /// The sender serves clients, and did not stand still. While it does not, it may lack orders that it
+    /// had no chance to learn.
     pub serves: bool,
     /// How far the sender knows each log.
     pub logs: LogStates,

@@ -1,8 +1,8 @@
 //! `levada purge` as a user runs it, against a node as a user runs it.
 
 use std::{
-    io::{BufRead as _, BufReader},
-    net::TcpListener,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -24,6 +24,41 @@ fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// An origin that answers every request with the same page. It ends with the process.
+fn origin() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).is_ok_and(|read| read > 0) {
+                    let page = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 2\r\n\r\nhi";
+                    let _ = stream.write_all(page);
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Sends a node a request for a page.
+fn ask(directory: &Path, path: &str, fields: &str) -> TcpStream {
+    let port: u16 = std::fs::read_to_string(directory.join("port")).unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let host = "Host: www.example.com\r\nConnection: close";
+    write!(stream, "GET {path} HTTP/1.1\r\n{host}\r\n{fields}\r\n").unwrap();
+    stream
+}
+
+/// The status of the answer.
+fn status(mut stream: TcpStream) -> u16 {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
 /// Writes a configuration and starts the node that it describes. Its only peer is away.
 fn start(directory: &Path, admin: u16, with_peer: bool) -> Node {
     let peers = with_peer.then(|| [free(), free()]);
@@ -34,18 +69,20 @@ fn start(directory: &Path, admin: u16, with_peer: bool) -> Node {
 /// these ports for peers.
 fn start_named(name: &str, directory: &Path, admin: u16, peers: Option<[u16; 2]>) -> Node {
     std::fs::write(directory.join("token"), format!("{TOKEN}\n")).unwrap();
+    let (client, origin) = (free(), origin());
+    std::fs::write(directory.join("port"), client.to_string()).unwrap();
     let mut text = format!(
         r#"
 name = "{name}"
 [[listen]]
-address = "127.0.0.1:0"
+address = "127.0.0.1:{client}"
 [admin]
 listen = "127.0.0.1:{admin}"
 [purge]
 token_file = "token"
 [[site]]
 hosts = "www.example.com"
-origin = "http://127.0.0.1:9"
+origin = "http://127.0.0.1:{origin}"
 "#
     );
     if let Some([a, b]) = peers {
@@ -149,6 +186,37 @@ fn a_purge_waits_for_a_peer_that_comes_back() {
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a  purged\nb  purged\n");
+}
+
+#[test]
+fn a_node_that_was_suspended_serves_nothing_that_was_purged_meanwhile() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let peers = Some([free(), free()]);
+    let _node = start_named("a", directories[0].path(), free(), peers);
+    let peer = start_named("b", directories[1].path(), free(), peers);
+    let suspend = |signal: &str| {
+        let pid = peer.0.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    };
+    let paths: Vec<String> = (0..20).map(|n| format!("/{n}")).collect();
+    for path in &paths {
+        assert_eq!(status(ask(directories[1].path(), path, "")), 200);
+    }
+    suspend("-STOP");
+    let file = directories[0].path().join("levada.toml");
+    let output = purge(&["--all", "-c", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "a  purged\nb  pending: it does not answer; will be told again\n"
+    );
+    let only_stored = "Cache-Control: only-if-cached\r\n";
+    let asked = paths.iter().map(|path| ask(directories[1].path(), path, only_stored));
+    let asked: Vec<TcpStream> = asked.collect();
+    suspend("-CONT");
+    for stream in asked {
+        assert_eq!(status(stream), 504);
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::{
     exchange::{self, MAX_MESSAGE_SIZE},
     invalidation::MissedInvalidations,
+    wake::LastAwake,
 };
 use crate::{cache::Cache, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites, tls};
 
@@ -76,6 +77,7 @@ pub(crate) struct PurgeEndpoint {
     pub(crate) missed: MissedInvalidations,
     /// Whether the node serves clients and peers.
     pub(crate) serving: watch::Sender<bool>,
+    pub(crate) last_awake: LastAwake,
 }
 
 /// When peers hear of an order.
@@ -175,7 +177,7 @@ impl PurgeEndpoint {
         let theirs = message.logs.clone();
         match self.merge(message).await {
             Ok(()) => {
-                let reply = self.cache.purges.message(self.serves(), Some(&theirs));
+                let reply = self.cache.purges.message(self.has_caught_up(), Some(&theirs));
                 let text = String::from_utf8(reply.to_json()).unwrap_or_default();
                 PurgeAnswer { status: StatusCode::OK, field: None, kind: JSON, text }
             }

@@ -136,7 +136,7 @@ impl PurgeEndpoint {
         let mut before = None;
         loop {
             let known = log.known();
-            let message = purges.message(self.serves(), known.as_ref());
+            let message = purges.message(self.has_caught_up(), known.as_ref());
             let progress = Some((known, message.logs.clone()));
             if progress == before {
                 return Err(ExchangeFailure::Unwritten(
