@@ -14,7 +14,7 @@ use crate::{
     fields::PEER,
     metrics::Metrics,
     origin,
-    purge::exchange::PeerLog,
+    purge::peer_log::PeerLog,
     settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
     tls,
 };

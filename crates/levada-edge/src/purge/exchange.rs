@@ -11,11 +11,10 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use levada_policy::NodeIndex;
-use levada_purge::{Confirmation, Exchange, LogStates, NodeReport, OrderId};
+use levada_purge::{Confirmation, Exchange, NodeReport, OrderId};
 use levada_upstream::{
     Change, HealthCheck, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
 };
-use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::endpoint::PurgeEndpoint;
@@ -33,25 +32,6 @@ pub(crate) const PATH: &str = "/.levada/purge";
 
 /// The most bytes of a message. Its orders take 512 KiB and one order more, and JSON's escapes beside.
 pub(crate) const MAX_MESSAGE_SIZE: usize = 8 << 20;
-
-/// What this node knows of the log of a peer.
-#[derive(Default)]
-pub(crate) struct PeerLog {
-    /// Held during an exchange. Orders that arrive meanwhile go with the next one, together.
-    turn: tokio::sync::Mutex<()>,
-    known: Mutex<Option<LogStates>>,
-}
-
-impl PeerLog {
-    /// Whether the peer has confirmed an order.
-    pub(crate) fn has(&self, id: OrderId) -> bool {
-        self.known.lock().as_ref().is_some_and(|known| known.has(id))
-    }
-
-    fn known(&self) -> Option<LogStates> {
-        self.known.lock().clone()
-    }
-}
 
 /// Why a peer is not known to have every order.
 #[derive(Debug)]
@@ -128,7 +108,7 @@ impl PurgeEndpoint {
     ) -> Result<bool, ExchangeFailure> {
         let Some(peers) = &self.peers else { return Ok(true) };
         let (log, purges) = (peers.log(peer), &self.cache.purges);
-        let _turn = log.turn.lock().await;
+        let _turn = log.turn().await;
         // The exchange before may have taken it along.
         if wanted.is_some_and(|id| log.has(id)) {
             return Ok(true);
@@ -148,7 +128,7 @@ impl PurgeEndpoint {
             let reply = Exchange::from_json(&reply)
                 .map_err(|_| ExchangeFailure::Refused(StatusCode::UNPROCESSABLE_ENTITY))?;
             let (serves, theirs) = (reply.serves, reply.logs.clone());
-            *log.known.lock() = Some(theirs.clone());
+            log.learn(theirs.clone());
             self.merge(reply).await.map_err(|error| {
                 ExchangeFailure::Unwritten(format!("this node cannot keep its orders: {error}"))
             })?;

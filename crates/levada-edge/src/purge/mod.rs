@@ -4,4 +4,5 @@ mod catch_up;
 pub(crate) mod endpoint;
 pub(crate) mod exchange;
 pub(crate) mod invalidation;
+pub(crate) mod peer_log;
 pub(crate) mod wake;
