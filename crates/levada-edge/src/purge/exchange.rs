@@ -96,8 +96,8 @@ impl PurgeEndpoint {
         self.other_nodes().into_iter().map(about).collect()
     }
 
-    /// Exchanges messages with a peer until neither lacks an order of the other, or until the peer has
-    /// `wanted`. Returns whether the peer serves clients.
+    /// Exchanges messages with a peer until neither lacks an order that the other had at the beginning, or
+    /// until the peer has `wanted`. Returns whether the peer serves clients.
     ///
     /// # Errors
     /// When this cannot be reached.
@@ -113,6 +113,8 @@ impl PurgeEndpoint {
         if wanted.is_some_and(|id| log.has(id)) {
             return Ok(true);
         }
+        // Orders that arrive meanwhile are not waited for: there may always be another.
+        let (ours, mut theirs) = (purges.known(), None);
         let mut before = None;
         loop {
             let known = log.known();
@@ -127,12 +129,13 @@ impl PurgeEndpoint {
             let reply = send(peers, peer, PATH, message.to_json().into()).await?;
             let reply = Exchange::from_json(&reply)
                 .map_err(|_| ExchangeFailure::Refused(StatusCode::UNPROCESSABLE_ENTITY))?;
-            let (serves, theirs) = (reply.serves, reply.logs.clone());
-            log.learn(theirs.clone());
+            let (serves, known) = (reply.serves, reply.logs.clone());
+            log.learn(known.clone());
             self.merge(reply).await.map_err(|error| {
                 ExchangeFailure::Unwritten(format!("this node cannot keep its orders: {error}"))
             })?;
-            let in_step = purges.lacking(&theirs) == 0 && purges.known().covers(&theirs);
+            let in_step = known.covers(&ours);
+            let in_step = purges.known().covers(theirs.get_or_insert(known)) && in_step;
             if in_step || wanted.is_some_and(|id| log.has(id)) {
                 return Ok(serves);
             }
