@@ -1,6 +1,7 @@
 //! Makes sites from settings, at the start and at every reload.
 
 use std::{
+    collections::HashMap,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -38,20 +39,26 @@ pub(crate) fn make_sites(
     settings: &[SiteSettings],
     before: &Sites,
 ) -> Result<Sites, StartError> {
-    let former = |site: &SiteSettings| before.iter().find(|old| old.id == Site::id_of(site));
+    let before: HashMap<u64, &Site> = before.iter().map(|old| (old.id, &**old)).collect();
+    let former = |site: &SiteSettings| before.get(&Site::id_of(site)).copied();
     let mut prepared: Vec<SitePolicies> = Vec::new();
-    for site in settings {
-        let alike = settings.iter().zip(&prepared).find(|(other, _)| {
-            other.policy == site.policy && other.switch.is_none() && site.switch.is_none()
-        });
-        let shared = alike.and_then(|(_, policies)| policies.whole.for_another_site());
-        let policies = prepare(builder, site, former(site).map(Arc::as_ref), shared);
+    // The sites with the first use of each policy.
+    let mut distinct: Vec<usize> = Vec::new();
+    for (number, site) in settings.iter().enumerate() {
+        let is_alike = |other: &&usize| settings[**other].policy == site.policy;
+        let alike = distinct.iter().find(is_alike).filter(|_| site.switch.is_none());
+        let shared = alike.and_then(|other| prepared[*other].whole.for_another_site());
+        if alike.is_none() && site.switch.is_none() {
+            distinct.push(number);
+        }
+        let policies = prepare(builder, site, former(site), shared);
         prepared
             .push(policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?);
     }
-    let sites = settings.iter().zip(prepared).map(|(site, prepared)| {
-        Arc::new(make_site(builder, site, prepared, former(site).map(Arc::as_ref)))
-    });
+    let sites = settings
+        .iter()
+        .zip(prepared)
+        .map(|(site, prepared)| Arc::new(make_site(builder, site, prepared, former(site))));
     Ok(Sites::new(sites.collect()))
 }
 

@@ -123,32 +123,36 @@ fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {
 /// All sites of a node.
 pub(crate) struct Sites {
     exact: HashMap<String, Arc<Site>>,
-    /// By what follows the `*`, longest first.
-    wildcards: Vec<(String, Arc<Site>)>,
+    /// By what follows the `*`: a dot and a name, or nothing.
+    wildcards: HashMap<String, Arc<Site>>,
     all: Vec<Arc<Site>>,
 }
 
 impl Sites {
     pub(crate) fn new(all: Vec<Arc<Site>>) -> Self {
-        let mut sites = Self { exact: HashMap::new(), wildcards: Vec::new(), all };
+        let mut sites = Self { exact: HashMap::new(), wildcards: HashMap::new(), all };
         for site in &sites.all {
             for host in &site.settings.hosts {
                 let host = host.to_ascii_lowercase();
                 match host.strip_prefix('*') {
-                    Some(suffix) => sites.wildcards.push((suffix.to_owned(), site.clone())),
+                    Some(suffix) => {
+                        let suffix = sites.wildcards.entry(suffix.to_owned());
+                        suffix.or_insert_with(|| site.clone());
+                    }
                     None => drop(sites.exact.insert(host, site.clone())),
                 }
             }
         }
-        sites.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
         sites
     }
 
     /// The site that answers to `host`, which is in lower case and has no port.
     pub(crate) fn find(&self, host: &str) -> Option<&Arc<Site>> {
         self.exact.get(host).or_else(|| {
-            let matches = |suffix: &str| host.ends_with(suffix) && host.len() > suffix.len();
-            self.wildcards.iter().find(|(suffix, _)| matches(suffix)).map(|(_, site)| site)
+            // The longest suffix first: one look-up for each label of the host.
+            let dots = host.match_indices('.').map(|(at, _)| at).filter(|at| *at > 0);
+            let suffixes = dots.chain([host.len()]).map(|at| &host[at..]);
+            suffixes.filter_map(|suffix| self.wildcards.get(suffix)).next()
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::*;
+use crate::support::{nodes, *};
 
 #[tokio::test]
 async fn each_fault_gets_its_status_and_reaches_nobody() {
@@ -244,6 +244,39 @@ async fn clients_that_reset_at_random_leave_nothing() {
         if n == 40 {
             gate.open();
         }
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn most_exact_pattern_of_a_host_wins() {
+    let (origin, node, at) = alone(|settings| {
+        let origin = settings.sites[0].origins[0].clone();
+        let patterns = ["*", "*.test", "*.b.test", "*.a.b.test", "x.a.b.test"];
+        settings.sites = patterns
+            .map(|pattern| {
+                let mut site = nodes::site(pattern, &[]);
+                site.origins = vec![origin.clone()];
+                site.origin_host = Some(pattern.replace('*', "any"));
+                site
+            })
+            .to_vec();
+    })
+    .await;
+    for (host, pattern) in [
+        ("x.a.b.test", "x.a.b.test"),
+        ("y.a.b.test", "any.a.b.test"),
+        ("y.x.a.b.test", "any.a.b.test"),
+        ("a.b.test", "any.b.test"),
+        ("b.test", "any.test"),
+        ("test", "any"),
+        ("elsewhere", "any"),
+    ] {
+        let mut wire = Wire::to(at).await;
+        wire.send(head_of("GET", &format!("/{host}"), &[("Host", host)])).await;
+        assert_eq!(wire.answer().await.status, 200);
+        let asked = origin.asked(&format!("/{host}"));
+        assert_eq!(asked[0].header("host").unwrap(), pattern, "{host}");
     }
     settled(&node).await;
 }
