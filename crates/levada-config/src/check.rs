@@ -13,8 +13,8 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, CacheSettings, Certificate, DiskCache, Listener, LogFormat, PurgeSettings, Runtime,
-    Settings,
+    AccessLog, AddressPrefix, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
+    PurgeSettings, Runtime, Settings,
 };
 
 use super::{
@@ -34,6 +34,7 @@ pub(crate) fn settings(
     check.admin();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
+    let trusted = check.trusted();
     let peering = check.peering();
     let sites = check.sites();
     let cache = check.cache();
@@ -46,6 +47,7 @@ pub(crate) fn settings(
         runtime: runtime(&file.runtime),
         splice: file.runtime.splice,
         listeners: listeners?,
+        trusted: trusted?,
         peering: peering?,
         admin: file.admin.listen.map(|listen| listen.0),
         cache,
@@ -135,6 +137,21 @@ impl Check<'_, '_> {
             h2c: listen.h2c,
             dormant_retries: listen.dormant_retries.into(),
         })
+    }
+
+    fn trusted(&mut self) -> Option<Vec<AddressPrefix>> {
+        let mut trusted = Vec::new();
+        for (position, table) in self.file.trusted.iter().enumerate() {
+            let addresses = table.addresses.as_ref()?.as_slice();
+            if addresses.iter().any(|prefix| prefix.0.is_all()) {
+                let message = "trusts every client: each can choose its address and scheme";
+                let help = "list the addresses of your own proxies only".to_owned();
+                let path = self.root.key("trusted").index(position).key("addresses");
+                self.findings.warning(&path, message, Some(help));
+            }
+            trusted.extend(addresses.iter().map(|prefix| prefix.0));
+        }
+        Some(trusted)
     }
 
     /// Reads a certificate and its key at `path`.

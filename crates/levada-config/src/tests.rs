@@ -598,6 +598,17 @@ fn a_secret_is_not_repeated_in_errors() {
 }
 
 #[test]
+fn trusted_proxies_are_addresses_and_prefixes() {
+    let with = |addresses: &str| format!("{LEAST}{SITE}[[trusted]]\naddresses = {addresses}\n");
+    let text = with("['10.0.0.0/8', '2001:db8::1']") + "[[trusted]]\naddresses = '192.0.2.1'\n";
+    let trusted = settings(&text).trusted;
+    let shown: Vec<String> = trusted.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "2001:db8::1/128", "192.0.2.1/32"]);
+    assert_error(&with("'10.0.0.1/8'"), "trusted[0].addresses", "prefix");
+    assert_warning(&with("'0.0.0.0/0'"), "trusted[0].addresses", "every client");
+}
+
+#[test]
 fn doubts_do_not_stop_a_node() {
     let doubt =
         |line: &str, key, words| assert_warning(&format!("{LEAST}{SITE}{line}\n"), key, words);

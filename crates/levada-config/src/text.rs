@@ -5,6 +5,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
+use levada_edge::settings::AddressPrefix;
 use levada_types::{ByteSize, format_duration, parse_duration, parse_rate};
 
 /// A duration, such as `"300ms"`.
@@ -22,6 +23,10 @@ pub struct Rate(pub u64);
 /// An address of this machine and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
+
+/// An IP address, or a prefix of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix(pub AddressPrefix);
 
 /// The address of another machine: a host name or an IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +115,12 @@ pub const FORMATS: &[Format] = &[
         measure: |text| Address::from_str(text).ok().map(|_| None),
     },
     Format {
+        name: "levada-prefix",
+        expected: "an IP address, or a prefix of addresses",
+        example: "10.0.0.0/8",
+        measure: |text| Prefix::from_str(text).ok().map(|_| None),
+    },
+    Format {
         name: "levada-host-port",
         expected: "a host and a port",
         example: "b.internal:7070",
@@ -194,6 +205,19 @@ impl FromStr for Address {
 }
 
 impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        text.parse().map(Self).map_err(|_| Malformed)
+    }
+}
+
+impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -391,6 +415,7 @@ text! {
     NodeName = "levada-name",
     HostField = "levada-host-field",
     Address = "levada-address",
+    Prefix = "levada-prefix",
     HostPort = "levada-host-port",
     Root = "levada-root",
     Upstream = "levada-upstream",

@@ -102,7 +102,7 @@ impl AccessRecord {
         let RequestContext { connection, resource, parts, .. } = context;
         let field = |name| parts.headers.get(name).cloned();
         self.line = Some(Box::new(AccessLine {
-            client: connection.client,
+            client: if self.from_peer { connection.client } else { context.client },
             method: parts.method.clone(),
             scheme: resource.scheme,
             host: resource.host().to_owned(),

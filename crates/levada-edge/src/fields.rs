@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, header::CONTENT_LENGTH};
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// The identifier of this CDN in `CDN-Loop`.
 pub(crate) const CDN_ID: &str = "levada";
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// From a peer: its credential.
 pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");

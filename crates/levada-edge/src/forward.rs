@@ -20,7 +20,10 @@ use crate::{
     client_network,
     clock::Clock,
     failure::Failed,
-    fields::{ANEW, CDN_ID, CDN_LOOP, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED},
+    fields::{
+        ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
+        REFUSED,
+    },
     metrics::Metrics,
     node_name::NodeName,
     peers::{Peers, WatchedPeer},
@@ -30,7 +33,6 @@ use crate::{
     subject::subject,
 };
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The size of the buffer with which a piece is read from a peer. Each connection of a transfer has such
@@ -61,7 +63,7 @@ impl Forwarder {
         if parts.version == Version::HTTP_2 {
             join_crumbs(&mut headers);
         }
-        let client = client_network::of(connection, &headers);
+        let client = client_network::of(context.client);
         let subject = subject(resource, parts, &headers);
         let interim = connection.interim();
         // The next server must not see an absolute form or a pass.
@@ -197,8 +199,8 @@ fn join_crumbs(headers: &mut HeaderMap) {
     }
 }
 
-/// Adds the client's address, host and protocol. A client's own claims are replaced in fields that servers
-/// believe, and kept as history in `X-Forwarded-For`.
+/// Adds the address at the other end of the connection, the host and the protocol. The trust boundary has
+/// removed the statements of clients that are not trusted.
 fn forwarded(
     headers: &mut HeaderMap,
     resource: &Resource,

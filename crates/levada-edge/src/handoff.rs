@@ -14,6 +14,7 @@ use crate::{
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     connection,
+    fields::FORWARDED_PROTO,
     identify::Identifier,
     metrics::Metrics,
     node::Node,
@@ -74,8 +75,10 @@ impl Serve for Node {
 /// The switch that a request goes to, if the request can be handed over.
 fn switched(
     identifier: &Identifier,
-    head: Request<()>,
+    mut head: Request<()>,
 ) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
+    // The head has not passed the trust boundary.
+    head.headers_mut().remove(FORWARDED_PROTO);
     let resource = identifier.identify(ListenerKind::Client { tls: false }, &head).ok()?;
     let switch = resource.site.switch.as_ref().filter(|_| !resource.site.settings.cache)?;
     if !switch.hands_over() {

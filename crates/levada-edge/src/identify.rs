@@ -155,14 +155,14 @@ fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
     }
 }
 
+/// The scheme that the client used, by the word of a peer or a trusted proxy, or by the listener. The trust
+/// boundary has removed the word of others.
 fn scheme(listener: ListenerKind, headers: &HeaderMap) -> &'static str {
-    match listener {
-        ListenerKind::Client { tls: true } => "https",
-        ListenerKind::Client { tls: false } => "http",
-        ListenerKind::Peer => match headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes) {
-            Some(b"https") => "https",
-            _ => "http",
-        },
+    match headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes) {
+        Some(b"https") => "https",
+        Some(b"http") => "http",
+        _ if listener == (ListenerKind::Client { tls: true }) => "https",
+        _ => "http",
     }
 }
 

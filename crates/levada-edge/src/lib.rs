@@ -17,6 +17,7 @@
 //! ```
 
 mod access_record;
+mod address_prefix;
 mod admin;
 mod body;
 mod body_error;
@@ -66,6 +67,7 @@ mod start_error;
 mod subject;
 mod tend;
 mod tls;
+mod trust;
 mod watchdog;
 
 pub use explain::{

@@ -148,8 +148,10 @@ pub(crate) async fn accept(
 
 /// The client's place among the connections of all. Without one, the connection is closed.
 fn share(node: &Node, role: &ListenerRole, client: IpAddr) -> Option<Option<ClientPlace>> {
-    let Some(shares) = &role.shares else { return Some(None) };
-    let place = shares.enter(client_network::network(client));
+    // A trusted proxy connects for many clients.
+    let shares = role.shares.as_ref().filter(|_| !node.trust.trusts(client));
+    let Some(shares) = shares else { return Some(None) };
+    let place = shares.enter(client_network::of(client));
     if place.is_none() {
         node.metrics.connections_refused.inc();
         tracing::info!(%client, "connection closed: this client has its share of limits.connections");

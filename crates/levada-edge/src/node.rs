@@ -29,6 +29,7 @@ use crate::{
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
     start_error::StartError,
+    trust::TrustBoundary,
 };
 
 /// A node.
@@ -52,6 +53,7 @@ pub(crate) struct Node {
     /// Carries out purge orders.
     pub(crate) purging: Arc<PurgeEndpoint>,
     pub(crate) identifier: Identifier,
+    pub(crate) trust: TrustBoundary,
     /// The way to origins and peers.
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
@@ -152,6 +154,7 @@ impl Node {
             cache,
             purging,
             identifier,
+            trust: TrustBoundary::new(&settings.trusted),
             forwarder,
             large,
             given_up: Arc::default(),

@@ -71,13 +71,14 @@ async fn answer(
     admission: Admitted,
     mut record: Box<AccessRecord>,
 ) -> Response<ResponseBody> {
-    let mut is_get = false;
+    let (mut is_get, mut client) = (false, connection.client);
     let answer = match admission {
         Admitted::Context(context) => {
             if node.purging.stood_still() {
                 Box::pin(node.purging.wake()).await;
             }
             record.note(&context);
+            client = context.client;
             is_get = context.parts.method == Method::GET;
             route(node, context, &mut record).await
         }
@@ -89,7 +90,7 @@ async fn answer(
         Admitted::Refused(failure) => Err(failure.into()),
     };
     let mut response = answer.unwrap_or_else(|failed| {
-        record.failed(connection.client, &failed);
+        record.failed(client, &failed);
         respond::failure(&node.name, &failed)
     });
     record.head(response.status());
@@ -121,7 +122,11 @@ enum Admitted {
 }
 
 /// Checks whether the client may send this request.
-fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incoming>) -> Admitted {
+fn admit(
+    node: &Node,
+    connection: &Arc<ClientConnection>,
+    mut request: Request<Incoming>,
+) -> Admitted {
     if request.version() == Version::HTTP_2
         && let Err(fault) =
             check_parsed(&request, head_bounds(&node.settings.limits, connection.listener))
@@ -144,6 +149,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
             return Admitted::Answered(Box::new(well));
         }
     }
+    let client = node.trust.cross(connection, request.headers_mut());
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }
@@ -168,6 +174,7 @@ fn admit(node: &Node, connection: &Arc<ClientConnection>, request: Request<Incom
     let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
     let context = RequestContext {
         connection,
+        client,
         resource,
         wants,
         parts,
@@ -300,7 +307,7 @@ async fn serve_locally(
     context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let client = client_network::of(&context.connection, &context.parts.headers);
+    let client = client_network::of(context.client);
     record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
     let key = context.resource.key;
     let switched = context.resource.site.switch.is_some().then(|| context.resource.site.clone());

@@ -1,6 +1,6 @@
 //! The context of a request while it is answered.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use http::request::Parts;
 use hyper::body::Incoming;
@@ -12,6 +12,9 @@ use crate::{client_connection::ClientConnection, resource::Resource};
 /// An admitted request, as it passes through `pipeline.rs`.
 pub(crate) struct RequestContext {
     pub(crate) connection: Arc<ClientConnection>,
+    /// The client that the request is for. Behind a trusted proxy or a peer it is not at the other end of the
+    /// connection.
+    pub(crate) client: IpAddr,
     pub(crate) resource: Resource,
     /// The request fields that a cache obeys.
     pub(crate) wants: RequestCacheFields,

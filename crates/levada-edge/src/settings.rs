@@ -6,6 +6,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use crate::address_prefix::{AddressPrefix, NoPrefix};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
@@ -28,6 +29,8 @@ pub struct Settings {
     pub splice: bool,
     /// The listeners for clients.
     pub listeners: Vec<Listener>,
+    /// The proxies in front of this node whose statements about clients count.
+    pub trusted: Vec<AddressPrefix>,
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
     /// The admin listener: metrics, health, explain. Never a public address.

@@ -18,6 +18,7 @@ mod route;
 mod runtime;
 mod servers;
 mod site;
+mod trusted;
 mod values;
 
 use super::text::NodeName;
@@ -36,6 +37,7 @@ pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
 pub use site::{Cookies, Delivery, HealthCheck, Misses, Site};
+pub use trusted::Trusted;
 pub use values::OneOrMany;
 
 /// The whole file.
@@ -55,6 +57,8 @@ pub struct File {
     /// The addresses for clients, one table per address.
     #[schemars(length(min = 1))]
     pub listen: Vec<Listen>,
+    /// Proxies in front of this node, whose statements about clients count.
+    pub trusted: Vec<Trusted>,
     /// The admin listener.
     pub admin: Admin,
     /// The node's membership in a cluster. Without this table, the node stands alone.

@@ -179,6 +179,7 @@ impl RequestContext {
     fn again(&self) -> Box<Self> {
         Box::new(Self {
             connection: self.connection.clone(),
+            client: self.client,
             resource: self.resource.clone(),
             wants: self.wants,
             parts: self.parts.clone(),

@@ -36,6 +36,7 @@ mod stale;
 mod status;
 mod stopping;
 mod switch;
+mod trust;
 mod unix;
 mod unstorable;
 mod upload;

@@ -27,6 +27,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         runtime: Runtime::Shared(1),
         splice: true,
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
+        trusted: Vec::new(),
         peering: None,
         admin: Some(ANY.parse().unwrap()),
         cache: CacheSettings::default(),

@@ -1,0 +1,17 @@
+//! `[[trusted]]`: proxies in front of this node.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::OneOrMany;
+use crate::text::Prefix;
+
+/// Proxies in front of this node, whose statements about clients count.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["addresses"]))]
+pub struct Trusted {
+    /// The addresses from which these proxies connect, or prefixes of them.
+    #[schemars(extend("examples" = [["10.0.0.0/8", "2001:db8::/32"]]))]
+    pub addresses: Option<OneOrMany<Prefix>>,
+}

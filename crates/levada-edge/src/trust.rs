@@ -1,0 +1,106 @@
+//! The trust boundary: which connections may state for whom they speak.
+//!
+//! A field such as `X-Forwarded-For` means something only if its sender is trusted. From any other client
+//! it is removed, because servers behind this node would believe it. Names with an underscore are removed
+//! with them: for CGI, `X_Forwarded_For` and `X-Forwarded-For` are the same.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName};
+
+use crate::{
+    client_connection::{ClientConnection, ListenerKind},
+    fields::FORWARDED_FOR,
+    settings::AddressPrefix,
+};
+
+/// The proxies whose statements about clients count.
+pub(crate) struct TrustBoundary {
+    trusted: Vec<AddressPrefix>,
+}
+
+impl TrustBoundary {
+    pub(crate) fn new(trusted: &[AddressPrefix]) -> Self {
+        Self { trusted: trusted.to_vec() }
+    }
+
+    /// Removes the statements of a client that is not trusted. Returns the address of the client that the
+    /// request is for.
+    pub(crate) fn cross(&self, connection: &ClientConnection, headers: &mut HeaderMap) -> IpAddr {
+        let is_peer = connection.listener == ListenerKind::Peer;
+        if is_peer || self.trusts(connection.client) {
+            return self.forwarded_for(headers).unwrap_or(connection.client);
+        }
+        while let Some(name) = headers.keys().find(|name| is_statement(name)).cloned() {
+            headers.remove(name);
+        }
+        connection.client
+    }
+
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// The last address of `X-Forwarded-For` that is not trusted: each trusted proxy has appended the address
+    /// that it saw, and anything before that may be invented.
+    fn forwarded_for(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        let lines = headers.get_all(FORWARDED_FOR).iter().rev();
+        let members = lines.flat_map(|line| line.to_str().unwrap_or("").rsplit(','));
+        let mut last = None;
+        for address in members.map_while(|member| address(member.trim())) {
+            last = Some(address);
+            if !self.trusts(address) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// An address, which some proxies write with a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse().ok().map(|address: std::net::SocketAddr| address.ip());
+    text.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
+}
+
+/// Whether the field says for whom a request is, or which URL it is really for.
+fn is_statement(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("x-forwarded-")
+        || matches!(name, "forwarded" | "x-real-ip" | "x-original-url" | "x-rewrite-url")
+        || name.contains('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client_of(trusted: &[&str], lines: &[&str]) -> Option<IpAddr> {
+        let trusted: Vec<_> = trusted.iter().map(|text| text.parse().unwrap()).collect();
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(FORWARDED_FOR, line.parse().unwrap());
+        }
+        TrustBoundary::new(&trusted).forwarded_for(&headers)
+    }
+
+    #[test]
+    fn client_is_the_last_address_that_is_not_trusted() {
+        let trusted = ["10.0.0.0/8"];
+        let client = Some("192.0.2.1".parse().unwrap());
+        assert_eq!(client_of(&trusted, &["192.0.2.1"]), client);
+        assert_eq!(client_of(&trusted, &["198.51.100.1, 192.0.2.1, 10.0.0.1,10.0.0.2"]), client);
+        assert_eq!(client_of(&trusted, &["198.51.100.1", "192.0.2.1:443", "10.0.0.1"]), client);
+        assert_eq!(client_of(&trusted, &["::ffff:192.0.2.1"]), client);
+        assert_eq!(client_of(&[], &["10.0.0.1, 192.0.2.1"]), client);
+    }
+
+    #[test]
+    fn without_a_stranger_the_client_is_the_farthest_proxy() {
+        let nearest = Some("10.0.0.2".parse().unwrap());
+        assert_eq!(client_of(&["10.0.0.0/8"], &["10.0.0.2, 10.0.0.1"]), nearest);
+        assert_eq!(client_of(&["10.0.0.0/8"], &["unknown, 10.0.0.2"]), nearest);
+        assert_eq!(client_of(&["10.0.0.0/8"], &["unknown"]), None);
+        assert_eq!(client_of(&["10.0.0.0/8"], &[]), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! The trust boundary: statements about clients count if they come from a trusted proxy.
+
+use levada_edge::settings::{AccessLog, LogFormat};
+
+use crate::support::*;
+
+const CLAIMS: [(&str, &str); 9] = [
+    ("Forwarded", "for=192.0.2.1"),
+    ("X-Forwarded-For", "198.51.100.1, 192.0.2.1"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Port", "443"),
+    ("X-Forwarded-Prefix", "/admin"),
+    ("X-Real-IP", "192.0.2.1"),
+    ("X-Original-URL", "/admin"),
+    ("X-Rewrite-URL", "/admin"),
+    ("X_Forwarded_For", "192.0.2.1"),
+];
+
+#[tokio::test]
+async fn statements_of_a_client_end_at_the_node() {
+    let (origin, node, at) = alone(|_| {}).await;
+    get_with(at, "/a", &CLAIMS).await;
+    let asked = &origin.asked("/a")[0];
+    assert_eq!(asked.header("x-forwarded-for").unwrap(), "127.0.0.1");
+    assert_eq!(asked.header("x-forwarded-proto").unwrap(), "http");
+    assert_eq!(asked.header("x-forwarded-host").unwrap(), HOST);
+    for (name, _) in CLAIMS {
+        let name = name.to_ascii_lowercase();
+        let is_own = matches!(name.as_str(), "x-forwarded-for" | "x-forwarded-proto");
+        assert!(is_own || asked.header(&name).is_none(), "{name}");
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn statements_of_a_trusted_proxy_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let (origin, node, at) = alone(|settings| {
+        settings.trusted = vec!["127.0.0.0/8".parse().unwrap()];
+        settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+    })
+    .await;
+    get_with(at, "/a", &CLAIMS).await;
+    let asked = &origin.asked("/a")[0];
+    assert_eq!(asked.header("x-forwarded-for").unwrap(), "198.51.100.1, 192.0.2.1, 127.0.0.1");
+    assert_eq!(asked.header("x-forwarded-proto").unwrap(), "https");
+    assert_eq!(asked.header("x-original-url").unwrap(), "/admin");
+    assert_eq!(asked.header("x_forwarded_for").unwrap(), "192.0.2.1");
+    assert!(!get(at, "/a").await.is_hit(), "http and https are two resources");
+    settled(&node).await;
+    node.stop().await;
+    let log = std::fs::read_to_string(path).unwrap();
+    let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["remote_addr"], "192.0.2.1");
+    assert_eq!(first["scheme"], "https");
+}
+
+#[tokio::test]
+async fn clients_behind_a_trusted_proxy_take_turns_by_their_own_addresses() {
+    let (origin, node, at) = alone(|settings| {
+        settings.trusted = vec!["127.0.0.1".parse().unwrap()];
+        settings.sites[0].misses.at_once = 2;
+        settings.sites[0].misses.queue = 0;
+    })
+    .await;
+    let gate = Gate::new();
+    origin.script("/slow", {
+        let gate = gate.clone();
+        move |_| Reply::ok("late").with("cache-control", "no-store").after(&gate)
+    });
+    let ask = |client: &str, query: u32| {
+        let target = format!("/slow?{query}");
+        let fields = [("X-Forwarded-For", client.to_owned())];
+        async move {
+            let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
+            get_with(at, &target, &fields).await.status
+        }
+    };
+    let first = tokio::spawn(ask("192.0.2.1", 1));
+    eventually("the first waits at the origin", || node.counts().misses == 1).await;
+    assert_eq!(ask("192.0.2.1", 2).await, 503, "one client has at most half of the places");
+    let other = tokio::spawn(ask("192.0.2.2", 3));
+    eventually("another client gets the other place", || node.counts().misses == 2).await;
+    gate.open();
+    assert_eq!((first.await.unwrap(), other.await.unwrap()), (200, 200));
+    settled(&node).await;
+}
