@@ -59,10 +59,11 @@ impl Default for CacheRules {
 /// gives one user's session to all users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CookieStorage {
-    /// They are never stored.
-    Refuse,
-    /// They are stored only if the origin gives a lifetime or `public`, and so intended it.
+    /// They are never stored, as in Varnish and nginx: a lifetime that a server sets for all responses does
+    /// not say that a cookie is for all clients.
     #[default]
+    Refuse,
+    /// They are stored only if the origin gives a lifetime or `public`.
     StoreIfExplicit,
     /// They are stored like all other responses.
     Store,

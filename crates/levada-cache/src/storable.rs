@@ -362,15 +362,19 @@ mod tests {
     }
 
     #[test]
-    fn cookie_is_stored_only_where_the_origin_meant_it() {
+    fn cookie_is_stored_only_where_that_is_allowed() {
         let cookie = ("set-cookie", "s=1");
         let (date, changed) = (http_date(NOW), http_date(NOW - 9000));
         let guess = [cookie, ("date", &*date), ("last-modified", &*changed)];
+        let fields = [cookie, ("cache-control", "max-age=60, public")];
         assert_eq!(refused(200, &guess), Some(NoStore::SetCookie));
-        assert_eq!(refused(200, &[cookie, ("cache-control", "max-age=60")]), None);
-        let rules = CacheRules { cookies: CookieStorage::Refuse, ..CacheRules::default() };
-        let got = Fetched::new(200, &[cookie, ("cache-control", "max-age=60")]);
-        assert_eq!(may_store(&got.exchange(), &rules), Err(NoStore::SetCookie));
+        assert_eq!(refused(200, &fields), Some(NoStore::SetCookie));
+        let rules = CacheRules { cookies: CookieStorage::StoreIfExplicit, ..CacheRules::default() };
+        assert!(may_store(&Fetched::new(200, &fields).exchange(), &rules).is_ok());
+        let guessed = Fetched::new(200, &guess);
+        assert_eq!(may_store(&guessed.exchange(), &rules), Err(NoStore::SetCookie));
+        let rules = CacheRules { cookies: CookieStorage::Store, ..CacheRules::default() };
+        assert!(may_store(&guessed.exchange(), &rules).is_ok());
         let kept_out =
             Fetched::new(200, &[cookie, ("cache-control", "max-age=60, no-cache=\"set-cookie\"")]);
         assert_eq!(may_store(&kept_out.exchange(), &rules).unwrap().strip, [header::SET_COOKIE]);

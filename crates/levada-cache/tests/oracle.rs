@@ -56,7 +56,7 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "cookies",
-        because: "RFC 9111, Sec. 7.3: cookies do not forbid storing; ours requires an explicit lifetime",
+        because: "RFC 9111, Sec. 7.3: cookies do not forbid storing; ours stores them only where the configuration says so",
         applies: |case| case.has("set-cookie"),
     },
     Difference {

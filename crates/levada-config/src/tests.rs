@@ -117,7 +117,7 @@ fn site_fills_in_what_its_origin_leaves_open() {
     let settings = settings(&format!(
         "{LEAST}{SITE}negative_ttl = '5s'\nheuristic_percent = 20\nheuristic_max = '1h'\n\
          stale_while_revalidate = '30s'\nstale_if_error = '10m'\nstale_if_unreachable = '0s'\n\
-         s_maxage_allows_stale = true\nstore_cookies = 'never'\n\
+         s_maxage_allows_stale = true\nstore_cookies = 'explicit'\n\
          misses = {{ at_once = 10, queue = 0, wait = '1s' }}\n"
     ));
     let second = Duration::from_secs(1);
@@ -129,7 +129,7 @@ fn site_fills_in_what_its_origin_leaves_open() {
         stale_if_error: 600 * second,
         stale_if_unreachable: Duration::ZERO,
         s_maxage_allows_stale: true,
-        cookies: CookieStorage::Refuse,
+        cookies: CookieStorage::StoreIfExplicit,
         ..CacheRules::default()
     };
     assert_eq!(settings.sites[0].rules, expected);

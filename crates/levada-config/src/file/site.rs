@@ -102,11 +102,12 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cookies {
-    /// If the origin states their freshness, or that they are `public`.
-    #[default]
-    Explicit,
     /// Never.
+    #[default]
     Never,
+    /// If the origin states their freshness, or that they are `public`. Servers often state it for all
+    /// responses, also for those with a session's cookie.
+    Explicit,
     /// Like all others: all clients then receive one client's cookie.
     Always,
 }

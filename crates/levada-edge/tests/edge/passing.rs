@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use levada_edge::settings::CookieStorage;
+
 use crate::support::*;
 
 async fn ask(at: SocketAddr, method: &str, target: &str) -> Answer {
@@ -110,6 +112,28 @@ async fn precondition_is_for_the_origin_to_judge() {
     assert!(stored.field("cache-status").contains("fwd=request"), "{stored:?}");
     assert!(get(at, "/a").await.is_hit());
     settled(&node).await;
+}
+
+#[tokio::test]
+async fn cookie_of_one_client_reaches_no_other() {
+    for (cookies, is_shared) in [
+        (CookieStorage::default(), false),
+        (CookieStorage::StoreIfExplicit, true),
+        (CookieStorage::Store, true),
+    ] {
+        let (origin, node, at) = alone(|s| s.sites[0].rules.cookies = cookies).await;
+        origin.script("/a", |asked| {
+            let session = asked.header("x-user").unwrap();
+            let fresh = Reply::ok("body").with("cache-control", "public, max-age=60");
+            fresh.with("set-cookie", &format!("session={session}"))
+        });
+        for user in ["1", "2"] {
+            let answer = get_with(at, "/a", &[("X-User", user)]).await;
+            let expected = if is_shared { "session=1" } else { &format!("session={user}") };
+            assert_eq!(answer.field("set-cookie"), *expected, "{cookies:?}");
+            settled(&node).await;
+        }
+    }
 }
 
 #[tokio::test]
