@@ -11,10 +11,10 @@
 //! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
 
 use std::{
-    fs::{self, File, Metadata, TryLockError},
+    fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError},
     io::{self, Read, Write},
     ops::Range,
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -78,7 +78,7 @@ impl Files {
     /// Makes the directory if it is missing, and takes it for this node until the file is dropped. A
     /// directory that cannot be written to is taken if a node has been there before.
     pub(super) fn take(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.root)?;
+        create_closed(&self.root)?;
         fs::read_dir(&self.root)?;
         let path = self.root.join("lock");
         // Open for reading only: nothing hinders the file system from becoming read-only.
@@ -202,6 +202,30 @@ pub(super) fn key_of(part: u16, name: &std::ffi::OsStr) -> Option<Key> {
     let key = u64::from_str_radix(name, 16).ok().filter(|_| name.bytes().all(lower)).map(Key)?;
     (part_of(key) == part).then_some(key)
 }
+
+/// Makes the directory if it is missing. Only this user may enter it: what is stored may be for some clients
+/// only.
+fn create_closed(root: &Path) -> io::Result<()> {
+    if let Some(parent) = root.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(CLOSED).create(root) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let mode = fs::metadata(root)?.permissions().mode();
+    if mode & OTHERS != 0
+        && let Err(error) = fs::set_permissions(root, Permissions::from_mode(mode & !OTHERS))
+    {
+        tracing::warn!(directory = %root.display(), %error, "other users can read the cache");
+    }
+    Ok(())
+}
+
+/// The permissions of a directory that only its owner may enter.
+const CLOSED: u32 = 0o700;
+/// The permissions of all other users.
+const OTHERS: u32 = 0o077;
 
 #[cfg(test)]
 mod tests {

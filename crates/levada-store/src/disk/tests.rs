@@ -569,3 +569,15 @@ async fn metrics_are_named_as_the_others_are() {
     }
     assert_eq!(count.load(Relaxed), 14);
 }
+
+#[test]
+fn directory_is_closed_to_other_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let (new, old) = (dir.path().join("a/new"), dir.path().join("old"));
+    fs::create_dir(&old).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [new, old] {
+        let _disk = open(&path);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "{path:?}");
+    }
+}
