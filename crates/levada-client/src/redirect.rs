@@ -1,6 +1,6 @@
 //! The target of a redirect, and whether to follow it.
 
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderName, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The reason why a redirect is not followed.
@@ -43,6 +43,11 @@ fn encoded(location: &str) -> String {
 /// Whether two URLs have the same origin; then they may share connections and credentials.
 pub(crate) fn same_origin(a: &Uri, b: &Uri) -> bool {
     origin(a) == origin(b)
+}
+
+/// Whether the field identifies the user to one origin.
+pub(crate) fn is_credential(name: &HeaderName) -> bool {
+    [header::AUTHORIZATION, header::COOKIE].contains(name)
 }
 
 /// Scheme, host and port.

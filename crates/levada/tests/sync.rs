@@ -19,6 +19,8 @@ use std::{
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
+    /// The fields `Authorization` and `Cookie` of requests.
+    credentials: Arc<Mutex<Vec<String>>>,
     /// Of what is longer than [`HALF`], no more is sent.
     holds: Arc<AtomicBool>,
 }
@@ -41,14 +43,16 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
         let holds = Arc::new(AtomicBool::new(false));
-        let (log, held) = (asked.clone(), holds.clone());
+        let credentials = Arc::<Mutex<Vec<String>>>::default();
+        let (log, held, shown) = (asked.clone(), holds.clone(), credentials.clone());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (directory, log, held) = (directory.clone(), log.clone(), held.clone());
-                thread::spawn(move || serve(stream, &directory, &log, &held));
+                let shown = shown.clone();
+                thread::spawn(move || serve(stream, &directory, &log, &shown, &held));
             }
         });
-        Self { url, asked, holds }
+        Self { url, asked, credentials, holds }
     }
 
     /// The requests since the last call.
@@ -63,12 +67,18 @@ fn serve(
     mut stream: TcpStream,
     directory: &Path,
     log: &Mutex<Vec<String>>,
+    credentials: &Mutex<Vec<String>>,
     holds: &AtomicBool,
 ) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines().map_while(Result::ok);
     loop {
         let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         let path = head.first()?.split(' ').nth(1)?.trim_start_matches('/').to_owned();
+        let is_credential = |line: &&String| {
+            let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
+            ["authorization", "cookie"].contains(&name.as_str())
+        };
+        credentials.lock().unwrap().extend(head.iter().filter(is_credential).cloned());
         let range = head.iter().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("range").then_some(value.trim().strip_prefix("bytes=")?)
@@ -251,6 +261,24 @@ fn a_first_deployment_comes_in_one_piece() {
     case.pull_well(&["--tar"]);
     assert_eq!(case.server.asked(), ["tree.manifest", "tree.tar"]);
     assert_eq!(listing(&case.there()), listing(&case.tree()));
+}
+
+#[test]
+fn credentials_are_for_the_origin_of_the_manifest_only() {
+    let case = Case::new();
+    let secrets = ["-H", "Authorization: Bearer x", "-H", "Cookie: a=b"];
+    let other = Server::new(case.directory.path().join("www"));
+    for (root, server) in
+        [("tree/".to_owned(), &case.server), (format!("{}/tree/", other.url), &other)]
+    {
+        case.publish(&["--root", &root]);
+        let there = case.directory.path().join(format!("there-{}", root.len()));
+        let output = case.pull_from(&case.server.url, &there, &secrets);
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(!server.asked().is_empty(), "{root}");
+    }
+    assert!(!case.server.credentials.lock().unwrap().is_empty());
+    assert_eq!(*other.credentials.lock().unwrap(), Vec::<String>::new());
 }
 
 #[test]

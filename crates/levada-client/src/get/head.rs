@@ -36,8 +36,7 @@ pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderN
     let user = proxy::basic(uri).or_else(|| proxy::basic(&request.url).filter(|_| own));
     fields.extend(user.map(|credentials| (header::AUTHORIZATION, credentials)));
     for (name, value) in &request.headers {
-        let secret = [header::AUTHORIZATION, header::COOKIE].contains(name);
-        if own || !secret {
+        if own || !redirect::is_credential(name) {
             fields.retain(|(known, _)| known != name || own_field(known));
             fields.push((name.clone(), value.clone()));
         }

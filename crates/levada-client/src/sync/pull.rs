@@ -26,7 +26,7 @@ use super::{
     shown,
     tree::Destination,
 };
-use crate::{Client, DownloadProgress, GetError, GetRequest, Hasher, TargetError};
+use crate::{Client, DownloadProgress, GetError, GetRequest, Hasher, TargetError, redirect};
 
 /// The tree to pull, its destination, and how to pull it.
 #[derive(Clone, Debug)]
@@ -265,7 +265,7 @@ impl Pull<'_> {
         };
         let name = staged_name(path, &wanted.digest);
         let mut get = self.request.get.clone();
-        get.url = url;
+        aim(&mut get, url);
         get.path = self.tree.staged(&name);
         (get.digest, get.length) = (Some(wanted.digest), Some(wanted.size));
         let progress = self.pulling.begin();
@@ -311,7 +311,7 @@ impl Pull<'_> {
         };
         let name = staged_name(b"tar", &archive.digest);
         let mut get = self.request.get.clone();
-        get.url = url;
+        aim(&mut get, url);
         get.path = self.tree.staged(&name);
         (get.digest, get.length) = (Some(archive.digest), Some(archive.size));
         let progress = self.pulling.begin();
@@ -390,3 +390,12 @@ fn staged_name(path: &[u8], digest: &Digest) -> String {
 
 const MANIFEST: &str = "manifest";
 const LONGEST_MANIFEST: u64 = 1 << 30;
+
+/// Aims a request at a URL of the manifest. The user has given credentials for the manifest's origin: they
+/// are not for another one that the manifest names.
+fn aim(get: &mut GetRequest, url: Uri) {
+    if !redirect::same_origin(&url, &get.url) {
+        get.headers.retain(|(name, _)| !redirect::is_credential(name));
+    }
+    get.url = url;
+}
