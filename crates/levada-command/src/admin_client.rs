@@ -33,14 +33,11 @@ pub async fn post(
     token: Option<&str>,
     timeout: Duration,
 ) -> anyhow::Result<Bytes> {
-    let mut request = Request::post(target).header(CONTENT_TYPE, "application/json");
-    if let Some(token) = token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-    }
+    let request = posting(target, token);
     answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
 }
 
-/// Posts JSON to `target` at `admin`; returns a refusal of the node as its text.
+/// Posts JSON to `target` at `admin`, with a token if the node requires one; returns a refusal of the node as its text.
 ///
 /// # Errors
 /// If the node does not answer in time.
@@ -48,9 +45,10 @@ pub async fn try_post(
     admin: SocketAddr,
     target: &str,
     body: &serde_json::Value,
+    token: Option<&str>,
     timeout: Duration,
 ) -> anyhow::Result<Result<Bytes, String>> {
-    let request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    let request = posting(target, token);
     let telling = exchange(admin, request.body(Full::from(body.to_string()))?);
     let told = tokio::time::timeout(timeout, telling).await;
     let (status, body) = told.with_context(|| format!("{admin} does not answer"))??;
@@ -58,6 +56,14 @@ pub async fn try_post(
         true => Ok(body),
         false => Err(String::from_utf8_lossy(&body).into_owned()),
     })
+}
+
+fn posting(target: &str, token: Option<&str>) -> http::request::Builder {
+    let request = Request::post(target).header(CONTENT_TYPE, "application/json");
+    match token {
+        Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    }
 }
 
 async fn answered(

@@ -13,13 +13,14 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, AddressPrefix, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
+    AccessLog, AddressPrefix, Admin, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
     PurgeSettings, Runtime, Settings,
 };
 
 use super::{
     errors::Findings,
     file::{self, File, RuntimeMode},
+    text::Address,
     tree::Path,
 };
 
@@ -31,7 +32,6 @@ pub(crate) fn settings(
 ) -> Option<Settings> {
     let mut check = Check { file, directory, findings, root: Path::default() };
     check.addresses();
-    check.admin();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
     let trusted = check.trusted();
@@ -39,6 +39,7 @@ pub(crate) fn settings(
     let sites = check.sites();
     let cache = check.cache();
     let purge = check.purge();
+    let admin = check.admin();
     let handoff = check.handoff();
     let access_log = check.access_log();
     let route = check.route();
@@ -49,7 +50,8 @@ pub(crate) fn settings(
         listeners: listeners?,
         trusted: trusted?,
         peering: peering?,
-        admin: file.admin.listen.map(|listen| listen.0),
+        admin: admin?,
+        metrics: file.admin.metrics.map(|listen| listen.0),
         cache,
         purge: purge?,
         handoff: handoff?,
@@ -59,6 +61,13 @@ pub(crate) fn settings(
         route: route?,
         seed: file.seed.map(i64::unsigned_abs),
     })
+}
+
+/// The token for orders, if it can be read.
+pub(crate) fn admin_token(file: &File, directory: &FilePath) -> Option<String> {
+    let read = |name: &String| std::fs::read_to_string(directory.join(name)).ok();
+    let in_file = || file.admin.token_file.as_ref().and_then(read);
+    file.admin.token.clone().or_else(in_file).map(|token| token.trim().to_owned())
 }
 
 /// The common context of all checks.
@@ -95,19 +104,23 @@ impl Check<'_, '_> {
             (self.root.key("handoff").key("listen"), control),
             (self.root.key("peering").key("listen"), peers),
             (self.root.key("admin").key("listen"), self.file.admin.listen),
+            (self.root.key("admin").key("metrics"), self.file.admin.metrics),
         ];
         clients.chain(inner).filter_map(|(path, address)| Some((path, address?.0))).collect()
     }
 
-    fn admin(&mut self) {
-        if let Some(listen) = self.file.admin.listen
-            && !listen.0.ip().is_loopback()
-        {
-            let message = format!("{} can be reached from other machines", listen.0);
-            let help = "it asks for no password: use 127.0.0.1, or close the port to strangers";
-            let path = self.root.key("admin").key("listen");
-            self.findings.warning(&path, message, Some(help.to_owned()));
+    /// The outer `None` marks an error, the inner an absent listener.
+    fn admin(&mut self) -> Option<Option<Admin>> {
+        let file::Admin { listen, token, token_file, hosts, .. } = &self.file.admin;
+        let (path, hosts) = (self.root.key("admin"), hosts.clone());
+        let token = self.secret(["token", "token_file"], token, token_file, &path)?;
+        let Some(Address(listen)) = *listen else { return Some(None) };
+        if !listen.ip().is_loopback() {
+            let message = format!("{listen} can be reached from other machines");
+            let help = "reading needs no token: use 127.0.0.1, or close the port to strangers";
+            self.findings.warning(&path.key("listen"), message, Some(help.to_owned()));
         }
+        Some(Some(Admin { listen, token, hosts }))
     }
 
     fn listeners(&mut self) -> Option<Vec<Listener>> {

@@ -39,6 +39,8 @@ pub struct Checked {
     pub report: Report,
     /// The address of its admin listener, also if there are errors elsewhere.
     pub admin: Option<SocketAddr>,
+    /// The token for orders there, also if there are errors elsewhere.
+    pub admin_token: Option<String>,
     /// Hashes of the top-level tables that a running node cannot change.
     pub fixed: BTreeMap<String, u64>,
 }
@@ -106,7 +108,13 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
             findings.error_at(error.span, &Path::default(), error.message, None);
         }
         let report = findings.into_report();
-        return Checked { settings: None, report, admin: None, fixed: BTreeMap::new() };
+        return Checked {
+            settings: None,
+            report,
+            admin: None,
+            admin_token: None,
+            fixed: BTreeMap::new(),
+        };
     }
     let mut env_errors = Vec::new();
     env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
@@ -121,7 +129,9 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     let report = findings.into_report();
     let fixed = file.as_ref().map(fixed).unwrap_or_default();
     let admin = file.as_ref().and_then(|file| file.admin.listen.map(|listen| listen.0));
-    Checked { settings: settings.filter(|_| report.is_usable()), report, admin, fixed }
+    let admin_token =
+        file.as_ref().and_then(|file| check::admin_token(file, surroundings.directory));
+    Checked { settings: settings.filter(|_| report.is_usable()), report, admin, admin_token, fixed }
 }
 
 fn deserialize(shaped: serde_json::Value, findings: &mut Findings<'_>) -> Option<file::File> {

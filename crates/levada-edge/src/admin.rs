@@ -1,6 +1,7 @@
-//! The admin listener: metrics, health, status, explain. Plain HTTP on an address that is never public.
+//! The admin listener: metrics, health, status, explain, orders. Plain HTTP on an address that is never
+//! public. `admin_access` says who may do what.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -13,16 +14,27 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{cache_result::CacheResult, explain, node::Node, reload, servers};
+use crate::{admin_access, cache_result::CacheResult, explain, node::Node, reload, servers};
 
-/// Serves the admin listener until the node stops.
-pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
+/// The pages of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    All,
+    /// Metrics and health only.
+    Metrics,
+}
+
+/// The paths of [`Pages::Metrics`].
+const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
+
+/// Serves the admin listener, or the one for metrics, until the node stops.
+pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: TcpListener, stop: Stop) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.begun() => return,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, client)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -30,23 +42,11 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
         tokio::spawn(async move {
             let (node, stop) = (&node, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
-                if request.method() == Method::POST && request.uri().path() == "/purge" {
-                    let answer = node.purging.handle_operator(request).await;
-                    return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
-                }
-                if request.method() == Method::GET && request.uri().path() == "/purge" {
-                    let order = argument(&request, "order").unwrap_or_default();
-                    let answer = node.purging.handle_question(&order);
-                    return Ok(answer.into_response(|text| Full::new(Bytes::from(text))));
-                }
-                if request.method() == Method::GET && request.uri().path() == "/route" {
-                    return Ok(routed(node, &request).await);
-                }
-                let ordered = ORDERS.contains(&request.uri().path());
-                if request.method() == Method::POST && ordered {
-                    return Ok(carry_out(node, stop, &request).await);
-                }
-                Ok::<_, Infallible>(answer(node, &request))
+                let answer = match pages {
+                    Pages::All => administer(node, stop, client.ip(), request).await,
+                    Pages::Metrics => metrics_page(node, &request),
+                };
+                Ok::<_, Infallible>(answer)
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -61,6 +61,55 @@ pub(crate) async fn serve(node: Arc<Node>, listener: TcpListener, stop: Stop) {
             }
         });
     }
+}
+
+/// Answers a request on the admin listener.
+async fn administer(
+    node: &Arc<Node>,
+    stop: &Stop,
+    client: IpAddr,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let hosts = node.settings.admin.iter().flat_map(|admin| &admin.hosts);
+    if !admin_access::names_this_listener(request.headers(), hosts) {
+        let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
+        return text(StatusCode::MISDIRECTED_REQUEST, message);
+    }
+    let (is_post, is_get) = (request.method() == Method::POST, request.method() == Method::GET);
+    let path = request.uri().path();
+    // A purge has a token of its own.
+    let is_purge = is_post && path == "/purge";
+    let token = node.settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
+    if is_post
+        && !(is_purge && node.settings.purge.token.is_some())
+        && let Err(refusal) = admin_access::may_order(token, client, request.headers())
+    {
+        return text(refusal.status(), refusal.as_str());
+    }
+    if is_purge {
+        let answer = node.purging.handle_operator(request).await;
+        return answer.into_response(|text| Full::new(Bytes::from(text)));
+    }
+    if is_get && path == "/purge" {
+        let order = argument(&request, "order").unwrap_or_default();
+        let answer = node.purging.handle_question(&order);
+        return answer.into_response(|text| Full::new(Bytes::from(text)));
+    }
+    if is_get && path == "/route" {
+        return routed(node, &request).await;
+    }
+    if is_post && ORDERS.contains(&path) {
+        return carry_out(node, stop, &request).await;
+    }
+    answer(node, &request)
+}
+
+/// Answers a request on the listener for metrics.
+fn metrics_page(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if METRICS_PAGES.contains(&request.uri().path()) {
+        return answer(node, request);
+    }
+    text(StatusCode::NOT_FOUND, "metrics and health only: /metrics /healthz /readyz\n")
 }
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {

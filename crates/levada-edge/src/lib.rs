@@ -19,6 +19,7 @@
 mod access_record;
 mod address_prefix;
 mod admin;
+mod admin_access;
 mod body;
 mod body_error;
 mod cache;

@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use levada_net::stop::{self, Stop, Stopper};
 
 use crate::{
-    admin,
+    admin::{self, Pages},
     client_connection::ListenerKind,
     client_shares::ClientShares,
     connection::ListenerRole,
@@ -31,6 +31,8 @@ pub struct Addresses {
     pub peers: Option<SocketAddr>,
     /// The admin listener.
     pub admin: Option<SocketAddr>,
+    /// The listener for metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
@@ -184,6 +186,7 @@ struct Sockets {
     /// By worker, then by listener role.
     workers: Vec<Vec<std::net::TcpListener>>,
     admin: Option<std::net::TcpListener>,
+    metrics: Option<std::net::TcpListener>,
     /// The listener for front-ends.
     control: Option<std::net::TcpListener>,
     addresses: Addresses,
@@ -202,6 +205,7 @@ impl Sockets {
         let mut sockets = Self {
             workers: Vec::new(),
             admin: None,
+            metrics: None,
             control: None,
             addresses: Addresses::default(),
             doors: Vec::new(),
@@ -232,10 +236,15 @@ impl Sockets {
         }
         sockets.addresses.peers = peers.and_then(|_| wanted.pop());
         sockets.addresses.clients = wanted;
-        if let Some(address) = settings.admin {
-            let listener = listener::open(address)?;
-            sockets.addresses.admin = Some(local(&listener, address)?);
+        if let Some(admin) = &settings.admin {
+            let listener = listener::open(admin.listen)?;
+            sockets.addresses.admin = Some(local(&listener, admin.listen)?);
             sockets.admin = Some(listener);
+        }
+        if let Some(address) = settings.metrics {
+            let listener = listener::open(address)?;
+            sockets.addresses.metrics = Some(local(&listener, address)?);
+            sockets.metrics = Some(listener);
         }
         if let Some(backend) = settings.handoff.as_ref().and_then(|h| h.backend.as_ref()) {
             let listener = listener::bind(backend.listen, false)?;
@@ -278,9 +287,10 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<Doors, Start
     for (index, listeners) in workers.enumerate() {
         worker(index + 1, node, listeners, &roles, stop)?;
     }
-    if let Some(listener) = sockets.admin {
+    for (pages, listener) in [(Pages::All, sockets.admin), (Pages::Metrics, sockets.metrics)] {
+        let Some(listener) = listener else { continue };
         let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(admin::serve(node.clone(), listener, stop.clone()));
+        tokio::spawn(admin::serve(node.clone(), pages, listener, stop.clone()));
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
         let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());

@@ -34,7 +34,9 @@ pub struct Settings {
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
     /// The admin listener: metrics, health, explain. Never a public address.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Admin>,
+    /// An address for metrics and health only.
+    pub metrics: Option<SocketAddr>,
     /// The memory tier.
     pub cache: CacheSettings,
     /// The token for purges, and whether clients receive tags.
@@ -102,6 +104,24 @@ pub struct Certificate {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+}
+
+/// The admin listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// The token that orders need; `None`: orders come from this machine only.
+    pub token: Option<String>,
+    /// Names of the listener beside `localhost` and IP addresses.
+    pub hosts: Vec<String>,
+}
+
+impl Admin {
+    /// A listener without a token and without names.
+    pub fn at(listen: SocketAddr) -> Self {
+        Self { listen, token: None, hosts: Vec::new() }
+    }
 }
 
 /// The cluster: every node decides by itself which node serves a request.

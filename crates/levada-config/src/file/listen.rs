@@ -75,8 +75,21 @@ pub struct Certificate {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
-    /// The address of metrics, health and explanations. Never use a public address: the listener
-    /// asks for no password.
+    /// The address of metrics, health, explanations and orders. Never use a public address: reading needs
+    /// no token.
     #[schemars(extend("examples" = ["127.0.0.1:9180"]))]
     pub listen: Option<Address>,
+    /// The token that orders need, at least 16 bytes. Without it, orders are accepted from this machine only.
+    /// Prefer `${NAME}` or `token_file` to a literal value.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_ADMIN_TOKEN}"]))]
+    pub token: Option<String>,
+    /// A file with the token; white space around it is ignored.
+    #[schemars(extend("examples" = ["/etc/levada/admin-token"]))]
+    pub token_file: Option<String>,
+    /// Names by which the listener may be addressed, besides IP addresses and `localhost`.
+    #[schemars(extend("examples" = [["node-1.internal"]]))]
+    pub hosts: Vec<String>,
+    /// An address for `/metrics`, `/healthz` and `/readyz` only, for machines that may not see the rest.
+    #[schemars(extend("examples" = ["10.0.0.1:9181"]))]
+    pub metrics: Option<Address>,
 }

@@ -1,5 +1,7 @@
 //! The pages of the admin listener.
 
+use levada_edge::settings::Settings;
+
 use crate::support::{nodes::*, *};
 
 #[tokio::test]
@@ -131,4 +133,76 @@ async fn explaining_changes_nothing() {
     );
     assert_eq!(before, after);
     assert_eq!(origin.total(), asked);
+}
+
+/// A node with an admin listener that is changed by `tweak`.
+async fn administered(tweak: impl FnOnce(&mut Settings)) -> levada_edge::Running {
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    tweak(&mut settings);
+    start(settings).await
+}
+
+/// The status of an order.
+async fn order(node: &levada_edge::Running, target: &str, token: Option<&str>) -> u16 {
+    let shown = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
+    let mut fields = vec![("Content-Type", "application/json"), ("Content-Length", "2")];
+    if token.is_some() {
+        fields.push(("Authorization", &shown));
+    }
+    let head = head_of("POST", target, &[&fields[..], &[("Host", "localhost")]].concat());
+    let request = head + "{}";
+    Wire::saying(node.addresses.admin.unwrap(), request).await.answer().await.status
+}
+
+#[tokio::test]
+async fn order_needs_the_token_where_there_is_one() {
+    let with_token = |s: &mut Settings| s.admin.as_mut().unwrap().token = Some("secret".into());
+    let node = administered(with_token).await;
+    for target in ["/drain", "/drain?undo", "/reload", "/purge", "/servers/drain?server=x"] {
+        assert_eq!(order(&node, target, None).await, 401, "{target}");
+        assert_eq!(order(&node, target, Some("guess")).await, 401, "{target}");
+    }
+    assert_eq!(admin(&node, "/readyz").await.status, 200, "it does not drain");
+    assert_eq!(order(&node, "/drain", Some("secret")).await, 200);
+    assert_eq!(admin(&node, "/readyz").await.status, 503);
+    assert_ne!(order(&node, "/purge", Some("secret")).await, 401);
+    // The token for purges is for purges only.
+    let node = administered(|settings| {
+        with_token(settings);
+        settings.purge.token = Some("for purges".into());
+    })
+    .await;
+    assert_ne!(order(&node, "/purge", Some("for purges")).await, 401);
+    assert_eq!(order(&node, "/purge", Some("secret")).await, 401);
+    assert_eq!(order(&node, "/drain", Some("for purges")).await, 401);
+}
+
+#[tokio::test]
+async fn web_page_of_another_name_gets_nothing() {
+    let node = administered(|settings| {
+        settings.admin.as_mut().unwrap().hosts = vec!["node.test".into()];
+    })
+    .await;
+    let at = node.addresses.admin.unwrap();
+    for target in ["/status", "/metrics", "/healthz"] {
+        assert_eq!(get_with(at, target, &[("Host", "rebound.test:9180")]).await.status, 421);
+        assert_eq!(get_with(at, target, &[("Host", "node.test:9180")]).await.status, 200);
+        assert_eq!(get_with(at, target, &[("Host", "localhost")]).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn metrics_can_have_an_address_of_their_own() {
+    let node = administered(|s| s.metrics = Some("127.0.0.1:0".parse().unwrap())).await;
+    let at = node.addresses.metrics.unwrap();
+    for (target, status) in [("/metrics", 200), ("/healthz", 200), ("/readyz", 200)] {
+        assert_eq!(get(at, target).await.status, status, "{target}");
+    }
+    for target in ["/", "/status", "/drain", "/explain?url=http://a.test/"] {
+        assert_eq!(get(at, target).await.status, 404, "{target}");
+    }
+    let drain = head_of("POST", "/drain", &[("Content-Type", "application/json")]);
+    assert_eq!(Wire::saying(at, drain).await.answer().await.status, 404);
+    assert_eq!(admin(&node, "/readyz").await.status, 200);
 }

@@ -243,8 +243,9 @@ impl<'a> SwitchWorld<'a> {
                     let runtime =
                         tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                     let (admin, nothing) = (ADMIN.parse()?, json!({}));
-                    let told = runtime
-                        .block_on(admin_client::try_post(admin, target, &nothing, PATIENCE))?;
+                    let told = runtime.block_on(admin_client::try_post(
+                        admin, target, &nothing, None, PATIENCE,
+                    ))?;
                     told.map(drop).map_err(anyhow::Error::msg)
                 })?
             });

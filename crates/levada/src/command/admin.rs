@@ -1,9 +1,13 @@
 //! The admin address of a running node, from an option or from its configuration.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use levada_config::Checked;
 
 /// The node to connect to.
 #[derive(Args, Debug)]
@@ -14,6 +18,10 @@ pub(crate) struct AdminArgs {
     /// The admin address of the running node.
     #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<SocketAddr>,
+    /// A file with the token for orders, if the node requires one; with --config it is that of the
+    /// configuration.
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
 }
 
 impl AdminArgs {
@@ -27,10 +35,28 @@ impl AdminArgs {
             (None, Some(file)) => file,
             (None, None) => bail!("say which node: --config FILE or --admin ADDRESS"),
         };
-        let unreadable = || format!("cannot read {}", file.display());
-        let checked = levada_config::load(file).with_context(unreadable)?;
-        checked.admin.with_context(|| {
+        read(file)?.admin.with_context(|| {
             format!("{} has no admin address: set `listen` in [admin]", file.display())
         })
     }
+
+    /// The token for orders, if there is one.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
+        if let Some(file) = &self.token_file {
+            let content = std::fs::read_to_string(file);
+            let content = content.with_context(|| format!("cannot read {}", file.display()))?;
+            return Ok(Some(content.trim().to_owned()));
+        }
+        match &self.config {
+            Some(file) => Ok(read(file)?.admin_token),
+            None => Ok(None),
+        }
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Checked> {
+    levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))
 }

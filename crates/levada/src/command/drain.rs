@@ -62,7 +62,10 @@ async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, boo
         (false, Some(rate)) => format!("/drain?rate={rate}"),
         (false, None) => "/drain".to_owned(),
     };
-    let mut body = match admin_client::try_post(admin, &target, &json!({}), PATIENCE).await? {
+    let token = args.node.token()?;
+    let told =
+        admin_client::try_post(admin, &target, &json!({}), token.as_deref(), PATIENCE).await?;
+    let mut body = match told {
         Ok(body) => body,
         Err(reason) => bail!("{admin}: {}", reason.trim_end()),
     };

@@ -11,7 +11,7 @@ use clap::Args;
 use levada_config::{Source, Surroundings, text::Upstream};
 use levada_edge::{
     SettingsReader,
-    settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings, Settings},
+    settings::{Admin, AfterHandoff, HandoffBackendSettings, HandoffSettings, Settings},
 };
 
 use levada_command::CommandStatus;
@@ -107,7 +107,7 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
     eprint!("{}", checked.report);
     Ok(Settings {
         listeners: Vec::new(),
-        admin: args.admin,
+        admin: args.admin.map(Admin::at),
         handoff: Some(HandoffSettings {
             secret,
             interfaces: args.interfaces.clone(),

@@ -110,8 +110,9 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(SocketAddr, Option<String>)> {
         let Some(settings) = checked.settings else {
             bail!("{} cannot be used:\n{}", file.display(), checked.report);
         };
-        admin = settings.admin;
-        token = settings.purge.token.or(token);
+        let own = settings.admin.as_ref().and_then(|admin| admin.token.clone());
+        admin = settings.admin.map(|admin| admin.listen);
+        token = settings.purge.token.or(own).or(token);
     }
     if let Some(file) = &args.token_file {
         token = Some(read_token(file)?);

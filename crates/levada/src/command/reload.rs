@@ -25,10 +25,12 @@ pub(crate) struct ReloadArgs {
 /// # Errors
 /// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
-    let admin = args.node.address()?;
+    let (admin, token) = (args.node.address()?, args.node.token()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A timer must be created within its runtime.
-    let told = async { admin_client::try_post(admin, "/reload", &json!({}), PATIENCE).await };
+    let told = async {
+        admin_client::try_post(admin, "/reload", &json!({}), token.as_deref(), PATIENCE).await
+    };
     match runtime.block_on(told)? {
         Ok(_) => {
             println!("reloaded");

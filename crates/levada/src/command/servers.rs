@@ -56,9 +56,11 @@ pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
             runtime.block_on(asking)?
         }
         Some(order) => {
-            let target = target(order);
-            let telling =
-                async { admin_client::try_post(admin, &target, &json!({}), PATIENCE).await };
+            let (target, token) = (target(order), args.node.token()?);
+            let telling = async {
+                let token = token.as_deref();
+                admin_client::try_post(admin, &target, &json!({}), token, PATIENCE).await
+            };
             match runtime.block_on(telling)? {
                 Ok(body) => body,
                 Err(reason) => {

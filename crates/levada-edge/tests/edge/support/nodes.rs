@@ -9,7 +9,7 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        CacheRules, CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener,
+        Admin, CacheRules, CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener,
         MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
         Runtime, Settings, SiteSettings,
     },
@@ -29,7 +29,11 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
         trusted: Vec::new(),
         peering: None,
-        admin: Some(ANY.parse().unwrap()),
+        admin: Some(Admin {
+            hosts: [HOST, "admin"].map(str::to_owned).to_vec(),
+            ..Admin::at(ANY.parse().unwrap())
+        }),
+        metrics: None,
         cache: CacheSettings::default(),
         purge: PurgeSettings::default(),
         handoff: None,

@@ -1,0 +1,127 @@
+//! Who may use the admin listener: which names it has, and who may give orders.
+//!
+//! A browser on this machine reaches the listener, too. With a name of its own that resolves to this
+//! address (DNS rebinding), a web page could read all pages. So the host of a request must be an address,
+//! `localhost`, or a name from the configuration: no web page has such an origin.
+
+use std::net::IpAddr;
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, HOST},
+};
+use levada_store::identity::without_port;
+
+use crate::tls;
+
+/// Why an order is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrderRefusal {
+    /// The token is missing or wrong.
+    Token,
+    /// There is no token, and the order comes from another machine.
+    OtherMachine,
+}
+
+impl OrderRefusal {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Token => StatusCode::UNAUTHORIZED,
+            Self::OtherMachine => StatusCode::FORBIDDEN,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "an order needs the token of [admin]: Authorization: Bearer TOKEN\n",
+            Self::OtherMachine => {
+                "orders from other machines need a token: set `token_file` in [admin]\n"
+            }
+        }
+    }
+}
+
+/// Whether a client may change something: with the token, or from this machine if there is none.
+pub(crate) fn may_order(
+    token: Option<&str>,
+    client: IpAddr,
+    headers: &HeaderMap,
+) -> Result<(), OrderRefusal> {
+    let Some(token) = token else {
+        let is_here = client.to_canonical().is_loopback();
+        return if is_here { Ok(()) } else { Err(OrderRefusal::OtherMachine) };
+    };
+    let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+    let shown = match shown.split_at_checked(BEARER.len()) {
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case(BEARER) => shown.trim_ascii(),
+        _ => &[],
+    };
+    if tls::equal(shown, token.as_bytes()) { Ok(()) } else { Err(OrderRefusal::Token) }
+}
+
+const BEARER: &[u8] = b"bearer ";
+
+/// Whether `Host` can belong to this listener. No browser sends a request without it.
+pub(crate) fn names_this_listener<'a>(
+    headers: &HeaderMap,
+    mut hosts: impl Iterator<Item = &'a String>,
+) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = without_port(host);
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || hosts.any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(name: http::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn order_needs_the_token_or_comes_from_this_machine() {
+        let [here, mapped, there] =
+            ["127.0.0.1", "::ffff:127.0.0.2", "192.0.2.1"].map(|text| text.parse().unwrap());
+        let none = HeaderMap::new();
+        assert_eq!(may_order(None, here, &none), Ok(()));
+        assert_eq!(may_order(None, mapped, &none), Ok(()));
+        assert_eq!(may_order(None, there, &none), Err(OrderRefusal::OtherMachine));
+        for (shown, result) in [
+            ("Bearer secret", Ok(())),
+            ("bearer secret", Ok(())),
+            ("Bearer", Err(OrderRefusal::Token)),
+            ("Bearer ", Err(OrderRefusal::Token)),
+            ("Bearer secre", Err(OrderRefusal::Token)),
+            ("Basic secret", Err(OrderRefusal::Token)),
+        ] {
+            let headers = fields(AUTHORIZATION, shown);
+            assert_eq!(may_order(Some("secret"), here, &headers), result, "{shown}");
+        }
+        assert_eq!(may_order(Some("secret"), here, &none), Err(OrderRefusal::Token));
+    }
+
+    #[test]
+    fn host_is_an_address_or_a_known_name() {
+        let known = ["node-1.example".to_owned()];
+        for (host, is_good) in [
+            ("127.0.0.1:9180", true),
+            ("[::1]:9180", true),
+            ("[::1]", true),
+            ("localhost", true),
+            ("LOCALHOST:9180", true),
+            ("Node-1.example:9180", true),
+            ("evil.example:9180", false),
+            ("127.0.0.1.evil.example", false),
+            ("localhost.evil.example", false),
+        ] {
+            let headers = fields(HOST, host);
+            assert_eq!(names_this_listener(&headers, known.iter()), is_good, "{host}");
+        }
+        assert!(names_this_listener(&HeaderMap::new(), known.iter()));
+    }
+}
