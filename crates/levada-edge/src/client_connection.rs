@@ -30,6 +30,8 @@ pub(crate) enum ListenerKind {
 pub(crate) struct ClientConnection {
     pub(crate) listener: ListenerKind,
     pub(crate) client: IpAddr,
+    /// Whether the other end has proved that it is a peer.
+    pub(crate) is_peer: bool,
     address: OnceLock<HeaderValue>,
     /// The key of the last request: the sweep of dormant connections notes it.
     pub(crate) last_key: Arc<AtomicU64>,
@@ -42,10 +44,16 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(listener: ListenerKind, client: IpAddr, plain: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        listener: ListenerKind,
+        client: IpAddr,
+        is_peer: bool,
+        plain: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             listener,
             client,
+            is_peer,
             address: OnceLock::new(),
             last_key: Arc::default(),
             interims: Arc::default(),
@@ -59,6 +67,7 @@ impl ClientConnection {
         Arc::new(Self {
             listener: ListenerKind::Client { tls: false },
             client,
+            is_peer: false,
             address: OnceLock::new(),
             last_key: Arc::default(),
             interims: Arc::default(),

@@ -19,6 +19,7 @@ use levada_net::{
     client::{ClientSocket, OpenConnection},
     stop::Stop,
 };
+use levada_upstream::PeerProof;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -46,6 +47,8 @@ const BUFFER: usize = 256 << 10;
 pub(crate) struct ListenerRole {
     pub(crate) listener: ListenerKind,
     pub(crate) tls: Option<TlsAcceptor>,
+    /// The proof that peers give; `None`: TLS has one, or clients need none.
+    pub(crate) proof: Option<Arc<PeerProof>>,
     /// HTTP/2 without TLS, by prior knowledge.
     pub(crate) h2c: bool,
     /// How many connections may be open.
@@ -85,18 +88,29 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) async fn serve(
     node: Arc<Node>,
     role: &ListenerRole,
-    stream: ClientSocket,
+    mut stream: ClientSocket,
     read: Vec<u8>,
     open: OpenConnection,
 ) {
     // The watch for dormant connections drops this future at any await.
     let _counted = CountedConnection::new(&node.metrics.connections);
+    let is_peer = match &role.proof {
+        None => role.listener == ListenerKind::Peer,
+        Some(proof) => {
+            let limit = node.settings.limits.head_timeout;
+            match Box::pin(proves(proof, limit, &mut stream, &open.stop)).await {
+                Ok(is_peer) => is_peer,
+                Err(ending) => return node.metrics.ended(ending),
+            }
+        }
+    };
     let encrypts = role.tls.is_some();
     let h2c = !encrypts
         && role.h2c
         && read.is_empty()
         && Box::pin(speaks_h2(&node.settings.limits, &stream, &open.stop)).await;
-    let client_connection = ClientConnection::new(role.listener, open.client, !encrypts && !h2c);
+    let client_connection =
+        ClientConnection::new(role.listener, open.client, is_peer, !encrypts && !h2c);
     stream.connection().about.keeps_key_in(&client_connection.last_key);
     if node.front.is_some() && role.may_hand_over() && !h2c {
         let ending =
@@ -344,6 +358,31 @@ where
 async fn drained(drain: &Drain, asked: &Notify) {
     drain.begun().await;
     asked.notified().await;
+}
+
+/// Whether the other end proves that it is a peer. One that begins with HTTP does not, and is told so.
+async fn proves(
+    proof: &PeerProof,
+    limit: Duration,
+    stream: &mut ClientSocket,
+    stop: &Stop,
+) -> Result<bool, ConnectionEnd> {
+    let proving = async {
+        let mut first = [0];
+        let seen = stream.stream().peek(&mut first).await?;
+        if seen == 0 || first[0] != PeerProof::FIRST {
+            return Ok(false);
+        }
+        proof.check(stream).await
+    };
+    tokio::select! {
+        proved = tokio::time::timeout(limit, proving) => match proved {
+            Ok(Ok(is_peer)) => Ok(is_peer),
+            Ok(Err(_)) => Err(ConnectionEnd::Broken),
+            Err(_) => Err(ConnectionEnd::HeadTimeout),
+        },
+        () = stop.begun() => Err(ConnectionEnd::Finished),
+    }
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.

@@ -8,7 +8,7 @@ pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 pub(crate) const CDN_ID: &str = "levada";
 pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// From a peer: its credential.
+/// From a peer of an earlier version: the secret. It goes nowhere.
 pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");
 /// To a peer: this node is at its capacity; try another one.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused");

@@ -3,15 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, header::HOST};
+use http::{HeaderValue, header::HOST};
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::SwitchMetrics;
 use levada_types::Timestamp;
-use levada_upstream::{Address, Change, Server, ServerKind, UpstreamHead, WatchedServer, Wire};
+use levada_upstream::{
+    Address, Change, PeerProof, Server, ServerKind, UpstreamHead, WatchedServer, Wire,
+};
 
 use crate::{
     clock::Clock,
-    fields::PEER,
     metrics::Metrics,
     origin,
     purge::peer_log::PeerLog,
@@ -33,7 +34,6 @@ pub(crate) struct Peers {
     /// What is known of each node's purge log.
     logs: Vec<PeerLog>,
     settings: Peering,
-    credential: Option<HeaderValue>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -53,10 +53,11 @@ impl Peers {
             .iter()
             .map(|peer| {
                 let address = split_address(&peer.address);
+                let proof = proof(&peering.trust, &peer.name);
                 Server::new(
                     peer.name.as_str().into(),
                     address,
-                    wire.clone(),
+                    Wire { proof, ..wire.clone() },
                     origin::server_bounds(&settings.limits),
                     workers,
                 )
@@ -65,10 +66,6 @@ impl Peers {
         let me = peering.peers.iter().position(|p| p.name == settings.name).unwrap_or(0);
         let loads = LoadTable::new(template.len());
         let cluster = Cluster::new(template.clone(), loads.clone());
-        let credential = match &peering.trust {
-            PeerTrust::Secret(secret) => Some(credential(&settings.name, secret)),
-            PeerTrust::Mtls { .. } => None,
-        };
         Ok(Self {
             me: NodeIndex(me as u32),
             servers,
@@ -78,7 +75,6 @@ impl Peers {
             loads,
             template,
             settings: peering.clone(),
-            credential,
             clock,
             metrics: metrics.clone(),
         })
@@ -124,13 +120,9 @@ impl Peers {
         }
     }
 
-    /// A head as `server` takes it from a peer: with the credential, and over HTTP/2 with an absolute URI. A
-    /// client's own credential never gets here, because it is stripped.
+    /// A head as `server` takes it from a peer: over HTTP/2 with an absolute URI.
     pub(crate) fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
         let mut head = head.clone();
-        if let Some(credential) = &self.credential {
-            head.headers.insert(PEER, credential.clone());
-        }
         if server.speaks_h2() {
             let host = head.headers.remove(HOST);
             let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or("peer");
@@ -140,15 +132,6 @@ impl Peers {
             head.version = http::Version::HTTP_2;
         }
         head
-    }
-
-    /// Whether a request on the peer listener comes from a peer. With mutual TLS the connection has
-    /// proved it already.
-    pub(crate) fn recognises(&self, headers: &HeaderMap) -> bool {
-        let PeerTrust::Secret(secret) = &self.settings.trust else { return true };
-        let Some(shown) = headers.get(PEER).map(HeaderValue::as_bytes) else { return false };
-        let Some(at) = shown.iter().position(|b| *b == b';') else { return false };
-        tls::equal(&shown[at + 1..], secret.as_bytes())
     }
 
     /// Renews the view of the cluster from the health of its nodes.
@@ -233,11 +216,12 @@ pub(crate) fn split_address(address: &str) -> Address {
     Address::Tcp { host: host.to_owned(), port: port.parse().unwrap_or(0) }
 }
 
-fn credential(name: &str, secret: &str) -> HeaderValue {
-    let mut value = HeaderValue::from_str(&format!("{name};{secret}"))
-        .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
-    value.set_sensitive(true);
-    value
+/// The proof for connections to a node. With mutual TLS none is needed.
+pub(crate) fn proof(trust: &PeerTrust, node: &str) -> Option<Arc<PeerProof>> {
+    match trust {
+        PeerTrust::Secret(secret) => Some(Arc::new(PeerProof::new(secret, node))),
+        PeerTrust::Mtls { .. } => None,
+    }
 }
 
 fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, tls::TlsError> {
@@ -247,7 +231,7 @@ fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, tls::TlsError> {
             Some(tls::peer_client(identity, authority, h2)?)
         }
     };
-    Ok(Wire { tls, h2, peer: true })
+    Ok(Wire { tls, h2, peer: true, proof: None })
 }
 
 /// A redirect to a peer carries this argument: the host that was asked for, until when it is good,

@@ -134,7 +134,7 @@ fn admit(
         return Admitted::Refused(Failure::Malformed(fault));
     }
     if connection.listener == ListenerKind::Peer {
-        if !node.peers.as_ref().is_some_and(|peers| peers.recognises(request.headers())) {
+        if !connection.is_peer {
             return Admitted::Refused(Failure::NoPeer);
         }
         let is_about_purges = [exchange::PATH, invalidation::PATH].contains(&request.uri().path());

@@ -15,7 +15,7 @@ use crate::{
     listener,
     log::Log,
     node::{Node, hands_over},
-    reload,
+    peers, reload,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
@@ -331,6 +331,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
         roles.push(Arc::new(ListenerRole {
             listener: ListenerKind::Client { tls: tls.is_some() },
             tls,
+            proof: None,
             h2c: listener.h2c,
             dormant_retries: listener.dormant_retries,
             places: clients.clone(),
@@ -347,6 +348,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
         roles.push(Arc::new(ListenerRole {
             listener: ListenerKind::Peer,
             tls,
+            proof: peers::proof(&peering.trust, &node.settings.name),
             h2c: peering.h2,
             // A peer does not change its address: no dormant check.
             dormant_retries: None,

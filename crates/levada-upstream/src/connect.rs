@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use crate::{ServerFailure, pool::PooledSender};
+use crate::{PeerProof, ServerFailure, pool::PooledSender};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct Wire {
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
     pub h2: bool,
+    /// The proof that this node is a peer, if the server asks for one.
+    pub proof: Option<Arc<PeerProof>>,
     /// Whether the server is a peer. A peer adds fields to a response that was within the bounds for origins,
     /// and it must not exceed the bounds by them.
     pub peer: bool,
@@ -129,7 +131,14 @@ pub(crate) async fn open(
         Address::Tcp { host, port } => (host, *port),
         Address::Unix(path) => return handshake(Io::Unix(unix(path, within).await?), wire).await,
     };
-    let stream = tcp(host, port, within).await?;
+    let mut stream = tcp(host, port, within).await?;
+    if let Some(proof) = &wire.proof {
+        match tokio::time::timeout(within, proof.give(&mut stream)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(ServerFailure::NoResponse),
+            Err(_) => return Err(ServerFailure::ConnectTimeout),
+        }
+    }
     let Some(tls) = &wire.tls else {
         return handshake(Io::Plain(stream), wire).await;
     };

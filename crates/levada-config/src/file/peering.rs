@@ -16,7 +16,8 @@ pub struct Peering {
     /// The address for peers only.
     #[schemars(extend("examples" = ["10.0.0.1:7070"]))]
     pub listen: Option<Address>,
-    /// The secret that all peers share, at least 16 bytes. Prefer `${NAME}` or `secret_file` to a literal
+    /// The secret that all peers share, at least 16 bytes. It is never sent: each connection begins with a proof
+    /// that the caller knows it. Prefer `${NAME}` or `secret_file` to a literal
     /// value.
     #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
     pub secret: Option<String>,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use levada_edge::settings::{Delivery, PeerTrust};
+use levada_upstream::PeerProof;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{nodes::*, *};
 
@@ -104,9 +106,7 @@ async fn request_is_forwarded_once_and_its_path_is_told() {
     assert!(get(cluster.client(0), &target).await.is_hit());
     // The node serves a request on the peer listener itself, whatever the policy decides.
     let stranger = (peer + 1) % 4;
-    let credential = format!("n0;{SECRET}");
-    let fields = [("Levada-Peer", credential.as_str())];
-    let direct = get_with(cluster.peer(stranger), &target, &fields).await;
+    let direct = cluster.get_as_peer(stranger, &target, &[]).await;
     assert_eq!(direct.field("via"), format!("1.1 n{stranger}"));
     assert_eq!(direct.header("proxy-status"), None);
     cluster.settled().await;
@@ -116,9 +116,16 @@ async fn request_is_forwarded_once_and_its_path_is_told() {
 async fn peer_listener_refuses_strangers() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(2, origin.address, |_| {}).await;
-    for value in ["n1", "n1;", "n1;wrong", &format!(";{SECRET}x"), SECRET] {
+    for value in ["n1", "n1;", "n1;wrong", &format!("n1;{SECRET}"), SECRET] {
         let answer = get_with(cluster.peer(0), "/a", &[("Levada-Peer", value)]).await;
         assert_eq!(answer.status, 403, "{value}");
+    }
+    for (secret, node) in [("a guess of 16 bytes", "n0"), (SECRET, "n1")] {
+        let mut stream = tokio::net::TcpStream::connect(cluster.peer(0)).await.unwrap();
+        PeerProof::new(secret, node).give(&mut stream).await.unwrap();
+        let mut wire = Wire::over(stream);
+        wire.send(head_of("GET", "/a", &[])).await;
+        assert_eq!(wire.answer().await.status, 403, "{secret} {node}");
     }
     for target in ["/a", "/.levada/health"] {
         let answer = get(cluster.peer(0), target).await;
@@ -126,6 +133,52 @@ async fn peer_listener_refuses_strangers() {
         assert!(answer.field("proxy-status").contains("error=http_request_denied"));
     }
     assert_eq!(origin.total(), 0);
+    cluster.settled().await;
+}
+
+#[tokio::test]
+async fn secret_of_the_cluster_is_never_sent() {
+    let origin = Origin::start().await;
+    let tap = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tapped = tap.local_addr().unwrap().to_string();
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        if settings.name == "n0" {
+            settings.peering.as_mut().unwrap().peers[1].address = tapped.clone();
+        }
+    })
+    .await;
+    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (to, log) = (cluster.peer(1), heard.clone());
+    tokio::spawn(async move {
+        while let Ok((caller, _)) = tap.accept().await {
+            let node = tokio::net::TcpStream::connect(to).await.unwrap();
+            let ((mut from_caller, mut to_caller), (mut from_node, mut to_node)) =
+                (caller.into_split(), node.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut from_node, &mut to_caller).await });
+            let log = log.clone();
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while let Ok(read @ 1..) = from_caller.read(&mut bytes).await {
+                    log.lock().unwrap().extend_from_slice(&bytes[..read]);
+                    to_node.write_all(&bytes[..read]).await.unwrap();
+                }
+            });
+        }
+    });
+    let mut answers = Vec::new();
+    for number in 0..20 {
+        answers.push(served_by(0, &get(cluster.client(0), &format!("/{number}")).await));
+    }
+    assert!(answers.iter().any(|node| node == "n1"), "{answers:?}");
+    let heard = heard.lock().unwrap().clone();
+    assert!(heard.windows(4).any(|four| four == b"GET "), "it was heard");
+    let has = |text: &[u8]| heard.windows(text.len()).any(|part| part == text);
+    assert!(!has(SECRET.as_bytes()) && !has(b"levada-peer:"));
+    // A party that has heard it cannot repeat it.
+    let mut repeated = Wire::saying(cluster.peer(1), &heard).await;
+    let nonce = repeated.take(32).await;
+    assert_eq!((nonce.len(), repeated.answer().await.status), (32, 403));
+    drop(repeated);
     cluster.settled().await;
 }
 

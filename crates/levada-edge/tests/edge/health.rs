@@ -221,11 +221,10 @@ async fn full_node_refuses_and_the_next_one_serves() {
     let gate = Gate::new();
     origin.on("/held", Reply::ok("held").after(&gate));
     // Over the peer listener, so that this node holds the request.
-    let credential = format!("n0;{SECRET}");
-    let head = head_of("GET", "/held", &[("Levada-Peer", &credential)]);
-    let mut held = Wire::saying(cluster.peer(peer), &head).await;
+    let mut held = cluster.peer_wire(peer).await;
+    held.send(head_of("GET", "/held", &[])).await;
     eventually("the node is full", || cluster.node(peer).counts().in_service == 1).await;
-    let refused = get_with(cluster.peer(peer), &target, &[("Levada-Peer", &credential)]).await;
+    let refused = cluster.get_as_peer(peer, &target, &[]).await;
     assert_eq!((refused.status, refused.field("retry-after")), (503, "1".to_owned()));
     let answer = get(cluster.client(0), &target).await;
     assert_eq!((answer.status, answer.text()), (200, target));

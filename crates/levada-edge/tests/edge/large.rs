@@ -15,7 +15,7 @@ use levada_edge::{
 };
 
 use crate::support::{
-    nodes::{Cluster, SECRET, admin_json, metric},
+    nodes::{Cluster, admin_json, as_peer, metric},
     origin::Asked,
     *,
 };
@@ -331,10 +331,9 @@ async fn client_can_neither_ask_for_a_piece_nor_put_one_in_its_place() {
 async fn peer_that_names_no_piece_is_told_so() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(2, origin.address, large).await;
-    let secret = format!("n1;{SECRET}");
-    let fields = [("Levada-Peer", &*secret), ("Levada-Piece", "wanted")];
+    let fields = [("Levada-Piece", "wanted")];
     for target in ["/a", "/a~levada~0-9", "/a~levada~9-0~0000000000000000"] {
-        let answer = get_with(cluster.peer(0), target, &fields).await;
+        let answer = cluster.get_as_peer(0, target, &fields).await;
         assert_eq!((answer.status, answer.text().contains("no piece")), (400, true), "{target}");
     }
     cluster.settled().await;
@@ -709,9 +708,10 @@ async fn peer_that_answers_garbage_is_passed_by() {
     let origin = Origin::start().await;
     // In place of a node: a server that answers every request with the request's target.
     let garbage = Origin::start().await;
+    let third = as_peer("n2", garbage.address).await;
     let cluster = Cluster::start(3, origin.address, |settings| {
         large(settings);
-        settings.peering.as_mut().unwrap().peers[2].address = garbage.address.to_string();
+        settings.peering.as_mut().unwrap().peers[2].address = third.clone();
     })
     .await;
     let whole = serve(&origin, 30 * PIECE);
@@ -745,9 +745,10 @@ async fn peer_whose_pieces_are_none_is_passed_by() {
     ];
     for (nth, lie) in lies.into_iter().enumerate() {
         let (origin, liar) = (Origin::start().await, Origin::start().await);
+        let third = as_peer("n2", liar.address).await;
         let cluster = Cluster::start(3, origin.address, |settings| {
             large(settings);
-            settings.peering.as_mut().unwrap().peers[2].address = liar.address.to_string();
+            settings.peering.as_mut().unwrap().peers[2].address = third.clone();
         })
         .await;
         let whole = serve(&origin, 12 * PIECE);

@@ -93,10 +93,8 @@ async fn node_that_returns_has_its_door_closed_until_it_has_caught_up() {
     until("the node starts", async || TcpStream::connect(admin).await.is_ok()).await;
     assert_eq!(get(admin, "/readyz").await.status, 503);
     assert!(TcpStream::connect(cluster.client(1)).await.is_err());
-    let credential = format!("n0;{SECRET}");
-    let from_peer = [("Levada-Peer", credential.as_str())];
     for target in ["/a", "/b", "/.levada/health"] {
-        let refused = get_with(cluster.peer(1), target, &from_peer).await;
+        let refused = cluster.get_as_peer(1, target, &[]).await;
         assert_eq!(refused.status, 503, "{target}");
         assert_eq!(refused.field("levada-refused"), "starting");
     }
@@ -123,8 +121,7 @@ async fn node_that_reaches_no_peer_starts_and_validates_what_it_has() {
     cluster.settings[1].peering.as_mut().unwrap().catch_up = Duration::from_millis(300);
     cluster.revive(1).await;
     assert!(!is_stored_at(&cluster, 1, "/a").await);
-    let credential = format!("n0;{SECRET}");
-    let answer = get_with(cluster.peer(1), "/a", &[("Levada-Peer", &credential)]).await;
+    let answer = cluster.get_as_peer(1, "/a", &[]).await;
     assert_eq!((answer.status, answer.text()), (200, "body".to_owned()));
     assert!(answer.field("cache-status").contains("fwd-status=304"), "{answer:?}");
     cluster.settled().await;

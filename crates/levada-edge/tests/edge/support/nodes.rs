@@ -15,7 +15,10 @@ use levada_edge::{
     },
 };
 
-use super::{HOST, Origin, get, settled};
+use levada_upstream::PeerProof;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Answer, HOST, Origin, Wire, get, head_of, settled, within};
 
 pub(crate) const SECRET: &str = "sixteen bytes or more";
 const ANY: &str = "127.0.0.1:0";
@@ -118,6 +121,23 @@ pub(crate) fn reserve(count: usize) -> Vec<SocketAddr> {
     std::iter::repeat_with(candidate).filter(free).take(count).collect()
 }
 
+/// An address that checks the proofs of peers, as the node `name` does, and passes everything else to `server`.
+pub(crate) async fn as_peer(name: &'static str, server: SocketAddr) -> String {
+    let listener = TcpListener::bind(ANY).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut caller, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let proved = PeerProof::new(SECRET, name).check(&mut caller).await;
+                assert!(proved.unwrap());
+                let mut server = TcpStream::connect(server).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+            });
+        }
+    });
+    address
+}
+
 /// Nodes that know each other.
 pub(crate) struct Cluster {
     pub(crate) settings: Vec<Settings>,
@@ -176,6 +196,27 @@ impl Cluster {
     /// A node's address for peers.
     pub(crate) fn peer(&self, index: usize) -> SocketAddr {
         self.settings[index].peering.as_ref().unwrap().listen
+    }
+
+    /// A connection to a node's address for peers, from a peer.
+    pub(crate) async fn peer_wire(&self, index: usize) -> Wire {
+        let mut stream = within(TcpStream::connect(self.peer(index))).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let proof = PeerProof::new(SECRET, &self.settings[index].name);
+        within(proof.give(&mut stream)).await.unwrap();
+        Wire::over(stream)
+    }
+
+    /// A GET from a peer.
+    pub(crate) async fn get_as_peer(
+        &self,
+        index: usize,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
+        let mut wire = self.peer_wire(index).await;
+        wire.send(head_of("GET", target, fields)).await;
+        wire.answer().await
     }
 
     /// Kills the node.
