@@ -49,8 +49,8 @@ policy = { name = "fdr" }
     let output = explain(&["http://www.example.com/x", "-c", file]);
     let explanation = String::from_utf8_lossy(&output.stdout);
     assert!(explanation.contains("share    0.000 % of the requests here"), "{explanation}");
-    // Two idle nodes: 1.5 times a mean of 1/2, its root, and 1.
-    assert!(explanation.contains("bound    2.5 outstanding requests per unit of weight"));
+    // Two idle nodes: 1.5 times a mean of 1/2, twice its root, and 1.
+    assert!(explanation.contains("bound    3.2 outstanding requests per unit of weight"));
 
     let output = explain(&["http://other.example/x", "-c", file]);
     assert_eq!(output.status.code(), Some(2));
