@@ -41,7 +41,6 @@ mod handoff;
 mod identify;
 mod label_value;
 mod large;
-mod line_queue;
 mod listener;
 mod log;
 mod max_forwards;
@@ -74,7 +73,6 @@ mod watchdog;
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
-pub use line_queue::{LineQueue, LogTarget};
 pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
 pub use start_error::StartError;

@@ -9,12 +9,10 @@ use std::{
 
 use http::{HeaderValue, Method, StatusCode, Version};
 use levada_fetch::Counts;
+use levada_log::{LineQueue, LogTarget};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{
-    line_queue::{LineQueue, LogTarget},
-    settings::{AccessLog, LogFormat},
-};
+use crate::settings::{AccessLog, LogFormat};
 
 /// The most time between a request and its line.
 const DELAY: Duration = Duration::from_secs(1);

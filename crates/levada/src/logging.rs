@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_edge::{LineQueue, LogTarget};
+use levada_log::{LineQueue, LogTarget};
 use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 

@@ -34,7 +34,7 @@ pub enum LogTarget {
     File(PathBuf),
 }
 
-/// See the module.
+/// Lines that wait, and the thread that writes them.
 #[derive(Clone)]
 pub struct LineQueue(Arc<Shared>);
 
