@@ -357,7 +357,7 @@ fn scanned(admin: u16) -> Result<Page> {
 
 fn page(admin: u16) -> Result<Page> {
     let mut stream = TcpStream::connect(("127.0.0.1", admin))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let sum = |name: &str| -> u64 {

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+const HOST: &str = "www.example.com";
+
 /// A node that ends with the test. Nobody reads its standard output and error any more.
 struct Node {
     process: Child,
@@ -59,11 +61,10 @@ origin = "http://127.0.0.1:9"
 }
 
 /// The status line of the response to a request of its own connection.
-fn get(port: u16, target: &str) -> String {
+fn get(port: u16, host: &str, target: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let head =
-        format!("GET {target} HTTP/1.1\r\nHost: www.example.com\r\nConnection: close\r\n\r\n");
+    let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("an answer within ten seconds");
@@ -81,9 +82,9 @@ fn readers_of_logs_that_stand_still_hold_up_nothing() {
     let mut node = start(directory.path(), "stdout");
     // Pipes hold 64 KiB; this is four times as much in either log.
     for _ in 0..2500 {
-        assert_eq!(get(node.client, "/"), "HTTP/1.1 502 Bad Gateway");
+        assert_eq!(get(node.client, HOST, "/"), "HTTP/1.1 502 Bad Gateway");
     }
-    assert_eq!(get(node.admin, "/healthz"), "HTTP/1.1 200 OK");
+    assert_eq!(get(node.admin, "localhost", "/healthz"), "HTTP/1.1 200 OK");
     signal(&node, "-TERM");
     let patience = Instant::now() + Duration::from_secs(15);
     while node.process.try_wait().unwrap().is_none() {
@@ -98,7 +99,7 @@ fn renamed_access_log_is_opened_anew() {
     let log = directory.path().join("access.log");
     let node = start(directory.path(), log.to_str().unwrap());
     for (round, name) in ["-USR1", "-HUP"].into_iter().enumerate() {
-        get(node.client, &format!("/before-{round}"));
+        get(node.client, HOST, &format!("/before-{round}"));
         let patience = Instant::now() + Duration::from_secs(10);
         let holds = |part: &str| std::fs::read_to_string(&log).unwrap_or_default().contains(part);
         while !holds(&format!("/before-{round}")) {
@@ -108,7 +109,7 @@ fn renamed_access_log_is_opened_anew() {
         signal(&node, name);
         while !holds(&format!("/after-{round}")) {
             assert!(Instant::now() < patience, "{name}: lines go to a new file");
-            get(node.client, &format!("/after-{round}"));
+            get(node.client, HOST, &format!("/after-{round}"));
         }
     }
 }

@@ -189,7 +189,7 @@ impl World {
 
     fn admin(&self, node: usize, path: &str) -> Result<String> {
         let mut stream = self.hosts[node].namespace().run(|| TcpStream::connect(ADMIN))??;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)

@@ -229,7 +229,9 @@ fn front_text(after: &str, secret: &str) -> String {
 fn metric(host: &Host, name: &str) -> u64 {
     let text = host.namespace().run(|| {
         let mut stream = TcpStream::connect("127.0.0.1:9180").ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok().map(|_| text)
     });
