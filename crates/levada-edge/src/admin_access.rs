@@ -1,4 +1,4 @@
-//! Who may use the admin listener: which names it has, and who may give orders.
+//! Access to the admin listener: its names, and the token that orders need.
 //!
 //! A browser on this machine reaches the listener, too. With a name of its own that resolves to this
 //! address (DNS rebinding), a web page could read all pages. So the host of a request must be an address,

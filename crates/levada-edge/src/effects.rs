@@ -98,7 +98,7 @@ fn compare(
     cache.keep(resource.key, Arc::new(stored.renewed(head, &cache.forwarder.name.via)), &pending);
 }
 
-/// What is invalid from now on. URLs are at this node already.
+/// The responses that are invalid from now on. URLs are at this node already.
 fn invalidate(
     cache: &Cache,
     resource: &Resource,

@@ -31,7 +31,7 @@ pub(crate) struct Peers {
     cluster: ArcSwap<Cluster>,
     loads: Arc<LoadTable>,
     template: Vec<ClusterNode>,
-    /// What is known of each node's purge log.
+    /// The known part of each node's purge log.
     logs: Vec<PeerLog>,
     settings: Peering,
     clock: Clock,

@@ -49,7 +49,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// What a source may be able to do with this many requests.
+    /// The rate that a source may reach with this many requests.
     fn able(self, requests: usize) -> f64 {
         self.bytes * (requests as f64 / self.requests.max(1) as f64).max(1.0)
     }

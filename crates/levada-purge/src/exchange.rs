@@ -11,7 +11,7 @@ use crate::{
     order::OrderError,
 };
 
-/// What one node tells another about its log.
+/// The message of one node to another about its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {

@@ -46,7 +46,7 @@ struct Book {
     log: OrderLog,
     /// The log that this node numbers; `None` until it is given an order.
     own: Option<LogId>,
-    /// What the journal has, while it lacks orders that are in force.
+    /// The states that the journal has, while it lacks orders that are in force.
     written: Option<LogStates>,
 }
 

@@ -49,7 +49,7 @@ use ledger::Ledger;
 use rules::Rules;
 use sweep::PendingStores;
 
-/// What fuzz targets need to reach.
+/// The items that fuzz targets need to reach.
 pub mod fuzzing {
     /// Reads a journal. Returns whether it is whole.
     pub fn journal(bytes: &[u8]) -> bool {

@@ -57,7 +57,7 @@ pub struct OrderId {
 pub struct LoggedOrder {
     /// Its name.
     pub id: OrderId,
-    /// What it purges.
+    /// The responses that it purges.
     pub order: PurgeOrder,
 }
 

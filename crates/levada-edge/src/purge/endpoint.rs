@@ -55,7 +55,7 @@ pub(crate) struct PurgeReport {
     nodes: Vec<NodeReport>,
 }
 
-/// What an order purges.
+/// The responses that an order purges.
 #[derive(Debug, Serialize)]
 struct PurgeSummary {
     purged: &'static str,

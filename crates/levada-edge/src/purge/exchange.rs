@@ -81,7 +81,7 @@ impl PurgeEndpoint {
         NodeReport { node, result, detail }
     }
 
-    /// What every peer is known to have of an order.
+    /// The state of an order at every peer, as far as it is known.
     pub(super) fn peers_about(&self, id: OrderId) -> Vec<NodeReport> {
         let Some(peers) = &self.peers else { return Vec::new() };
         let about = |peer| {

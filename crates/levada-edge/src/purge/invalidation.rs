@@ -30,7 +30,7 @@ const GATHER_TIME: Duration = Duration::from_secs(1);
 /// RFC 9875 Sec. 3.
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
-/// What an unsafe request has invalidated.
+/// The responses that an unsafe request has invalidated.
 #[derive(Default)]
 pub(crate) struct Invalidated {
     /// URLs, which are invalid at this node already.

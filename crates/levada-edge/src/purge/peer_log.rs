@@ -1,10 +1,10 @@
-//! What this node knows of the purge log of a peer.
+//! The purge log of a peer, as far as this node knows it.
 
 use levada_purge::{LogStates, OrderId};
 use parking_lot::Mutex;
 use tokio::sync::MutexGuard;
 
-/// What a peer has said last, and whose turn it is to ask it.
+/// The last message of a peer, and whose turn it is to ask it.
 #[derive(Default)]
 pub(crate) struct PeerLog {
     turn: tokio::sync::Mutex<()>,
@@ -22,7 +22,7 @@ impl PeerLog {
         self.known.lock().as_ref().is_some_and(|known| known.has(id))
     }
 
-    /// What the peer has, if it has said so.
+    /// The orders that the peer has, if it has said so.
     pub(super) fn known(&self) -> Option<LogStates> {
         self.known.lock().clone()
     }

@@ -150,7 +150,7 @@ async fn slow_readers_do_not_keep_others_from_the_origin() {
     }
     assert_eq!(node.counts().misses, 2);
     assert_eq!(get_from(4, at, "/a").await.text(), "/a");
-    // Who reads on gets the whole body.
+    // A reader that goes on gets the whole body.
     assert_eq!(readers.pop().unwrap().take(60 << 20).await.len(), 60 << 20);
     drop(readers);
     settled(&node).await;

@@ -181,7 +181,7 @@ async fn damaged_log_counts_as_a_long_absence() {
     })
     .await;
     assert!(known.contains("start"));
-    // What is stored now stays over a restart.
+    // A response that is stored now stays over a restart.
     stored_everywhere(&cluster, "/a").await;
     cluster.stop(1).await;
     cluster.revive(1).await;
