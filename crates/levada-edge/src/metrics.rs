@@ -175,7 +175,7 @@ impl Metrics {
             ),
             log_lines_dropped: register!(
                 "log_lines_dropped",
-                "Lines of the access log that were dropped because its reader was too slow",
+                "Lines of the access log that were dropped because their reader was too slow or their write failed",
                 Counter::default()
             ),
             aborted: register!(

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A request never waits for the reader of a log: the thread alone writes. When the reader is slower than
-//! the lines come, the buffer fills, and further lines are dropped and counted.
+//! the lines come, the buffer fills, and further lines are dropped and counted. So are lines whose write
+//! fails: a line that was written in part counts as well.
 
 use std::{
     fs::File,
@@ -58,7 +59,8 @@ struct State {
 
 impl LineQueue {
     /// Opens `target` and starts the thread that writes. A line is written after `delay` at the latest,
-    /// unless lines before it are still being written. `dropped` counts lines that found the buffer full.
+    /// unless lines before it are still being written. `dropped` counts lines that found the buffer
+    /// full, or whose write failed.
     ///
     /// # Errors
     /// When the file cannot be opened, or no thread can be started.
@@ -128,6 +130,10 @@ impl Writer {
         let mut lines = Vec::new();
         while self.next(&mut lines) {
             let written = self.out.write_all(&lines).and_then(|()| self.out.flush());
+            if written.is_err() {
+                let lost = lines.iter().filter(|byte| **byte == b'\n').count();
+                self.shared.dropped.inc_by(lost as u64);
+            }
             self.report(written);
             lines.clear();
             lines.shrink_to(2 * BATCH);
@@ -225,6 +231,18 @@ mod tests {
         (0..5000).for_each(|_| queue.push(&line));
         assert!(dropped.get() > 1000, "{} dropped", dropped.get());
         assert!(!queue.flush(Duration::from_millis(1)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn lines_that_a_full_disk_refuses_are_counted() {
+        let dropped = Counter::default();
+        let target = LogTarget::File("/dev/full".into());
+        let queue = LineQueue::start(target, Duration::ZERO, dropped.clone()).unwrap();
+        queue.push("one");
+        queue.push("two");
+        assert!(queue.flush(SOON), "nothing waits for room");
+        assert_eq!(dropped.get(), 2);
     }
 
     fn make_pipe(path: &std::path::Path) {
