@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -131,7 +131,10 @@ impl Clients {
 
     async fn exchange(&self, door: &Door, object: &Object) -> Result<ServedBy, Trouble> {
         let mut connection = door.connection().await?;
-        let request = Request::get(&*object.target).header(HOST, HOST_NAME);
+        let visitor = format!("192.0.2.{}", NEXT_VISITOR.fetch_add(1, Relaxed));
+        let request = Request::get(&*object.target)
+            .header(HOST, HOST_NAME)
+            .header("x-forwarded-for", visitor);
         // Targets were made to fit into a request line.
         let request = request.body(Empty::new()).map_err(|_| Trouble::WrongBody)?;
         let response = connection.send_request(request).await.map_err(broken)?;
@@ -205,6 +208,9 @@ impl Door {
         }
     }
 }
+
+/// The last part of the address that the next request is for.
+static NEXT_VISITOR: AtomicU8 = AtomicU8::new(0);
 
 fn broken(error: hyper::Error) -> Trouble {
     Trouble::Broken(error.to_string())

@@ -43,6 +43,10 @@ eject_for = "1s"
 [cache]
 memory = "{cache}"
 
+# The load comes from one address and states whose request each is: nodes share their capacity among clients.
+[[trusted]]
+addresses = "127.0.0.1"
+
 [limits]
 capacity = {CAPACITY}
 # The link that the demo emulates.
