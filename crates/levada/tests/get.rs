@@ -72,15 +72,16 @@ fn node(directory: &Path) -> (Process, String) {
     node_with(directory, "")
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// An address that no outgoing connection can take: those are from 127.0.0.1.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.1.2.4:0").unwrap().local_addr().unwrap()
 }
 
 /// The same, with more in its configuration.
 fn node_with(directory: &Path, more: &str) -> (Process, String) {
-    let port = free_port();
+    let address = free_address();
     let text = format!(
-        "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n[[site]]\nhosts = \"*\"\n\
+        "name = \"a\"\n[[listen]]\naddress = \"{address}\"\n[[site]]\nhosts = \"*\"\n\
          origin = \"http://{}\"\n{more}",
         origin()
     );
@@ -91,10 +92,10 @@ fn node_with(directory: &Path, more: &str) -> (Process, String) {
     let process = Process(
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
     );
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while TcpStream::connect(address).is_err() {
         thread::sleep(Duration::from_millis(20));
     }
-    (process, format!("http://127.0.0.1:{port}/disk.iso"))
+    (process, format!("http://{address}/disk.iso"))
 }
 
 fn get(directory: &Path, arguments: &[&str]) -> Command {
@@ -141,7 +142,7 @@ fn a_killed_download_goes_on_where_it_was() {
 #[test]
 fn a_node_that_drains_sends_a_download_away_and_fails_none() {
     let directory = tempfile::tempdir().unwrap();
-    let admin = format!("127.0.0.1:{}", free_port());
+    let admin = free_address().to_string();
     // Slow enough to be in the middle of it.
     let more = format!("[admin]\nlisten = \"{admin}\"\n[limits]\nserve_rate = \"1MiB/s\"\n");
     let (_node, url) = node_with(directory.path(), &more);

@@ -422,7 +422,7 @@ async fn peers_show_each_other_certificates() {
     let origin = Origin::start().await;
     let authority = secure::Authority::new();
     let identities: Vec<_> =
-        (0..3).map(|n| authority.issue(&[&format!("n{n}"), "127.0.0.1"])).collect();
+        (0..3).map(|n| authority.issue(&[&format!("n{n}"), &RESERVED.to_string()])).collect();
     for h2 in [false, true] {
         let cluster = Cluster::start(3, origin.address, |settings| {
             let index: usize = settings.name[1..].parse().unwrap();
@@ -449,7 +449,7 @@ async fn peers_show_each_other_certificates() {
         for identity in [None, Some(&stranger)] {
             let connected = secure::connect(
                 cluster.peer(0),
-                "127.0.0.1",
+                &RESERVED.to_string(),
                 &authority.path(),
                 &["http/1.1"],
                 identity,

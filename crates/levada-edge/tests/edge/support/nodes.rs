@@ -1,7 +1,7 @@
 //! Nodes on loopback, alone and as clusters.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
@@ -107,19 +107,22 @@ pub(crate) async fn alone(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running
     (origin, node, at)
 }
 
-/// Addresses that are free now: peers must know them before they start.
+/// Addresses that are free: peers must know them before they start.
 ///
-/// The ports are below the ephemeral range: an outgoing connection could take such an address before
-/// its node does.
+/// Outgoing connections are from 127.0.0.1, so none of them can take such an address before its node does,
+/// whatever the range of ephemeral ports is.
 pub(crate) fn reserve(count: usize) -> Vec<SocketAddr> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let candidate = || {
         let next = std::process::id() * 97 + NEXT.fetch_add(1, Relaxed);
-        SocketAddr::from(([127, 0, 0, 1], 10_000 + (next % 20_000) as u16))
+        SocketAddr::from((RESERVED, 10_000 + (next % 20_000) as u16))
     };
     let free = |address: &SocketAddr| std::net::TcpListener::bind(address).is_ok();
     std::iter::repeat_with(candidate).filter(free).take(count).collect()
 }
+
+/// The IP address of nodes whose ports are known before they start.
+pub(crate) const RESERVED: Ipv4Addr = Ipv4Addr::new(127, 1, 2, 3);
 
 /// An address that checks the proofs of peers, as the node `name` does, and passes everything else to `server`.
 pub(crate) async fn as_peer(name: &'static str, server: SocketAddr) -> String {
