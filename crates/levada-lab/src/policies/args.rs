@@ -38,7 +38,7 @@ pub(crate) struct PoliciesArgs {
     #[arg(long, value_name = "RATE", default_value = "4Mbit/s", value_parser = rate)]
     pub(crate) rate: u64,
     /// The first rate of a ramp, in requests per second.
-    #[arg(long, value_name = "N", default_value_t = 80.0, value_parser = per_second)]
+    #[arg(long, value_name = "N", default_value_t = 110.0, value_parser = per_second)]
     pub(crate) from: f64,
     /// Time at the first rate before a ramp or a crowd.
     #[arg(long, value_name = "TIME", default_value = "30s", default_value_if("quick", "true", "15s"), value_parser = time)]
@@ -63,7 +63,7 @@ pub(crate) struct PoliciesArgs {
 /// The events that the cluster meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoliciesScenario {
-    /// The rate grows by a tenth each step; only the nodes' links limit it.
+    /// The rate grows by a twentieth each step; only the nodes' links limit it.
     Links,
     /// The same, and a quarter of the requests ask for one of ten documents.
     LinksFlash,

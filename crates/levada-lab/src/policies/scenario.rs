@@ -108,7 +108,7 @@ async fn one_document(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcom
 }
 
 /// Growth of a ramp at each step.
-const GROWTH: f64 = 1.1;
+const GROWTH: f64 = 1.05;
 /// Requests per second.
 const COLD_RATE: f64 = 150.0;
 const CROWD_RATE: f64 = 170.0;
