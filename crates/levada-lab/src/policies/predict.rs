@@ -1,5 +1,5 @@
-//! The simulator's prediction of a ramp's capacity: the highest of the same rates at which the same
-//! cluster, documents and policy keep the 95th percentile below the limit.
+//! The simulator's prediction of a ramp's capacity: the same rates, each for as long, meet the same
+//! cluster, documents and policy.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -8,7 +8,12 @@ use levada_sim::{
     Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 
-use super::{PoliciesSetup, cluster::FRONTS, load::LIMIT, scenario};
+use super::{
+    PoliciesSetup,
+    cluster::FRONTS,
+    load::LIMIT,
+    scenario::{self, MISSED},
+};
 use crate::{
     emulation::strategy::Strategy,
     policies_args::{PoliciesArgs, PoliciesScenario},
@@ -30,28 +35,36 @@ pub(super) fn capacity(
     }
     let mut library = Library::without_files();
     library.keep(TRACE, setup.documents.trace().clone());
-    let mut carried = 0.0;
+    let warm_up = args.warm_up.as_secs_f64() / args.step.as_secs_f64();
+    let mut rates = vec![args.from; warm_up.ceil() as usize];
+    let (mut carried, mut missed) = (0.0, 0);
     for rate in scenario::rates(args.from) {
-        let at_rate = cluster(args, setup, scenario, strategy, rate);
+        rates.push(rate);
+        let ramp = cluster(args, setup, scenario, strategy, rates.clone());
         let outcome =
-            levada_sim::run(&at_rate.prepare(&mut library)?, &mut |_| ControlFlow::Continue(()));
+            levada_sim::run(&ramp.prepare(&mut library)?, &mut |_| ControlFlow::Continue(()));
         let p95 = outcome.reading(Metric::LatencyP95);
-        if p95.is_none_or(|seconds| seconds >= LIMIT.as_secs_f64()) {
+        match p95.is_some_and(|seconds| seconds < LIMIT.as_secs_f64()) {
+            true => (carried, missed) = (rate, 0),
+            false => missed += 1,
+        }
+        if missed == MISSED {
             break;
         }
-        carried = rate;
     }
     Ok(Some(carried))
 }
 
-/// The cluster under a constant rate. Processors, front-ends and the Ethernet cost nothing.
+/// The cluster under these rates, of which the last is measured. Processors, front-ends and the Ethernet cost
+/// nothing.
 fn cluster(
     args: &PoliciesArgs,
     setup: &PoliciesSetup,
     scenario: PoliciesScenario,
     strategy: &Strategy,
-    rate: f64,
+    rates: Vec<f64>,
 ) -> Scenario {
+    let length = args.step * rates.len() as u32;
     let text = |text: &str| Scalar::Text(text.to_owned());
     let network = [
         ("server_latency", text("1us")),
@@ -78,7 +91,8 @@ fn cluster(
             trace: TRACE.to_owned(),
             arrivals: Arrivals::Constant,
             repeat: Some(true),
-            rate,
+            step: Time(args.step),
+            steps: rates,
             flash: scenario::crowd(scenario).map(|crowd| Flash {
                 clients: Share(crowd.share),
                 urls: crowd.documents,
@@ -95,8 +109,9 @@ fn cluster(
             ..NetworkModel::default()
         },
         measure: Measure {
-            warm_up: Time(args.warm_up),
-            duration: Some(Time(args.warm_up + args.step * MEASURED)),
+            warm_up: Time(length - args.step),
+            // The last requests have time to finish.
+            duration: Some(Time(length + LIMIT)),
             requests: Some(u64::MAX),
             ..Measure::default()
         },
@@ -104,6 +119,4 @@ fn cluster(
     }
 }
 
-/// How many steps are simulated at each rate.
-const MEASURED: u32 = 8;
 const TRACE: &str = "replayed";
