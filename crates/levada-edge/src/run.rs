@@ -48,6 +48,7 @@ pub fn run(
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
+    raise_file_limit(settings.limits.connections as u64);
     let sockets = Sockets::open(&settings, runtime)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
@@ -68,6 +69,17 @@ pub fn run(
         end(&node, stopper, stop).await;
         ended
     })
+}
+
+/// Raises the limit of open files, and warns if clients and the connections for their requests could reach it.
+fn raise_file_limit(connections: u64) {
+    let needed = connections * 2;
+    if let Some(limit) = levada_net::open_files::raise_limit().filter(|limit| *limit < needed) {
+        tracing::warn!(
+            limit,
+            "`limits.connections` is {connections}, and each client may need a second connection to a server: allow {needed} open files (LimitNOFILE of systemd, or ulimit -n), or lower it"
+        );
+    }
 }
 
 /// A node within this process, for tests and for programs that embed one. Dropping it cuts everything

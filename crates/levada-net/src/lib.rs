@@ -8,6 +8,7 @@
 //! dormant    finds connections whose client has disappeared
 //! handoff    moves a connection from its socket to another one, on another host
 //! incoming   accepted connections that the runtime does not know yet
+//! open_files the limit of open files and sockets
 //! pipe       moves bytes between sockets within the kernel (splice)
 //! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
@@ -31,6 +32,8 @@ pub mod incoming;
 pub mod lab;
 #[cfg(target_os = "linux")]
 mod netlink;
+#[cfg(target_os = "linux")]
+pub mod open_files;
 #[cfg(target_os = "linux")]
 pub mod pipe;
 pub mod stop;

@@ -21,7 +21,8 @@ pub struct Limits {
     #[schemars(extend("examples" = ["40Mbit/s"]))]
     pub serve_rate: Option<Rate>,
     /// Client connections at once, shared by clients as `capacity` is. Further ones of a client are closed at
-    /// once; those beyond the number wait to be accepted.
+    /// once; those beyond the number wait to be accepted. The node raises its limit of open files as far as it
+    /// may, and warns if that is below twice this number.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
     /// Time from the first byte of a request's head to its last.

@@ -1,0 +1,16 @@
+//! The number of files and sockets that this process may have open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the soft limit to the hard one and returns the limit that now holds, `None` if there is none.
+///
+/// Programs that use `select` cannot have file descriptors above 1023, hence the low soft limit of most
+/// systems. This process uses `epoll`.
+pub fn raise_limit() -> Option<u64> {
+    let now = getrlimit(Resource::Nofile);
+    // A process may always raise its soft limit; if the system says otherwise, the old limit holds.
+    match setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum }) {
+        Ok(()) => now.maximum,
+        Err(_) => now.current,
+    }
+}
