@@ -13,8 +13,8 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, AddressPrefix, Admin, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
-    PurgeSettings, Runtime, Settings,
+    AccessLog, Admin, CacheSettings, Certificate, DiskCache, Listener, LogFormat, PurgeSettings,
+    Runtime, Settings, TrustedProxies,
 };
 
 use super::{
@@ -152,7 +152,7 @@ impl Check<'_, '_> {
         })
     }
 
-    fn trusted(&mut self) -> Option<Vec<AddressPrefix>> {
+    fn trusted(&mut self) -> Option<Vec<TrustedProxies>> {
         let mut trusted = Vec::new();
         for (position, table) in self.file.trusted.iter().enumerate() {
             let addresses = table.addresses.as_ref()?.as_slice();
@@ -162,7 +162,12 @@ impl Check<'_, '_> {
                 let path = self.root.key("trusted").index(position).key("addresses");
                 self.findings.warning(&path, message, Some(help));
             }
-            trusted.extend(addresses.iter().map(|prefix| prefix.0));
+            let proxy_protocol = table.proxy_protocol;
+            let proxies = |prefix: &crate::text::Prefix| TrustedProxies {
+                addresses: prefix.0,
+                proxy_protocol,
+            };
+            trusted.extend(addresses.iter().map(proxies));
         }
         Some(trusted)
     }

@@ -600,10 +600,13 @@ fn a_secret_is_not_repeated_in_errors() {
 #[test]
 fn trusted_proxies_are_addresses_and_prefixes() {
     let with = |addresses: &str| format!("{LEAST}{SITE}[[trusted]]\naddresses = {addresses}\n");
-    let text = with("['10.0.0.0/8', '2001:db8::1']") + "[[trusted]]\naddresses = '192.0.2.1'\n";
+    let text = with("['10.0.0.0/8', '2001:db8::1']")
+        + "[[trusted]]\naddresses = '192.0.2.1'\nproxy_protocol = true\n";
     let trusted = settings(&text).trusted;
-    let shown: Vec<String> = trusted.iter().map(ToString::to_string).collect();
-    assert_eq!(shown, ["10.0.0.0/8", "2001:db8::1/128", "192.0.2.1/32"]);
+    let shown: Vec<_> =
+        trusted.iter().map(|t| (t.addresses.to_string(), t.proxy_protocol)).collect();
+    let shown: Vec<_> = shown.iter().map(|(addresses, proxy)| (&**addresses, *proxy)).collect();
+    assert_eq!(shown, [("10.0.0.0/8", false), ("2001:db8::1/128", false), ("192.0.2.1/32", true)]);
     assert_error(&with("'10.0.0.1/8'"), "trusted[0].addresses", "prefix");
     assert_warning(&with("'0.0.0.0/0'"), "trusted[0].addresses", "every client");
 }

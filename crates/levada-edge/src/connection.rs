@@ -17,6 +17,7 @@ use levada_handoff::ArrivedConnection;
 use levada_http1::{ConnectionEnd, ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet};
 use levada_net::{
     client::{ClientSocket, OpenConnection},
+    proxy_protocol::ProxyHeader,
     stop::Stop,
 };
 use levada_upstream::PeerProof;
@@ -32,6 +33,7 @@ use crate::{
     client_shares::ClientShares,
     drain::Drain,
     failure::Failure,
+    listener,
     metrics::Metrics,
     node::Node,
     pipeline,
@@ -90,15 +92,25 @@ pub(crate) async fn serve(
     role: &ListenerRole,
     mut stream: ClientSocket,
     read: Vec<u8>,
-    open: OpenConnection,
+    mut open: OpenConnection,
 ) {
     // The watch for dormant connections drops this future at any await.
     let _counted = CountedConnection::new(&node.metrics.connections);
+    let limit = node.settings.limits.head_timeout;
+    let announced = role.listener != ListenerKind::Peer && node.trust.announces(open.client);
+    if announced {
+        let header = Box::pin(ProxyHeader::take(&mut stream));
+        match in_time(limit, &open.stop, header).await {
+            Ok(header) => open.client = header.client.unwrap_or(open.client),
+            Err(ending) => return node.metrics.ended(ending),
+        }
+        let Some(share) = listener::share(&node, role, open.client) else { return };
+        open.place = Box::new((open.place, share));
+    }
     let is_peer = match &role.proof {
         None => role.listener == ListenerKind::Peer,
         Some(proof) => {
-            let limit = node.settings.limits.head_timeout;
-            match Box::pin(proves(proof, limit, &mut stream, &open.stop)).await {
+            match in_time(limit, &open.stop, Box::pin(proves(proof, &mut stream))).await {
                 Ok(is_peer) => is_peer,
                 Err(ending) => return node.metrics.ended(ending),
             }
@@ -112,7 +124,7 @@ pub(crate) async fn serve(
     let client_connection =
         ClientConnection::new(role.listener, open.client, is_peer, !encrypts && !h2c);
     stream.connection().about.keeps_key_in(&client_connection.last_key);
-    if node.front.is_some() && role.may_hand_over() && !h2c {
+    if node.front.is_some() && role.may_hand_over() && !h2c && !announced {
         let ending =
             Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, open)).await;
         ending.into_iter().for_each(|ending| ended(&node.metrics, &client_connection, ending));
@@ -361,24 +373,27 @@ async fn drained(drain: &Drain, asked: &Notify) {
 }
 
 /// Whether the other end proves that it is a peer. One that begins with HTTP does not, and is told so.
-async fn proves(
-    proof: &PeerProof,
+async fn proves(proof: &PeerProof, stream: &mut ClientSocket) -> io::Result<bool> {
+    let mut first = [0];
+    let seen = stream.stream().peek(&mut first).await?;
+    if seen == 0 || first[0] != PeerProof::FIRST {
+        return Ok(false);
+    }
+    proof.check(stream).await
+}
+
+/// The result of a step before HTTP, or the reason why the connection ends with it.
+async fn in_time<T>(
     limit: Duration,
-    stream: &mut ClientSocket,
     stop: &Stop,
-) -> Result<bool, ConnectionEnd> {
-    let proving = async {
-        let mut first = [0];
-        let seen = stream.stream().peek(&mut first).await?;
-        if seen == 0 || first[0] != PeerProof::FIRST {
-            return Ok(false);
-        }
-        proof.check(stream).await
-    };
+    step: impl Future<Output = io::Result<T>>,
+) -> Result<T, ConnectionEnd> {
     tokio::select! {
-        proved = tokio::time::timeout(limit, proving) => match proved {
-            Ok(Ok(is_peer)) => Ok(is_peer),
-            Ok(Err(_)) => Err(ConnectionEnd::Broken),
+        done = tokio::time::timeout(limit, step) => match done {
+            Ok(done) => done.map_err(|error| {
+                tracing::info!(%error, "connection ended before HTTP");
+                ConnectionEnd::Broken
+            }),
             Err(_) => Err(ConnectionEnd::HeadTimeout),
         },
         () = stop.begun() => Err(ConnectionEnd::Finished),

@@ -111,7 +111,9 @@ pub(crate) async fn accept(
                 let mut connection =
                     OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
-                if let Some(front) = front {
+                if let Some(front) = front
+                    && !node.trust.announces(client.ip())
+                {
                     let ends = service.and_then(|service| handoff::between(service, client).ok());
                     (socket, connection) =
                         match front.at_once(&node, socket, ends, &mut read, connection) {
@@ -147,7 +149,11 @@ pub(crate) async fn accept(
 }
 
 /// The client's place among the connections of all. Without one, the connection is closed.
-fn share(node: &Node, role: &ListenerRole, client: IpAddr) -> Option<Option<ClientPlace>> {
+pub(crate) fn share(
+    node: &Node,
+    role: &ListenerRole,
+    client: IpAddr,
+) -> Option<Option<ClientPlace>> {
     // A trusted proxy connects for many clients.
     let shares = role.shares.as_ref().filter(|_| !node.trust.trusts(client));
     let Some(shares) = shares else { return Some(None) };

@@ -30,7 +30,7 @@ pub struct Settings {
     /// The listeners for clients.
     pub listeners: Vec<Listener>,
     /// The proxies in front of this node whose statements about clients count.
-    pub trusted: Vec<AddressPrefix>,
+    pub trusted: Vec<TrustedProxies>,
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
     /// The admin listener: metrics, health, explain. Never a public address.
@@ -71,6 +71,15 @@ pub enum Runtime {
     Shared(usize),
     /// One scheduler, listener socket and pool per thread; connections stay where they were accepted.
     PerCore(usize),
+}
+
+/// Proxies in front of this node.
+#[derive(Clone, Copy, Debug)]
+pub struct TrustedProxies {
+    /// Their addresses.
+    pub addresses: AddressPrefix,
+    /// Whether their connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 /// A listener for clients.

@@ -11,16 +11,16 @@ use http::{HeaderMap, HeaderName};
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
     fields::FORWARDED_FOR,
-    settings::AddressPrefix,
+    settings::TrustedProxies,
 };
 
 /// The proxies whose statements about clients count.
 pub(crate) struct TrustBoundary {
-    trusted: Vec<AddressPrefix>,
+    trusted: Vec<TrustedProxies>,
 }
 
 impl TrustBoundary {
-    pub(crate) fn new(trusted: &[AddressPrefix]) -> Self {
+    pub(crate) fn new(trusted: &[TrustedProxies]) -> Self {
         Self { trusted: trusted.to_vec() }
     }
 
@@ -38,7 +38,14 @@ impl TrustBoundary {
     }
 
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
-        self.trusted.iter().any(|prefix| prefix.contains(address))
+        self.trusted.iter().any(|proxies| proxies.addresses.contains(address))
+    }
+
+    /// Whether a connection from this address begins with a header of the PROXY protocol.
+    pub(crate) fn announces(&self, address: IpAddr) -> bool {
+        self.trusted
+            .iter()
+            .any(|proxies| proxies.proxy_protocol && proxies.addresses.contains(address))
     }
 
     /// The last address of `X-Forwarded-For` that is not trusted: each trusted proxy has appended the address
@@ -76,7 +83,11 @@ mod tests {
     use super::*;
 
     fn client_of(trusted: &[&str], lines: &[&str]) -> Option<IpAddr> {
-        let trusted: Vec<_> = trusted.iter().map(|text| text.parse().unwrap()).collect();
+        let proxies = |text: &&str| TrustedProxies {
+            addresses: text.parse().unwrap(),
+            proxy_protocol: false,
+        };
+        let trusted: Vec<_> = trusted.iter().map(proxies).collect();
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(FORWARDED_FOR, line.parse().unwrap());

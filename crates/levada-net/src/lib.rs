@@ -10,6 +10,7 @@
 //! incoming   accepted connections that the runtime does not know yet
 //! open_files the limit of open files and sockets
 //! pipe       moves bytes between sockets within the kernel (splice)
+//! proxy_protocol the client's address, as a proxy states it
 //! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
 //! lab        emulated hosts (network namespaces) and wires, which end with the process
@@ -36,6 +37,7 @@ mod netlink;
 pub mod open_files;
 #[cfg(target_os = "linux")]
 pub mod pipe;
+pub mod proxy_protocol;
 pub mod stop;
 pub mod tcp;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! The trust boundary: statements about clients count if they come from a trusted proxy.
 
-use levada_edge::settings::{AccessLog, LogFormat};
+use levada_edge::settings::{AccessLog, LogFormat, TrustedProxies};
 
 use crate::support::*;
 
@@ -37,7 +37,7 @@ async fn statements_of_a_trusted_proxy_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let (origin, node, at) = alone(|settings| {
-        settings.trusted = vec!["127.0.0.0/8".parse().unwrap()];
+        settings.trusted = vec![proxies("127.0.0.0/8", false)];
         settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
     })
     .await;
@@ -56,10 +56,37 @@ async fn statements_of_a_trusted_proxy_count() {
     assert_eq!(first["scheme"], "https");
 }
 
+fn proxies(addresses: &str, proxy_protocol: bool) -> TrustedProxies {
+    TrustedProxies { addresses: addresses.parse().unwrap(), proxy_protocol }
+}
+
+#[tokio::test]
+async fn client_is_the_one_that_the_proxy_protocol_states() {
+    let (origin, node, at) =
+        alone(|settings| settings.trusted = vec![proxies("127.0.0.1", true)]).await;
+    let stated = |header: &'static [u8], target: &'static str| async move {
+        let mut wire = Wire::to(at).await;
+        wire.send(header).await;
+        wire.send(head_of("GET", target, &[("X-Forwarded-For", "203.0.113.9")])).await;
+        wire.answer().await.status
+    };
+    let v1 = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n";
+    assert_eq!(stated(v1, "/1").await, 200);
+    assert_eq!(origin.asked("/1")[0].header("x-forwarded-for").unwrap(), "192.0.2.1");
+    let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x02\xc6\x33\x64\x01\0\x01\0\x02";
+    assert_eq!(stated(v2, "/2").await, 200);
+    assert_eq!(origin.asked("/2")[0].header("x-forwarded-for").unwrap(), "192.0.2.2");
+    let health_check = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    assert_eq!(stated(health_check, "/3").await, 200);
+    assert_eq!(stated(b"", "/4").await, 0, "closed without a header");
+    assert_eq!(stated(b"PROXY TCP4 nonsense\r\n", "/5").await, 0);
+    settled(&node).await;
+}
+
 #[tokio::test]
 async fn clients_behind_a_trusted_proxy_take_turns_by_their_own_addresses() {
     let (origin, node, at) = alone(|settings| {
-        settings.trusted = vec!["127.0.0.1".parse().unwrap()];
+        settings.trusted = vec![proxies("127.0.0.1", false)];
         settings.sites[0].misses.at_once = 2;
         settings.sites[0].misses.queue = 0;
     })

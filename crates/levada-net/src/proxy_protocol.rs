@@ -1,0 +1,143 @@
+//! The PROXY protocol, versions 1 and 2: a header before the first byte of a connection, in which a proxy that
+//! passes on the bytes of a TCP connection states the client's address.
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
+
+use std::{io, net::IpAddr, time::Duration};
+
+use ppp::{PartialResult as _, v1, v2};
+use tokio::io::AsyncReadExt as _;
+
+use crate::client::ClientSocket;
+
+/// Bytes of the longest header that is accepted. Addresses take 52 at most; the rest is for the extensions of
+/// version 2, such as a TLS certificate's name.
+pub const MAX_HEADER: usize = 2048;
+/// Bytes of the longest line of version 1.
+const MAX_LINE: usize = 107;
+/// The pause before the socket is looked at again, when only a part of a header has come.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A complete header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyHeader {
+    /// Its bytes.
+    pub length: usize,
+    /// The client's address; `None` if the proxy speaks for itself (a health check), or if the client has no IP
+    /// address.
+    pub client: Option<IpAddr>,
+}
+
+impl ProxyHeader {
+    /// The header that `bytes` begin with; `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// If they do not begin with a header.
+    pub fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
+        if begins(bytes, v2::PROTOCOL_PREFIX) {
+            return Self::parse_v2(bytes);
+        }
+        if !begins(bytes, v1::PROTOCOL_PREFIX.as_bytes()) {
+            return Err(invalid("the connection begins with something else"));
+        }
+        let line = &bytes[..bytes.len().min(MAX_LINE)];
+        match line.iter().position(|byte| *byte == b'\n') {
+            Some(end) => Self::parse_v1(&bytes[..=end]).map(Some),
+            None if line.len() < MAX_LINE => Ok(None),
+            None => Err(invalid("the line is longer than 107 bytes")),
+        }
+    }
+
+    fn parse_v1(line: &[u8]) -> io::Result<Self> {
+        let header = v1::Header::try_from(line).map_err(|error| invalid(&error.to_string()))?;
+        let client = match header.addresses {
+            v1::Addresses::Unknown => None,
+            v1::Addresses::Tcp4(pair) => Some(pair.source_address.into()),
+            v1::Addresses::Tcp6(pair) => Some(IpAddr::from(pair.source_address).to_canonical()),
+        };
+        Ok(Self { length: line.len(), client })
+    }
+
+    fn parse_v2(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let header = v2::Header::try_from(bytes);
+        if header.is_incomplete() && bytes.len() < MAX_HEADER {
+            return Ok(None);
+        }
+        let header = header.map_err(|error| invalid(&error.to_string()))?;
+        let client = match (header.command, header.addresses) {
+            (v2::Command::Proxy, v2::Addresses::IPv4(pair)) => Some(pair.source_address.into()),
+            (v2::Command::Proxy, v2::Addresses::IPv6(pair)) => {
+                Some(IpAddr::from(pair.source_address).to_canonical())
+            }
+            _ => None,
+        };
+        Ok(Some(Self { length: header.len(), client }))
+    }
+
+    /// Takes the header from the beginning of a connection.
+    ///
+    /// # Errors
+    /// If the connection fails or does not begin with a header.
+    pub async fn take(stream: &mut ClientSocket) -> io::Result<Self> {
+        let mut bytes = vec![0; MAX_HEADER];
+        loop {
+            let seen = stream.stream().peek(&mut bytes).await?;
+            if seen == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(header) = Self::parse(&bytes[..seen])? {
+                stream.read_exact(&mut bytes[..header.length]).await?;
+                return Ok(header);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Whether the bytes begin with `prefix`, as far as they have come.
+fn begins(bytes: &[u8], prefix: &[u8]) -> bool {
+    bytes.iter().zip(prefix).all(|(one, other)| one == other)
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("no PROXY protocol: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_both_versions_state_the_client() {
+        let v1 = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n";
+        let header = ProxyHeader { length: v1.len(), client: Some([192, 0, 2, 1].into()) };
+        assert_eq!(
+            ProxyHeader::parse(&[v1, &b"GET / HTTP/1.1\r\n"[..]].concat()).unwrap(),
+            Some(header)
+        );
+
+        let mut v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f".to_vec();
+        v2.extend([192, 0, 2, 1, 198, 51, 100, 1, 0, 1, 0, 2, /* an extension */ 4, 0, 0]);
+        let header = ProxyHeader { length: v2.len(), ..header };
+        assert_eq!(ProxyHeader::parse(&[&v2, &b"GET"[..]].concat()).unwrap(), Some(header));
+        for end in 1..v2.len() {
+            assert_eq!(ProxyHeader::parse(&v2[..end]).unwrap(), None, "{end}");
+        }
+        v2[12] = 0x20;
+        assert_eq!(ProxyHeader::parse(&v2).unwrap().unwrap().client, None, "LOCAL");
+        assert_eq!(ProxyHeader::parse(b"PROXY UNKNOWN\r\n").unwrap().unwrap().client, None);
+    }
+
+    #[test]
+    fn part_of_a_header_is_waited_for_and_anything_else_is_an_error() {
+        let v1 = b"PROXY TCP6 2001:db8::1 2001:db8::2 1 2\r\n";
+        for end in 1..v1.len() {
+            assert_eq!(ProxyHeader::parse(&v1[..end]).unwrap(), None, "{end}");
+        }
+        let long = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff"[..], &[0; MAX_HEADER]].concat();
+        for bytes in
+            [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PROXY TCP4 a b 1 2\r\n", &long[..MAX_HEADER]]
+        {
+            assert!(ProxyHeader::parse(bytes).is_err());
+        }
+    }
+}
