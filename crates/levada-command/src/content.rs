@@ -44,6 +44,11 @@ impl Verifier {
         self.offset
     }
 
+    /// Whether all bytes received so far are those of the object.
+    pub fn is_right(&self) -> bool {
+        self.right
+    }
+
     /// Whether the bytes received are the `size` bytes of the object.
     pub fn is_whole(&self, size: u64) -> bool {
         self.right && self.offset == size

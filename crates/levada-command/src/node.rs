@@ -1,10 +1,11 @@
 //! A node as a child process of this same executable, with a configuration file of its own.
 
 use std::{
+    ffi::OsString,
     fs::File,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -22,6 +23,8 @@ pub struct Node {
     pub addresses: Addresses,
     config: PathBuf,
     log: PathBuf,
+    wrapper: Vec<OsString>,
+    output: fn() -> Stdio,
     process: Option<Process>,
 }
 
@@ -45,7 +48,20 @@ struct Process {
 impl Node {
     /// A node with its configuration and log file; it does not run yet.
     pub fn new(name: String, addresses: Addresses, config: PathBuf, log: PathBuf) -> Self {
-        Self { name, addresses, config, log, process: None }
+        let (wrapper, output) = (Vec::new(), Stdio::null as fn() -> Stdio);
+        Self { name, addresses, config, log, wrapper, output, process: None }
+    }
+
+    /// The node run by this program and its arguments, which must replace itself with the node.
+    #[must_use]
+    pub fn wrapped_by(self, wrapper: Vec<OsString>) -> Self {
+        Self { wrapper, ..self }
+    }
+
+    /// The node with a standard output that is never read.
+    #[must_use]
+    pub fn with_unread_output(self) -> Self {
+        Self { output: Stdio::piped, ..self }
     }
 
     /// The number of its process, while there is one.
@@ -59,11 +75,14 @@ impl Node {
     /// If this executable cannot be run.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
         let executable = std::env::current_exe().context("cannot find this executable")?;
-        let mut child = Command::new(executable)
+        let mut words = self.wrapper.iter().cloned().chain([executable.into_os_string()]);
+        let program = words.next().context("there is no program")?;
+        let mut child = Command::new(program)
+            .args(words)
             .args(["--log-level", "warn", "run", "--stop-with-stdin", "-c"])
             .arg(&self.config)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout((self.output)())
             .stderr(File::options().create(true).append(true).open(&self.log)?)
             // Ctrl-c is for the parent, which then ends its nodes.
             .process_group(0)
@@ -105,6 +124,18 @@ impl Node {
             // An error means that it has ended already.
             let _ = process.child.kill().await;
         }
+    }
+
+    /// Waits until the process ends, as after a signal.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub async fn end(&mut self) -> anyhow::Result<ExitStatus> {
+        let process = self.process.as_mut();
+        let process = process.with_context(|| format!("node {} is not running", self.name))?;
+        let status = process.child.wait().await?;
+        self.process = None;
+        Ok(status)
     }
 
     fn last_words(&self) -> String {

@@ -7,8 +7,8 @@ use levada_command::option::{rate, time};
 use levada_net::wire::parse_loss;
 
 use super::{
-    anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs, lard_args::LardArgs,
-    policies_args::PoliciesArgs,
+    anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs,
+    faults_args::FaultsArgs, lard_args::LardArgs, policies_args::PoliciesArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine
@@ -27,6 +27,7 @@ pub(crate) enum LabCommand {
     Lard(LardArgs),
     Cap(CapArgs),
     Policies(PoliciesArgs),
+    Faults(FaultsArgs),
     Backend(BackendArgs),
 }
 
@@ -89,6 +90,7 @@ Examples:
   levada lab lard --quick
   levada lab cap --quick
   levada lab policies --quick
+  levada lab faults --quick
 
 Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
 No network and no process is left when the command ends, even if it is killed.

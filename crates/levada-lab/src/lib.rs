@@ -14,6 +14,10 @@ mod emulation;
 #[path = "emulation/args.rs"]
 mod emulation_args;
 #[cfg(target_os = "linux")]
+mod faults;
+#[path = "faults/args.rs"]
+mod faults_args;
+#[cfg(target_os = "linux")]
 mod lard;
 #[path = "lard/args.rs"]
 mod lard_args;
@@ -41,6 +45,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Lard(args) => lard::run(args),
         LabCommand::Cap(args) => cap::run(args),
         LabCommand::Policies(args) => policies::run(args),
+        LabCommand::Faults(args) => faults::run(args),
         LabCommand::Backend(args) => emulation::backend::run(args),
     }
 }

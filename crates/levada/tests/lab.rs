@@ -99,6 +99,8 @@ fn options_that_cannot_be_met_are_refused() {
     refused(&["policies", "--from", "0"], "a rate is");
     refused(&["policies", "--step", "1ms"], "--step");
     refused(&["policies", "--duration", "0s"], "--duration");
+    refused(&["faults", "--only", "fire"], "no such fault");
+    refused(&["faults", "--rate", "0"], "--rate");
     refused(&["backend", "--service", "a"], "NAME=CPU");
     refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
 }
@@ -190,4 +192,25 @@ fn policies_are_compared_behind_links_of_limited_rate() {
     assert!(crowd["settled_after_s"].is_null(), "{report:#}");
     assert!(links["capacity"].is_null(), "{report:#}");
     assert_eq!(links["simulated_capacity"], 0.0, "{report:#}");
+}
+
+#[test]
+fn faults_make_no_bytes_wrong_or_stale() {
+    let options = "faults --duration 4500ms --rate 30 --json";
+    let output = lab(&options.split_whitespace().collect::<Vec<_>>()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    // Three of twelve need root.
+    assert!(rows.len() >= 9, "{error}");
+    let confirmed = rows.iter().filter_map(|row| row["purges_confirmed"].as_u64());
+    assert!(confirmed.sum::<u64>() > 20, "{report:#}");
+    for row in rows {
+        assert!(row["requests"].as_u64() > Some(30), "{row:#}");
+        for never in ["wrong", "stale"] {
+            assert_eq!(row[never], 0, "{row:#}");
+        }
+        assert_eq!(row["nodes_lost"].as_array().map(Vec::len), Some(0), "{row:#}");
+    }
 }

@@ -1,0 +1,197 @@
+//! `levada lab faults`: faults of processes, links, disks, clients and origins under load.
+//!
+//! [`run`] is the lab from top to bottom: for every fault a cluster is started from empty, loaded and
+//! disturbed at the same time, and judged by the fault's limits.
+//!
+//! ```text
+//! register              all faults and their limits
+//! processes, links,     the disturbances
+//!   disks, hostile,
+//!   logs, lies
+//! cluster, network      the nodes, and their hosts where links matter
+//! objects, origin       what is requested, in versions; `liar` is the origin that lies
+//! load, client, tally   the requests, and how they are judged
+//! purging               changes at the origin, and their purges
+//! ```
+
+mod client;
+mod cluster;
+mod disks;
+mod door;
+mod file_system;
+mod hostile;
+mod liar;
+mod lies;
+mod links;
+mod load;
+mod logs;
+mod memory;
+mod network;
+mod objects;
+mod origin;
+mod processes;
+mod purging;
+mod register;
+mod report;
+mod stage;
+mod tally;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use anyhow::bail;
+use levada_command::CommandStatus;
+use levada_types::Rng;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::{LocalSet, spawn_local},
+    time::{Instant, sleep},
+};
+
+use self::{
+    cluster::{Cluster, ClusterSpec, LOOPBACK},
+    load::Load,
+    network::FaultHosts,
+    objects::Objects,
+    purging::Purger,
+    register::Fault,
+    stage::Stage,
+    tally::Tally,
+};
+use crate::faults_args::FaultsArgs;
+
+/// The results of a row.
+struct FaultOutcome {
+    tally: Tally,
+    /// The highest resident memory of a node, in bytes.
+    memory: u64,
+    purges: usize,
+    confirmed: usize,
+    /// The value of the metric that counts what the nodes noticed.
+    noticed: Option<f64>,
+    /// Nodes that ended by themselves.
+    lost: Vec<String>,
+}
+
+/// Disturbs clusters by all chosen faults.
+///
+/// # Errors
+/// If there is no such fault, or a network or a process cannot be started.
+pub(super) fn run(args: &FaultsArgs) -> anyhow::Result<CommandStatus> {
+    let chosen = register::chosen(&args.only)?;
+    // Both ends of all connections; without the right to it, fewer hostile connections are open.
+    let _ = levada_net::lab::allow_files(FILES);
+    let mut report = report::begin(args)?;
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    for fault in chosen {
+        match fault.possible() {
+            Ok(()) => {}
+            Err(why) if args.only.is_empty() => {
+                notes.push(format!("{} was left out: {why}", fault.name));
+                continue;
+            }
+            Err(why) => bail!("{}: {why}", fault.name),
+        }
+        let Some(outcome) = on_hosts(args, fault)? else { return Ok(CommandStatus::ProblemsFound) };
+        report::row(&mut report, fault, &outcome)?;
+        rows.push((fault, outcome));
+    }
+    report::end(report, &rows, notes)
+}
+
+/// One fault; `None` when it was interrupted.
+fn on_hosts(args: &FaultsArgs, fault: &Fault) -> anyhow::Result<Option<FaultOutcome>> {
+    if !fault.hosts {
+        return until_interrupted(args, fault, None);
+    }
+    let hosts = FaultHosts::new(args.seed.into())?;
+    // This thread makes all its connections on the hub.
+    hosts.hub.namespace().run(|| until_interrupted(args, fault, Some(&hosts)))?
+}
+
+fn until_interrupted(
+    args: &FaultsArgs,
+    fault: &Fault,
+    hosts: Option<&FaultHosts>,
+) -> anyhow::Result<Option<FaultOutcome>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(LocalSet::new().run_until(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            outcome = play(args, fault, hosts) => outcome.map(Some),
+            _ = interrupt.recv() => Ok(None),
+        }
+    }))
+}
+
+/// Starts a cluster, and loads and disturbs it for the length of the row.
+async fn play(
+    args: &FaultsArgs,
+    fault: &Fault,
+    hosts: Option<&FaultHosts>,
+) -> anyhow::Result<FaultOutcome> {
+    let address = hosts.map_or(LOOPBACK, |_| network::hub());
+    let objects = Rc::new(Objects::new());
+    let origin = origin::start(address, objects.clone()).await?;
+    let liar = liar::start(address).await?;
+    let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(args.seed));
+    let spec = ClusterSpec {
+        small_disk: fault.small_disk,
+        unread_log: fault.unread_log,
+        hosts,
+        origin,
+        liar,
+        token: &token,
+    };
+    let mut cluster = Cluster::start(&spec).await?;
+
+    let (doors, highest) = (cluster.doors.clone(), Rc::new(Cell::new(0)));
+    let watch = spawn_local(memory::watch(doors.clone(), highest.clone()));
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let [of_load, of_purges, of_fault] =
+        [1, 2, 3].map(|part| Rng::new(u64::from(args.seed) << 8 | part));
+    let begin = Instant::now();
+    let end = begin + args.duration.unwrap_or(fault.length);
+    let load = Load { objects: objects.clone(), doors: doors.clone(), tally: tally.clone() };
+    let purger = Rc::new(Purger { objects: objects.clone(), doors, token: token.as_str().into() });
+    let rng = RefCell::new(of_fault);
+    let stage = Stage { begin, end, rng, objects: &objects, tally: &tally };
+    let (struck, (), (purges, confirmed)) = tokio::join!(
+        (fault.strike)(&mut cluster, &stage),
+        load.offer(args.rate.into(), end, of_load),
+        purger.run(end, of_purges),
+    );
+    struck?;
+    // The highest memory is seen once more.
+    sleep(AFTERWARDS).await;
+    watch.abort();
+    let lost = cluster.lost().await;
+    let noticed = match fault.noticed {
+        Some(metric) => Some(cluster.metric(metric).await),
+        None => None,
+    };
+    Ok(FaultOutcome {
+        tally: tally.take(),
+        memory: highest.get(),
+        purges,
+        confirmed,
+        noticed,
+        lost,
+    })
+}
+
+impl FaultOutcome {
+    /// The limits that do not hold, as sentences.
+    fn exceeded(&self, fault: &Fault) -> Vec<String> {
+        let mut exceeded = fault.exceeded(&self.tally, self.memory);
+        exceeded.extend(self.lost.iter().cloned());
+        exceeded
+    }
+}
+
+/// Open files of this process and its nodes.
+const FILES: u64 = 16_384;
+const AFTERWARDS: Duration = Duration::from_millis(200);

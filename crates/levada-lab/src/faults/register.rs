@@ -1,0 +1,185 @@
+//! All faults, in the order of the table. docs/lab/faults.md describes them.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures_util::future::LocalBoxFuture;
+
+use super::{
+    cluster::Cluster, disks, file_system, hostile, lies, links, logs, processes, stage::Stage,
+    tally::Tally,
+};
+
+/// A fault, and what clients may notice of it.
+pub(super) struct Fault {
+    pub(super) name: &'static str,
+    /// Whether its nodes are on emulated hosts.
+    pub(super) hosts: bool,
+    /// Whether its caches are on file systems that are smaller than they.
+    pub(super) small_disk: bool,
+    /// Whether its access logs are never read.
+    pub(super) unread_log: bool,
+    /// The metric of a node that counts what it noticed.
+    pub(super) noticed: Option<&'static str>,
+    /// Its length if no option sets it.
+    pub(super) length: Duration,
+    /// The 99th percentile of the waiting times.
+    pub(super) p99: Option<Duration>,
+    /// The same of small hits.
+    pub(super) hit_p99: Option<Duration>,
+    /// The highest resident memory of a node.
+    pub(super) memory: u64,
+    /// Disturbs the cluster until the row is over.
+    pub(super) strike: Strike,
+}
+
+type Strike =
+    for<'a> fn(&'a mut Cluster<'_>, &'a Stage<'_>) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// A strike as a function that can be listed.
+macro_rules! strike {
+    ($strike:path) => {
+        |cluster, stage| Box::pin($strike(cluster, stage))
+    };
+}
+
+impl Fault {
+    const fn new(name: &'static str, strike: Strike) -> Self {
+        Self {
+            name,
+            hosts: false,
+            small_disk: false,
+            unread_log: false,
+            noticed: None,
+            length: Duration::from_secs(60),
+            p99: None,
+            hit_p99: None,
+            memory: MEMORY,
+            strike,
+        }
+    }
+
+    const fn noticed_in(self, metric: &'static str) -> Self {
+        Self { noticed: Some(metric), ..self }
+    }
+
+    const fn within(self, p99: Duration) -> Self {
+        Self { p99: Some(p99), ..self }
+    }
+
+    const fn hits_within(self, p99: Duration) -> Self {
+        Self { hit_p99: Some(p99), ..self }
+    }
+
+    /// Why this machine cannot make it.
+    pub(super) fn possible(&self) -> anyhow::Result<()> {
+        if self.hosts {
+            levada_net::lab::possible()?;
+        }
+        if self.small_disk {
+            file_system::possible()?;
+        }
+        Ok(())
+    }
+
+    /// The limits that a row exceeds, as sentences.
+    pub(super) fn exceeded(&self, tally: &Tally, memory: u64) -> Vec<String> {
+        let mut exceeded = Vec::new();
+        for (count, of) in [
+            (tally.wrong, "wrong"),
+            (tally.stale, "stale"),
+            (tally.failed, "failed"),
+            (tally.cut, "cut"),
+        ] {
+            if count > 0 {
+                exceeded.push(format!("{count} {of}"));
+            }
+        }
+        for (time, limit, of) in
+            [(Some(tally.p99()), self.p99, "p99"), (tally.hit_p99(), self.hit_p99, "hit p99")]
+        {
+            if let (Some(time), Some(limit)) = (time, limit)
+                && time >= limit
+            {
+                exceeded.push(format!("{of} above {limit:?}"));
+            }
+        }
+        if memory > self.memory {
+            exceeded.push(format!("memory above {} MiB", self.memory >> 20));
+        }
+        exceeded
+    }
+}
+
+/// All faults.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault::new("none", |_, _| Box::pin(std::future::ready(Ok(())))).hits_within(HIT),
+    Fault { length: LONG, ..Fault::new("kill", strike!(processes::kill)).within(WAIT) },
+    Fault { length: LONG, ..Fault::new("suspend", strike!(processes::suspend)).within(WAIT) },
+    Fault::new("restart", strike!(processes::restart)).within(WAIT),
+    Fault { hosts: true, ..Fault::new("slow-link", strike!(links::slow)) },
+    Fault { hosts: true, ..Fault::new("one-way", strike!(links::one_way)).within(WAIT) },
+    Fault {
+        small_disk: true,
+        ..Fault::new("disk-full", strike!(disks::fill))
+            .within(WAIT)
+            .noticed_in("levada_cache_disk_errors_total")
+    },
+    Fault::new("disk-flip", strike!(disks::flip))
+        .within(WAIT)
+        .noticed_in("levada_cache_disk_damaged_total"),
+    Fault::new("readers", strike!(hostile::readers)).hits_within(HIT),
+    Fault::new("streams", strike!(hostile::streams)).hits_within(HIT),
+    Fault {
+        unread_log: true,
+        ..Fault::new("log", strike!(logs::fill))
+            .hits_within(HIT)
+            .noticed_in("levada_log_lines_dropped_total")
+    },
+    Fault::new("origin", strike!(lies::request_all)).hits_within(HIT),
+];
+
+/// The faults with these names, or all.
+///
+/// # Errors
+/// If there is no such fault.
+pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Fault>> {
+    if names.is_empty() {
+        return Ok(FAULTS.iter().collect());
+    }
+    let named = |name: &String| FAULTS.iter().find(|fault| fault.name == name);
+    let known: Vec<_> = FAULTS.iter().map(|fault| fault.name).collect();
+    let unknown = |name| format!("--only {name}: no such fault; there is {}", known.join(", "));
+    names.iter().map(|name| named(name).with_context(|| unknown(name))).collect()
+}
+
+const LONG: Duration = Duration::from_secs(180);
+const WAIT: Duration = Duration::from_secs(3);
+const HIT: Duration = Duration::from_millis(50);
+const MEMORY: u64 = 160 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::tally::Verdict;
+
+    #[test]
+    fn every_fault_has_its_row_in_the_documentation() {
+        let page = include_str!("../../../../docs/lab/faults.md");
+        for fault in FAULTS {
+            assert!(page.contains(&format!("\n| `{}` | ", fault.name)), "{}", fault.name);
+        }
+    }
+
+    #[test]
+    fn exceeded_limits_are_named() {
+        let kill = chosen(&["kill".to_owned()]).unwrap()[0];
+        let mut tally = Tally::default();
+        tally.count(Verdict::Right, Duration::from_millis(100), true);
+        assert!(kill.exceeded(&tally, MEMORY).is_empty());
+        tally.count(Verdict::Cut("a".to_owned()), Duration::from_secs(9), false);
+        let exceeded = kill.exceeded(&tally, MEMORY + 1);
+        assert_eq!(exceeded, ["1 cut", "p99 above 3s", "memory above 160 MiB"]);
+        assert!(chosen(&["fire".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! The printed report: the cluster and the load, a line for each fault, and whether its limits hold.
+
+use std::time::Duration;
+
+use levada_command::CommandStatus;
+use serde_json::json;
+
+use super::{FaultOutcome, network::NODES, register::Fault};
+use crate::{
+    emulation::report::{Claim, LabReport},
+    faults_args::FaultsArgs,
+};
+
+/// Prints the setup.
+pub(super) fn begin(args: &FaultsArgs) -> anyhow::Result<LabReport> {
+    let emulated = vec![
+        format!(
+            "nodes: {NODES} real nodes, peers of each other, with 8 MiB of memory and 64 MiB of disk"
+        ),
+        format!("load: {} requests/s, every byte verified, and a purge every 400 ms", args.rate),
+    ];
+    let head = format!(
+        "{:<10} {:>9} {:>7} {:>5} {:>6} {:>6} {:>9} {:>9} {:>9} {:>8}",
+        "fault",
+        "requests",
+        "failed",
+        "cut",
+        "wrong",
+        "stale",
+        "p99 ms",
+        "hit p99",
+        "slowest",
+        "memory"
+    );
+    Ok(LabReport::begin(args.json, emulated, &head)?)
+}
+
+/// One fault.
+pub(super) fn row(
+    report: &mut LabReport,
+    fault: &Fault,
+    outcome: &FaultOutcome,
+) -> anyhow::Result<()> {
+    let FaultOutcome { tally, memory, purges, confirmed, noticed, lost } = outcome;
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
+    let hit_p99 = tally.hit_p99().map(milliseconds);
+    let line = format!(
+        "{:<10} {:>9} {:>7} {:>5} {:>6} {:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB",
+        fault.name,
+        tally.requests,
+        tally.failed,
+        tally.cut,
+        tally.wrong,
+        tally.stale,
+        milliseconds(tally.p99()),
+        hit_p99.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
+        milliseconds(tally.slowest()),
+        memory >> 20,
+    );
+    let json = json!({
+        "fault": fault.name,
+        "requests": tally.requests,
+        "requests_at_struck_nodes": tally.struck,
+        "failed": tally.failed,
+        "cut": tally.cut,
+        "wrong": tally.wrong,
+        "stale": tally.stale,
+        "p99_ms": milliseconds(tally.p99()),
+        "small_hits": tally.small_hits(),
+        "hit_p99_ms": hit_p99,
+        "slowest_ms": milliseconds(tally.slowest()),
+        "memory_bytes": memory,
+        "purges": purges,
+        "purges_confirmed": confirmed,
+        "noticed": noticed,
+        "nodes_lost": lost,
+        "reasons": tally.reasons,
+        "exceeded": outcome.exceeded(fault),
+    });
+    Ok(report.row(&line, json)?)
+}
+
+/// Whether all limits hold.
+pub(super) fn end(
+    report: LabReport,
+    rows: &[(&Fault, FaultOutcome)],
+    mut notes: Vec<String>,
+) -> anyhow::Result<CommandStatus> {
+    let claim = |(fault, outcome): &(&Fault, FaultOutcome)| {
+        let exceeded = outcome.exceeded(fault);
+        let text = match exceeded.is_empty() {
+            true => format!("{}: the limits", fault.name),
+            false => format!("{}: the limits ({})", fault.name, exceeded.join(", ")),
+        };
+        Claim { text, holds: exceeded.is_empty() }
+    };
+    let claims: Vec<_> = rows.iter().map(claim).collect();
+    for (fault, outcome) in rows {
+        let mut reasons: Vec<_> = outcome.tally.reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let named = reasons.iter().take(REASONS);
+        notes.extend(named.map(|(reason, count)| format!("{}: {count} x {reason}", fault.name)));
+    }
+    Ok(report.end(&claims, &notes)?)
+}
+
+/// Reasons of a row that are printed.
+const REASONS: usize = 5;

@@ -1,0 +1,36 @@
+//! The time of a row and the chances that its fault takes.
+
+use std::{cell::RefCell, time::Duration};
+
+use levada_types::Rng;
+use tokio::time::{Instant, sleep_until};
+
+use super::{network::NODES, objects::Objects, tally::Tally};
+
+/// The parts of a row that a fault may need, besides the cluster.
+pub(super) struct Stage<'a> {
+    pub(super) begin: Instant,
+    pub(super) end: Instant,
+    pub(super) rng: RefCell<Rng>,
+    pub(super) objects: &'a Objects,
+    pub(super) tally: &'a RefCell<Tally>,
+}
+
+impl Stage<'_> {
+    /// Waits for the next multiple of `every`; false when the row is over.
+    pub(super) async fn next(&self, every: Duration) -> bool {
+        let passed = self.begin.elapsed().as_nanos() / every.as_nanos() + 1;
+        let at = self.begin + every * u32::try_from(passed).unwrap_or(u32::MAX);
+        sleep_until(at.min(self.end)).await;
+        at < self.end
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// Any node.
+    pub(super) fn any_node(&self) -> usize {
+        self.rng.borrow_mut().below(NODES)
+    }
+}
