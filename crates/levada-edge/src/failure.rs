@@ -65,9 +65,10 @@ impl Failure {
             Self::Overload | Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
             Self::Server(failure) => match failure {
                 ServerFailure::RequestBody => StatusCode::BAD_REQUEST,
-                ServerFailure::ConnectTimeout | ServerFailure::ResponseTimeout => {
-                    StatusCode::GATEWAY_TIMEOUT
-                }
+                ServerFailure::ConnectTimeout
+                | ServerFailure::ResponseTimeout
+                | ServerFailure::Late
+                | ServerFailure::WentDown => StatusCode::GATEWAY_TIMEOUT,
                 ServerFailure::Dns
                 | ServerFailure::Connect
                 | ServerFailure::NoSocket

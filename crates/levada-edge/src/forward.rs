@@ -124,13 +124,14 @@ impl Forwarder {
         }
         let miss = Some(site.misses.enter(head.client).await?);
         let retries = Retries {
-            tries: tries.min(site.origins.len()),
+            tries: tries.min(site.origins.len().max(2)),
             budget: &site.retries,
             resends_unsent: false,
+            asks_beside: true,
             clock: self.clock,
             counter: &*self.metrics,
         };
-        let mut origins = Origins { order: site.origins_in_order(), miss };
+        let mut origins = Origins { order: site.origins_in_order(), again: None, miss };
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
     }
 
@@ -165,6 +166,8 @@ impl Forwarder {
             tries: (self.tries).saturating_sub(1).max(1),
             budget: &resource.site.retries,
             resends_unsent: false,
+            // Pieces have retries of their own.
+            asks_beside: resource.piece.is_none(),
             clock: self.clock,
             counter: &*self.metrics,
         };
@@ -217,6 +220,8 @@ fn forwarded(
 /// The origins of a site in the order in which they are tried.
 struct Origins<I> {
     order: I,
+    /// The origin that was asked last. While its response is late, it may be asked on another connection.
+    again: Option<Arc<WatchedOrigin>>,
     miss: Option<AdmittedRequest<IpAddr>>,
 }
 
@@ -225,7 +230,17 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
     type Held = ();
 
     fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), ServerFailure> {
-        self.order.next().map(|origin| (origin.clone(), ())).ok_or(ServerFailure::AllDown)
+        let next = self.order.next();
+        let asked = next
+            .cloned()
+            .or_else(|| self.again.take_if(|origin| origin.server.health.is_up()))
+            .ok_or(ServerFailure::AllDown)?;
+        self.again = next.cloned();
+        Ok((asked, ()))
+    }
+
+    fn failed(&mut self, _: Arc<WatchedOrigin>, (): ()) {
+        self.again = None;
     }
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
@@ -250,19 +265,19 @@ struct ChosenPeers<'a> {
 
 impl Group for ChosenPeers<'_> {
     type Server = WatchedPeer;
-    type Held = Outstanding;
+    type Held = (Outstanding, Pick);
 
-    fn next(&mut self) -> Result<(WatchedPeer, Outstanding), ServerFailure> {
+    fn next(&mut self) -> Result<(WatchedPeer, Self::Held), ServerFailure> {
         if !self.tried.is_empty() {
-            self.pick = self.next_pick();
-            self.record.decided(self.resource, self.pick);
+            self.decide(self.next_pick());
         }
-        let node = self.pick.node;
+        let (pick, node) = (self.pick, self.pick.node);
         if node == self.peers.me() {
             return Err(ServerFailure::AllDown);
         }
         self.tried.push(node);
-        Ok((WatchedPeer { peers: self.peers.clone(), node }, self.peers.loads().begin(node)))
+        let server = WatchedPeer { peers: self.peers.clone(), node };
+        Ok((server, (self.peers.loads().begin(node), pick)))
     }
 
     fn head_for<'h>(&self, server: &WatchedPeer, head: &'h UpstreamHead) -> Cow<'h, UpstreamHead> {
@@ -276,15 +291,29 @@ impl Group for ChosenPeers<'_> {
         }
     }
 
-    fn answered(&mut self, _: WatchedPeer, held: Outstanding, response: &mut UpstreamResponse) {
-        self.record.outstanding = Some(held);
+    fn answered(&mut self, _: WatchedPeer, held: Self::Held, response: &mut UpstreamResponse) {
+        let (outstanding, pick) = held;
+        self.record.outstanding = Some(outstanding);
+        // A peer that was asked later may have been slower.
+        if pick.node != self.pick.node {
+            self.decide(pick);
+        }
         if self.resource.piece.is_some() {
             response.body_mut().read_at_most(PIECE_READ);
         }
     }
+
+    fn caller_answers(&self) -> bool {
+        true
+    }
 }
 
 impl ChosenPeers<'_> {
+    fn decide(&mut self, pick: Pick) {
+        self.pick = pick;
+        self.record.decided(self.resource, pick);
+    }
+
     /// The policy's choice among the nodes that have not been tried; this node when there is none.
     fn next_pick(&self) -> Pick {
         let avoided = self.resource.piece.iter().flat_map(|piece| &piece.avoided);

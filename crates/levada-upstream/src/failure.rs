@@ -21,6 +21,10 @@ pub enum ServerFailure {
     NoResponse,
     /// The server did not respond in time.
     ResponseTimeout,
+    /// Another server answered earlier, although it was asked later.
+    Late,
+    /// The server was declared down while its response was awaited.
+    WentDown,
     /// The response is not HTTP, or violates it.
     BadResponse,
     /// The body of the request ended early or too late.
@@ -49,6 +53,8 @@ impl ServerFailure {
             Self::Tls => "the server's TLS failed",
             Self::NoResponse => "the server closed without a response",
             Self::ResponseTimeout => "the server did not answer in time",
+            Self::Late => "the server was late, and another one was asked",
+            Self::WentDown => "the server went down before it answered",
             Self::BadResponse => "the server's answer is not HTTP",
             Self::RequestBody => "the request body broke off",
             Self::PeerFull => "the peer is full",
@@ -66,10 +72,10 @@ impl ServerFailure {
             Self::ConnectTimeout => "connection_timeout",
             Self::Tls => "tls_protocol_error",
             Self::NoResponse => "connection_terminated",
-            Self::ResponseTimeout => "http_response_timeout",
+            Self::ResponseTimeout | Self::Late => "http_response_timeout",
             Self::BadResponse => "http_protocol_error",
             Self::RequestBody => "http_request_error",
-            Self::PeerFull | Self::AllDown => "destination_unavailable",
+            Self::PeerFull | Self::AllDown | Self::WentDown => "destination_unavailable",
             Self::QueueFull | Self::QueueTimeout => "connection_limit_reached",
         }
     }
@@ -86,8 +92,14 @@ impl ServerFailure {
                 | Self::Tls
                 | Self::NoResponse
                 | Self::ResponseTimeout
+                | Self::Late
                 | Self::BadResponse
         )
+    }
+
+    /// Whether the server only took too long.
+    pub const fn is_timeout(self) -> bool {
+        matches!(self, Self::ConnectTimeout | Self::ResponseTimeout | Self::Late)
     }
 
     /// Whether another server might answer.

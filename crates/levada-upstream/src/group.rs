@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   next ──> ask ──> report_outcome, count ──> answered: the response holds its guards
-//!     ^       │ failed
+//!     ^       │ failed, late, or its server is declared down
 //!     │       v
 //!     └── report_outcome, count, log ──> while it is safe, worth it, and within tries and budget
 //! ```
@@ -17,7 +17,7 @@ use http::StatusCode;
 
 use crate::{
     Clock, RequestBody, RetryBudget, ServerFailure, UpstreamHead, UpstreamResponse, WatchedServer,
-    report_outcome,
+    tries::{Event, Over, Tries},
 };
 
 /// The kind of a group's servers, as metrics and logs name it.
@@ -77,6 +77,12 @@ pub trait Group: Send {
 
     /// Takes in that the try has failed.
     fn failed(&mut self, _server: Self::Server, _held: Self::Held) {}
+
+    /// Whether the caller answers the request itself when there is no server left to ask. A late server is not
+    /// waited for then.
+    fn caller_answers(&self) -> bool {
+        false
+    }
 }
 
 /// Counts the outcomes of requests to servers.
@@ -95,6 +101,8 @@ pub struct Retries<'a> {
     pub budget: &'a RetryBudget,
     /// Whether a request that is not safe goes to another server when no byte of it was sent.
     pub resends_unsent: bool,
+    /// Whether another server is asked beside one that is late. Only safe requests without a body are.
+    pub asks_beside: bool,
     /// The node's clock.
     pub clock: Clock,
     /// Counts outcomes.
@@ -110,7 +118,7 @@ pub struct SendError {
     pub server: Option<Arc<str>>,
 }
 
-/// Sends a request to the servers that `group` chooses, one after another, until one answers.
+/// Sends a request to the servers that `group` chooses until one answers.
 ///
 /// # Errors
 /// The failure of the last try.
@@ -118,57 +126,24 @@ pub async fn send<G: Group>(
     group: &mut G,
     retries: &Retries<'_>,
     head: &UpstreamHead,
-    mut body: RequestBody,
+    body: RequestBody,
 ) -> Result<UpstreamResponse, SendError> {
-    let kind = G::Server::KIND;
-    let safe = head.method.is_safe() && body.is_none();
-    let mut error = SendError { failure: ServerFailure::AllDown, server: None };
-    for tried in 0..retries.tries {
-        if tried > 0 && !retries.budget.take(retries.clock.now()) {
-            break;
-        }
-        let (server, held) = match group.next() {
-            Ok(next) => next,
-            Err(failure) if tried == 0 => return Err(SendError { failure, server: None }),
-            Err(_) => break,
+    let mut tries = Tries::begin(group, retries, head, body)?;
+    loop {
+        let goes_on = match tries.event().await {
+            Event::Answered(at, response) => return Ok(tries.answered(at, response)),
+            Event::Failed(at, failure, back) => tries.failed(at, failure, back),
+            Event::Waited => tries.waited(),
+            Event::Down(at) => tries.down(at),
         };
-        let addressed = group.head_for(&server, head);
-        let response = server.server().exchange(&addressed, body).await;
-        let (failure, back) = match response.and_then(|response| accept(group, response)) {
-            Ok(mut response) => {
-                report_outcome(&server, None, retries.clock);
-                retries.counter.answered(kind, response.status());
-                group.answered(server, held, &mut response);
-                return Ok(response);
-            }
-            Err(unanswered) => unanswered,
-        };
-        report_outcome(&server, Some(failure), retries.clock);
-        retries.counter.failed(kind, failure);
-        log(&server, failure);
-        error = SendError { failure, server: Some(server.server().name.clone()) };
-        group.failed(server, held);
-        let again = safe || (retries.resends_unsent && back.is_some());
-        body = back.unwrap_or(RequestBody::None);
-        if !again || !failure.worth_retrying() {
-            break;
+        if let Err(Over) = goes_on {
+            return Err(tries.error());
         }
-    }
-    Err(error)
-}
-
-fn accept<G: Group>(
-    group: &G,
-    response: UpstreamResponse,
-) -> Result<UpstreamResponse, (ServerFailure, Option<RequestBody>)> {
-    match group.check(&response) {
-        Ok(()) => Ok(response),
-        Err(failure) => Err((failure, None)),
     }
 }
 
 /// Each kind of server has a field of its own in the log.
-fn log<W: WatchedServer>(server: &W, failure: ServerFailure) {
+pub(crate) fn log<W: WatchedServer>(server: &W, failure: ServerFailure) {
     let (name, reason) = (&server.server().name, failure.as_str());
     match W::KIND {
         ServerKind::Origin => tracing::info!(origin = %name, reason, "origin failed"),

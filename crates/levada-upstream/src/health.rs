@@ -11,6 +11,7 @@ use std::{
 
 use levada_types::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{Clock, Server, ServerFailure, ServerKind};
 
@@ -53,10 +54,13 @@ impl Default for HealthCheck {
 /// The health of one server. Requests read and report it without a lock while all is well.
 pub struct Health {
     up: AtomicBool,
-    /// Whether it has answered a request since the flag was reset.
+    /// Whether a head or a piece of a body has come since the flag was reset: by a probe,
     answered: AtomicBool,
+    /// and by a request that took too long.
+    moved: AtomicBool,
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
+    went_down: Notify,
     state: Mutex<HealthState>,
 }
 
@@ -86,8 +90,10 @@ impl Default for Health {
         Self {
             up: AtomicBool::new(true),
             answered: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
             failed_in_a_row: AtomicU32::new(0),
             up_since: AtomicU64::new(0),
+            went_down: Notify::new(),
             state: Mutex::default(),
         }
     }
@@ -97,6 +103,17 @@ impl Health {
     /// Whether it is up.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed)
+    }
+
+    /// Returns when it is down.
+    pub async fn down(&self) {
+        loop {
+            let went_down = self.went_down.notified();
+            if !self.is_up() {
+                return;
+            }
+            went_down.await;
+        }
     }
 
     /// The progress of the server's slow start, in 0..=1.
@@ -135,11 +152,18 @@ impl Health {
 
     /// A request was served: the run of failures is over.
     pub fn served(&self) {
-        if !self.answered.load(Relaxed) {
-            self.answered.store(true, Relaxed);
-        }
+        self.progressed();
         if self.failed_in_a_row.load(Relaxed) != 0 {
             self.failed_in_a_row.store(0, Relaxed);
+        }
+    }
+
+    /// A head or a piece of a body has come. What is written by all requests all the time is written once.
+    pub(crate) fn progressed(&self) {
+        for flag in [&self.answered, &self.moved] {
+            if !flag.load(Relaxed) {
+                flag.store(true, Relaxed);
+            }
         }
     }
 
@@ -185,6 +209,7 @@ impl Health {
             self.up_since.store(now.0.max(1), Relaxed);
             return Change::Up;
         }
+        self.went_down.notify_waiters();
         Change::Down
     }
 }
@@ -201,7 +226,7 @@ pub trait WatchedServer: Send + Sync {
     fn probe(&self) -> impl Future<Output = bool> + Send;
     /// Takes in that its health changed.
     fn changed(&self, change: Change);
-    /// Whether answers to requests outweigh a probe that got no answer in time.
+    /// Whether the progress of requests outweighs a probe that got no answer in time.
     fn counts_answers(&self) -> bool {
         false
     }
@@ -251,8 +276,8 @@ pub async fn watch(watched: impl WatchedServer, clock: Clock) {
     }
 }
 
-/// The result of a probe. `None` if it got no answer in time and requests did: on a busy server the probe
-/// may be what is lost.
+/// The result of a probe. `None` if it got no answer in time and requests made progress: on a busy server or
+/// link the probe may be what is lost.
 async fn probe(watched: &impl WatchedServer) -> Option<bool> {
     let health = &watched.server().health;
     health.answered.store(false, Relaxed);
@@ -268,6 +293,8 @@ pub fn report_outcome(watched: &impl WatchedServer, failure: Option<ServerFailur
     let health = &watched.server().health;
     match failure {
         None => health.served(),
+        // On a busy server or link, other requests may be in its way.
+        Some(failure) if failure.is_timeout() && health.moved.swap(false, Relaxed) => {}
         Some(failure) if failure.blames_server() => {
             report(watched, health.failed(watched.check(), clock.now()));
         }

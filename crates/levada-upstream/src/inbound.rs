@@ -92,6 +92,9 @@ impl Inbound {
             guard.polled(polled.is_ready() || self.waits_for_client());
         }
         let item = ready!(polled);
+        if let Some(Ok(_)) = &item {
+            self.server.health.progressed();
+        }
         let ended = match &item {
             Some(Ok(_)) => self.is_end_stream(),
             Some(Err(_)) => false,

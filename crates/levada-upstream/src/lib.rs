@@ -8,7 +8,8 @@
 //!   Inbound: the body of the response, with its ResponseGuard
 //! ```
 //!
-//! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers.
+//! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers, and asks another one
+//! beside a server that is late.
 //! [`Server::exchange`] sends one request to one server. [`watch`] keeps the [`Health`] of a server.
 //!
 //! The crate does not choose servers: a [`Group`] does, which the caller implements. It does not know
@@ -20,6 +21,7 @@ mod connect;
 mod failure;
 mod group;
 mod guard;
+mod head_time;
 mod health;
 mod inbound;
 mod origin;
@@ -30,6 +32,7 @@ mod request;
 mod request_body;
 mod server;
 mod stall;
+mod tries;
 
 pub use budget::RetryBudget;
 pub use clock::Clock;

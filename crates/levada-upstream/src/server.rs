@@ -11,6 +11,7 @@ use levada_policy::ClientShare;
 use crate::{
     Address, AdmittedRequest, FairQueue, Health, Inbound, QueueCounts, RequestBody, ServerFailure,
     UpstreamHead, UpstreamResponse, Wire, connect,
+    head_time::HeadTime,
     inbound::InboundSource,
     pool::{Pool, PooledSender},
     request::pass_interim,
@@ -28,6 +29,7 @@ pub struct Server {
     wire: Wire,
     pub(crate) pool: Pool,
     queue: Arc<FairQueue<()>>,
+    head_time: HeadTime,
     bounds: ServerBounds,
 }
 
@@ -63,6 +65,7 @@ impl Server {
             wire,
             pool: Pool::new(workers, connections),
             queue: FairQueue::new(ClientShare::All, connections, queue, queue_timeout),
+            head_time: HeadTime::default(),
             bounds,
         })
     }
@@ -123,6 +126,21 @@ impl Server {
                 Err(unsent) => return Err(unsent),
             }
         }
+    }
+
+    /// Takes in the time of the head of a response.
+    pub(crate) fn took(&self, time: Duration) {
+        self.head_time.took(time);
+    }
+
+    /// Takes in that a response was late, and was not waited for.
+    pub(crate) fn outrun(&self) {
+        self.head_time.outrun();
+    }
+
+    /// The time after which the head of a response is late.
+    pub(crate) fn late_after(&self) -> Duration {
+        self.head_time.late_after(self.bounds.response_timeout)
     }
 
     /// Requests that have a connection or make one, and those that wait for one.

@@ -233,3 +233,44 @@ async fn full_node_refuses_and_the_next_one_serves() {
     assert_eq!(held.answer().await.text(), "held");
     cluster.settled().await;
 }
+
+/// The first two nodes of a cluster as the first one sees it. The second one accepts requests, and answers
+/// none.
+async fn beside_a_silent_peer(origin: &Origin, peer: &Origin) -> Cluster {
+    peer.otherwise(|_| Reply::ok("never").after(&Gate::new()));
+    let silent = as_peer("n1", peer.address).await;
+    Cluster::start(2, origin.address, |settings| {
+        settings.sites[0].policy = policy("hrw");
+        settings.peering.as_mut().unwrap().peers[1].address = silent.clone();
+    })
+    .await
+}
+
+#[tokio::test]
+async fn request_does_not_wait_for_a_peer_that_is_suspended() {
+    let (origin, peer) = (Origin::start().await, Origin::start().await);
+    let cluster = beside_a_silent_peer(&origin, &peer).await;
+    let at = cluster.client(0);
+    let mut asked = JoinSet::new();
+    for n in 0..20 {
+        asked.spawn(async move { (n, get(at, &format!("/{n}")).await) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        let (n, answer) = answer.unwrap();
+        assert_eq!((answer.status, answer.text()), (200, format!("/{n}")));
+    }
+    assert!(peer.total() > 3, "{}", peer.total());
+    settled(cluster.node(0)).await;
+}
+
+#[tokio::test]
+async fn single_origin_is_asked_again_when_its_response_is_late() {
+    let (origin, node, at) = alone(|_| {}).await;
+    let asked = AtomicUsize::new(0);
+    origin.script("/a", move |_| match asked.fetch_add(1, Relaxed) {
+        0 => Reply::ok("never").after(&Gate::new()),
+        _ => Reply::ok("again"),
+    });
+    assert_eq!(get(at, "/a").await.text(), "again");
+    settled(&node).await;
+}

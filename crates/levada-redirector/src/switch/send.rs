@@ -124,6 +124,8 @@ impl Switch {
             tries,
             budget,
             resends_unsent: true,
+            // Each server of a switch counts its requests, and a policy has chosen it for this one.
+            asks_beside: false,
             clock: self.clock,
             counter: &*self.metrics,
         };

@@ -1,0 +1,265 @@
+//! The tries of one request that are under way: usually one, two when the first is late.
+//!
+//! ```text
+//!   event ─┬─ Answered ──> the others are dropped; those that began earlier were outrun
+//!          ├─ Failed ────> another server, when no other try is under way
+//!          ├─ Waited ────> another server beside it, if the try is late
+//!          └─ Down ──────> another server in its place
+//! ```
+//!
+//! A server that is declared down is not waited for, and neither is a late one alone.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    Group, RequestBody, Retries, SendError, ServerFailure, UpstreamHead, UpstreamResponse,
+    WatchedServer, group::log, report_outcome,
+};
+
+type Exchanged = Result<UpstreamResponse, (ServerFailure, Option<RequestBody>)>;
+
+/// A request that has waited so long looks at the health of its server. Most are answered earlier.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The tries of one request.
+pub(crate) struct Tries<'a, G: Group> {
+    group: &'a mut G,
+    retries: &'a Retries<'a>,
+    head: &'a UpstreamHead,
+    /// Whether it may be sent to several servers.
+    safe: bool,
+    /// How many servers were asked.
+    asked: usize,
+    under_way: Vec<Try<'a, G>>,
+    /// When to look after the tries next; `None`: never.
+    look: Option<Instant>,
+    error: SendError,
+}
+
+/// A try under way.
+struct Try<'a, G: Group> {
+    server: G::Server,
+    held: G::Held,
+    exchange: Pin<Box<dyn Future<Output = Exchanged> + Send + 'a>>,
+    begun: Instant,
+    late: Instant,
+    /// One that is down already may be asked all the same.
+    was_up: bool,
+    /// Ready when the server is declared down; `None` while that is not watched.
+    down: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// What happened to a try.
+pub(crate) enum Event {
+    /// It was answered.
+    Answered(usize, UpstreamResponse),
+    /// It failed. The body comes back if no byte of it was sent.
+    Failed(usize, ServerFailure, Option<RequestBody>),
+    /// The request has waited for some time.
+    Waited,
+    /// The server was declared down.
+    Down(usize),
+}
+
+/// No further try: the request has failed.
+pub(crate) struct Over;
+
+impl<'a, G: Group> Tries<'a, G> {
+    /// Begins the first try.
+    pub(crate) fn begin(
+        group: &'a mut G,
+        retries: &'a Retries<'a>,
+        head: &'a UpstreamHead,
+        body: RequestBody,
+    ) -> Result<Self, SendError> {
+        let next = group.next().map_err(|failure| SendError { failure, server: None })?;
+        let error = SendError { failure: ServerFailure::AllDown, server: None };
+        let safe = head.method.is_safe() && body.is_none();
+        let under_way = Vec::with_capacity(1);
+        let mut tries = Self { group, retries, head, safe, asked: 0, under_way, look: None, error };
+        tries.ask(next, body);
+        Ok(tries)
+    }
+
+    pub(crate) fn error(self) -> SendError {
+        self.error
+    }
+
+    fn ask(&mut self, (server, held): (G::Server, G::Held), body: RequestBody) {
+        let (asked, head) = (server.server().clone(), self.group.head_for(&server, self.head));
+        let begun = Instant::now();
+        let late = begun + asked.late_after();
+        let look = if self.asked == 0 { late.min(begun + LOOK) } else { late };
+        self.look = self.safe.then_some(look);
+        self.asked += 1;
+        let was_up = asked.health.is_up();
+        let exchange = Box::pin(async move { asked.exchange(&head, body).await });
+        let mut one = Try { server, held, exchange, begun, late, was_up, down: None };
+        if self.asked > 1 {
+            one.watch();
+        }
+        self.under_way.push(one);
+    }
+
+    /// The next thing that happens.
+    pub(crate) async fn event(&mut self) -> Event {
+        let under_way = &mut self.under_way;
+        let happens = poll_fn(|cx| poll(under_way, cx));
+        let event = match self.look {
+            None => happens.await,
+            Some(look) => timeout_at(look, happens).await.unwrap_or(Event::Waited),
+        };
+        match event {
+            Event::Answered(at, response) => match self.group.check(&response) {
+                Ok(()) => Event::Answered(at, response),
+                Err(failure) => Event::Failed(at, failure, None),
+            },
+            other => other,
+        }
+    }
+
+    /// Hands the response over, and drops the other tries.
+    pub(crate) fn answered(
+        mut self,
+        at: usize,
+        mut response: UpstreamResponse,
+    ) -> UpstreamResponse {
+        let one = self.under_way.swap_remove(at);
+        one.server.server().took(one.begun.elapsed());
+        report_outcome(&one.server, None, self.retries.clock);
+        self.retries.counter.answered(G::Server::KIND, response.status());
+        let begun = one.begun;
+        self.group.answered(one.server, one.held, &mut response);
+        for other in std::mem::take(&mut self.under_way) {
+            match other.begun < begun {
+                true => self.outrun(other),
+                false => drop(other),
+            }
+        }
+        response
+    }
+
+    /// Goes on after a failed try.
+    pub(crate) fn failed(
+        &mut self,
+        at: usize,
+        failure: ServerFailure,
+        back: Option<RequestBody>,
+    ) -> Result<(), Over> {
+        let again = self.safe || (self.retries.resends_unsent && back.is_some());
+        let one = self.under_way.remove(at);
+        self.failure(one, failure);
+        if !self.under_way.is_empty() {
+            return Ok(());
+        }
+        if !again || !failure.worth_retrying() || !self.may_ask() || !self.affords() {
+            return Err(Over);
+        }
+        let next = self.group.next().map_err(|_| Over)?;
+        self.ask(next, back.unwrap_or(RequestBody::None));
+        Ok(())
+    }
+
+    /// Looks after the tries: watches the health of their servers from now on, and asks another server beside
+    /// one that is late.
+    pub(crate) fn waited(&mut self) -> Result<(), Over> {
+        self.under_way.iter_mut().for_each(Try::watch);
+        let (now, late) = (Instant::now(), self.under_way.last().map(|one| one.late));
+        self.look = late.filter(|late| *late > now);
+        let may_leave = self.may_ask() || self.group.caller_answers();
+        if self.look.is_some() || !self.retries.asks_beside || !may_leave {
+            return Ok(());
+        }
+        if !self.affords() {
+            self.look = Some(now + LOOK);
+            return Ok(());
+        }
+        match self.next() {
+            Some(next) => self.ask(next, RequestBody::None),
+            None if self.group.caller_answers() => {
+                std::mem::take(&mut self.under_way).into_iter().for_each(|one| self.outrun(one));
+                return Err(Over);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Leaves a server that was declared down, if there is another one to ask. This takes nothing from the
+    /// budget: the servers that are up get no more requests than clients sent.
+    pub(crate) fn down(&mut self, at: usize) -> Result<(), Over> {
+        let next = if self.under_way.len() > 1 { None } else { self.next() };
+        if next.is_none() && self.under_way.len() == 1 && !self.group.caller_answers() {
+            // It may come back.
+            (self.under_way[at].down, self.under_way[at].was_up) = (None, false);
+            return Ok(());
+        }
+        let one = self.under_way.remove(at);
+        self.failure(one, ServerFailure::WentDown);
+        match next {
+            Some(next) => self.ask(next, RequestBody::None),
+            None if self.under_way.is_empty() => return Err(Over),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<(G::Server, G::Held)> {
+        if self.may_ask() { self.group.next().ok() } else { None }
+    }
+
+    fn may_ask(&self) -> bool {
+        self.asked < self.retries.tries
+    }
+
+    fn affords(&self) -> bool {
+        self.retries.budget.take(self.retries.clock.now())
+    }
+
+    /// Takes in that another server was quicker.
+    fn outrun(&mut self, one: Try<'a, G>) {
+        one.server.server().outrun();
+        self.failure(one, ServerFailure::Late);
+    }
+
+    fn failure(&mut self, one: Try<'a, G>, failure: ServerFailure) {
+        let Try { server, held, .. } = one;
+        report_outcome(&server, Some(failure), self.retries.clock);
+        self.retries.counter.failed(G::Server::KIND, failure);
+        log(&server, failure);
+        self.error = SendError { failure, server: Some(server.server().name.clone()) };
+        self.group.failed(server, held);
+    }
+}
+
+impl<G: Group> Try<'_, G> {
+    fn watch(&mut self) {
+        if self.down.is_none() && self.was_up {
+            let server = self.server.server().clone();
+            self.down = Some(Box::pin(async move { server.health.down().await }));
+        }
+    }
+}
+
+fn poll<G: Group>(under_way: &mut [Try<'_, G>], cx: &mut Context<'_>) -> Poll<Event> {
+    for (at, one) in under_way.iter_mut().enumerate() {
+        match one.exchange.as_mut().poll(cx) {
+            Poll::Ready(Ok(response)) => return Poll::Ready(Event::Answered(at, response)),
+            Poll::Ready(Err((failure, back))) => {
+                return Poll::Ready(Event::Failed(at, failure, back));
+            }
+            Poll::Pending => {}
+        }
+        if one.down.as_mut().is_some_and(|down| down.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Event::Down(at));
+        }
+    }
+    Poll::Pending
+}
