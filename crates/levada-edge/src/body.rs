@@ -11,13 +11,13 @@ use http_body::{Body, Frame, SizeHint};
 use levada_body::{ReadAt, Script};
 use levada_http1::ActiveRequest;
 use levada_store::Object;
+use levada_upstream::Relay;
 
 use crate::{
     access_record::AccessRecord,
     body_error::BodyError,
     drain::{Drain, Movable},
     pace::Paced,
-    relay::Relay,
 };
 
 /// The body of a response on its way to a client.
@@ -145,7 +145,9 @@ impl Source {
                     |piece: Result<Bytes, _>| piece.map(Frame::data).map_err(BodyError::Read);
                 script.poll(cx).map(|piece| piece.map(frame))
             }
-            Self::Upstream(relay) => relay.poll(cx),
+            Self::Upstream(relay) => {
+                relay.poll(cx).map(|item| item.map(|frame| frame.map_err(BodyError::from)))
+            }
         }
     }
 

@@ -10,8 +10,6 @@ pub(crate) enum BodyError {
     Upstream(#[from] InboundError),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("the server sent nothing for too long")]
-    Stalled,
     #[error("this node drains: the client is to go on elsewhere")]
     Moved,
 }

@@ -140,6 +140,8 @@ impl Forwarder {
     /// Only requests without a body that are safe to repeat come here. The request counts as outstanding at the
     /// peer that is being tried. This node is the last try: it can always ask the origin itself.
     ///
+    /// The response comes with the policy's choice and the request.
+    ///
     /// `None` when this node is to serve the request, because it was chosen or because the peers failed.
     pub(crate) async fn to_peer(
         &self,
@@ -147,7 +149,7 @@ impl Forwarder {
         context: &RequestContext,
         first: Pick,
         record: &mut AccessRecord,
-    ) -> Option<(UpstreamResponse, Pick)> {
+    ) -> Option<(UpstreamResponse, Pick, UpstreamHead)> {
         if first.node == peers.me() {
             return None;
         }
@@ -175,7 +177,8 @@ impl Forwarder {
         if sent.is_err() && chosen.pick.node != peers.me() {
             chosen.record.decided(resource, chosen.this_node());
         }
-        sent.ok().map(|response| (response, chosen.pick))
+        let pick = chosen.pick;
+        sent.ok().map(|response| (response, pick, head))
     }
 }
 

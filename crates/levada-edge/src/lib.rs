@@ -52,7 +52,6 @@ mod pace;
 mod peers;
 mod pipeline;
 mod purge;
-mod relay;
 mod reload;
 mod request;
 mod resource;

@@ -19,7 +19,7 @@ use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
-use levada_upstream::{RequestBody, ServerFailure, UpstreamResponse};
+use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
@@ -31,7 +31,7 @@ use crate::{
         lookup::{FillRequest, LookupResult, lookup, recall},
         part_origin,
         posted::Posted,
-        stored,
+        rest, stored,
     },
     cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
@@ -43,7 +43,6 @@ use crate::{
     node::Node,
     peers::{self, PROBE, Peers},
     purge::{self, exchange, invalidation},
-    relay::Relay,
     request::RequestContext,
     resource::Resource,
     respond, subject,
@@ -238,13 +237,13 @@ async fn dispatch(
     if resource.site.redirects() && resource.piece.is_none() && pick.node != peers.me() {
         return redirect_client(peers, resource, pick.node);
     }
-    let Some((exchange, pick)) =
+    let Some((exchange, pick, head)) =
         Box::pin(node.forwarder.to_peer(peers, &context, pick, record)).await
     else {
         record.outstanding = Some(peers.loads().begin(peers.me()));
         return serve_locally(node, context, record).await;
     };
-    Ok(relay(node, &context, exchange, pick, record))
+    Ok(relay(node, &context, (exchange, head), pick, record))
 }
 
 /// The node that the policy chooses.
@@ -285,13 +284,13 @@ fn redirect_client(peers: &Peers, resource: &Resource, chosen: NodeIndex) -> Pip
 fn relay(
     node: &Node,
     context: &RequestContext,
-    exchange: UpstreamResponse,
+    (exchange, head): (UpstreamResponse, UpstreamHead),
     pick: Pick,
     record: &mut AccessRecord,
 ) -> Response<ResponseBody> {
     let RequestContext { resource, zero_copy, .. } = context;
     let peer = exchange.body().server().name.clone();
-    let mut response = passed_on(node, exchange, zero_copy.as_ref());
+    let mut response = passed_on(node, (exchange, Some(head)), resource, zero_copy.as_ref());
     respond::next_hop(&node.name, response.headers_mut(), &peer, resource, pick);
     if let Some(size) = large::stated_size(response.status(), response.headers()) {
         node.forwarder.sizes.learn(resource.key, size);
@@ -587,7 +586,7 @@ async fn pass(
     let site = &context.resource.site;
     let mut exchange = node.forwarder.to_origin(site, &mut head, RequestBody::None).await?;
     record.chosen = exchange.extensions_mut().remove();
-    Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail))
+    Ok(from_origin(node, (exchange, Some(head)), &context, why, detail))
 }
 
 /// Bypasses the cache, with the request's body.
@@ -606,7 +605,7 @@ async fn bypass(
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
     let mut body =
-        context.body.map_or(RequestBody::None, |body| RequestBody::client(body, patience));
+        context.body.take().map_or(RequestBody::None, |body| RequestBody::client(body, patience));
     let resource = &context.resource;
     if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;
@@ -615,7 +614,10 @@ async fn bypass(
     record.chosen = exchange.extensions_mut().remove();
     let kept = posted.and_then(|posted| posted.judge(&node.cache, resource, &exchange));
     let invalid = effects.take(&node.cache, resource, exchange.status(), exchange.headers());
-    let growing = kept.and_then(|kept| kept.begin(&node.cache, resource, head)).map(Box::new);
+    let (growing, head) = match kept {
+        Some(kept) => (kept.begin(&node.cache, resource, head).map(Box::new), None),
+        None => (None, Some(head)),
+    };
     if !invalid.is_empty() {
         Box::pin(node.purging.propagate_invalidation(invalid)).await;
     }
@@ -633,15 +635,15 @@ async fn bypass(
                 Box::pin(stored::arriving(&node.name, &context.parts, &body, own, status)).await;
             Ok(response.map_err(|_| no_response)?)
         }
-        None => Ok(from_origin(node, exchange, context.zero_copy.as_ref(), why, detail)),
+        None => Ok(from_origin(node, (exchange, head), &context, why, detail)),
     }
 }
 
 /// The origin's answer to one request that is not shared.
 fn from_origin(
     node: &Node,
-    exchange: UpstreamResponse,
-    zero_copy: Option<&Arc<ZeroCopyQueue>>,
+    (exchange, head): (UpstreamResponse, Option<UpstreamHead>),
+    context: &RequestContext,
     why: ForwardReason,
     detail: &'static str,
 ) -> Response<ResponseBody> {
@@ -654,16 +656,18 @@ fn from_origin(
     if let Some(length) = exchange.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
-    let mut response = passed_on(node, exchange, zero_copy);
+    let RequestContext { resource, zero_copy, .. } = context;
+    let mut response = passed_on(node, (exchange, head), resource, zero_copy.as_ref());
     status.append_to(response.headers_mut(), &node.name.cache);
     response
 }
 
 /// Forwards a server's answer to the client: end-to-end fields only, and this node in `Via`. The kernel
-/// moves a long body where that is possible (splice).
+/// moves a long body where that is possible (splice). A body that breaks off goes on at the origin.
 fn passed_on(
     node: &Node,
-    exchange: UpstreamResponse,
+    (exchange, head): (UpstreamResponse, Option<UpstreamHead>),
+    resource: &Resource,
     zero_copy: Option<&Arc<ZeroCopyQueue>>,
 ) -> Response<ResponseBody> {
     let (mut parts, mut body) = exchange.into_parts();
@@ -673,9 +677,15 @@ fn passed_on(
         node.metrics.spliced.inc();
     }
     levada_cache::strip_response(&mut parts.headers);
+    let mut relay = Relay::new(body, node.settings.limits.response_body_timeout);
+    if let Some(head) = head.filter(|head| head.method == Method::GET)
+        && resource.piece.is_none()
+    {
+        let of = (&resource.site, resource.key, &*resource.identity);
+        rest::heal(&mut relay, &node.cache, of, (parts.status, &parts.headers), || head);
+    }
     node.cache.purges.strip(&mut parts.headers);
     respond::via(&node.name, &mut parts.headers);
-    let relay = Relay::new(body, node.settings.limits.response_body_timeout);
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
 }
 

@@ -26,6 +26,9 @@ pub enum InboundError {
     /// The body of the request, which was still being sent.
     #[error("the request's body broke off")]
     Request,
+    /// No piece came for too long.
+    #[error("the server sent nothing for too long")]
+    Stalled,
 }
 
 impl From<ResponseBodyError> for InboundError {
@@ -158,6 +161,14 @@ impl Inbound {
     pub fn is_end_stream(&self) -> bool {
         match &self.source {
             InboundSource::Http1(link) => link.as_ref().is_none_or(|link| link.is_ended()),
+            InboundSource::Http2(body, _) => body.is_end_stream(),
+        }
+    }
+
+    /// Whether all of the body is here already, although it was not taken.
+    pub fn has_come(&self) -> bool {
+        match &self.source {
+            InboundSource::Http1(link) => link.as_ref().is_none_or(|link| link.has_come()),
             InboundSource::Http2(body, _) => body.is_end_stream(),
         }
     }

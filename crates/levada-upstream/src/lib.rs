@@ -5,7 +5,7 @@
 //!     │
 //!   Server::exchange ── FairQueue ── Pool, connect ── levada-http1 or HTTP/2
 //!     │
-//!   Inbound: the body of the response, with its ResponseGuard
+//!   Inbound: the body of the response, with its ResponseGuard ── Relay: goes on elsewhere
 //! ```
 //!
 //! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers, and asks another one
@@ -28,6 +28,7 @@ mod origin;
 mod peer_proof;
 mod pool;
 mod queue;
+mod relay;
 mod request;
 mod request_body;
 mod server;
@@ -46,7 +47,7 @@ pub use origin::Origin;
 pub use peer_proof::PeerProof;
 pub use pool::set_worker;
 pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
+pub use relay::{AskedRest, NoRest, Relay, Rest};
 pub use request::{Subject, UpstreamHead};
 pub use request_body::{RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};
-pub use stall::Stall;

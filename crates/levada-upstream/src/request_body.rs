@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use levada_http1::{Fault, check_trailers};
 
-use crate::Stall;
+use crate::stall::Stall;
 
 /// The reason why a client's body broke off.
 #[derive(Debug, thiserror::Error)]

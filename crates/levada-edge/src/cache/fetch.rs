@@ -12,16 +12,17 @@ use levada_cache::{
 use levada_purge::PendingStore;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
-use levada_upstream::{RequestBody, UpstreamHead, UpstreamResponse};
+use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::FillRequest,
     part_origin::{PartOrigin, range_value},
+    rest,
 };
 use crate::{
-    clock, failure::Failure, fields::content_length, large, relay::Relay, request::RequestContext,
+    clock, failure::Failure, fields::content_length, large, request::RequestContext,
     resource::Piece, sites::Site,
 };
 
@@ -102,7 +103,14 @@ impl Fetch {
         leader.own().chosen = head.extensions.get().cloned();
         let received = clock::wall();
         let patience = self.cache.forwarder.body_timeout;
-        let relay = Relay::new(body, patience);
+        let mut relay = Relay::new(body, patience);
+        // Pieces are asked for again as a whole.
+        if self.piece.is_none() {
+            let of = (&self.site, self.key, &*self.identity);
+            rest::heal(&mut relay, &self.cache, of, (head.status, &head.headers), || {
+                self.head.clone()
+            });
+        }
         if head.status == StatusCode::NOT_MODIFIED
             && let Some(stored) = self.order.stored.take()
         {
@@ -370,7 +378,8 @@ impl Fetch {
     }
 
     fn part_origin(&self, head: &StoredHead) -> Option<Arc<PartOrigin>> {
-        PartOrigin::new(&self.cache, &self.site, self.key, head, || self.head.clone())
+        let version = (&head.validators, &head.headers);
+        PartOrigin::new(&self.cache, &self.site, self.key, version, || self.head.clone())
     }
 
     /// A 206 to the request for a block: the whole, if there is no more of it, or the first block of

@@ -18,12 +18,9 @@ use http::HeaderMap;
 use levada_body::{BlockedBody, FlightLeader, Follower, SingleFlight};
 use levada_redirector::ChosenServer;
 use levada_store::{Label, Object};
-use levada_upstream::ServerFailure;
+use levada_upstream::{Relay, ServerFailure};
 
-use crate::{
-    failure::{Failed, Failure},
-    relay::Relay,
-};
+use crate::failure::{Failed, Failure};
 
 /// All fills under way.
 pub(crate) type Fills = SingleFlight<FetchOutcome, LeaderShare>;

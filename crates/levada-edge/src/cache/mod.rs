@@ -4,6 +4,7 @@
 //!   lookup        a stored response that may be used, or the fetch that is needed
 //!   fill ─ fetch  one fetch for all requests of an object, and its outcome
 //!   part_origin   single blocks of a long body, by range
+//!   rest          the rest of a body that broke off, by range
 //!   posted        the answer to a POST, for later requests
 //!   stored        the response to a client
 //! ```
@@ -16,6 +17,7 @@ pub(crate) mod lookup;
 pub(crate) mod part_origin;
 pub(crate) mod posted;
 mod remembered;
+pub(crate) mod rest;
 pub(crate) mod stored;
 
 use std::{sync::Arc, time::Duration};

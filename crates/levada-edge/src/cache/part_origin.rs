@@ -1,6 +1,6 @@
 //! Fetches blocks of one body by range requests to the origin.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use levada_body::{
@@ -8,15 +8,16 @@ use levada_body::{
     Joined, LongBody, ReadError, Representation,
 };
 use levada_cache::{CONDITIONAL, ContentRange, Validators};
-use levada_store::{Blocks, Label, Object, StoredHead};
+use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
-use levada_upstream::{RequestBody, ServerFailure, UpstreamHead};
+use levada_upstream::{Inbound, Relay, RequestBody, ServerFailure, UpstreamHead};
 
 use super::{
     Cache,
     fill::{FetchOutcome, FillLeader},
+    rest,
 };
-use crate::{clock, failure::Failure, relay::Relay, request::RequestContext, sites::Site};
+use crate::{clock, failure::Failure, request::RequestContext, sites::Site};
 
 /// The origin of a body whose parts can be told from those of another representation.
 pub(crate) struct PartOrigin {
@@ -24,6 +25,15 @@ pub(crate) struct PartOrigin {
     site: Arc<Site>,
     /// The request for a block, without its range.
     request: UpstreamHead,
+}
+
+/// The representation that parts must belong to.
+pub(crate) struct PartsOf<'a> {
+    pub(crate) key: Key,
+    pub(crate) identity: &'a str,
+    pub(crate) validators: &'a Validators,
+    /// `None` while it is not known.
+    pub(crate) length: Option<u64>,
 }
 
 /// The field that asks for these bytes.
@@ -42,7 +52,8 @@ pub(crate) fn stored(
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
     let head = object.head.clone();
     let onward = || cache.forwarder.onward(context, context.parts.headers.clone());
-    let origin = PartOrigin::new(cache, &resource.site, resource.key, &head, onward);
+    let told = (&head.validators, &head.headers);
+    let origin = PartOrigin::new(cache, &resource.site, resource.key, told, onward);
     let of = Representation {
         key: resource.key,
         identity: resource.identity.as_str().into(),
@@ -61,13 +72,12 @@ impl PartOrigin {
         cache: &Arc<Cache>,
         site: &Arc<Site>,
         key: Key,
-        head: &StoredHead,
+        (validators, fields): (&Validators, &HeaderMap),
         onward: impl FnOnce() -> UpstreamHead,
     ) -> Option<Arc<Self>> {
-        if cache.has_no_parts(key) || !head.validators.is_strong() {
+        if cache.has_no_parts(key) || !validators.is_strong() {
             return None;
         }
-        let fields = &head.headers;
         let validator = fields.get(header::ETAG).or_else(|| fields.get(header::LAST_MODIFIED))?;
         let mut request = onward();
         request.method = Method::GET;
@@ -114,33 +124,51 @@ impl PartOrigin {
     }
 
     /// Fetches a block into the store, for all its readers.
-    async fn block(&self, body: &BlockedBody, number: u64, leader: FlightLeader<BlockOutcome>) {
-        let Self { cache, site, request } = self;
-        cache.tiers.memory.room().await;
-        let (span, mut request) = (body.span(number), request.clone());
-        request.headers.insert(header::RANGE, range_value(span.start, span.end));
-        let (head, inbound) =
-            match cache.forwarder.to_origin(site, &mut request, RequestBody::None).await {
-                Ok(response) => response.into_parts(),
-                Err(failed) => {
-                    return leader.conclude(BlockOutcome::Missing(failed.failure.into()));
-                }
-            };
-        match self.judge(body, number, head.status, &head.headers) {
-            Ok(()) => {
-                let relay = Relay::new(inbound, cache.forwarder.body_timeout);
+    async fn block(
+        self: &Arc<Self>,
+        body: &BlockedBody,
+        number: u64,
+        leader: FlightLeader<BlockOutcome>,
+    ) {
+        self.cache.tiers.memory.room().await;
+        let Representation { key, identity, head, length, .. } = &body.of;
+        let validators = &head.validators;
+        let of = PartsOf { key: *key, identity, validators, length: *length };
+        match self.ask(&of, body.span(number)).await {
+            Ok(inbound) => {
+                let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout);
+                rest::heal_part(&mut relay, self, &of, body.span(number));
                 self.receive(body, number, relay, leader).await;
             }
             Err(error) => leader.conclude(BlockOutcome::Missing(error)),
         }
     }
 
-    /// Whether the origin's answer is the block. An answer that is not may say that the stored blocks
+    /// Asks for these bytes of a representation.
+    pub(crate) async fn ask(
+        &self,
+        of: &PartsOf<'_>,
+        span: Range<u64>,
+    ) -> Result<Inbound, ReadError> {
+        let Self { cache, site, request } = self;
+        let mut request = request.clone();
+        request.headers.insert(header::RANGE, range_value(span.start, span.end));
+        let asked = cache.forwarder.to_origin(site, &mut request, RequestBody::None).await;
+        let (head, inbound) = asked.map_err(|failed| ReadError::from(failed.failure))?.into_parts();
+        self.judge(of, span, head.status, &head.headers).map(|()| inbound)
+    }
+
+    /// Whether the site's retry budget allows one more request.
+    pub(crate) fn affords_retry(&self) -> bool {
+        self.site.may_retry(&self.cache.clock)
+    }
+
+    /// Whether the origin's answer is the part. An answer that is not may say that the stored blocks
     /// are of no use any more.
     fn judge(
         &self,
-        body: &BlockedBody,
-        number: u64,
+        of: &PartsOf<'_>,
+        span: Range<u64>,
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<(), ReadError> {
@@ -148,16 +176,16 @@ impl PartOrigin {
         if status.is_server_error() {
             return Err(Failure::Server(ServerFailure::BadResponse).into());
         }
-        let (uri, key, length) = (&*body.of.identity, body.of.key, body.of.length);
+        let PartsOf { key, identity: uri, length, .. } = *of;
         let validators = Validators::of(headers, clock::wall());
-        let same = validators.same_representation(&body.of.head.validators)
+        let same = validators.same_representation(of.validators)
             && matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
         let part = ContentRange::of_part(headers)
             .filter(|part| status == StatusCode::PARTIAL_CONTENT && part.range.is_some());
         let told = part.as_ref().and_then(|part| part.length);
         if !same || length.zip(told).is_some_and(|(length, told)| length != told) {
             tracing::info!(uri, "the representation has changed; its blocks are dropped");
-        } else if part.and_then(|part| part.range) == Some(body.span(number)) {
+        } else if part.and_then(|part| part.range) == Some(span) {
             return Ok(());
         } else {
             tracing::info!(uri, "the origin does not send the part it was asked for");

@@ -13,6 +13,7 @@ mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;
 mod drain;
+mod failover;
 mod health;
 mod hostile;
 mod http2;

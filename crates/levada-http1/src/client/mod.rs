@@ -173,6 +173,15 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         matches!(self.framing, BodyFraming::Done)
     }
 
+    /// Whether all of the response is here already, although it was not taken.
+    pub fn has_come(&self) -> bool {
+        match self.framing {
+            BodyFraming::Done => true,
+            BodyFraming::Counted(left) => self.read.len() as u64 >= left,
+            _ => false,
+        }
+    }
+
     /// The body of a request of which nothing was sent.
     pub fn take_back(&mut self) -> Option<B> {
         self.outgoing.take_back()

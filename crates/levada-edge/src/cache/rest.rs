@@ -1,0 +1,107 @@
+//! The rest of a body whose server broke off or stands still: from the origin, by range.
+
+use std::{ops::Range, sync::Arc};
+
+use http::{HeaderMap, StatusCode};
+use levada_body::ReadError;
+use levada_cache::{ContentRange, Validators, strip_fields};
+use levada_types::Key;
+use levada_upstream::{AskedRest, NoRest, Relay, Rest, UpstreamHead};
+
+use super::{
+    Cache,
+    part_origin::{PartOrigin, PartsOf},
+};
+use crate::{
+    clock,
+    fields::{LARGE, PIECE, content_length},
+    sites::Site,
+};
+
+/// The rest of one body.
+struct BodyRest {
+    origin: Arc<PartOrigin>,
+    key: Key,
+    identity: Box<str>,
+    validators: Validators,
+    /// Bytes of the representation.
+    length: Option<u64>,
+    /// The end of the part that the body is.
+    end: u64,
+}
+
+/// Lets the body of a response to a GET go on at the origin, if its version can be told from others. `onward`
+/// makes the request for the whole.
+pub(crate) fn heal(
+    relay: &mut Relay,
+    cache: &Arc<Cache>,
+    (site, key, identity): (&Arc<Site>, Key, &str),
+    (status, headers): (StatusCode, &HeaderMap),
+    onward: impl FnOnce() -> UpstreamHead,
+) {
+    if relay.has_come() {
+        return;
+    }
+    let Some((span, length)) = span(status, headers) else { return };
+    let validators = Validators::of(headers, clock::wall());
+    let onward = || {
+        let mut head = onward();
+        strip_fields(&mut head.headers, &[LARGE, PIECE]);
+        head.interim = None;
+        head
+    };
+    let Some(origin) = PartOrigin::new(cache, site, key, (&validators, headers), onward) else {
+        return;
+    };
+    let of = PartsOf { key, identity, validators: &validators, length: Some(length) };
+    heal_part(relay, &origin, &of, span);
+}
+
+/// Lets a body that has these bytes of a representation go on at the same origin.
+pub(crate) fn heal_part(
+    relay: &mut Relay,
+    origin: &Arc<PartOrigin>,
+    of: &PartsOf<'_>,
+    span: Range<u64>,
+) {
+    let rest = BodyRest {
+        origin: origin.clone(),
+        key: of.key,
+        identity: of.identity.into(),
+        validators: of.validators.clone(),
+        length: of.length,
+        end: span.end,
+    };
+    relay.heal(Arc::new(rest), span);
+}
+
+/// The bytes of the representation that a response has, and the number of all its bytes.
+fn span(status: StatusCode, headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
+    let length = content_length(headers)?;
+    match status {
+        StatusCode::OK => Some((0..length, length)),
+        StatusCode::PARTIAL_CONTENT => {
+            let ContentRange { range, length: whole } = ContentRange::of_part(headers)?;
+            let range = range.filter(|range| range.end - range.start == length)?;
+            Some((range, whole?))
+        }
+        _ => None,
+    }
+}
+
+impl Rest for BodyRest {
+    fn ask(self: Arc<Self>, position: u64, beside: bool) -> AskedRest {
+        Box::pin(async move {
+            if beside && !self.origin.affords_retry() {
+                return Err(NoRest::Failed);
+            }
+            let Self { key, identity, validators, length, .. } = &*self;
+            let of = PartsOf { key: *key, identity, validators, length: *length };
+            let asked = self.origin.ask(&of, position..self.end).await;
+            asked.map_err(|error| match error {
+                ReadError::Gone => NoRest::Gone,
+                _ => NoRest::Failed,
+            })
+        })
+    }
+}

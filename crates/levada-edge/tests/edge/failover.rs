@@ -1,0 +1,136 @@
+//! Bodies whose server breaks off or stands still: they go on elsewhere, or end in an error.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use crate::support::{nodes::*, origin::Asked, *};
+
+const LENGTH: usize = 700_000;
+
+/// The bytes of every body.
+fn bytes() -> Vec<u8> {
+    (0..LENGTH).map(|n| (n * 31 + n / 251) as u8).collect()
+}
+
+/// A part of a version, as an origin with ranges answers. Ends with `end` after so many bytes.
+fn part(asked: &Asked, etag: &str, (most, end): (usize, Option<Piece>)) -> Reply {
+    let asked_for =
+        asked.header("range").filter(|_| asked.header("if-range").is_none_or(|e| e == etag));
+    let first = asked_for.as_deref().and_then(|range| range.strip_prefix("bytes="));
+    let first = first.and_then(|range| range.split('-').next()?.parse::<usize>().ok());
+    let rest = bytes()[first.unwrap_or(0)..].to_vec();
+    let mut reply = Reply::cached("").with("etag", etag);
+    if let Some(first) = first {
+        let range = format!("bytes {first}-{}/{LENGTH}", LENGTH - 1);
+        reply = reply.status("206 Partial Content").with("content-range", &range);
+    }
+    let reply = reply.with("content-length", &rest.len().to_string());
+    let sent = Piece::Bytes(rest[..rest.len().min(most)].to_vec());
+    reply.pieces([Some(sent), end].into_iter().flatten().collect())
+}
+
+/// A script that breaks every body off after so many bytes.
+fn breaks(after: usize) -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
+    move |asked| part(asked, "\"v\"", (after, Some(Piece::Cut)))
+}
+
+fn is_whole(answer: &Answer) -> bool {
+    answer.whole && answer.body == bytes()
+}
+
+#[tokio::test]
+async fn body_that_the_origin_breaks_off_goes_on() {
+    for (cache, block) in [(true, 4 << 20), (true, 64 << 10), (false, 4 << 20)] {
+        let (origin, node, at) = alone(|settings| {
+            settings.sites[0].cache = cache;
+            settings.cache.block = block;
+        })
+        .await;
+        origin.script("/a", breaks(300_000));
+        let answer = get(at, "/a").await;
+        assert!(is_whole(&answer), "cache: {cache}, block: {block}, {} bytes", answer.body.len());
+        let asked = origin.asked("/a");
+        let ranges: Vec<_> = asked.iter().map(|asked| asked.header("range")).collect();
+        let rest = |first: usize| Some(format!("bytes={first}-{}", LENGTH - 1));
+        assert_eq!(ranges, [None, rest(300_000), rest(600_000)]);
+        assert!(asked[1..].iter().all(|asked| asked.header("if-range").unwrap() == "\"v\""));
+        settled(&node).await;
+        assert_eq!(get(at, "/a").await.is_hit(), cache);
+    }
+}
+
+#[tokio::test]
+async fn range_that_the_origin_breaks_off_goes_on() {
+    let (origin, node, at) = alone(|settings| settings.sites[0].cache = false).await;
+    origin.script("/a", breaks(300_000));
+    let answer = get_with(at, "/a", &[("Range", "bytes=1000-")]).await;
+    assert_eq!((answer.status, answer.whole), (206, true));
+    assert!(answer.body == bytes()[1000..]);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn body_goes_on_at_the_origin_when_the_peer_dies() {
+    let (origin, peer) = (Origin::start().await, Origin::start().await);
+    origin.otherwise(|asked| part(asked, "\"v\"", (LENGTH, None)));
+    peer.otherwise(breaks(300_000));
+    let dies = as_peer("n1", peer.address).await;
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        settings.sites[0].policy = policy("hrw");
+        settings.peering.as_mut().unwrap().peers[1].address = dies.clone();
+    })
+    .await;
+    for n in 0..12 {
+        assert!(is_whole(&get(cluster.client(0), &format!("/{n}")).await), "{n}");
+    }
+    assert!(peer.total() > 2, "{}", peer.total());
+    settled(cluster.node(0)).await;
+}
+
+#[tokio::test]
+async fn body_that_stands_still_goes_on() {
+    for cache in [true, false] {
+        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+        let asked_before = AtomicUsize::new(0);
+        origin.script("/a", move |asked| match asked_before.fetch_add(1, Relaxed) {
+            0 => part(asked, "\"v\"", (300_000, Some(Piece::Gate(Gate::new())))),
+            _ => part(asked, "\"v\"", (LENGTH, None)),
+        });
+        assert!(is_whole(&get(at, "/a").await), "cache: {cache}");
+        assert_eq!(origin.hits("/a"), 2);
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn body_never_goes_on_in_another_version() {
+    for (cache, first, second) in
+        [(true, "\"v\"", "\"w\""), (false, "\"v\"", "\"w\""), (false, "W/\"v\"", "W/\"v\"")]
+    {
+        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+        let asked_before = Arc::new(AtomicUsize::new(0));
+        origin.script("/a", move |asked| match asked_before.fetch_add(1, Relaxed) {
+            0 => part(asked, first, (300_000, Some(Piece::Cut))),
+            _ => part(asked, second, (LENGTH, None)),
+        });
+        let answer = get(at, "/a").await;
+        assert_eq!((answer.whole, answer.body.len()), (false, 300_000), "{first} {second}");
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
+async fn origin_that_breaks_every_body_off_is_not_asked_for_ever() {
+    let (origin, node, at) =
+        alone(|s| s.limits.response_body_timeout = Duration::from_secs(10)).await;
+    origin.script("/a", breaks(10));
+    let answer = get(at, "/a").await;
+    assert_eq!((answer.status, answer.whole, answer.body.len()), (200, false, 40));
+    assert_eq!(origin.hits("/a"), 4);
+    settled(&node).await;
+}
