@@ -14,7 +14,10 @@ use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_handoff::ArrivedConnection;
-use levada_http1::{ConnectionEnd, ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet};
+use levada_http1::{
+    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, TimedHeads,
+    Watchdog,
+};
 use levada_net::{
     client::{ClientSocket, OpenConnection},
     proxy_protocol::ProxyHeader,
@@ -38,7 +41,6 @@ use crate::{
     node::Node,
     pipeline,
     settings::Limits,
-    watchdog::{EndReason, Watchdog},
 };
 
 /// Bytes that a connection gathers before it writes, and reads at once at most. With a quarter of it a
@@ -315,7 +317,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &bounds(&node.settings.limits, client_connection.listener);
-    let (watchdog, asked) = (Watchdog::new(limits), Notify::new());
+    let (watchdog, asked) =
+        (Watchdog::new(limits.idle_timeout, limits.send_timeout), Notify::new());
+    let ledger = Arc::new(Ledger::default());
+    let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
     let service = service_fn(|request: Request<Incoming>| {
         asked.notify_one();
         let (node, client_connection, stream) =
@@ -360,7 +365,10 @@ where
         Ok(()) => ending,
         Err(error) => {
             tracing::debug!(client = %client_connection.client, %error, "connection");
-            ConnectionEnd::Broken
+            match ledger.ending() {
+                ConnectionEnd::Finished => ConnectionEnd::Broken,
+                known => known,
+            }
         }
     }
 }

@@ -67,7 +67,6 @@ mod subject;
 mod tend;
 mod tls;
 mod trust;
-mod watchdog;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,

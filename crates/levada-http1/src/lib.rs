@@ -21,8 +21,9 @@ mod zero_copy;
 pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
 pub use deadline::{DeadlineTimer, after};
 pub use server::{
-    ActiveRequest, ConnectionEnd, ConnectionLimits, Fault, Guarded, HeadBounds, Interim, Interims,
-    Ledger, Outlet, RequestFraming, ScannedBytes, check_parsed, check_trailers, names_host,
+    ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
+    Interims, Ledger, Outlet, RequestFraming, ScannedBytes, TimedHeads, Watchdog, WatchedBody,
+    WatchedStream, check_parsed, check_trailers, names_host,
 };
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 

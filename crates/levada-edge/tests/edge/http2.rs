@@ -348,3 +348,15 @@ async fn settled_but_for_fetches(node: &levada_edge::Running) {
     })
     .await;
 }
+
+#[tokio::test]
+async fn half_a_head_is_not_waited_for() {
+    let (_origin, node, at) =
+        world(|settings| settings.limits.head_timeout = Duration::from_millis(300)).await;
+    let mut wire = Wire::saying(at, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    wire.send([frame(4, 0, 0, &[]), frame(1, 0, 1, &slow())].concat()).await;
+    wire.rest().await;
+    settled(&node).await;
+    let page = nodes::admin(&node, "/metrics").await.text();
+    assert!(page.contains("reason=\"head-timeout\"} 1"), "{page}");
+}

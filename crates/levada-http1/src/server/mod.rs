@@ -17,11 +17,13 @@ mod fault;
 mod framing;
 mod head;
 mod held;
+mod http2_heads;
 mod interim;
 pub(crate) mod judgement;
 mod ledger;
 mod outlet;
 mod parsed;
+mod watchdog;
 
 use std::{
     io::{self, IoSlice},
@@ -40,10 +42,12 @@ pub use self::{
     fault::Fault,
     framing::{HeadBounds, RequestFraming, ScannedBytes},
     head::names_host,
+    http2_heads::TimedHeads,
     interim::{Interim, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
     parsed::{check_parsed, check_trailers},
+    watchdog::{EndReason, WatchedBody, WatchedStream, Watchdog},
 };
 use self::{framing::AwaitedPart, held::HeldBytes};
 use crate::{

@@ -12,20 +12,19 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{body::ResponseBody, body_error::BodyError, settings::Limits};
-
 /// Watches one connection.
-pub(crate) struct Watchdog {
+#[derive(Debug)]
+pub struct Watchdog {
     idle: Duration,
     send: Duration,
     state: Mutex<WatchdogState>,
 }
 
+#[derive(Debug)]
 struct WatchdogState {
     /// The start of the time without a stream.
     quiet: Instant,
@@ -36,7 +35,7 @@ struct WatchdogState {
 
 /// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndReason {
+pub enum EndReason {
     /// No request for too long.
     Idle,
     /// A client reads nothing for too long.
@@ -44,29 +43,29 @@ pub(crate) enum EndReason {
 }
 
 /// One watched stream; it counts until it is dropped.
-pub(crate) struct WatchedStream {
+#[derive(Debug)]
+pub struct WatchedStream {
     watchdog: Arc<Watchdog>,
     id: u64,
 }
 
 /// A watched body.
-pub(crate) struct WatchedBody {
-    body: ResponseBody,
+#[derive(Debug)]
+pub struct WatchedBody<B> {
+    body: B,
     stream: WatchedStream,
 }
 
 impl Watchdog {
-    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+    /// Watches a connection that may be without a stream for the time `idle`, and whose client may take nothing
+    /// for the time `send`.
+    pub fn new(idle: Duration, send: Duration) -> Arc<Self> {
         let state = WatchdogState { quiet: Instant::now(), next: 0, streams: HashMap::new() };
-        Arc::new(Self {
-            idle: limits.idle_timeout,
-            send: limits.send_timeout,
-            state: Mutex::new(state),
-        })
+        Arc::new(Self { idle, send, state: Mutex::new(state) })
     }
 
     /// Begins to watch a stream.
-    pub(crate) fn stream(self: &Arc<Self>) -> WatchedStream {
+    pub fn stream(self: &Arc<Self>) -> WatchedStream {
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
@@ -75,7 +74,7 @@ impl Watchdog {
     }
 
     /// Returns when the connection has to end.
-    pub(crate) async fn over(&self) -> EndReason {
+    pub async fn over(&self) -> EndReason {
         loop {
             let wake = match self.judge(Instant::now()) {
                 Ok(over) => return over,
@@ -113,7 +112,7 @@ impl Watchdog {
 
 impl WatchedStream {
     /// Wraps the body of the stream's response.
-    pub(crate) fn watch(self, body: ResponseBody) -> WatchedBody {
+    pub fn watch<B>(self, body: B) -> WatchedBody<B> {
         WatchedBody { body, stream: self }
     }
 }
@@ -128,16 +127,16 @@ impl Drop for WatchedStream {
     }
 }
 
-impl Body for WatchedBody {
-    type Data = Bytes;
-    type Error = BodyError;
+impl<B: Body + Unpin> Body for WatchedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
     /// hyper polls for a piece when there is a window for it. Between a piece and the next poll, the client
     /// is waited for.
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         let handed_out = matches!(polled, Poll::Ready(Some(Ok(_))));
@@ -160,12 +159,7 @@ mod tests {
 
     #[test]
     fn idle_counts_without_streams_and_stalls_with_them() {
-        let limits = Limits {
-            idle_timeout: Duration::from_secs(10),
-            send_timeout: Duration::from_secs(3),
-            ..Limits::default()
-        };
-        let watchdog = Watchdog::new(&limits);
+        let watchdog = Watchdog::new(Duration::from_secs(10), Duration::from_secs(3));
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
         assert!(watchdog.judge(later(9)).is_err());
