@@ -247,8 +247,16 @@ impl Body for ResponseBody {
         this.note(&item);
         if let Some(Err(error)) = item {
             // hyper cuts the connection at once, with what it was about to flush: even the head.
-            this.broken = Some(error);
-            cx.waker().wake_by_ref();
+            match &this.exchange {
+                Some(exchange) => {
+                    exchange.break_off();
+                    this.gone = true;
+                }
+                None => {
+                    this.broken = Some(error);
+                    cx.waker().wake_by_ref();
+                }
+            }
             return Poll::Pending;
         }
         Poll::Ready(item)

@@ -134,3 +134,24 @@ async fn origin_that_breaks_every_body_off_is_not_asked_for_ever() {
     assert_eq!(origin.hits("/a"), 4);
     settled(&node).await;
 }
+
+#[tokio::test]
+async fn body_that_cannot_go_on_ends_in_a_reset() {
+    let half = || vec![Piece::Bytes(vec![b'x'; 3000]), Piece::Cut];
+    for (version, length, cache) in
+        [("1.0", true, true), ("1.0", false, false), ("1.1", true, false), ("1.1", false, true)]
+    {
+        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+        let reply = match length {
+            true => Reply::ok("").with("content-length", "6000").pieces(half()),
+            false => Reply::chunked(half()),
+        };
+        origin.on("/a", reply.with("cache-control", "max-age=60"));
+        let request = head_of("GET", "/a", &[]).replace("HTTP/1.1", &format!("HTTP/{version}"));
+        let (read, end) = Wire::saying(at, request).await.read_out().await;
+        assert!(read > 3000, "HTTP/{version}, length: {length}: {read} bytes");
+        let end = end.map_err(|error| error.kind());
+        assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "HTTP/{version}, {length}");
+        settled(&node).await;
+    }
+}

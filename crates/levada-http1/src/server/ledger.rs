@@ -15,6 +15,7 @@ use super::fault::Fault;
 pub struct Ledger {
     finished: AtomicU64,
     leaves: AtomicBool,
+    breaks: AtomicBool,
     ending: OnceLock<ConnectionEnd>,
 }
 
@@ -75,6 +76,11 @@ impl Ledger {
         self.leaves.load(Ordering::Acquire)
     }
 
+    /// Whether a response broke off in the middle.
+    pub(super) fn breaks(&self) -> bool {
+        self.breaks.load(Ordering::Acquire)
+    }
+
     /// Notes why the connection ends. The first reason stays: later ones follow from it.
     pub(super) fn end(&self, ending: ConnectionEnd) {
         let _ = self.ending.set(ending);
@@ -86,6 +92,12 @@ impl ActiveRequest {
     /// and does not tell hyper so, which would cut the connection.
     pub fn leave(&self) {
         self.0.leaves.store(true, Ordering::Release);
+    }
+
+    /// Ends the connection in the middle of this response with a reset: a client, or a cache, may take an
+    /// orderly close for the end of a body. The caller sends no more, and does not tell hyper so.
+    pub fn break_off(&self) {
+        self.0.breaks.store(true, Ordering::Release);
     }
 }
 

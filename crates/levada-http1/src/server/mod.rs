@@ -47,7 +47,7 @@ pub use self::{
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
     parsed::{check_parsed, check_trailers},
-    watchdog::{EndReason, WatchedBody, WatchedStream, Watchdog},
+    watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };
 use self::{framing::AwaitedPart, held::HeldBytes};
 use crate::{
@@ -87,6 +87,8 @@ pub struct Guarded<S> {
     responding: bool,
     /// Whether a refusal waits for an earlier response to be complete.
     parked: bool,
+    /// When a response that has broken off is no longer waited for.
+    breaking: Option<Instant>,
     /// Whether the connection is lent: the reader sees its end when every request is answered.
     lent: bool,
 }
@@ -157,6 +159,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             settled: 0,
             responding: false,
             parked: false,
+            breaking: None,
             lent: false,
         }
     }
@@ -486,6 +489,20 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends the connection with a reset when the service breaks a response off. Everything before has been
+    /// flushed. A reset discards what the client has not acknowledged, so this waits for it for a while.
+    fn poll_break(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ledger.breaks() {
+            return Poll::Ready(Ok(()));
+        }
+        let until = *self.breaking.get_or_insert_with(|| after(LINGER));
+        while self.inner.reset_on_close() && Instant::now() < until {
+            ready!(self.timer.poll(cx, until.min(after(ACKNOWLEDGED))));
+        }
+        self.reading = ReadState::Ended(Some(io::ErrorKind::InvalidData));
+        Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
+    }
+
     /// Ends the connection when the service leaves in the middle of a response. Everything before has
     /// been flushed.
     fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -623,6 +640,7 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
             Poll::Ready(Ok(())) => {
                 this.clean = true;
                 this.settle(cx);
+                ready!(this.poll_break(cx))?;
                 this.poll_leave(cx)
             }
             Poll::Ready(Err(error)) => {
@@ -667,6 +685,8 @@ impl ConnectionLimits {
 
 /// The interim response by which hyper asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// How often the acknowledgement of the bytes before a reset is looked for.
+const ACKNOWLEDGED: Duration = Duration::from_millis(10);
 /// How long a client may take to notice that it was refused.
 const LINGER: Duration = Duration::from_secs(2);
 /// How many bytes it may send meanwhile.

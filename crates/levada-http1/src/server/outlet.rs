@@ -7,7 +7,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use levada_net::{dormant::MonitoredStream, pipe::Pipe};
+use levada_net::{
+    dormant::MonitoredStream,
+    pipe::Pipe,
+    tcp::{self, TcpInfo},
+};
 use rustix::{
     io::Errno,
     net::{SendFlags, send},
@@ -28,6 +32,15 @@ pub trait Outlet: AsyncWrite {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Has the system reset the connection when it is closed. Returns whether bytes would be lost, because they
+    /// are not acknowledged.
+    fn reset_on_close(&mut self) -> bool {
+        let Ok(socket) = self.socket() else { return false };
+        // A connection that is gone already needs no reset.
+        tcp::reset_on_close(socket).is_ok()
+            && TcpInfo::of(socket).is_ok_and(|info| !info.closed && info.unacked + info.unsent > 0)
+    }
+
     /// Called after bytes have left by [`Self::socket`].
     fn wrote(&mut self) {}
 }
@@ -42,7 +55,11 @@ impl<T> Outlet for MonitoredStream<T> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Outlet for TlsStream<S> {}
+impl<S: AsyncRead + Outlet + Unpin> Outlet for TlsStream<S> {
+    fn reset_on_close(&mut self) -> bool {
+        self.get_mut().0.reset_on_close()
+    }
+}
 #[cfg(test)]
 impl Outlet for TcpStream {}
 #[cfg(test)]
