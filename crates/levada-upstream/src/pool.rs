@@ -59,6 +59,16 @@ impl Idle {
     fn is_stale(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() > IDLE)
     }
+
+    /// Whether it has just been used, for more than one request.
+    fn is_proved(&self) -> bool {
+        let proved = match &self.sender {
+            PooledSender::Http1(link) => link.is_proved(),
+            // It says which requests it has not taken (GOAWAY).
+            PooledSender::Http2(_) => true,
+        };
+        proved && self.since.is_none()
+    }
 }
 
 impl Pool {
@@ -66,10 +76,15 @@ impl Pool {
         Self { workers: (0..workers.max(1)).map(|_| Mutex::default()).collect(), bound }
     }
 
-    /// The connection used last that is still open.
-    pub(crate) async fn take(&self) -> Option<PooledSender> {
+    /// The connection used last that is still open. `proved`: only one of which that can be expected when the
+    /// request arrives.
+    pub(crate) async fn take(&self, proved: bool) -> Option<PooledSender> {
         loop {
-            let mut idle = self.mine().lock().pop()?;
+            let mut idle = {
+                let mut all = self.mine().lock();
+                let at = all.iter().rposition(|idle| !proved || idle.is_proved())?;
+                all.remove(at)
+            };
             if idle.is_stale() || !idle.sender.ready().await {
                 continue;
             }

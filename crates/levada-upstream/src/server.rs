@@ -72,8 +72,9 @@ impl Server {
 
     /// Sends a request and awaits the head of its response.
     ///
-    /// When a pooled connection turns out to be closed, the request is tried again on a fresh one where that
-    /// is safe: nothing was sent, or the request is idempotent (RFC 9110 Sec. 9.2.2) and has no body.
+    /// A pooled connection may be about to close, which shows when the request is on its way. An idempotent
+    /// request without a body (RFC 9110 Sec. 9.2.2) is then sent again on a fresh connection. Any other request
+    /// of a client gets a fresh connection at once, or one that has just carried several others.
     ///
     /// # Errors
     /// The reason, and the body for another server if no byte of it was sent.
@@ -98,9 +99,10 @@ impl Server {
     ) -> Result<UpstreamResponse, Unsent> {
         let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
+        let proved = !repeatable && !matches!(body, RequestBody::Text(_));
         let mut pooled = true;
         loop {
-            let reused = if pooled { self.pool.take().await } else { None };
+            let reused = if pooled { self.pool.take(proved).await } else { None };
             let fresh = reused.is_none();
             let sender = match reused {
                 Some(sender) => sender,
@@ -139,7 +141,7 @@ impl Server {
     }
 
     /// The time after which the head of a response is late.
-    pub(crate) fn late_after(&self) -> Duration {
+    pub fn late_after(&self) -> Duration {
         self.head_time.late_after(self.bounds.response_timeout)
     }
 

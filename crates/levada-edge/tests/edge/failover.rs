@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::support::{nodes::*, origin::Asked, *};
 
 const LENGTH: usize = 700_000;
@@ -154,4 +156,31 @@ async fn body_that_cannot_go_on_ends_in_a_reset() {
         assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "HTTP/{version}, {length}");
         settled(&node).await;
     }
+}
+
+#[tokio::test]
+async fn post_succeeds_at_an_origin_that_closes_after_each_response() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut read = [0; 4096];
+                let _ = stream.read(&mut read).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+                // Closes as late as possible: when the next request has been sent.
+                let _ = stream.read(&mut read).await;
+            });
+        }
+    });
+    let node = start(single(&[address])).await;
+    let mut wire = Wire::to(node.addresses.clients[0]).await;
+    for n in 0..20 {
+        let length = [("Content-Length", "5")];
+        wire.send(head_of("POST", "/a", &length) + "hello").await;
+        assert_eq!(wire.answer().await.status, 200, "{n}");
+        wire.send(head_of("DELETE", "/a", &[])).await;
+        assert_eq!(wire.answer().await.status, 200, "{n}");
+    }
+    settled(&node).await;
 }

@@ -297,7 +297,11 @@ async fn upload_to_a_connection_that_breaks_is_not_sent_again() {
     let body = vec![b'x'; 4 << 20];
     for fields in ["Content-Length: 4194304", "Transfer-Encoding: chunked"] {
         for _ in 0..5 {
-            assert_eq!(get(at, "/warm").await.text(), "ok");
+            // An upload begins only on a connection that was used twice.
+            for _ in 0..2 {
+                assert_eq!(get(at, "/warm").await.text(), "ok");
+                settled(&node).await;
+            }
             let before = connections.load(Relaxed);
             let mut wire = Wire::to(at).await;
             wire.send(format!("POST /up HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n")).await;
@@ -366,12 +370,13 @@ async fn connection_that_closes_when_used_again_costs_one_more_try_where_that_is
     settings.sites[0].cache = false;
     let node = start(settings).await;
     let at = node.addresses.clients[0];
-    for (method, tries) in [("GET", 2), ("POST", 1)] {
+    // A POST does not begin on the connection that was used before.
+    for (method, tries, used_again) in [("GET", 2, 1), ("POST", 1, 0)] {
         assert_eq!(get(at, "/warm").await.text(), "ok");
         let before = connections.load(Relaxed);
         let request = head_of(method, "/a", &[("Content-Length", "0")]);
         assert_eq!(Wire::saying(at, request).await.answer().await.status, 502);
-        assert_eq!(connections.load(Relaxed) - before + 1, tries, "{method}");
+        assert_eq!(connections.load(Relaxed) - before + used_again, tries, "{method}");
         settled(&node).await;
     }
     assert!(metric(&node, "levada_upstream_failures_total").await >= 2.0);

@@ -104,6 +104,8 @@ pub struct UpstreamConnection<B> {
     conveyor: Option<Conveyor>,
     /// Whether the server takes another request after this one.
     stays: bool,
+    /// Responses whose heads have come.
+    answers: u64,
     /// How many fields a response may have.
     fields: usize,
     timer: DeadlineTimer,
@@ -121,6 +123,7 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
             framing: BodyFraming::Done,
             conveyor: None,
             stays: true,
+            answers: 0,
             fields,
             timer: DeadlineTimer::default(),
         }
@@ -171,6 +174,12 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
     /// Whether the response has been read to its end.
     pub fn is_ended(&self) -> bool {
         matches!(self.framing, BodyFraming::Done)
+    }
+
+    /// Whether the server has answered again after it had answered a request: it does not close the connection
+    /// after each response.
+    pub fn is_proved(&self) -> bool {
+        self.answers > 1
     }
 
     /// Whether all of the response is here already, although it was not taken.
@@ -241,6 +250,7 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         loop {
             if let Some(answer) = heads.take(&mut self.read, method, self.fields, interim)? {
                 self.stays &= answer.stays;
+                self.answers += 1;
                 self.framing = answer.framing;
                 return Poll::Ready(Ok(answer.head));
             }
