@@ -15,6 +15,7 @@ use std::{
     future::poll_fn,
     sync::{Arc, Weak},
     task::{Context, Poll},
+    time::Instant,
 };
 
 use levada_store::Label;
@@ -28,13 +29,22 @@ pub struct SingleFlight<O, L = ()> {
     table: Mutex<HashMap<Key, Arc<Flight<O, L>>>>,
 }
 
-/// When a flight began, as purges and invalidations count.
+/// When a flight began: by the clock, and as purges and invalidations count.
 #[derive(Debug)]
 pub struct FlightStart {
+    /// The time.
+    pub since: Instant,
     /// The label that purges go by until the outcome has one.
     pub label: Label,
     /// The number of invalidations before.
     pub begun: u64,
+}
+
+impl FlightStart {
+    /// A flight that begins now.
+    pub fn now(label: Label, begun: u64) -> Self {
+        Self { since: Instant::now(), label, begun }
+    }
 }
 
 /// One operation.
@@ -50,6 +60,8 @@ struct Flight<O, L> {
 
 struct FlightState<O> {
     outcome: Option<O>,
+    /// The outcome of another flight, for the followers of this one, which is late.
+    substitute: Option<O>,
     /// The leader has gone, with or without an outcome.
     over: bool,
     waiters: Waiters,
@@ -108,8 +120,13 @@ impl<O: Clone, L: Default> SingleFlight<O, L> {
         identity: &str,
         start: FlightStart,
     ) -> (Follower<O, L>, FlightLeader<O, L>) {
-        let state =
-            FlightState { outcome: None, over: false, waiters: Waiters::default(), followers: 0 };
+        let state = FlightState {
+            outcome: None,
+            substitute: None,
+            over: false,
+            waiters: Waiters::default(),
+            followers: 0,
+        };
         let flight = Arc::new(Flight {
             key,
             identity: identity.into(),
@@ -198,8 +215,9 @@ impl<O: Clone, L> Follower<O, L> {
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Option<O>> {
         let mut state = self.flight.state.lock();
-        if state.outcome.is_some() || state.over {
-            return Poll::Ready(state.outcome.clone());
+        let outcome = state.outcome.as_ref().or(state.substitute.as_ref());
+        if outcome.is_some() || state.over {
+            return Poll::Ready(outcome.cloned());
         }
         state.waiters.wait(self.place, cx);
         Poll::Pending
@@ -208,6 +226,14 @@ impl<O: Clone, L> Follower<O, L> {
     /// The part of the outcome that is the leader's alone, for the request that began the flight.
     pub fn own(&self) -> MutexGuard<'_, L> {
         self.flight.own.lock()
+    }
+
+    /// Hands the outcome of another flight to the followers of this one. The request that leads it still gets its
+    /// own.
+    pub fn substitute(&self, outcome: O) {
+        let mut state = self.flight.state.lock();
+        state.substitute.get_or_insert(outcome);
+        state.waiters.wake();
     }
 
     /// The outcome, if it is known.
@@ -233,7 +259,7 @@ mod tests {
     type Flights = SingleFlight<&'static str, u32>;
 
     fn start() -> FlightStart {
-        FlightStart { label: Label::new(0, 0), begun: 0 }
+        FlightStart::now(Label::new(0, 0), 0)
     }
 
     fn lead(
@@ -278,6 +304,17 @@ mod tests {
         leader.conclude("once");
         assert_eq!((poll(&follower), *follower.own()), (Poll::Ready(Some("once")), 7));
         assert!(flights.join(Key(1), "a", start(), |_, _| true).unwrap().1.is_some());
+    }
+
+    #[test]
+    fn followers_of_a_late_flight_take_the_outcome_of_another() {
+        let flights = Flights::new();
+        let (first, leader) = lead(&flights, "a");
+        let (second, _) = flights.join(Key(1), "a", start(), |_, _| true).unwrap();
+        first.substitute("other");
+        assert_eq!((poll(&second), second.settled()), (Poll::Ready(Some("other")), None));
+        leader.settle("own");
+        assert_eq!(second.settled(), Some("own"));
     }
 
     #[test]

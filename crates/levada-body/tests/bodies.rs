@@ -59,7 +59,7 @@ fn representation(length: Option<u64>) -> Representation {
 }
 
 fn start() -> FlightStart {
-    FlightStart { label: Label::new(0, 0), begun: 0 }
+    FlightStart::now(Label::new(0, 0), 0)
 }
 
 fn arriving(tiers: &Arc<BlockTiers>, length: Option<u64>) -> (Arc<BlockedBody>, BodyWriter) {

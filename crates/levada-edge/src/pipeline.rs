@@ -391,8 +391,12 @@ fn lead_or_follow(
 ) -> Option<(FillFollower, Option<FetchLeader>)> {
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
     let pending = cache.purges.begin();
-    let start = FlightStart { label: Label::new(site, pending.born()), begun: pending.begun() };
+    let start = FlightStart::now(Label::new(site, pending.born()), pending.begun());
+    let late = context.resource.site.fetch_is_late_after();
     let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
+        if outcome.is_none() && start.since.elapsed() >= late {
+            return false;
+        }
         let label = outcome.and_then(FetchOutcome::label).unwrap_or(&start.label);
         cache.purges.may_follow(label, start.begun, identity)
     };
@@ -408,6 +412,40 @@ fn lead_or_follow(
         FetchLeader::new(fetch.run(leader))
     });
     Some((follower, lead))
+}
+
+/// Follows a fetch that another request began. If it is late, the request that has waited longest leads another
+/// fetch, which the others follow, and the first outcome of both is used.
+///
+/// Returns whether this request leads the fetch of the outcome.
+async fn follow(
+    cache: &Arc<Cache>,
+    context: &RequestContext,
+    order: &FillRequest,
+    follower: FillFollower,
+) -> (FillFollower, bool, Option<FetchOutcome>) {
+    let late = context.resource.site.fetch_is_late_after();
+    if let Ok(outcome) = tokio::time::timeout(late, follower.outcome()).await {
+        return (follower, false, outcome);
+    }
+    let Some((other, lead)) = lead_or_follow(cache, context, order) else {
+        let outcome = follower.outcome().await;
+        return (follower, false, outcome);
+    };
+    let leader = lead.is_some();
+    let others = async {
+        match lead {
+            Some(lead) => lead.outcome(&other).await,
+            None => other.outcome().await,
+        }
+    };
+    tokio::select! {
+        outcome = follower.outcome() => (follower, false, outcome),
+        outcome = others => {
+            outcome.iter().cloned().for_each(|outcome| follower.substitute(outcome));
+            (other, leader, outcome)
+        }
+    }
 }
 
 /// Serves from the fill of an object that this request, or an earlier one, began.
@@ -427,12 +465,14 @@ async fn serve_from_fill(
         let Some((follower, lead)) = lead_or_follow(&node.cache, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision", record)).await;
         };
-        let leader = lead.is_some();
-        let outcome = match lead {
-            Some(lead) => lead.outcome(&follower).await,
+        let (follower, leader, outcome) = match lead {
+            Some(lead) => {
+                let outcome = lead.outcome(&follower).await;
+                (follower, true, outcome)
+            }
             None => {
                 record.cache = CacheResult::Collapsed;
-                follower.outcome().await
+                Box::pin(follow(&node.cache, &context, &order, follower)).await
             }
         };
         let outcome = FetchOutcome::or_failed(outcome);

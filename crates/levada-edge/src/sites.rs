@@ -1,6 +1,6 @@
 //! Sites by host, and each site's origins.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use levada_policy::ClientShare;
@@ -107,6 +107,13 @@ impl Site {
         self.retries.take(clock.now())
     }
 
+    /// The time after which the head of a fetch that others follow is late. By then, the fetch itself has asked
+    /// another origin.
+    pub(crate) fn fetch_is_late_after(&self) -> Duration {
+        let late = self.origins.iter().map(|origin| origin.server.late_after()).max();
+        late.unwrap_or(LATE) * 3 / 2
+    }
+
     /// The origins in the order in which they are tried: first those that are up, then the others.
     pub(crate) fn origins_in_order(&self) -> impl Iterator<Item = &Arc<WatchedOrigin>> {
         let up = self.origins.iter().filter(|o| o.server.health.is_up());
@@ -114,6 +121,9 @@ impl Site {
         up.chain(down)
     }
 }
+
+/// The time after which a server of a switch is late.
+const LATE: Duration = Duration::from_secs(3);
 
 /// The places at a site's origins; one client has as many as are free at most.
 fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {

@@ -301,7 +301,13 @@ impl Fetch {
         leader: &FillLeader,
     ) -> Result<(), Incomplete> {
         let length = body.of.length;
-        while let Some(piece) = relay.next_data().await {
+        loop {
+            let Ok(piece) = tokio::time::timeout(Relay::STILL, relay.next_data()).await else {
+                // Requests that come later need not wait for it.
+                leader.end_following();
+                continue;
+            };
+            let Some(piece) = piece else { break };
             let piece = piece.map_err(|_| Incomplete::BrokenOff)?;
             self.cache.forwarder.metrics.origin_bytes.inc_by(piece.len() as u64);
             let written = writer.written() + piece.len() as u64;

@@ -117,7 +117,7 @@ impl PartOrigin {
         let (purges, identity) = (&self.cache.purges, &body.of.identity);
         let pending = purges.begin();
         let label = Label::new(self.site.id, pending.born());
-        let start = FlightStart { label, begun: pending.begun() };
+        let start = FlightStart::now(label, pending.begun());
         self.cache.block_flights.join(body.block_key(number), identity, start, |start, _| {
             purges.may_follow(&start.label, start.begun, identity)
         })

@@ -101,7 +101,7 @@ impl StorablePost {
             return None;
         }
         let label = Label::new(resource.site.id, pending.born());
-        let start = FlightStart { label, begun: pending.begun() };
+        let start = FlightStart::now(label, pending.begun());
         let (follower, leader) = cache.fills.detached(resource.key, &resource.identity, start);
         let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {

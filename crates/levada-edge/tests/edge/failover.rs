@@ -138,6 +138,52 @@ async fn origin_that_breaks_every_body_off_is_not_asked_for_ever() {
 }
 
 #[tokio::test]
+async fn request_that_follows_a_late_fetch_begins_another() {
+    let (origin, node, at) = alone(|settings| settings.limits.tries = 1).await;
+    let (asked_before, gate) = (AtomicUsize::new(0), Gate::new());
+    let hangs = gate.clone();
+    origin.script("/a", move |_| match asked_before.fetch_add(1, Relaxed) {
+        0 => Reply::cached("late").after(&hangs),
+        _ => Reply::cached("good"),
+    });
+    let mut first = Wire::saying(at, head_of("GET", "/a", &[])).await;
+    eventually("the first is asked", || origin.hits("/a") == 1).await;
+    let mut followers = Vec::new();
+    for _ in 0..10 {
+        followers.push(Wire::saying(at, head_of("GET", "/a", &[])).await);
+    }
+    for follower in &mut followers {
+        assert_eq!(follower.answer().await.text(), "good");
+    }
+    // Two of them may notice at the same time.
+    assert!(origin.hits("/a") <= 3, "{}", origin.hits("/a"));
+    gate.open();
+    assert_eq!(first.answer().await.text(), "late");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn later_requests_do_not_follow_a_body_that_stands_still() {
+    let (origin, node, at) = alone(|_| {}).await;
+    let (asked_before, gate) = (AtomicUsize::new(0), Gate::new());
+    let stands = gate.clone();
+    origin.script("/a", move |_| match asked_before.fetch_add(1, Relaxed) {
+        0 => Reply::cached("").with("content-length", "8").pieces(vec![
+            Piece::Bytes(b"half".to_vec()),
+            Piece::Gate(stands.clone()),
+            Piece::Cut,
+        ]),
+        _ => Reply::cached("the other"),
+    });
+    let mut first = Wire::saying(at, head_of("GET", "/a", &[])).await;
+    assert_eq!(first.head().await.status, 200);
+    tokio::time::sleep(levada_upstream::Relay::STILL + Duration::from_secs(1)).await;
+    assert_eq!(get(at, "/a").await.text(), "the other");
+    gate.open();
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn body_that_cannot_go_on_ends_in_a_reset() {
     let half = || vec![Piece::Bytes(vec![b'x'; 3000]), Piece::Cut];
     for (version, length, cache) in
