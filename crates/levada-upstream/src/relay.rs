@@ -62,6 +62,8 @@ pub struct Relay {
 /// The state of a body that can go on elsewhere.
 struct Healing {
     rest: Arc<dyn Rest>,
+    /// A body that has not moved for this long stands still.
+    still: Duration,
     /// The next byte of the representation, and the one after the last.
     position: u64,
     end: u64,
@@ -91,6 +93,7 @@ impl Relay {
         let Range { start: position, end } = span;
         self.healing = Some(Box::new(Healing {
             rest,
+            still: Self::STILL.min(self.stall.patience() / 2),
             position,
             end,
             broken: None,
@@ -249,11 +252,11 @@ impl Healing {
         let awaited = *self.awaited.get_or_insert_with(Instant::now);
         loop {
             let waited = awaited.elapsed();
-            if waited >= Relay::STILL || (waited >= LOOK && !body.server().health.is_up()) {
+            if waited >= self.still || (waited >= LOOK && !body.server().health.is_up()) {
                 return Poll::Ready(());
             }
             let looks = (waited.as_millis() / LOOK.as_millis()) as u32;
-            ready!(self.timer.poll(cx, awaited + LOOK * (looks + 1)));
+            ready!(self.timer.poll(cx, awaited + self.still.min(LOOK * (looks + 1))));
         }
     }
 }

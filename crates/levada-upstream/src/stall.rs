@@ -22,6 +22,11 @@ impl Stall {
         Self { patience, awaited: None, timer: DeadlineTimer::default() }
     }
 
+    /// The time without a piece after which it fires.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// A piece has come.
     pub(crate) fn moved(&mut self) {
         self.awaited = None;

@@ -96,8 +96,12 @@ async fn body_goes_on_at_the_origin_when_the_peer_dies() {
 
 #[tokio::test]
 async fn body_that_stands_still_goes_on() {
-    for cache in [true, false] {
-        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+    for (cache, timeout) in [(true, 60), (false, 60), (false, 2)] {
+        let (origin, node, at) = alone(|settings| {
+            settings.sites[0].cache = cache;
+            settings.limits.response_body_timeout = Duration::from_secs(timeout);
+        })
+        .await;
         let asked_before = AtomicUsize::new(0);
         origin.script("/a", move |asked| match asked_before.fetch_add(1, Relaxed) {
             0 => part(asked, "\"v\"", (300_000, Some(Piece::Gate(Gate::new())))),
@@ -229,4 +233,39 @@ async fn post_succeeds_at_an_origin_that_closes_after_each_response() {
         assert_eq!(wire.answer().await.status, 200, "{n}");
     }
     settled(&node).await;
+}
+
+/// A downloader: its arguments are followed by FILE and URL in their places.
+type Downloader = (&'static str, &'static [&'static str]);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloaders_notice_nothing_of_a_body_that_goes_on() {
+    let downloaders: [Downloader; 3] = [
+        ("curl", &["-sfH", "Host: a.test", "-o", "FILE", "URL"]),
+        ("wget", &["-q", "--tries=1", "--header=Host: a.test", "-O", "FILE", "URL"]),
+        ("aria2c", &["-q", "-m1", "-x1", "--header=Host: a.test", "-d/", "-oFILE", "URL"]),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    for (program, arguments) in downloaders {
+        for cache in [true, false] {
+            let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+            origin.script("/a", breaks(300_000));
+            let fill = |argument: &&str| {
+                let name = file.display().to_string();
+                argument.replace("FILE", &name).replace("URL", &format!("http://{at}/a"))
+            };
+            let mut command = std::process::Command::new(program);
+            command.args(arguments.iter().map(fill));
+            let Ok(status) = tokio::task::block_in_place(|| command.status()) else {
+                eprintln!("without {program}, which is not installed");
+                continue;
+            };
+            assert!(status.success(), "{program}: {status}");
+            assert!(std::fs::read(&file).unwrap() == bytes(), "{program}, cache: {cache}");
+            assert_eq!(origin.hits("/a"), 3, "{program}");
+            std::fs::remove_file(&file).unwrap();
+            settled(&node).await;
+        }
+    }
 }
