@@ -68,6 +68,7 @@ async fn request(
     let waiting = Waiting::since(due);
     let (verdict, hit) = judge(object, oldest, door, client, &waiting).await;
     let waited = waiting.so_far();
+    tracing::debug!(node = %door.name, target = %object.target(), ?waited, hit, ?verdict, "a request");
     let mut tally = tally.borrow_mut();
     match door.life() == life {
         true => tally.count(verdict, waited, hit && object.size <= HIT_SIZE),

@@ -123,7 +123,7 @@ pub(super) const FAULTS: &[Fault] = &[
         small_disk: true,
         ..Fault::new("disk-full", strike!(disks::fill))
             .within(WAIT)
-            .noticed_in("levada_cache_disk_errors_total")
+            .noticed_in("levada_cache_disk_evictions_total")
     },
     Fault::new("disk-flip", strike!(disks::flip))
         .within(WAIT)
