@@ -153,5 +153,5 @@ pub(super) fn is_hit<T>(response: &Response<T>) -> bool {
 /// The time without a byte after which a client gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes per second that a client reads.
-const READING: f64 = 5e6;
+const READING: f64 = 10e6;
 const BUFFER: u32 = 64 << 10;

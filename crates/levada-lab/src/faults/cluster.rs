@@ -262,7 +262,7 @@ memory = "8MiB"
 
 [cache.disk]
 path = "{cache}"
-size = "64MiB"
+size = "128MiB"
 
 [[site]]
 hosts = "{HOST_NAME}"

@@ -31,4 +31,4 @@ pub(super) fn possible() -> anyhow::Result<()> {
 }
 
 /// A quarter of the cache.
-const SMALL: &str = "16m";
+const SMALL: &str = "32m";

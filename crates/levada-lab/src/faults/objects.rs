@@ -19,11 +19,12 @@ pub(super) struct VersionedObject {
 }
 
 impl Objects {
-    /// Small, medium and large objects, in their first version.
+    /// Small, medium and large objects, in their first version. Buffers of connections between nodes
+    /// hold some 10 MB: shorter bodies would be on their way as a whole before a node dies.
     pub(super) fn new() -> Self {
         let small = (0..SMALL).map(|at| 1_000 + at as u64 * 9_000 / SMALL as u64);
         let medium = (0..MEDIUM).map(|at| HIT_SIZE - at as u64);
-        let large = (0..LARGE).map(|at| 5_000_000 + at as u64 * 5_000_000 / (LARGE as u64 - 1));
+        let large = (0..LARGE).map(|at| 6_000_000 + at as u64 * 8_000_000);
         let object = |(number, size)| VersionedObject {
             number,
             size,
@@ -109,8 +110,8 @@ pub(super) const HIT_SIZE: u64 = 100_000;
 const SMALL: usize = 240;
 const MEDIUM: usize = 100;
 const LARGE: usize = 4;
-const PART_OF_LARGE: f64 = 0.02;
-const PART_OF_MEDIUM: f64 = 0.18;
+const PART_OF_LARGE: f64 = 0.01;
+const PART_OF_MEDIUM: f64 = 0.19;
 const PREFIX: &str = "/object/";
 
 #[cfg(test)]

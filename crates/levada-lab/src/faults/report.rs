@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn begin(args: &FaultsArgs) -> anyhow::Result<LabReport> {
     let emulated = vec![
         format!(
-            "nodes: {NODES} real nodes, peers of each other, with 8 MiB of memory and 64 MiB of disk"
+            "nodes: {NODES} real nodes, peers of each other, with 8 MiB of memory and 128 MiB of disk"
         ),
         format!("load: {} requests/s, every byte verified, and a purge every 400 ms", args.rate),
     ];
