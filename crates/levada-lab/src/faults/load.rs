@@ -38,12 +38,14 @@ impl Load {
             while tasks.try_join_next().is_some() {}
             let object = self.objects.choose(&mut rng);
             let Some(at) = self.next(number) else { continue };
+            // The node may be struck before the task begins.
+            let life = self.doors[at].life();
             let (objects, doors, tally) =
                 (self.objects.clone(), self.doors.clone(), self.tally.clone());
             let client = format!("192.0.2.{}", number % CLIENTS);
             tasks.spawn_local(async move {
                 if let (Some(object), Some(door)) = (objects.get(object), doors.get(at)) {
-                    request(object, door, &client, due, &tally).await;
+                    request(object, door, life, &client, due, &tally).await;
                 }
             });
         }
@@ -60,11 +62,12 @@ impl Load {
 async fn request(
     object: &VersionedObject,
     door: &Door,
+    life: u64,
     client: &str,
     due: Instant,
     tally: &RefCell<Tally>,
 ) {
-    let (life, oldest) = (door.life(), object.oldest());
+    let oldest = object.oldest();
     let waiting = Waiting::since(due);
     let (verdict, hit) = judge(object, oldest, door, client, &waiting).await;
     let waited = waiting.so_far();
