@@ -29,7 +29,7 @@ pub(super) enum ScenarioOutcome {
 pub(super) fn disk(scenario: PoliciesScenario) -> f64 {
     match scenario {
         PoliciesScenario::Links | PoliciesScenario::LinksFlash | PoliciesScenario::Crowd => 1000.0,
-        PoliciesScenario::Disk | PoliciesScenario::DiskFlash => 0.125,
+        PoliciesScenario::Disk | PoliciesScenario::DiskFlash => 0.25,
         PoliciesScenario::Cold => 1.0,
     }
 }
