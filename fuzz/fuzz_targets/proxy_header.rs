@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     match ProxyHeader::parse(bytes) {
         Ok(Some(header)) => {
             assert!(header.length <= bytes.len());
-            // What follows does not change the header, and no shorter beginning is one.
+            // Later bytes do not change the header, and no shorter beginning is one.
             let header = Some(header);
             assert_eq!(ProxyHeader::parse(&[bytes, b"GET / HTTP/1.1\r\n"].concat()).unwrap(), header);
             for end in 1..header.unwrap().length {

@@ -56,7 +56,7 @@ struct Try<'a, G: Group> {
     down: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// What happened to a try.
+/// An event of one of the tries.
 pub(crate) enum Event {
     /// It was answered.
     Answered(usize, UpstreamResponse),
