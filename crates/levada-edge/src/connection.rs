@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     io,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -102,7 +103,7 @@ pub(crate) async fn serve(
     let announced = role.listener != ListenerKind::Peer && node.trust.announces(open.client);
     if announced {
         let header = Box::pin(ProxyHeader::take(&mut stream));
-        match in_time(limit, &open.stop, header).await {
+        match in_time(limit, open.client, &open.stop, header).await {
             Ok(header) => open.client = header.client.unwrap_or(open.client),
             Err(ending) => return node.metrics.ended(ending),
         }
@@ -112,7 +113,9 @@ pub(crate) async fn serve(
     let is_peer = match &role.proof {
         None => role.listener == ListenerKind::Peer,
         Some(proof) => {
-            match in_time(limit, &open.stop, Box::pin(proves(proof, &mut stream))).await {
+            match in_time(limit, open.client, &open.stop, Box::pin(proves(proof, &mut stream)))
+                .await
+            {
                 Ok(is_peer) => is_peer,
                 Err(ending) => return node.metrics.ended(ending),
             }
@@ -393,13 +396,14 @@ async fn proves(proof: &PeerProof, stream: &mut ClientSocket) -> io::Result<bool
 /// The result of a step before HTTP, or the reason why the connection ends with it.
 async fn in_time<T>(
     limit: Duration,
+    client: IpAddr,
     stop: &Stop,
     step: impl Future<Output = io::Result<T>>,
 ) -> Result<T, ConnectionEnd> {
     tokio::select! {
         done = tokio::time::timeout(limit, step) => match done {
             Ok(done) => done.map_err(|error| {
-                tracing::info!(%error, "connection ended before HTTP");
+                tracing::info!(%client, %error, "connection ended before HTTP");
                 ConnectionEnd::Broken
             }),
             Err(_) => Err(ConnectionEnd::HeadTimeout),
