@@ -7,6 +7,7 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use http::{StatusCode, header};
+use levada_access::client_shares::ClientPlace;
 use levada_fetch::Counts;
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
@@ -14,7 +15,6 @@ use levada_redirector::{ChosenServer, Decider};
 use crate::{
     body_error::BodyError,
     cache_result::CacheResult,
-    client_shares::ClientPlace,
     clock::Clock,
     failure::Failed,
     log::{AccessLine, Log, LogEntry},

@@ -8,13 +8,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use levada_access::admin_access;
 use levada_net::stop::Stop;
 use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{admin_access, cache_result::CacheResult, explain, node::Node, reload, servers};
+use crate::{cache_result::CacheResult, explain, node::Node, reload, servers};
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use levada_access::pace::Paced;
 use levada_body::{ReadAt, Script};
 use levada_http1::ActiveRequest;
 use levada_store::Object;
@@ -17,7 +18,6 @@ use crate::{
     access_record::AccessRecord,
     body_error::BodyError,
     drain::{Drain, Movable},
-    pace::Paced,
 };
 
 /// The body of a response on its way to a client.

@@ -14,6 +14,7 @@ use std::{
 use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use levada_access::client_shares::ClientShares;
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
     ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, TimedHeads,
@@ -34,7 +35,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
-    client_shares::ClientShares,
     drain::Drain,
     failure::Failure,
     listener,

@@ -6,6 +6,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{self, COOKIE, HOST, VIA},
 };
+use levada_access::client_network;
 use levada_cache::strip_fields;
 use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
 use levada_redirector::{Sizes, retried};
@@ -17,7 +18,6 @@ use levada_upstream::{
 use crate::{
     access_record::AccessRecord,
     client_connection::{ClientConnection, ListenerKind},
-    client_network,
     clock::Clock,
     failure::Failed,
     fields::{

@@ -13,20 +13,16 @@
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
-//! respond ─ body ─ pace ─ access_record   the response, and what is counted until its end
+//! respond ─ body ─ access_record       the response, and what is counted until its end
 //! ```
 
 mod access_record;
-mod address_prefix;
 mod admin;
-mod admin_access;
 mod body;
 mod body_error;
 mod cache;
 mod cache_result;
 mod client_connection;
-mod client_network;
-mod client_shares;
 mod clock;
 mod connection;
 mod dormant;
@@ -48,7 +44,6 @@ mod metrics;
 mod node;
 mod node_name;
 mod origin;
-mod pace;
 mod peers;
 mod pipeline;
 mod purge;
@@ -65,13 +60,11 @@ mod sites;
 mod start_error;
 mod subject;
 mod tend;
-mod tls;
-mod trust;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
+pub use levada_access::tls::TlsError;
 pub use run::{Addresses, Counts, Running, run};
 pub use settings::SettingsReader;
 pub use start_error::StartError;
-pub use tls::TlsError;

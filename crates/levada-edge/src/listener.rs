@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use levada_access::{client_network, client_shares::ClientPlace};
 use levada_handoff::BackendLink;
 use levada_net::{
     client::{OpenConnection, watched},
@@ -18,8 +19,6 @@ use tokio::net::TcpStream;
 
 use crate::{
     client_connection::ListenerKind,
-    client_network,
-    client_shares::ClientPlace,
     connection::{self, ListenerRole},
     dormant,
     node::Node,

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use levada_access::{
+    client_shares::ClientShares,
+    pace::{Paced, Pacer},
+    trust::TrustBoundary,
+};
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
@@ -12,7 +17,6 @@ use tokio::sync::watch;
 use crate::{
     access_record::Telemetry,
     cache::Cache,
-    client_shares::ClientShares,
     clock::Clock,
     drain::Drain,
     forward::Forwarder,
@@ -22,14 +26,12 @@ use crate::{
     log::Log,
     metrics::Metrics,
     node_name::NodeName,
-    pace::{Paced, Pacer},
     peers::Peers,
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
     start_error::StartError,
-    trust::TrustBoundary,
 };
 
 /// A node.

@@ -1,11 +1,9 @@
 //! Settings as the crate of servers takes them: the way to an origin, and the bounds of a server.
 
+use levada_access::tls;
 use levada_upstream::{Address, ServerBounds, Wire};
 
-use crate::{
-    settings::{Limits, Origin},
-    tls,
-};
+use crate::settings::{Limits, Origin};
 
 /// The address and the protocols of an origin.
 pub(crate) fn way_to(origin: &Origin) -> (Address, Wire) {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, header::HOST};
+use levada_access::tls;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::SwitchMetrics;
 use levada_types::Timestamp;
@@ -17,7 +18,6 @@ use crate::{
     origin,
     purge::peer_log::PeerLog,
     settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
-    tls,
 };
 
 /// The target of a probe of a peer.

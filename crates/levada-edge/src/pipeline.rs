@@ -9,6 +9,7 @@ use http::{
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
+use levada_access::client_network;
 use levada_body::{FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
@@ -35,7 +36,7 @@ use crate::{
     },
     cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
-    client_network, clock,
+    clock,
     connection::head_bounds,
     effects::Effects,
     failure::{Failed, Failure},
@@ -148,7 +149,8 @@ fn admit(
             return Admitted::Answered(Box::new(well));
         }
     }
-    let client = node.trust.cross(connection, request.headers_mut());
+    let is_peer = connection.listener == ListenerKind::Peer;
+    let client = node.trust.cross(connection.client, is_peer, request.headers_mut());
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use levada_access::{client_shares::ClientShares, tls};
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
@@ -10,7 +11,6 @@ use levada_net::stop::{self, Stop, Stopper};
 use crate::{
     admin::{self, Pages},
     client_connection::ListenerKind,
-    client_shares::ClientShares,
     connection::ListenerRole,
     listener,
     log::Log,
@@ -19,7 +19,6 @@ use crate::{
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
-    tls,
 };
 
 /// The addresses of a running node.

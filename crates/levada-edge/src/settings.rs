@@ -6,7 +6,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-pub use crate::address_prefix::{AddressPrefix, NoPrefix};
+pub use levada_access::{
+    address_prefix::{AddressPrefix, NoPrefix},
+    tls::Certificate,
+    trust::TrustedProxies,
+};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
@@ -73,15 +77,6 @@ pub enum Runtime {
     PerCore(usize),
 }
 
-/// Proxies in front of this node.
-#[derive(Clone, Copy, Debug)]
-pub struct TrustedProxies {
-    /// Their addresses.
-    pub addresses: AddressPrefix,
-    /// Whether their connections begin with a header of the PROXY protocol.
-    pub proxy_protocol: bool,
-}
-
 /// A listener for clients.
 #[derive(Clone, Debug)]
 pub struct Listener {
@@ -105,15 +100,6 @@ impl Listener {
 
 /// The number of retransmissions that tells lost clients from poor paths (WWW'09, Sec. 4.2).
 pub const DORMANT_RETRIES: u8 = 1;
-
-/// A certificate chain and its key, both PEM files.
-#[derive(Clone, Debug)]
-pub struct Certificate {
-    /// The chain, leaf first. The leaf's names are the server names it is used for.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
 
 /// The admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]

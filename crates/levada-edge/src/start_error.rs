@@ -7,7 +7,7 @@ use levada_policy::BuildError;
 
 use levada_store::disk::DiskError;
 
-use crate::tls::TlsError;
+use levada_access::tls::TlsError;
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ use crate::source::{Source, Token};
 
 /// The share is held down in the node and the crates that were split from it.
 const HELD: &[&str] = &[
+    "levada-access",
     "levada-body",
     "levada-edge",
     "levada-handoff",

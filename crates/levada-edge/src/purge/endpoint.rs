@@ -10,6 +10,7 @@ use http::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use levada_access::tls;
 use levada_purge::{
     Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeOrder, PurgeTarget, Rule,
     absolute,
@@ -22,7 +23,7 @@ use super::{
     invalidation::MissedInvalidations,
     wake::LastAwake,
 };
-use crate::{cache::Cache, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites, tls};
+use crate::{cache::Cache, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites};
 
 /// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The network of a client. An IPv6 client has a whole network of addresses to choose from: that network is
 /// the client.
-pub(crate) fn of(client: IpAddr) -> IpAddr {
+pub fn of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

@@ -1,7 +1,11 @@
 //! TLS: certificates by server name for clients, both sides for peers, and the cryptographic functions
 //! that peers need.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -11,7 +15,14 @@ use rustls::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::settings::Certificate;
+/// A certificate chain and its key, both PEM files.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The chain, leaf first. The leaf's names are the server names it is used for.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +53,7 @@ pub enum TlsError {
 
 /// The configuration of a client listener: it presents the certificate for the requested server name,
 /// else the first.
-pub(crate) fn client_facing(certificates: &[Certificate]) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn client_facing(certificates: &[Certificate]) -> Result<Arc<ServerConfig>, TlsError> {
     let resolver = ByName::new(certificates)?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -56,7 +67,7 @@ pub(crate) fn client_facing(certificates: &[Certificate]) -> Result<Arc<ServerCo
 
 /// The configuration of the peer listener: it presents `identity` and requires certificates of
 /// `authority`.
-pub(crate) fn peer_server(
+pub fn peer_server(
     identity: &Certificate,
     authority: &Path,
 ) -> Result<Arc<ServerConfig>, TlsError> {
@@ -76,7 +87,7 @@ pub(crate) fn peer_server(
 }
 
 /// The configuration for connections to peers.
-pub(crate) fn peer_client(
+pub fn peer_client(
     identity: &Certificate,
     authority: &Path,
     h2: bool,
@@ -93,7 +104,7 @@ pub(crate) fn peer_client(
 }
 
 /// The configuration for connections to `https` origins: it trusts the public authorities.
-pub(crate) fn origin_client() -> Arc<ClientConfig> {
+pub fn origin_client() -> Arc<ClientConfig> {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -105,12 +116,12 @@ pub(crate) fn origin_client() -> Arc<ClientConfig> {
 }
 
 /// Compares secrets in a time that depends on their lengths only.
-pub(crate) fn equal(shown: &[u8], secret: &[u8]) -> bool {
+pub fn equal(shown: &[u8], secret: &[u8]) -> bool {
     shown.ct_eq(secret).into()
 }
 
 /// HMAC-SHA-256.
-pub(crate) fn sign(secret: &[u8], message: &[u8]) -> [u8; 32] {
+pub fn sign(secret: &[u8], message: &[u8]) -> [u8; 32] {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
     let mut mark = [0; 32];
     mark.copy_from_slice(ring::hmac::sign(&key, message).as_ref());

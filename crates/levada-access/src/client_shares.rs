@@ -23,7 +23,7 @@ const COUNTERS: usize = 4096;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct ClientShares {
+pub struct ClientShares {
     bound: u32,
     held: AtomicU32,
     by_client: Box<[AtomicU32]>,
@@ -33,13 +33,14 @@ pub(crate) struct ClientShares {
 
 /// One place; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct ClientPlace {
+pub struct ClientPlace {
     shares: Arc<ClientShares>,
     counter: usize,
 }
 
 impl ClientShares {
-    pub(crate) fn new(bound: u32) -> Arc<Self> {
+    /// `bound` places.
+    pub fn new(bound: u32) -> Arc<Self> {
         Arc::new(Self {
             bound,
             held: AtomicU32::new(0),
@@ -49,7 +50,7 @@ impl ClientShares {
     }
 
     /// A place for `client`; `None` when it has as many as are free.
-    pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
+    pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
         let counter = self.hasher.hash_one(client) as usize % COUNTERS;
         let others = self.held.fetch_add(1, Relaxed);
         let own = self.by_client[counter].fetch_add(1, Relaxed);
@@ -58,7 +59,7 @@ impl ClientShares {
     }
 
     /// The places that are taken.
-    pub(crate) fn held(&self) -> u32 {
+    pub fn held(&self) -> u32 {
         self.held.load(Relaxed)
     }
 }

@@ -8,41 +8,50 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
-use crate::{
-    client_connection::{ClientConnection, ListenerKind},
-    fields::FORWARDED_FOR,
-    settings::TrustedProxies,
-};
+use crate::address_prefix::AddressPrefix;
+
+/// The addresses of the clients that a request has come from, as proxies state them.
+pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Proxies in front of this node.
+#[derive(Clone, Copy, Debug)]
+pub struct TrustedProxies {
+    /// Their addresses.
+    pub addresses: AddressPrefix,
+    /// Whether their connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+}
 
 /// The proxies whose statements about clients count.
-pub(crate) struct TrustBoundary {
+pub struct TrustBoundary {
     trusted: Vec<TrustedProxies>,
 }
 
 impl TrustBoundary {
-    pub(crate) fn new(trusted: &[TrustedProxies]) -> Self {
+    /// A boundary that `trusted` may cross.
+    pub fn new(trusted: &[TrustedProxies]) -> Self {
         Self { trusted: trusted.to_vec() }
     }
 
-    /// Removes the statements of a client that is not trusted. Returns the address of the client that the
-    /// request is for.
-    pub(crate) fn cross(&self, connection: &ClientConnection, headers: &mut HeaderMap) -> IpAddr {
-        let is_peer = connection.listener == ListenerKind::Peer;
-        if is_peer || self.trusts(connection.client) {
-            return self.forwarded_for(headers).unwrap_or(connection.client);
+    /// Removes the statements of a client that is neither a peer nor trusted. Returns the address of the
+    /// client that the request is for.
+    pub fn cross(&self, client: IpAddr, is_peer: bool, headers: &mut HeaderMap) -> IpAddr {
+        if is_peer || self.trusts(client) {
+            return self.forwarded_for(headers).unwrap_or(client);
         }
         while let Some(name) = headers.keys().find(|name| is_statement(name)).cloned() {
             headers.remove(name);
         }
-        connection.client
+        client
     }
 
-    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether statements from this address count.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|proxies| proxies.addresses.contains(address))
     }
 
     /// Whether a connection from this address begins with a header of the PROXY protocol.
-    pub(crate) fn announces(&self, address: IpAddr) -> bool {
+    pub fn announces(&self, address: IpAddr) -> bool {
         self.trusted
             .iter()
             .any(|proxies| proxies.proxy_protocol && proxies.addresses.contains(address))

@@ -1,4 +1,4 @@
-//! The node's serving rate: a bucket that all bodies of the node share, in turns.
+//! A rate of bytes: a bucket that many bodies share, in turns.
 
 use std::{
     pin::Pin,
@@ -18,14 +18,15 @@ const PIECE: usize = 16 << 10;
 const AHEAD: Duration = Duration::from_millis(5);
 
 /// A rate that many bodies share.
-pub(crate) struct Pacer {
+pub struct Pacer {
     nanos_per_byte: f64,
     /// The time at which all granted bytes have gone out at the rate.
     paid_until: Mutex<Instant>,
 }
 
 impl Pacer {
-    pub(crate) fn new(bytes_per_second: u64) -> Arc<Self> {
+    /// A rate of so many bytes per second.
+    pub fn new(bytes_per_second: u64) -> Arc<Self> {
         Arc::new(Self {
             nanos_per_byte: 1e9 / bytes_per_second.max(1) as f64,
             paid_until: Mutex::new(Instant::now()),
@@ -42,7 +43,7 @@ impl Pacer {
 }
 
 /// One body that is sent at the shared rate.
-pub(crate) struct Paced {
+pub struct Paced {
     pacer: Arc<Pacer>,
     rest: Bytes,
     /// The piece that waits for its turn.
@@ -51,7 +52,8 @@ pub(crate) struct Paced {
 }
 
 impl Paced {
-    pub(crate) fn new(pacer: &Arc<Pacer>) -> Self {
+    /// A body that takes its turns at `pacer`.
+    pub fn new(pacer: &Arc<Pacer>) -> Self {
         Self {
             pacer: pacer.clone(),
             rest: Bytes::new(),
@@ -61,12 +63,12 @@ impl Paced {
     }
 
     /// Whether nothing is held back.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.granted.is_none()
     }
 
     /// Ready when the piece that was granted may go out.
-    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.granted.is_none() {
             return Poll::Ready(());
         }
@@ -74,7 +76,7 @@ impl Paced {
     }
 
     /// Returns the next piece of the body that `more` supplies, when its turn has come.
-    pub(crate) fn cut<E>(
+    pub fn cut<E>(
         &mut self,
         cx: &mut Context<'_>,
         mut more: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>,

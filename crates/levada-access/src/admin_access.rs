@@ -16,7 +16,7 @@ use crate::tls;
 
 /// Why an order is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OrderRefusal {
+pub enum OrderRefusal {
     /// The token is missing or wrong.
     Token,
     /// There is no token, and the order comes from another machine.
@@ -24,14 +24,16 @@ pub(crate) enum OrderRefusal {
 }
 
 impl OrderRefusal {
-    pub(crate) fn status(self) -> StatusCode {
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
         match self {
             Self::Token => StatusCode::UNAUTHORIZED,
             Self::OtherMachine => StatusCode::FORBIDDEN,
         }
     }
 
-    pub(crate) fn as_str(self) -> &'static str {
+    /// The body of the answer, with the remedy.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Token => "an order needs the token of [admin]: Authorization: Bearer TOKEN\n",
             Self::OtherMachine => {
@@ -42,7 +44,7 @@ impl OrderRefusal {
 }
 
 /// Whether a client may change something: with the token, or from this machine if there is none.
-pub(crate) fn may_order(
+pub fn may_order(
     token: Option<&str>,
     client: IpAddr,
     headers: &HeaderMap,
@@ -62,7 +64,7 @@ pub(crate) fn may_order(
 const BEARER: &[u8] = b"bearer ";
 
 /// Whether `Host` can belong to this listener. No browser sends a request without it.
-pub(crate) fn names_this_listener<'a>(
+pub fn names_this_listener<'a>(
     headers: &HeaderMap,
     mut hosts: impl Iterator<Item = &'a String>,
 ) -> bool {
