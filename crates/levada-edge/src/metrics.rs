@@ -6,10 +6,10 @@ use std::{
 };
 
 use http::StatusCode;
+use levada_announce::RouteMetrics;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
 use levada_redirector::SwitchMetrics;
-use levada_route::RouteMetrics;
 use levada_store::disk::DiskMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{

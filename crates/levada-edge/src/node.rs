@@ -8,10 +8,10 @@ use levada_access::{
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
+use levada_announce::Route;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
-use levada_route::Route;
 use tokio::sync::watch;
 
 use crate::{

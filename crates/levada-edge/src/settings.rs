@@ -11,6 +11,7 @@ pub use levada_access::{
     tls::Certificate,
     trust::TrustedProxies,
 };
+pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
@@ -18,7 +19,6 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
-pub use levada_route::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_store::{CacheSettings, DiskCache};
 pub use levada_upstream::{HealthCheck, Origin};
 

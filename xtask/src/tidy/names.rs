@@ -15,7 +15,7 @@ const HELD: &[&str] = &[
     "levada-lab",
     "levada-purge",
     "levada-redirector",
-    "levada-route",
+    "levada-announce",
     "levada-store",
     "levada-upstream",
 ];
