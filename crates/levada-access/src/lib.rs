@@ -1,7 +1,6 @@
 //! Who may do what at a node, and how much of it.
 //!
 //! ```text
-//! address_prefix   prefixes of addresses, such as 10.0.0.0/8
 //! admin_access     the admin listener: its names, and the token of orders
 //! client_network   the client that a request counts for
 //! client_shares    a bounded number of places that clients share
@@ -10,7 +9,6 @@
 //! trust            which connections may state for whom they speak
 //! ```
 
-pub mod address_prefix;
 pub mod admin_access;
 pub mod client_network;
 pub mod client_shares;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
-use crate::address_prefix::AddressPrefix;
+use levada_types::AddressPrefix;
 
 /// The addresses of the clients that a request has come from, as proxies state them.
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

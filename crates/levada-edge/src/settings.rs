@@ -7,7 +7,6 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use levada_access::{
-    address_prefix::{AddressPrefix, NoPrefix},
     tls::Certificate,
     trust::TrustedProxies,
 };
@@ -20,6 +19,7 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_store::{CacheSettings, DiskCache};
+pub use levada_types::{AddressPrefix, NoPrefix};
 pub use levada_upstream::{HealthCheck, Origin};
 
 /// Everything one node needs to run.

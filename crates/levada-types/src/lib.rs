@@ -3,6 +3,7 @@
 //!
 //! This crate has no logic beyond what makes an invalid value impossible.
 
+mod address_prefix;
 mod bytesize;
 mod key;
 mod rate;
@@ -10,6 +11,7 @@ mod request;
 mod rng;
 mod time;
 
+pub use address_prefix::{AddressPrefix, NoPrefix};
 pub use bytesize::{ByteSize, ParseByteSizeError};
 pub use key::{Key, hash64, weigh};
 pub use rate::{ParseRateError, parse_rate};
