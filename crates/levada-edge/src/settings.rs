@@ -6,10 +6,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-pub use levada_access::{
-    tls::Certificate,
-    trust::TrustedProxies,
-};
+pub use levada_access::{tls::Certificate, trust::TrustedProxies};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage};
 pub use levada_fetch::{Mode, Patience, Plan};

@@ -16,6 +16,7 @@ const PURE: &[&str] = &[
     "levada-topology",
     "levada-sim",
     "levada-paper",
+    "levada-rules",
 ];
 
 /// Crates that a pure crate must not depend on, directly or by way of others.
