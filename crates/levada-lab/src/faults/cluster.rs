@@ -1,6 +1,7 @@
 //! The cluster: four nodes, each a process of this same executable with a cache on disk.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     rc::Rc,
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
+    clocks,
     door::Door,
     file_system,
     liar::LIAR_NAME,
@@ -31,6 +33,8 @@ pub(super) struct ClusterSpec<'a> {
     pub(super) small_disk: bool,
     /// Whether the access logs are never read.
     pub(super) unread_log: bool,
+    /// Whether the clocks of the nodes can be set.
+    pub(super) own_clocks: bool,
     pub(super) hosts: Option<&'a FaultHosts>,
     pub(super) origin: SocketAddr,
     pub(super) liar: SocketAddr,
@@ -85,6 +89,9 @@ impl<'a> Cluster<'a> {
             if spec.small_disk {
                 let file_system = directory.path().join(format!("disk{at}"));
                 node = node.wrapped_by(file_system::in_small_file_system(&file_system));
+            }
+            if spec.own_clocks {
+                node = node.wrapped_by(clocks::with_own_clock(&clock(directory.path(), at))?);
             }
             nodes.push(node);
         }
@@ -181,6 +188,14 @@ impl<'a> Cluster<'a> {
         Ok(kill_process(pid, signal)?)
     }
 
+    /// Sets the clock of a node, which need not run, to this many seconds from the machine's.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn set_clock(&self, at: usize, seconds: i64) -> io::Result<()> {
+        clocks::write(&clock(self.directory.path(), at), seconds)
+    }
+
     /// The nodes that have ended by themselves, or do not answer.
     pub(super) async fn lost(&mut self) -> Vec<String> {
         let mut lost = Vec::new();
@@ -217,6 +232,11 @@ impl<'a> Cluster<'a> {
             None => cache,
         }
     }
+}
+
+/// The file that says how far the clock of a node is from the machine's.
+fn clock(directory: &Path, at: usize) -> PathBuf {
+    directory.join(format!("clock{at}"))
 }
 
 /// A node's cache, in a directory that can be a file system.

@@ -6,8 +6,8 @@
 //! ```text
 //! register              all faults and their limits
 //! processes, links,     the disturbances
-//!   disks, hostile,
-//!   logs, lies
+//!   disks, clocks,
+//!   hostile, logs, lies
 //! cluster, network      the nodes, and their hosts where links matter
 //! objects, origin       what is requested, in versions; `liar` is the origin that lies
 //! load, client, tally   the requests, and how they are judged
@@ -15,6 +15,7 @@
 //! ```
 
 mod client;
+mod clocks;
 mod cluster;
 mod disks;
 mod door;
@@ -141,6 +142,7 @@ async fn play(
     let spec = ClusterSpec {
         small_disk: fault.small_disk,
         unread_log: fault.unread_log,
+        own_clocks: fault.own_clocks,
         hosts,
         origin,
         liar,

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::{
-    cluster::Cluster, disks, file_system, hostile, lies, links, logs, processes, stage::Stage,
-    tally::Tally,
+    clocks, cluster::Cluster, disks, file_system, hostile, lies, links, logs, processes,
+    stage::Stage, tally::Tally,
 };
 
 /// A fault, and what clients may notice of it.
@@ -19,6 +19,8 @@ pub(super) struct Fault {
     pub(super) small_disk: bool,
     /// Whether its access logs are never read.
     pub(super) unread_log: bool,
+    /// Whether the clocks of its nodes can be set.
+    pub(super) own_clocks: bool,
     /// The metric of a node that counts what it noticed.
     pub(super) noticed: Option<&'static str>,
     /// Its length if no option sets it.
@@ -50,6 +52,7 @@ impl Fault {
             hosts: false,
             small_disk: false,
             unread_log: false,
+            own_clocks: false,
             noticed: None,
             length: Duration::from_secs(60),
             p99: None,
@@ -78,6 +81,9 @@ impl Fault {
         }
         if self.small_disk {
             file_system::possible()?;
+        }
+        if self.own_clocks {
+            clocks::possible()?;
         }
         Ok(())
     }
@@ -128,6 +134,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("disk-flip", strike!(disks::flip))
         .within(WAIT)
         .noticed_in("levada_cache_disk_damaged_total"),
+    Fault { own_clocks: true, ..Fault::new("clock", strike!(clocks::set)).within(WAIT) },
     Fault::new("readers", strike!(hostile::readers)).hits_within(HIT),
     Fault::new("streams", strike!(hostile::streams)).hits_within(HIT),
     Fault {
