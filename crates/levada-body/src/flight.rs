@@ -138,6 +138,11 @@ impl<O: Clone, L: Default> SingleFlight<O, L> {
         (flight.follower(), FlightLeader(flight))
     }
 
+    /// Whether a flight of this key can be followed.
+    pub fn is_under_way(&self, key: Key) -> bool {
+        self.table.lock().contains_key(&key)
+    }
+
     /// The number of flights that can be followed.
     pub fn count(&self) -> usize {
         self.table.lock().len()

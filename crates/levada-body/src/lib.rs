@@ -5,6 +5,7 @@
 //!   BlockedBody ─┬─ RunningFetch    the fetch of the whole, written by a BodyWriter
 //!                ├─ GrowingBlock    a block while it arrives, written by a BlockWriter
 //!                └─ BlockOrigin     the source of blocks that are missing
+//!   part ── the parts that are stored off the block grid
 //!   Script ── steps of a response's body; ReadAt reads them: BlockReader, StoredReader
 //! ```
 //!
@@ -18,6 +19,7 @@ mod error;
 mod fetch_leader;
 mod flight;
 mod growing;
+pub mod part;
 pub mod partial;
 mod read_at;
 mod running;

@@ -11,7 +11,10 @@ use http::{
 use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
 use levada_store::{StoredHead, new_version};
 
-use crate::read_at::{ReadAt, Script, Step};
+use crate::{
+    part::Inside,
+    read_at::{ReadAt, Script, Step},
+};
 
 /// The part of a representation that a request wants.
 pub enum Wanted {
@@ -19,12 +22,20 @@ pub enum Wanted {
     Whole,
     /// At least one part.
     Some(Box<RangeParts>),
+    /// Bytes inside of a stored part.
+    Inside(Box<Inside>),
+    /// Bytes that the stored part does not have.
+    Elsewhere,
     /// Only bytes that it does not have.
     Nothing,
 }
 
 /// The part that `request` wants of a stored representation of `length` bytes.
 pub fn wanted(request: &RequestParts, head: &StoredHead, length: u64) -> Wanted {
+    if head.status == StatusCode::PARTIAL_CONTENT {
+        let inside = Inside::of(&request.headers, head);
+        return inside.map_or(Wanted::Elsewhere, |inside| Wanted::Inside(Box::new(inside)));
+    }
     wanted_of(request, head.status, &head.validators, length)
 }
 
@@ -92,6 +103,17 @@ pub fn answer<B, R: ReadAt>(
     }
     steps.push_back(Step::Text(frame.end().into()));
     Script::new(steps, reader)
+}
+
+/// Turns the head of a stored part into that of the answer to a request for bytes inside of it, and gives
+/// its body.
+pub fn answer_inside<B, R: ReadAt>(
+    response: &mut Response<B>,
+    inside: Inside,
+    reader: R,
+) -> Script<R> {
+    inside.describe(response);
+    Script::new(VecDeque::from([Step::Bytes(inside.bytes)]), reader)
 }
 
 /// The fields of a 416: what there is, and nothing of the representation.

@@ -43,7 +43,7 @@ impl RangeSpec {
     }
 
     /// The bytes of a representation of `length` bytes; `None` if the range contains none of them.
-    fn resolve(self, length: u64) -> Option<Range<u64>> {
+    pub fn resolve(self, length: u64) -> Option<Range<u64>> {
         let range = match self {
             Self::Between(first, last) => first..length.min(last.saturating_add(1)),
             Self::From(first) => first..length,

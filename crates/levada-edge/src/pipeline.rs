@@ -29,7 +29,7 @@ use crate::{
         Cache,
         fetch::Fetch,
         fill::{FetchOutcome, FillFollower},
-        lookup::{FillRequest, LookupResult, lookup, recall},
+        lookup::{FillRequest, LookupResult, PartRequest, lookup, recall},
         part_origin,
         posted::Posted,
         rest, stored,
@@ -378,7 +378,8 @@ async fn in_blocks(
             None => node.cache.store.remove(context.resource.key),
         },
     }
-    let part = partial::first_byte(&context.parts).map(|first| first / body.of.block);
+    let part =
+        partial::first_byte(&context.parts).map(|first| PartRequest::Block(first / body.of.block));
     let part = part.filter(|_| body.origin().is_some());
     let order = FillRequest { part, ..FillRequest::of(context.resource.key) };
     serve_from_fill(node, context, order, record).await
@@ -496,12 +497,12 @@ async fn serve_from_fill(
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     if leader {
         record.chosen = follower.own().chosen.take();
+        status.forwarded_status = follower.own().answered;
     }
     if leader
         && matches!(outcome, FetchOutcome::Unshared)
         && let Some(passed) = follower.own().unshared.take()
     {
-        status.forwarded_status = Some(passed.head.status.as_u16());
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
         let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
@@ -521,11 +522,9 @@ async fn serve_from_fill(
         }
         FetchOutcome::Renewed(object) if mine(&object.head) => {
             record.cache = CacheResult::Revalidated;
-            status.forwarded_status = leader.then_some(304);
             whole_or_head(&node.cache, &context, &object, status).await
         }
         FetchOutcome::Large(object) if mine(&object.head) => {
-            status.forwarded_status = leader.then_some(200);
             status.stored = true;
             whole_or_head(&node.cache, &context, &object, status).await
         }

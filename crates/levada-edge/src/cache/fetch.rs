@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
-use levada_body::{BlockedBody, BodyWriter, Representation};
+use levada_body::{
+    BlockedBody, BodyWriter, Representation,
+    part::{self, Inside},
+};
 use levada_cache::{
-    ContentRange, NoStore, OriginExchange, OriginFailure, Storable, Validators, is_error,
-    make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
+    ContentRange, NoStore, OriginExchange, OriginFailure, RangeSpec, Storable, Validators,
+    is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
 use levada_purge::PendingStore;
@@ -17,9 +20,9 @@ use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
 use super::{
     Cache,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
-    lookup::FillRequest,
+    lookup::{FillRequest, PartRequest},
     part_origin::{PartOrigin, range_value},
-    rest,
+    place, rest,
 };
 use crate::{
     clock, failure::Failure, fields::content_length, large, request::RequestContext,
@@ -63,13 +66,20 @@ impl Fetch {
         let validators =
             stored.filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
         make_conditional(&mut head.headers, validators);
-        let part = order.part.map(|number| {
+        let block = |number: u64| {
             let first = number.saturating_mul(cache.block);
-            first..first.saturating_add(cache.block)
-        });
-        let piece = resource.piece.as_ref().map(|piece| piece.url.range.clone());
-        if let Some(range) = piece.or(part) {
-            head.headers.insert(header::RANGE, range_value(range.start, range.end));
+            range_value(first, first.saturating_add(cache.block))
+        };
+        let range = match (&resource.piece, order.part) {
+            (Some(piece), _) => Some(range_value(piece.url.range.start, piece.url.range.end)),
+            (None, Some(PartRequest::Block(number))) => Some(block(number)),
+            (None, Some(PartRequest::AsAsked(_))) => {
+                context.parts.headers.get(header::RANGE).cloned()
+            }
+            (None, None) => None,
+        };
+        if let Some(range) = range {
+            head.headers.insert(header::RANGE, range);
         }
         let validator = context.parts.headers.get(header::IF_RANGE);
         if let Some(validator) = validator.filter(|_| resource.piece.is_some() && stored.is_none())
@@ -101,6 +111,7 @@ impl Fetch {
             Err(failed) => return leader.conclude(FetchOutcome::Failed(failed)),
         };
         leader.own().chosen = head.extensions.get().cloned();
+        leader.own().answered = Some(head.status.as_u16());
         let received = clock::wall();
         let patience = self.cache.forwarder.body_timeout;
         let mut relay = Relay::new(body, patience);
@@ -138,8 +149,15 @@ impl Fetch {
             return relay.drain(DRAINED).await;
         }
         match self.order.part {
-            Some(number) if head.status == StatusCode::PARTIAL_CONTENT => {
+            Some(PartRequest::Block(number)) if head.status == StatusCode::PARTIAL_CONTENT => {
                 let part = self.receive_part(number, head, relay, verdict, received, leader);
+                return Box::pin(part).await;
+            }
+            Some(PartRequest::AsAsked(range))
+                if [StatusCode::PARTIAL_CONTENT, StatusCode::RANGE_NOT_SATISFIABLE]
+                    .contains(&head.status) =>
+            {
+                let part = self.receive_as_asked(range, head, relay, verdict, received, leader);
                 return Box::pin(part).await;
             }
             // Whether the client's own range is satisfiable is another question, and says nothing of the
@@ -262,7 +280,7 @@ impl Fetch {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
-        let kept = self.cache.store.admits(self.key, &head.variant);
+        let kept = self.cache.store.admits(place(self.key, &head), &head.variant);
         let of = self.representation(head, length);
         let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept);
         self.note_length(&body, length);
@@ -413,15 +431,22 @@ impl Fetch {
             let head = self.stored_head(head, storable, received);
             return leader.conclude(self.large(&head, length));
         }
-        let head = self.stored_head(head, storable, received);
-        let of = self.representation(head, Some(length));
-        if range == (0..length) && length <= of.block {
-            return self.receive(of.head, relay, leader).await;
+        let mut head = self.stored_head(head, storable, received);
+        if range == (0..length) && length <= self.cache.block {
+            return self.receive(head, relay, leader).await;
         }
-        let Some(origin) = self.part_origin(&of.head) else {
+        let Some(origin) = self.part_origin(&head) else {
             self.cache.remember_no_parts(self.key);
-            return leader.conclude(FetchOutcome::Unshared);
+            // Of use by itself, though not beside other blocks.
+            let first = number.saturating_mul(self.cache.block);
+            let is_asked_for = range == (first..length.min(first.saturating_add(self.cache.block)));
+            (head.status, head.headers) = as_part(head.headers, range, length);
+            return match Inside::of(&self.request_headers, &head) {
+                Some(_) if is_asked_for => self.receive(head, relay, leader).await,
+                _ => leader.conclude(FetchOutcome::Unshared),
+            };
         };
+        let of = self.representation(head, Some(length));
         let version = new_version();
         let long = PartOrigin::long(Some(origin.clone()), version);
         let body = BlockedBody::in_blocks(&self.cache.tiers, of, long, None);
@@ -431,6 +456,39 @@ impl Fetch {
         }
         self.put_blocked(&body.of.head, version, length);
         origin.first(body, number, relay, leader).await;
+    }
+
+    /// The origin's answer to the client's own range: a part to be stored, or an answer for this client.
+    async fn receive_as_asked(
+        self,
+        range: RangeSpec,
+        mut head: response::Parts,
+        relay: Relay,
+        verdict: Result<Storable, &'static str>,
+        received: SystemTime,
+        leader: FillLeader,
+    ) {
+        let told = named(&head.headers, &[header::CONTENT_RANGE]);
+        let verdict = match verdict {
+            Ok(_) if !part::settle(&mut head.headers, Some(range), self.cache.block) => {
+                Err("range")
+            }
+            verdict => verdict,
+        };
+        match verdict {
+            Ok(storable) => {
+                // The client that asked gets the range as the origin told it.
+                let own = told.into_iter().chain(named(&head.headers, &storable.strip));
+                leader.own().fields =
+                    own.filter_map(|(name, value)| Some((name?, value))).collect();
+                let head = self.stored_head(head, storable, received);
+                self.receive(head, relay, leader).await;
+            }
+            Err(reason) => {
+                leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
+                leader.conclude(FetchOutcome::Unshared);
+            }
+        }
     }
 
     /// A 304: the stored response lives on under renewed fields (RFC 9111 Sec. 4.3.4).
@@ -494,4 +552,15 @@ fn speaks_for_others(status: StatusCode, reason: &str) -> bool {
 fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     let values = |name| headers.get_all(name).iter().map(move |value| (name, value));
     names.iter().flat_map(values).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The status and the fields of the part that came, after all.
+fn as_part(
+    mut headers: HeaderMap,
+    range: std::ops::Range<u64>,
+    length: u64,
+) -> (StatusCode, HeaderMap) {
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    headers.insert(header::CONTENT_RANGE, ContentRange::of(range, length).to_value());
+    (StatusCode::PARTIAL_CONTENT, headers)
 }

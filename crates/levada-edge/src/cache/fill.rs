@@ -51,6 +51,8 @@ pub(crate) struct LeaderShare {
     pub(crate) unshared: Option<UnsharedResponse>,
     /// Fields that are not shared, of a response that is shared without them.
     pub(crate) fields: HeaderMap,
+    /// The status of the answer that this fetch got.
+    pub(crate) answered: Option<u16>,
     /// The server of a switch that gave the head.
     pub(crate) chosen: Option<ChosenServer>,
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use http::Method;
-use levada_body::partial::first_byte;
+use levada_body::{part, partial::first_byte};
 use levada_cache::{
-    ForwardReason, RequestCacheFields, RequestDirectives, ServeDecision, has_precondition, serve,
-    serve_missing,
+    ForwardReason, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision,
+    has_precondition, serve, serve_missing,
 };
 use levada_store::{Object, Sought};
 use levada_types::Key;
@@ -43,10 +43,19 @@ pub(crate) struct FillRequest {
     pub(crate) stored: Option<Arc<Object>>,
     pub(crate) why: ForwardReason,
     pub(crate) directives: RequestDirectives,
-    /// The first block, if the client wants a range.
-    pub(crate) part: Option<u64>,
+    /// The part to begin with, if the client wants a range.
+    pub(crate) part: Option<PartRequest>,
     /// It is not shared with other requests: the response is not expected to be storable.
     pub(crate) detached: bool,
+}
+
+/// The part of an object that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PartRequest {
+    /// A block.
+    Block(u64),
+    /// The client's own range.
+    AsAsked(RangeSpec),
 }
 
 impl FillRequest {
@@ -67,7 +76,11 @@ pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
         return LookupResult::Bypass(ForwardReason::Method, "method");
     }
     let sought = cache.store.get(resource.key, &resource.identity, &parts.headers);
-    if sought.object.is_none() && cache.store.may_recall(sought.key) {
+    let is_on_disk = || {
+        cache.store.may_recall(sought.key)
+            || (context.wants.range && part::may_recall(&cache.store, resource.key))
+    };
+    if sought.object.is_none() && is_on_disk() {
         return LookupResult::OnDisk;
     }
     judge(cache, context, sought)
@@ -87,6 +100,9 @@ pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupRes
     // Purges wait until what is on its way into the memory is there.
     let _pending = purges.begin();
     let sought = store.recall(resource.key, &resource.identity, &parts.headers).await;
+    if sought.object.is_none() && context.wants.range {
+        part::recall(store, resource.key, &resource.identity, &parts.headers).await;
+    }
     judge(cache, context, sought)
 }
 
@@ -96,7 +112,7 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     let RequestCacheFields { directives, range: ranged, conditional } = *wants;
     let sought = cache.purges.without_purged(sought);
     let first = if ranged { first_byte(parts) } else { None };
-    let part = first.map(|first| first / cache.block);
+    let part = first.map(|first| PartRequest::Block(first / cache.block));
     let order = |stored, why| {
         let (key, detached) = (sought.key, false);
         FillRequest { key, stored, why, directives, part, detached }
@@ -105,17 +121,24 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     let for_origin = conditional && has_precondition(&parts.headers);
     let missing = if sought.varies { ForwardReason::VaryMiss } else { ForwardReason::UriMiss };
     let Some(object) = sought.object else {
+        let as_asked = if ranged { as_asked(cache, context, sought.key) } else { None };
+        if ranged && let Some(found) = stored_part(cache, context) {
+            return found;
+        }
         return match serve_missing(&directives) {
             ServeDecision::GatewayTimeout => LookupResult::Nothing,
             _ if for_origin => LookupResult::Bypass(missing, "precondition"),
-            _ if ranged && cache.has_no_parts(resource.key) => {
+            _ if ranged && as_asked.is_none() && cache.has_no_parts(resource.key) => {
                 LookupResult::Bypass(missing, "range")
             }
             _ if parts.method == Method::HEAD => LookupResult::Bypass(missing, "head"),
             _ => {
+                let asked = as_asked.map(PartRequest::AsAsked);
+                let key = as_asked.map_or(sought.key, |range| part::fetch_key(sought.key, range));
+                let order = FillRequest { key, part: asked.or(part), ..order(None, missing) };
                 let now = cache.clock.now();
-                let detached = directives.no_store || cache.unstorable.holds(sought.key, now);
-                LookupResult::Fetch(FillRequest { detached, ..order(None, missing) })
+                let detached = directives.no_store || cache.unstorable.holds(order.key, now);
+                LookupResult::Fetch(FillRequest { detached, ..order })
             }
         };
     };
@@ -146,4 +169,31 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
             LookupResult::Fetch(order(Some(object), why))
         }
     }
+}
+
+/// The client's range, where asking for blocks gains nothing: the end of an object of unknown length, and
+/// any range of one without usable blocks.
+fn as_asked(cache: &Cache, context: &RequestContext, key: Key) -> Option<RangeSpec> {
+    let resource = &context.resource;
+    // A fetch of the whole brings the range as well.
+    if resource.site.serves_large_files().is_some() || cache.fills.is_under_way(key) {
+        return None;
+    }
+    let range = part::as_asked(&context.parts, cache.block)?;
+    (matches!(range, RangeSpec::Last(_)) || cache.has_no_parts(resource.key)).then_some(range)
+}
+
+/// A fresh stored part that has what the request asks for.
+fn stored_part(cache: &Cache, context: &RequestContext) -> Option<LookupResult> {
+    let RequestContext { resource, wants, parts, .. } = context;
+    let found = part::stored(&cache.store, resource.key, &resource.identity, parts);
+    let mut found = found.filter_map(|sought| cache.purges.without_purged(sought).object);
+    found.find_map(|object| {
+        match serve(&object.head.freshness(), &wants.directives, clock::wall()) {
+            ServeDecision::Fresh { age, ttl } => {
+                Some(LookupResult::Stored { object, age, ttl, refresh: None })
+            }
+            _ => None,
+        }
+    })
 }

@@ -22,9 +22,10 @@ pub(crate) mod stored;
 
 use std::{sync::Arc, time::Duration};
 
-use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight};
+use http::StatusCode;
+use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_purge::{PendingStore, Purges};
-use levada_store::{Loans, Object, Store, disk::DiskError};
+use levada_store::{Loans, Object, Store, StoredHead, disk::DiskError};
 use levada_types::Key;
 
 use self::{fill::Fills, remembered::Remembered};
@@ -99,12 +100,14 @@ impl Cache {
         self.no_parts.remember(key, self.clock.now());
     }
 
-    /// Stores an object, unless it was purged or invalidated while it was fetched.
-    pub(crate) fn keep(&self, key: Key, object: Arc<Object>, pending: &PendingStore) {
-        if self.purges.may_keep(&object) && !pending.is_outdated(key) {
+    /// Stores the object of a URI, or a part of it, unless it was purged or invalidated while it was
+    /// fetched.
+    pub(crate) fn keep(&self, uri: Key, object: Arc<Object>, pending: &PendingStore) {
+        let key = place(uri, &object.head);
+        if self.purges.may_keep(&object) && !pending.is_outdated(uri) {
             self.store.put(key, object);
             // An invalidation notes the URI first, then removes the stored response.
-            if pending.is_outdated(key) {
+            if pending.is_outdated(uri) {
                 self.store.remove(key);
             }
         }
@@ -114,6 +117,7 @@ impl Cache {
     pub(crate) fn invalidate(&self, key: Key) {
         self.purges.invalidate(key);
         self.store.remove(key);
+        part::places(key).for_each(|part| self.store.remove(part));
     }
 
     /// Drops the stored responses of these URLs, for HTTP and HTTPS.
@@ -124,5 +128,13 @@ impl Cache {
                 self.invalidate(Key::of(format!("{scheme}://{rest}").as_bytes()));
             }
         }
+    }
+}
+
+/// The key under which a response is stored.
+pub(crate) fn place(uri: Key, head: &StoredHead) -> Key {
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => part::place(uri, &head.headers),
+        _ => uri,
     }
 }

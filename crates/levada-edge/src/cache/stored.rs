@@ -48,15 +48,19 @@ pub(crate) fn answer(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole if chunk(object.stored_body()).is_some() => {
+        Wanted::Whole | Wanted::Elsewhere if chunk(object.stored_body()).is_some() => {
             let reader = StoredReader::new(object, context.zero_copy.as_ref());
             Script::whole(Some(object.length()), reader).into()
         }
-        Wanted::Whole => Source::Stored { object: object.clone(), next: 0 },
+        Wanted::Whole | Wanted::Elsewhere => Source::Stored { object: object.clone(), next: 0 },
         Wanted::Nothing => return respond::unsatisfied(name, object.length(), status),
         Wanted::Some(ranges) => {
             let reader = StoredReader::new(object, context.zero_copy.as_ref());
             partial::answer(&mut response, &ranges, object.length(), reader).into()
+        }
+        Wanted::Inside(inside) => {
+            let reader = StoredReader::new(object, context.zero_copy.as_ref());
+            partial::answer_inside(&mut response, *inside, reader).into()
         }
     };
     response.body_mut().replace(source);
@@ -74,7 +78,7 @@ pub(crate) async fn arriving(
 ) -> Result<Response<ResponseBody>, ReadError> {
     let head = &body.of.head;
     if !status.collapsed {
-        status.forwarded_status = Some(head.status.as_u16());
+        status.forwarded_status = status.forwarded_status.or(Some(head.status.as_u16()));
         status.stored = body.kept;
     }
     let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
@@ -103,6 +107,8 @@ pub(crate) async fn from_blocks(
             return Ok(respond::unsatisfied(name, length.unwrap_or_default(), status));
         }
         Wanted::Some(ranges) => ranges.span(),
+        Wanted::Inside(_) => (0, length.unwrap_or(u64::MAX)),
+        Wanted::Elsewhere => return Err(ReadError::Gone),
     };
     let mut reader = BlockReader::new(body.clone(), end);
     if parts.method != Method::HEAD {
@@ -130,6 +136,9 @@ pub(crate) async fn from_blocks(
         _ if parts.method == Method::HEAD => Source::Empty,
         (Wanted::Some(ranges), Some(length)) => {
             partial::answer(&mut response, &ranges, length, reader).into()
+        }
+        (Wanted::Inside(inside), _) => {
+            partial::answer_inside(&mut response, *inside, reader).into()
         }
         _ => Script::whole(length, reader).into(),
     };

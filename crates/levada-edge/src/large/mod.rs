@@ -147,7 +147,7 @@ async fn in_pieces(
     transfers.known.remember(key, &file);
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {
-        Wanted::Whole => 0..length,
+        Wanted::Whole | Wanted::Inside(_) | Wanted::Elsewhere => 0..length,
         Wanted::Nothing => {
             return Ok(respond::unsatisfied(&transfers.name, length, &CacheStatus::default()));
         }

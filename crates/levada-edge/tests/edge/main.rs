@@ -25,6 +25,7 @@ mod large;
 mod memory;
 mod misses;
 mod nginx;
+mod parts;
 mod passing;
 mod purge;
 mod purge_log;

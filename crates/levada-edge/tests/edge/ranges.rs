@@ -1,7 +1,7 @@
 //! Ranges of objects, and objects in blocks: the parts that are fetched and sent, and versions that are
 //! never mixed.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::Range};
 
 use levada_edge::Running;
 
@@ -27,17 +27,24 @@ fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
     }
     let Some(range) = asked.header("range").filter(|_| if_range) else { return whole };
     let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
-    let first: usize = first.parse().unwrap();
+    let Ok(first) = first.parse::<usize>() else {
+        let first = body.len() - last.parse::<usize>().unwrap();
+        return part_reply(body, first..body.len(), etag);
+    };
     let end = last.parse::<usize>().map_or(body.len(), |last| body.len().min(last + 1));
     if first >= end {
         let told = format!("bytes */{}", body.len());
         return Reply::ok("").status("416 Range Not Satisfiable").with("content-range", &told);
     }
-    Reply::cached(&body[first..end])
+    part_reply(body, first..end, etag)
+}
+
+fn part_reply(body: &[u8], part: Range<usize>, etag: &str) -> Reply {
+    Reply::cached(&body[part.clone()])
         .status("206 Partial Content")
         .with("etag", etag)
         .with("content-type", "text/x")
-        .with("content-range", &format!("bytes {first}-{}/{}", end - 1, body.len()))
+        .with("content-range", &format!("bytes {}-{}/{}", part.start, part.end - 1, body.len()))
 }
 
 fn serve(origin: &Origin, length: usize) -> Vec<u8> {
@@ -171,7 +178,7 @@ async fn suffix_of_an_unknown_object_is_found() {
     let whole = serve(&origin, 20 * BLOCK);
     let answer = part(at, "bytes=-10").await;
     assert_eq!((answer.status, &answer.body[..]), (206, &whole[whole.len() - 10..]));
-    assert_eq!(origin.hits("/a"), 2, "the length, and the block");
+    assert_eq!(origin.hits("/a"), 1);
     settled(&node).await;
 }
 
