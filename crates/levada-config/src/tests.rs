@@ -4,7 +4,7 @@ use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
     AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
-    MissLimits, Mode, PeerTrust, PurgeSettings, RouteLevel, Runtime, Speaker,
+    MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, Runtime, Speaker,
 };
 use proptest::prelude::*;
 
@@ -329,6 +329,15 @@ fn names_can_stand_in_header_fields() {
         "letters",
     );
     assert_error(&format!("{LEAST}{SITE}origin_host = 'a b'\n"), "site[0].origin_host", "a host");
+}
+
+#[test]
+fn version_of_the_proxy_protocol_is_one_that_exists() {
+    let text = |version| format!("{LEAST}{SITE}proxy_protocol = {version}\n");
+    assert_error(&text("'v3'"), "site[0].proxy_protocol", "\"v1\"");
+    assert_error(&text("true"), "site[0].proxy_protocol", "\"v1\"");
+    let settings = check_text(&text("'v2'")).settings.unwrap();
+    assert_eq!(settings.sites[0].proxy_protocol, Some(ProxyVersion::V2));
 }
 
 #[test]

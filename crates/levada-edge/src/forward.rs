@@ -89,6 +89,7 @@ impl Forwarder {
             headers,
             version: Version::HTTP_11,
             client,
+            stated_client: Some(context.client),
             subject,
             interim,
         }

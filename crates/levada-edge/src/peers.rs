@@ -231,7 +231,7 @@ fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, tls::TlsError> {
             Some(tls::peer_client(identity, authority, h2)?)
         }
     };
-    Ok(Wire { tls, h2, peer: true, proof: None })
+    Ok(Wire { tls, h2, peer: true, ..Wire::default() })
 }
 
 /// A redirect to a peer carries this argument: the host that was asked for, until when it is good,

@@ -17,7 +17,7 @@ pub use levada_redirector::{
 };
 pub use levada_store::{CacheSettings, DiskCache};
 pub use levada_types::{AddressPrefix, NoPrefix};
-pub use levada_upstream::{HealthCheck, Origin};
+pub use levada_upstream::{HealthCheck, Origin, ProxyVersion};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -179,6 +179,8 @@ pub struct SiteSettings {
     pub classes: ClassSettings,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
+    /// The version of the PROXY protocol by which origins and servers get to know clients.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// How a chosen peer's answer reaches the client.
     pub delivery: Delivery,
     /// The policy that chooses the node for a request.

@@ -118,12 +118,16 @@ fn make_site(
     let known = |origin: &Origin| {
         let before = before?;
         let all = before.settings.origins.iter().zip(&before.origins);
-        let same = all.filter(|(_, old)| old.check == site.health && old.host == host);
+        let alike = |old: &WatchedOrigin| {
+            let states_client = old.server.states_client();
+            old.check == site.health && old.host == host && states_client == site.proxy_protocol
+        };
+        let same = all.filter(|(_, old)| alike(old));
         same.clone().find(|(old, _)| *old == origin).map(|(_, old)| old.clone())
     };
     let make = |origin: &Origin| {
         Arc::new(WatchedOrigin {
-            server: origin_server(origin, settings, workers),
+            server: origin_server(origin, site, settings, workers),
             check: site.health.clone(),
             host: host.clone(),
             metrics: metrics.clone(),
@@ -138,7 +142,7 @@ fn make_site(
             check: &site.health,
             policy: &site.policy,
             host: host.clone(),
-            connect: &origin::way_to,
+            connect: &|origin| origin::way_to(origin, site.proxy_protocol),
             bounds: origin::server_bounds(&settings.limits),
             workers,
             decider: &decider,
@@ -159,8 +163,13 @@ fn make_site(
     )
 }
 
-fn origin_server(origin: &Origin, settings: &Settings, workers: usize) -> Arc<Server> {
-    let (address, wire) = origin::way_to(origin);
+fn origin_server(
+    origin: &Origin,
+    site: &SiteSettings,
+    settings: &Settings,
+    workers: usize,
+) -> Arc<Server> {
+    let (address, wire) = origin::way_to(origin, site.proxy_protocol);
     let name = address.to_string().into();
     Server::new(name, address, wire, origin::server_bounds(&settings.limits), workers)
 }

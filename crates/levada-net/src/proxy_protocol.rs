@@ -2,7 +2,11 @@
 //! passes on the bytes of a TCP connection states the client's address.
 //! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use ppp::{PartialResult as _, v1, v2};
 use tokio::io::AsyncReadExt as _;
@@ -16,6 +20,48 @@ pub const MAX_HEADER: usize = 2048;
 const MAX_LINE: usize = 107;
 /// The pause before the socket is looked at again, when only a part of a header has come.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl ProxyVersion {
+    /// The header of a connection to `server` for this client; `None`: the proxy speaks for itself. The port of
+    /// the client is 0, because requests of several connections may share this one.
+    pub fn header(self, client: Option<IpAddr>, server: Option<SocketAddr>) -> Vec<u8> {
+        let server = server.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+        let (to, port) = (server.ip().to_canonical(), server.port());
+        match (client.map(|client| client.to_canonical()), to) {
+            (None, _) => self.unstated(),
+            (Some(IpAddr::V4(from)), IpAddr::V4(to)) => match self {
+                Self::V1 => v1::Addresses::new_tcp4(from, to, 0, port).to_string().into(),
+                Self::V2 => v2_header(v2::Command::Proxy, v2::IPv4::new(from, to, 0, port)),
+            },
+            // Both addresses of a header are of one version.
+            (Some(from), to) => match (self, as_v6(from), as_v6(to)) {
+                (Self::V1, from, to) => {
+                    v1::Addresses::new_tcp6(from, to, 0, port).to_string().into()
+                }
+                (Self::V2, from, to) => {
+                    v2_header(v2::Command::Proxy, v2::IPv6::new(from, to, 0, port))
+                }
+            },
+        }
+    }
+
+    /// The header of a connection for no client.
+    fn unstated(self) -> Vec<u8> {
+        match self {
+            Self::V1 => v1::Addresses::Unknown.to_string().into(),
+            Self::V2 => v2_header(v2::Command::Local, v2::Addresses::Unspecified),
+        }
+    }
+}
 
 /// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +139,24 @@ impl ProxyHeader {
     }
 }
 
+fn v2_header(command: v2::Command, addresses: impl Into<v2::Addresses>) -> Vec<u8> {
+    let protocol = match command {
+        v2::Command::Local => v2::Protocol::Unspecified,
+        v2::Command::Proxy => v2::Protocol::Stream,
+    };
+    let version_command = v2::Version::Two | command;
+    let built = v2::Builder::with_addresses(version_command, protocol, addresses).build();
+    // Only a payload of more than 64 KiB is refused.
+    built.unwrap_or_default()
+}
+
+fn as_v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
 /// Whether the bytes begin with `prefix`, as far as they have come.
 fn begins(bytes: &[u8], prefix: &[u8]) -> bool {
     bytes.iter().zip(prefix).all(|(one, other)| one == other)
@@ -125,6 +189,31 @@ mod tests {
         v2[12] = 0x20;
         assert_eq!(ProxyHeader::parse(&v2).unwrap().unwrap().client, None, "LOCAL");
         assert_eq!(ProxyHeader::parse(b"PROXY UNKNOWN\r\n").unwrap().unwrap().client, None);
+    }
+
+    #[test]
+    fn headers_that_are_sent_state_the_same_client_where_they_arrive() {
+        let server = |text: &str| Some(text.parse().unwrap());
+        for version in [ProxyVersion::V1, ProxyVersion::V2] {
+            for (client, server) in [
+                ("192.0.2.1", server("198.51.100.1:80")),
+                ("192.0.2.1", server("[2001:db8::2]:80")),
+                ("2001:db8::1", server("[2001:db8::2]:80")),
+                ("2001:db8::1", server("198.51.100.1:80")),
+                ("192.0.2.1", None),
+                ("2001:db8::1", None),
+            ] {
+                let client = client.parse().unwrap();
+                let bytes = version.header(Some(client), server);
+                let expected = ProxyHeader { length: bytes.len(), client: Some(client) };
+                assert_eq!(ProxyHeader::parse(&bytes).unwrap(), Some(expected), "{version:?}");
+            }
+            let own = version.header(None, server("198.51.100.1:80"));
+            assert_eq!(ProxyHeader::parse(&own).unwrap().unwrap().client, None, "{version:?}");
+        }
+        let line =
+            ProxyVersion::V1.header(server("192.0.2.1:9").map(|at: SocketAddr| at.ip()), None);
+        assert_eq!(line, b"PROXY TCP4 192.0.2.1 0.0.0.0 0 0\r\n");
     }
 
     #[test]

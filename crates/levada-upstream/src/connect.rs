@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::ErrorKind,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -10,8 +11,12 @@ use std::{
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_http1::{Io, UpstreamConnection};
+use levada_net::proxy_protocol::ProxyVersion;
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt as _},
+    net::{TcpStream, UnixStream},
+};
 use tokio_rustls::TlsConnector;
 
 use crate::{PeerProof, ServerFailure, pool::PooledSender};
@@ -60,6 +65,9 @@ pub struct Wire {
     pub h2: bool,
     /// The proof that this node is a peer, if the server asks for one.
     pub proof: Option<Arc<PeerProof>>,
+    /// The version of the PROXY protocol by which a connection states its client. Such a connection takes
+    /// requests of one client only.
+    pub states_client: Option<ProxyVersion>,
     /// Whether the server is a peer. A peer adds fields to a response that was within the bounds for origins,
     /// and it must not exceed the bounds by them.
     pub peer: bool,
@@ -121,17 +129,28 @@ async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure
     connected.unwrap_or(Err(ServerFailure::ConnectTimeout))
 }
 
-/// Opens a connection that is ready for requests.
+/// Opens a connection that is ready for requests of this client.
 pub(crate) async fn open(
     address: &Address,
     wire: &Wire,
+    client: Option<IpAddr>,
     within: Duration,
 ) -> Result<PooledSender, ServerFailure> {
     let (host, port) = match address {
         Address::Tcp { host, port } => (host, *port),
-        Address::Unix(path) => return handshake(Io::Unix(unix(path, within).await?), wire).await,
+        Address::Unix(path) => {
+            let mut stream = unix(path, within).await?;
+            if let Some(version) = wire.states_client {
+                send(&mut stream, &version.header(client, None)).await?;
+            }
+            return handshake(Io::Unix(stream), wire).await;
+        }
     };
     let mut stream = tcp(host, port, within).await?;
+    if let Some(version) = wire.states_client {
+        let header = version.header(client, stream.peer_addr().ok());
+        send(&mut stream, &header).await?;
+    }
     if let Some(proof) = &wire.proof {
         match tokio::time::timeout(within, proof.give(&mut stream)).await {
             Ok(Ok(())) => {}
@@ -149,6 +168,11 @@ pub(crate) async fn open(
         Ok(Err(_)) => Err(ServerFailure::Tls),
         Err(_) => Err(ServerFailure::ConnectTimeout),
     }
+}
+
+/// Sends the first bytes of a connection. They find room in the socket's buffer at once.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), header: &[u8]) -> Result<(), ServerFailure> {
+    stream.write_all(header).await.map_err(|_| ServerFailure::NoResponse)
 }
 
 async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, ServerFailure> {

@@ -1,6 +1,7 @@
 //! The body of a response while it arrives.
 
 use std::{
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -48,6 +49,8 @@ pub type UpstreamResponse = Response<Inbound>;
 pub struct Inbound {
     server: Arc<Server>,
     source: InboundSource,
+    /// The client that the connection has stated.
+    client: Option<IpAddr>,
     _admitted: Option<AdmittedRequest<()>>,
     /// Lasts until the body has ended.
     guard: Option<Box<dyn ResponseGuard>>,
@@ -63,9 +66,10 @@ impl Inbound {
     pub(crate) fn new(
         server: Arc<Server>,
         source: InboundSource,
+        client: Option<IpAddr>,
         admitted: Option<AdmittedRequest<()>>,
     ) -> Self {
-        let mut body = Self { server, source, _admitted: admitted, guard: None };
+        let mut body = Self { server, source, client, _admitted: admitted, guard: None };
         if body.is_end_stream() {
             body.give_back();
         }
@@ -146,12 +150,12 @@ impl Inbound {
                 if let Some(mut link) = link.take()
                     && link.rest()
                 {
-                    self.server.pool.put(PooledSender::Http1(link));
+                    self.server.pool.put(PooledSender::Http1(link), self.client);
                 }
             }
             InboundSource::Http2(_, sender) => {
                 if let Some(sender) = sender.take() {
-                    self.server.pool.put(PooledSender::Http2(sender));
+                    self.server.pool.put(PooledSender::Http2(sender), self.client);
                 }
             }
         }

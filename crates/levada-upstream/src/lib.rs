@@ -43,6 +43,7 @@ pub use group::{Group, OutcomeCounter, Retries, SendError, ServerKind, send};
 pub use guard::ResponseGuard;
 pub use health::{Change, Health, HealthCheck, WatchedServer, report_outcome, watch};
 pub use inbound::{Inbound, InboundError, UpstreamResponse};
+pub use levada_net::proxy_protocol::ProxyVersion;
 pub use origin::Origin;
 pub use peer_proof::PeerProof;
 pub use pool::set_worker;

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Pool {
 
 struct Idle {
     sender: PooledSender,
+    /// The only client whose requests it takes, if it has stated one.
+    client: Option<IpAddr>,
     /// The first sweep that found it here: connections that are in use all the time never see one, and
     /// cost no look at the clock.
     since: Option<Instant>,
@@ -77,12 +80,14 @@ impl Pool {
     }
 
     /// The connection used last that is still open. `proved`: only one of which that can be expected when the
-    /// request arrives.
-    pub(crate) async fn take(&self, proved: bool) -> Option<PooledSender> {
+    /// request arrives. `client`: the client that it must have stated.
+    pub(crate) async fn take(&self, proved: bool, client: Option<IpAddr>) -> Option<PooledSender> {
         loop {
             let mut idle = {
                 let mut all = self.mine().lock();
-                let at = all.iter().rposition(|idle| !proved || idle.is_proved())?;
+                let at = all
+                    .iter()
+                    .rposition(|idle| idle.client == client && (!proved || idle.is_proved()))?;
                 all.remove(at)
             };
             if idle.is_stale() || !idle.sender.ready().await {
@@ -90,22 +95,30 @@ impl Pool {
             }
             let sender = idle.sender;
             if let PooledSender::Http2(shared) = &sender {
-                self.put(PooledSender::Http2(shared.clone()));
+                self.put(PooledSender::Http2(shared.clone()), client);
             }
             return Some(sender);
         }
     }
 
-    /// Keeps a connection for the next request.
-    pub(crate) fn put(&self, sender: PooledSender) {
+    /// Keeps a connection for the next request. `client`: the client that it has stated.
+    pub(crate) fn put(&self, sender: PooledSender, client: Option<IpAddr>) {
         if matches!(&sender, PooledSender::Http2(sender) if sender.is_closed()) {
             return;
         }
         let mut idle = self.mine().lock();
         let shared = matches!(sender, PooledSender::Http2(_)) && !idle.is_empty();
         if idle.len() < self.bound && !shared {
-            idle.push(Idle { sender, since: None });
+            idle.push(Idle { sender, client, since: None });
         }
+    }
+
+    /// Closes the connections that have been idle longest, until there are no more than the bound with `busy`
+    /// others. Connections of other clients could keep the server from accepting one for this client.
+    pub(crate) fn make_room(&self, busy: usize) {
+        let mut idle = self.mine().lock();
+        let excess = (idle.len() + busy).saturating_sub(self.bound).min(idle.len());
+        idle.drain(..excess);
     }
 
     /// Closes what has been idle for too long: nobody else would notice.

@@ -21,6 +21,8 @@ pub struct UpstreamHead {
     pub version: Version,
     /// The client that the request counts for where clients take turns.
     pub client: IpAddr,
+    /// The address that the PROXY protocol states; `None`: the node speaks for itself.
+    pub stated_client: Option<IpAddr>,
     /// The request as a policy sees it that chooses among servers.
     pub subject: Subject,
     /// Receives interim responses.
@@ -54,6 +56,7 @@ impl UpstreamHead {
             headers: HeaderMap::new(),
             version: Version::HTTP_11,
             client: Ipv4Addr::UNSPECIFIED.into(),
+            stated_client: None,
             subject: Subject::default(),
             interim: None,
         }

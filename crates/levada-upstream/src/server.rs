@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use levada_http1::UpstreamRequest;
+use levada_net::proxy_protocol::ProxyVersion;
 use levada_policy::ClientShare;
 
 use crate::{
@@ -100,16 +101,21 @@ impl Server {
         let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
         let proved = !repeatable && !matches!(body, RequestBody::Text(_));
+        let client = self.wire.states_client.and(head.stated_client);
         let mut pooled = true;
         loop {
-            let reused = if pooled { self.pool.take(proved).await } else { None };
+            let reused = if pooled { self.pool.take(proved, client).await } else { None };
             let fresh = reused.is_none();
             let sender = match reused {
                 Some(sender) => sender,
                 None => {
+                    if self.wire.states_client.is_some() {
+                        self.pool.make_room(self.counts().admitted);
+                    }
                     let within = self.bounds.connect_timeout;
                     // Boxed: rarely needed, and larger than all the rest of an exchange.
-                    match Box::pin(connect::open(&self.address, &self.wire, within)).await {
+                    let opening = connect::open(&self.address, &self.wire, client, within);
+                    match Box::pin(opening).await {
                         Ok(sender) => sender,
                         Err(failure) => return Err(Unsent { failure, back: Some(body) }),
                     }
@@ -117,7 +123,8 @@ impl Server {
             };
             match self.send(sender, head, body, upload.as_deref()).await {
                 Ok(response) => {
-                    return Ok(response.map(|source| Inbound::new(self.clone(), source, admitted)));
+                    let body = |source| Inbound::new(self.clone(), source, client, admitted);
+                    return Ok(response.map(body));
                 }
                 Err(unsent) if fresh => return Err(unsent),
                 Err(Unsent { back: Some(unsent), .. }) => body = unsent,
@@ -272,6 +279,11 @@ impl Server {
             }
         }
         Ok((status, bytes.into()))
+    }
+
+    /// The version of the PROXY protocol by which it gets to know clients.
+    pub fn states_client(&self) -> Option<ProxyVersion> {
+        self.wire.states_client
     }
 
     /// Whether requests must carry an absolute URI, as HTTP/2 wants it.

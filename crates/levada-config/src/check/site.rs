@@ -86,6 +86,7 @@ impl Check<'_, '_> {
             switch: switch?,
             classes: classes?,
             origin_host: site.origin_host.as_ref().map(ToString::to_string),
+            proxy_protocol: site.proxy_protocol.map(Into::into),
             delivery,
             policy: policy?,
             health: (&site.health_check).into(),

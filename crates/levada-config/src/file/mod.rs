@@ -36,7 +36,7 @@ pub use policy::{Policy, Scalar};
 pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
-pub use site::{Cookies, Delivery, HealthCheck, Misses, Site};
+pub use site::{Cookies, Delivery, HealthCheck, Misses, ProxyProtocol, Site};
 pub use trusted::Trusted;
 pub use values::OneOrMany;
 

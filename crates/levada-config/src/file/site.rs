@@ -45,6 +45,9 @@ pub struct Site {
     /// The `Host` field of requests to the origin. The default is the client's own.
     #[schemars(extend("examples" = ["origin.example.com"]))]
     pub origin_host: Option<HostField>,
+    /// The version of the PROXY protocol by which connections to origins and servers begin with the client's
+    /// address. Such a connection takes requests of one client only.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// How the answer of the chosen node reaches the client.
     pub delivery: Delivery,
     /// The policy that chooses the node of a request. The default is the top-level `[policy]`, or
@@ -96,6 +99,25 @@ pub enum Delivery {
     Proxy,
     /// From the chosen node itself: the client is sent there with a 307. Needs `client_url` of every peer and a secret.
     Redirect,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl From<ProxyProtocol> for settings::ProxyVersion {
+    fn from(file: ProxyProtocol) -> Self {
+        match file {
+            ProxyProtocol::V1 => Self::V1,
+            ProxyProtocol::V2 => Self::V2,
+        }
+    }
 }
 
 /// Whether responses that set cookies are stored.
@@ -208,6 +230,7 @@ impl Default for Site {
             class: Vec::new(),
             learn_classes: false,
             origin_host: None,
+            proxy_protocol: None,
             delivery: Delivery::default(),
             policy: None,
             default_ttl: None,

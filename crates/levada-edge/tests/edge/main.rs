@@ -35,6 +35,7 @@ mod same_judge;
 mod sharing;
 mod splice;
 mod stale;
+mod stated_client;
 mod status;
 mod stopping;
 mod switch;

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use levada_edge::settings::HealthCheck;
+use levada_edge::settings::{HealthCheck, ProxyVersion};
 
 use crate::{
     support::{nodes::*, *},
@@ -23,6 +23,11 @@ struct Nginx {
 impl Nginx {
     /// Starts an nginx that serves `files`, and sends its name in a field of every answer.
     async fn start(directory: &Path, name: &str, files: &Path) -> Self {
+        Self::start_with(directory, name, files, "").await
+    }
+
+    /// `listen`: what follows the address that it listens at.
+    async fn start_with(directory: &Path, name: &str, files: &Path, listen: &str) -> Self {
         let own = directory.join(name);
         fs::create_dir(&own).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -35,7 +40,8 @@ impl Nginx {
             http {{
                 access_log off; {temporary}
                 server {{
-                    listen {address}; root {files}; add_header X-By {name} always;
+                    listen {address}{listen}; root {files}; add_header X-By {name} always;
+                    add_header X-Client $proxy_protocol_addr always;
                     location /gone {{ return 410; }}
                 }}
             }}",
@@ -121,4 +127,29 @@ async fn files_of_nginx_are_switched_whole_in_part_and_not_again() {
         assert_eq!((answer.status, &*by(&answer)), (200, "b"), "nobody sees that one is dead");
     }
     settled(&node).await;
+}
+
+#[tokio::test]
+async fn nginx_learns_the_client_by_the_proxy_protocol() {
+    if !nginx_is_here() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("file"), "a file").unwrap();
+    let listen = " proxy_protocol";
+    let nginx = Nginx::start_with(directory.path(), "a", directory.path(), listen).await;
+    for version in [ProxyVersion::V1, ProxyVersion::V2] {
+        let mut settings = single(&[nginx.address]);
+        settings.sites[0].proxy_protocol = Some(version);
+        settings.sites[0].cache = false;
+        let node = start(settings).await;
+        for client in [7, 8, 7] {
+            let mut wire = Wire::over(connect_from(client, node.addresses.clients[0]).await);
+            wire.send(head_of("GET", "/file", &[])).await;
+            let answer = wire.answer().await;
+            assert_eq!((answer.status, answer.text()), (200, "a file".to_owned()));
+            assert_eq!(answer.field("x-client"), format!("127.0.0.{client}"), "{version:?}");
+        }
+        settled(&node).await;
+    }
 }

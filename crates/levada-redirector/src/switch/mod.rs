@@ -115,8 +115,12 @@ impl Switch {
         let now = self.clock.now();
         let members: Vec<_> = (plan.settings.servers.iter())
             .map(|server| {
-                let same = |(old, _): &(&SwitchServer, _)| {
-                    old.origin == server.origin && old.name == server.name
+                let (_, wire) = (plan.connect)(&server.origin);
+                let same = |(old, member): &(&SwitchServer, &Arc<Member>)| {
+                    let by = member.server.states_client();
+                    old.origin == server.origin
+                        && old.name == server.name
+                        && by == wire.states_client
                 };
                 let old = before.settings.servers.iter().zip(&before.members).find(same);
                 old.map_or_else(

@@ -53,6 +53,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         hosts: vec![host.to_owned()],
         origins: origins.iter().map(at).collect(),
         origin_host: None,
+        proxy_protocol: None,
         delivery: Delivery::Proxy,
         policy: policy("fdr"),
         health: unwatched(),
