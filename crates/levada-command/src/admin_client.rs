@@ -1,6 +1,6 @@
 //! Requests to the admin address of a running node.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -10,16 +10,24 @@ use http::{
 };
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
+use levada_types::AdminAddress;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
 
 /// The body of `target` at `admin`.
 ///
 /// # Errors
 /// If the node does not answer in time, or answers with an error, which is part of the message.
-pub async fn get(admin: SocketAddr, target: &str, timeout: Duration) -> anyhow::Result<Bytes> {
+pub async fn get(
+    admin: impl Into<AdminAddress>,
+    target: &str,
+    timeout: Duration,
+) -> anyhow::Result<Bytes> {
     let request = Request::get(target).body(Full::default())?;
-    answered(admin, request, timeout).await
+    answered(&admin.into(), request, timeout).await
 }
 
 /// Posts JSON to `target` at `admin`, with a token if the node requires one, and returns the answer.
@@ -27,14 +35,14 @@ pub async fn get(admin: SocketAddr, target: &str, timeout: Duration) -> anyhow::
 /// # Errors
 /// As of [`get`].
 pub async fn post(
-    admin: SocketAddr,
+    admin: impl Into<AdminAddress>,
     target: &str,
     body: &serde_json::Value,
     token: Option<&str>,
     timeout: Duration,
 ) -> anyhow::Result<Bytes> {
     let request = posting(target, token);
-    answered(admin, request.body(Full::from(body.to_string()))?, timeout).await
+    answered(&admin.into(), request.body(Full::from(body.to_string()))?, timeout).await
 }
 
 /// Posts JSON to `target` at `admin`, with a token if the node requires one; returns a refusal of the node as its text.
@@ -42,14 +50,14 @@ pub async fn post(
 /// # Errors
 /// If the node does not answer in time.
 pub async fn try_post(
-    admin: SocketAddr,
+    admin: impl Into<AdminAddress>,
     target: &str,
     body: &serde_json::Value,
     token: Option<&str>,
     timeout: Duration,
 ) -> anyhow::Result<Result<Bytes, String>> {
-    let request = posting(target, token);
-    let telling = exchange(admin, request.body(Full::from(body.to_string()))?);
+    let (request, admin) = (posting(target, token), admin.into());
+    let telling = exchange(&admin, request.body(Full::from(body.to_string()))?);
     let told = tokio::time::timeout(timeout, telling).await;
     let (status, body) = told.with_context(|| format!("{admin} does not answer"))??;
     Ok(match status.is_success() {
@@ -67,7 +75,7 @@ fn posting(target: &str, token: Option<&str>) -> http::request::Builder {
 }
 
 async fn answered(
-    admin: SocketAddr,
+    admin: &AdminAddress,
     request: Request<Full<Bytes>>,
     timeout: Duration,
 ) -> anyhow::Result<Bytes> {
@@ -80,21 +88,34 @@ async fn answered(
 }
 
 async fn exchange(
-    admin: SocketAddr,
+    admin: &AdminAddress,
     mut request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
-    let unreachable = || format!("no node listens for operators on {admin}");
-    let stream = TcpStream::connect(admin).await.with_context(unreachable)?;
+    let stream = connect(admin).await;
+    let stream = stream.with_context(|| format!("no node listens for operators on {admin}"))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    request.headers_mut().insert(HOST, admin.to_string().parse()?);
+    let host = admin.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string());
+    request.headers_mut().insert(HOST, host.parse()?);
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("{admin}: {error}"))?;
     connection.abort();
     Ok((status, body.to_bytes()))
+}
+
+/// A connection to an operator's address.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
+
+async fn connect(admin: &AdminAddress) -> std::io::Result<Box<dyn Connection>> {
+    Ok(match admin {
+        AdminAddress::Tcp(address) => Box::new(TcpStream::connect(address).await?),
+        AdminAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    })
 }
 
 /// The request target for the explanation of `url`.

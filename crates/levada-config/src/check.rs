@@ -13,14 +13,14 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
-    AccessLog, Admin, CacheSettings, Certificate, DiskCache, Listener, LogFormat, PurgeSettings,
-    Runtime, Settings, TrustedProxies,
+    AccessLog, Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
+    PurgeSettings, Runtime, Settings, TrustedProxies,
 };
 
 use super::{
     errors::Findings,
     file::{self, File, RuntimeMode},
-    text::Address,
+    text::{Address, OperatorAddress},
     tree::Path,
 };
 
@@ -100,10 +100,11 @@ impl Check<'_, '_> {
         let clients = clients.map(|(i, l)| (listen.index(i).key("address"), l.address));
         let peers = self.file.peering.as_ref().and_then(|peering| peering.listen);
         let control = self.file.handoff.as_ref().and_then(|handoff| handoff.listen);
+        let tcp = self.file.admin.listen.as_ref().and_then(|listen| listen.0.tcp()).map(Address);
         let inner = [
             (self.root.key("handoff").key("listen"), control),
             (self.root.key("peering").key("listen"), peers),
-            (self.root.key("admin").key("listen"), self.file.admin.listen),
+            (self.root.key("admin").key("listen"), tcp),
             (self.root.key("admin").key("metrics"), self.file.admin.metrics),
         ];
         clients.chain(inner).filter_map(|(path, address)| Some((path, address?.0))).collect()
@@ -111,16 +112,35 @@ impl Check<'_, '_> {
 
     /// The outer `None` marks an error, the inner an absent listener.
     fn admin(&mut self) -> Option<Option<Admin>> {
-        let file::Admin { listen, token, token_file, hosts, .. } = &self.file.admin;
+        let file::Admin { listen, mode, token, token_file, hosts, .. } = &self.file.admin;
         let (path, hosts) = (self.root.key("admin"), hosts.clone());
         let token = self.secret(["token", "token_file"], token, token_file, &path)?;
-        let Some(Address(listen)) = *listen else { return Some(None) };
-        if !listen.ip().is_loopback() {
+        let Some(OperatorAddress(listen)) = listen.clone() else { return Some(None) };
+        if let AdminAddress::Unix(file) = &listen {
+            self.in_existing_directory(&file.to_string_lossy(), &path.key("listen"))?;
+        }
+        let idle: &[&str] = match listen {
+            AdminAddress::Tcp(_) => &["mode"],
+            AdminAddress::Unix(_) => &["token", "token_file", "hosts"],
+        };
+        for key in idle.iter().filter(|key| self.findings.has(&path.key(**key))).collect::<Vec<_>>()
+        {
+            let (message, help) = match listen {
+                AdminAddress::Tcp(_) => {
+                    ("has no effect without a socket", "`listen = \"unix:...\"`")
+                }
+                AdminAddress::Unix(_) => {
+                    ("has no effect at a socket", "`mode` says who may give orders")
+                }
+            };
+            self.findings.warning(&path.key(*key), message, Some(help.to_owned()));
+        }
+        if listen.tcp().is_some_and(|address| !address.ip().is_loopback()) {
             let message = format!("{listen} can be reached from other machines");
             let help = "reading needs no token: use 127.0.0.1, or close the port to strangers";
             self.findings.warning(&path.key("listen"), message, Some(help.to_owned()));
         }
-        Some(Some(Admin { listen, token, hosts }))
+        Some(Some(Admin { listen, mode: mode.0, token, hosts }))
     }
 
     fn listeners(&mut self) -> Option<Vec<Listener>> {

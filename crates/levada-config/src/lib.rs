@@ -12,9 +12,9 @@ mod shape;
 pub mod text;
 mod tree;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path as FilePath};
+use std::{collections::BTreeMap, path::Path as FilePath};
 
-use levada_edge::settings::Settings;
+use levada_edge::settings::{AdminAddress, Settings};
 
 pub use errors::{Problem, Report, Severity, did_you_mean};
 pub use tree::Source;
@@ -38,7 +38,7 @@ pub struct Checked {
     /// Errors and warnings.
     pub report: Report,
     /// The address of its admin listener, also if there are errors elsewhere.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<AdminAddress>,
     /// The token for orders there, also if there are errors elsewhere.
     pub admin_token: Option<String>,
     /// Hashes of the top-level tables that a running node cannot change.
@@ -128,7 +128,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
         .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
     let report = findings.into_report();
     let fixed = file.as_ref().map(fixed).unwrap_or_default();
-    let admin = file.as_ref().and_then(|file| file.admin.listen.map(|listen| listen.0));
+    let admin = file.as_ref().and_then(|file| file.admin.listen.clone().map(|listen| listen.0));
     let admin_token =
         file.as_ref().and_then(|file| check::admin_token(file, surroundings.directory));
     Checked { settings: settings.filter(|_| report.is_usable()), report, admin, admin_token, fixed }

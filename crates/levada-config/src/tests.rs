@@ -630,6 +630,15 @@ fn doubts_do_not_stop_a_node() {
     doubt(both, "site[0].heuristic_percent", "`default_ttl`");
     let admin = format!("{LEAST}admin.listen = '0.0.0.0:9180'\n{SITE}");
     assert_warning(&admin, "admin.listen", "other machines");
+    let socket =
+        |more: &str| format!("{LEAST}admin = {{ listen = 'unix:/tmp/a.sock'{more} }}\n{SITE}");
+    assert!(check_text(&socket(", mode = '0660'")).report.problems.is_empty());
+    assert_warning(&socket(", hosts = ['a']"), "admin.hosts", "no effect");
+    assert_error(&socket(", mode = '0999'"), "admin.mode", "octal");
+    assert_error(&socket("").replace("/tmp", "/nowhere"), "admin.listen", "no directory");
+    assert_error(&socket("").replace("unix:/", "unix:"), "admin.listen", "absolute path");
+    let mode = format!("{LEAST}admin = {{ listen = '127.0.0.1:9180', mode = '0660' }}\n{SITE}");
+    assert_warning(&mode, "admin.mode", "no effect");
 }
 
 #[test]

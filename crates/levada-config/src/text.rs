@@ -5,7 +5,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use levada_edge::settings::AddressPrefix;
+use levada_edge::settings::{AddressPrefix, AdminAddress};
 use levada_types::{ByteSize, format_duration, parse_duration, parse_rate};
 
 /// A duration, such as `"300ms"`.
@@ -23,6 +23,14 @@ pub struct Rate(pub u64);
 /// An address of this machine and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
+
+/// An address for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorAddress(pub AdminAddress);
+
+/// The permissions of a file, in octal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
 
 /// An IP address, or a prefix of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +121,18 @@ pub const FORMATS: &[Format] = &[
         expected: "an IP address and a port",
         example: "0.0.0.0:8080",
         measure: |text| Address::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-operator-address",
+        expected: "an IP address and a port, or `unix:` and a socket's absolute path of at most 107 bytes",
+        example: "127.0.0.1:9180",
+        measure: |text| OperatorAddress::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-file-mode",
+        expected: "permissions as octal digits",
+        example: "0660",
+        measure: |text| FileMode::from_str(text).ok().map(|_| None),
     },
     Format {
         name: "levada-prefix",
@@ -207,6 +227,34 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl FromStr for OperatorAddress {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        text.parse().map(Self).map_err(|_| Malformed)
+    }
+}
+
+impl fmt::Display for OperatorAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for FileMode {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).map_err(|_| Malformed)?;
+        if is_octal && mode <= 0o777 { Ok(Self(mode)) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for FileMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
     }
 }
 
@@ -415,6 +463,8 @@ text! {
     NodeName = "levada-name",
     HostField = "levada-host-field",
     Address = "levada-address",
+    OperatorAddress = "levada-operator-address",
+    FileMode = "levada-file-mode",
     Prefix = "levada-prefix",
     HostPort = "levada-host-port",
     Root = "levada-root",

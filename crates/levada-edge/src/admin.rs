@@ -9,11 +9,10 @@ use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::admin_access;
-use levada_net::stop::Stop;
+use levada_net::{admin_listener::AdminListener, stop::Stop};
 use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use crate::{cache_result::CacheResult, explain, node::Node, reload, servers};
 
@@ -29,7 +28,7 @@ pub(crate) enum Pages {
 const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
 
 /// Serves the admin listener, or the one for metrics, until the node stops.
-pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: TcpListener, stop: Stop) {
+pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: AdminListener, stop: Stop) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -44,7 +43,7 @@ pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: TcpListener, 
             let (node, stop) = (&node, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
                 let answer = match pages {
-                    Pages::All => administer(node, stop, client.ip(), request).await,
+                    Pages::All => administer(node, stop, client, request).await,
                     Pages::Metrics => metrics_page(node, &request),
                 };
                 Ok::<_, Infallible>(answer)
@@ -68,11 +67,11 @@ pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: TcpListener, 
 async fn administer(
     node: &Arc<Node>,
     stop: &Stop,
-    client: IpAddr,
+    client: Option<IpAddr>,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let hosts = node.settings.admin.iter().flat_map(|admin| &admin.hosts);
-    if !admin_access::names_this_listener(request.headers(), hosts) {
+    if client.is_some() && !admin_access::names_this_listener(request.headers(), hosts) {
         let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
         return text(StatusCode::MISDIRECTED_REQUEST, message);
     }
@@ -81,6 +80,7 @@ async fn administer(
     // A purge has a token of its own.
     let is_purge = is_post && path == "/purge";
     let token = node.settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
+    let by_socket = client.is_none();
     if is_post
         && !(is_purge && node.settings.purge.token.is_some())
         && let Err(refusal) = admin_access::may_order(token, client, request.headers())
@@ -88,7 +88,7 @@ async fn administer(
         return text(refusal.status(), refusal.as_str());
     }
     if is_purge {
-        let answer = node.purging.handle_operator(request).await;
+        let answer = node.purging.handle_operator(request, by_socket).await;
         return answer.into_response(|text| Full::new(Bytes::from(text)));
     }
     if is_get && path == "/purge" {

@@ -9,6 +9,7 @@ use std::{
 use levada_access::{client_network, client_shares::ClientPlace};
 use levada_handoff::BackendLink;
 use levada_net::{
+    admin_listener::StdAdminListener,
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
@@ -22,6 +23,7 @@ use crate::{
     connection::{self, ListenerRole},
     dormant,
     node::Node,
+    settings::{Admin, AdminAddress},
     start_error::StartError,
 };
 
@@ -33,6 +35,15 @@ pub(crate) fn open(address: SocketAddr) -> Result<std::net::TcpListener, StartEr
     let listener = bind(address, false)?;
     listen(&listener)?;
     Ok(listener)
+}
+
+/// Opens the listener for operators.
+pub(crate) fn open_admin(admin: &Admin) -> Result<StdAdminListener, StartError> {
+    match &admin.listen {
+        AdminAddress::Tcp(address) => open(*address).map(Into::into),
+        AdminAddress::Unix(path) => StdAdminListener::unix(path, admin.mode)
+            .map_err(|why| StartError::AdminSocket { address: admin.listen.clone(), why }),
+    }
 }
 
 /// Takes an address without listening on it yet: connections are refused. With `share`, several sockets

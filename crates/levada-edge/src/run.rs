@@ -6,7 +6,10 @@ use levada_access::{client_shares::ClientShares, tls};
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use levada_net::stop::{self, Stop, Stopper};
+use levada_net::{
+    admin_listener::StdAdminListener,
+    stop::{self, Stop, Stopper},
+};
 
 use crate::{
     admin::{self, Pages},
@@ -28,7 +31,7 @@ pub struct Addresses {
     pub clients: Vec<SocketAddr>,
     /// The peer listener.
     pub peers: Option<SocketAddr>,
-    /// The admin listener.
+    /// The admin listener, unless it is a Unix socket.
     pub admin: Option<SocketAddr>,
     /// The listener for metrics.
     pub metrics: Option<SocketAddr>,
@@ -196,8 +199,8 @@ pub struct Counts {
 struct Sockets {
     /// By worker, then by listener role.
     workers: Vec<Vec<std::net::TcpListener>>,
-    admin: Option<std::net::TcpListener>,
-    metrics: Option<std::net::TcpListener>,
+    admin: Option<StdAdminListener>,
+    metrics: Option<StdAdminListener>,
     /// The listener for front-ends.
     control: Option<std::net::TcpListener>,
     addresses: Addresses,
@@ -248,14 +251,14 @@ impl Sockets {
         sockets.addresses.peers = peers.and_then(|_| wanted.pop());
         sockets.addresses.clients = wanted;
         if let Some(admin) = &settings.admin {
-            let listener = listener::open(admin.listen)?;
-            sockets.addresses.admin = Some(local(&listener, admin.listen)?);
+            let listener = listener::open_admin(admin)?;
+            sockets.addresses.admin = listener.address();
             sockets.admin = Some(listener);
         }
         if let Some(address) = settings.metrics {
             let listener = listener::open(address)?;
             sockets.addresses.metrics = Some(local(&listener, address)?);
-            sockets.metrics = Some(listener);
+            sockets.metrics = Some(listener.into());
         }
         if let Some(backend) = settings.handoff.as_ref().and_then(|h| h.backend.as_ref()) {
             let listener = listener::bind(backend.listen, false)?;
@@ -300,7 +303,7 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<Doors, Start
     }
     for (pages, listener) in [(Pages::All, sockets.admin), (Pages::Metrics, sockets.metrics)] {
         let Some(listener) = listener else { continue };
-        let listener = TcpListener::from_std(listener).map_err(StartError::Runtime)?;
+        let listener = listener.start().map_err(StartError::Runtime)?;
         tokio::spawn(admin::serve(node.clone(), pages, listener, stop.clone()));
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {

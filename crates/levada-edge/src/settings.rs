@@ -16,7 +16,7 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_store::{CacheSettings, DiskCache};
-pub use levada_types::{AddressPrefix, NoPrefix};
+pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
 pub use levada_upstream::{HealthCheck, Origin, ProxyVersion};
 
 /// Everything one node needs to run.
@@ -102,17 +102,22 @@ pub const DORMANT_RETRIES: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// The address to listen on.
-    pub listen: SocketAddr,
+    pub listen: AdminAddress,
+    /// The permissions of a Unix socket's file.
+    pub mode: u32,
     /// The token that orders need; `None`: orders come from this machine only.
     pub token: Option<String>,
     /// Names of the listener beside `localhost` and IP addresses.
     pub hosts: Vec<String>,
 }
 
+/// The permissions of the admin listener's Unix socket: for the user of the node only.
+pub const ADMIN_MODE: u32 = 0o600;
+
 impl Admin {
     /// A listener without a token and without names.
-    pub fn at(listen: SocketAddr) -> Self {
-        Self { listen, token: None, hosts: Vec::new() }
+    pub fn at(listen: impl Into<AdminAddress>) -> Self {
+        Self { listen: listen.into(), mode: ADMIN_MODE, token: None, hosts: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use levada_net::bpf::BpfError;
 use levada_policy::BuildError;
+use levada_types::AdminAddress;
 
 use levada_store::disk::DiskError;
 
@@ -17,6 +18,14 @@ pub enum StartError {
     Listen {
         /// The address.
         address: std::net::SocketAddr,
+        /// The system's error.
+        why: io::Error,
+    },
+    /// The Unix socket for operators cannot be listened on.
+    #[error("cannot listen on {address}: {why}")]
+    AdminSocket {
+        /// The address.
+        address: AdminAddress,
         /// The system's error.
         why: io::Error,
     },

@@ -2,6 +2,7 @@
 //! closing by reset, TCP handoff, and emulated networks within one machine.
 //!
 //! ```text
+//! admin_listener a listener for operators, in the network or at a Unix socket
 //! bpf        kernel programs that steer packets of connections that were handed off
 //! client     a client's connection that was accepted
 //! cached     whether a file is in the page cache
@@ -20,6 +21,8 @@
 //! This is the only crate with `unsafe`, and each block says why it is sound. It supports Linux
 //! only, except for `wire::Shape`: on other systems the functions return an error.
 
+#[cfg(target_os = "linux")]
+pub mod admin_listener;
 #[cfg(target_os = "linux")]
 pub mod bpf;
 pub mod cached;

@@ -4,6 +4,7 @@
 //! This crate has no logic beyond what makes an invalid value impossible.
 
 mod address_prefix;
+mod admin_address;
 mod bytesize;
 mod key;
 mod rate;
@@ -12,6 +13,7 @@ mod rng;
 mod time;
 
 pub use address_prefix::{AddressPrefix, NoPrefix};
+pub use admin_address::{AdminAddress, NoAdminAddress};
 pub use bytesize::{ByteSize, ParseByteSizeError};
 pub use key::{Key, hash64, weigh};
 pub use rate::{ParseRateError, parse_rate};

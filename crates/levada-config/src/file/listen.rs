@@ -4,7 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::Address;
+use crate::text::{Address, FileMode, OperatorAddress};
 
 /// An address for clients.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -72,13 +72,15 @@ pub struct Certificate {
 }
 
 /// The admin listener.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
-    /// The address of metrics, health, explanations and orders. Never use a public address: reading needs
-    /// no token.
+    /// The address of metrics, health, explanations and orders: an IP address and a port, or `unix:` and the
+    /// path of a socket. Never use a public address: reading needs no token.
     #[schemars(extend("examples" = ["127.0.0.1:9180"]))]
-    pub listen: Option<Address>,
+    pub listen: Option<OperatorAddress>,
+    /// The permissions of the socket's file. Whoever may write to it may give orders, without a token.
+    pub mode: FileMode,
     /// The token that orders need, at least 16 bytes. Without it, orders are accepted from this machine only.
     /// Prefer `${NAME}` or `token_file` to a literal value.
     #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_ADMIN_TOKEN}"]))]
@@ -92,4 +94,17 @@ pub struct Admin {
     /// An address for `/metrics`, `/healthz` and `/readyz` only, for machines that may not see the rest.
     #[schemars(extend("examples" = ["10.0.0.1:9181"]))]
     pub metrics: Option<Address>,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            mode: FileMode(settings::ADMIN_MODE),
+            token: None,
+            token_file: None,
+            hosts: Vec::new(),
+            metrics: None,
+        }
+    }
 }

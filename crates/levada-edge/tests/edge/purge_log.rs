@@ -16,13 +16,13 @@ async fn on_disk(count: usize, origin: &Origin, dir: &Path) -> Cluster {
     Cluster::start(count, origin.address, |settings| {
         let path = dir.join(&settings.name);
         settings.cache.disk = Some(DiskCache { path, size: 64 << 20 });
-        settings.admin.as_mut().unwrap().listen = reserve(1)[0];
+        settings.admin.as_mut().unwrap().listen = reserve(1)[0].into();
     })
     .await
 }
 
 fn admin_of(settings: &Settings) -> SocketAddr {
-    settings.admin.as_ref().unwrap().listen
+    settings.admin.as_ref().unwrap().listen.tcp().unwrap()
 }
 
 /// Waits until something holds that is asked over the network.

@@ -10,7 +10,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write as _},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -242,7 +242,7 @@ impl<'a> SwitchWorld<'a> {
                 self.nodes[0].namespace().run(|| -> anyhow::Result<()> {
                     let runtime =
                         tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                    let (admin, nothing) = (ADMIN.parse()?, json!({}));
+                    let (admin, nothing): (SocketAddr, _) = (ADMIN.parse()?, json!({}));
                     let told = runtime.block_on(admin_client::try_post(
                         admin, target, &nothing, None, PATIENCE,
                     ))?;

@@ -251,7 +251,7 @@ impl VanishingWorld {
     fn metric(&self, name: &str) -> anyhow::Result<u64> {
         let page = self.node.namespace().run(|| -> anyhow::Result<_> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let admin = ADMIN.parse()?;
+            let admin: SocketAddr = ADMIN.parse()?;
             runtime.block_on(async { admin_client::get(admin, "/metrics", PATIENCE).await })
         })??;
         let page = String::from_utf8_lossy(&page).into_owned();

@@ -1,13 +1,11 @@
 //! The admin address of a running node, from an option or from its configuration.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use levada_config::Checked;
+use levada_types::AdminAddress;
 
 /// The node to connect to.
 #[derive(Args, Debug)]
@@ -15,9 +13,9 @@ pub(crate) struct AdminArgs {
     /// The configuration file of the running node, which has the admin address.
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// The admin address of the running node.
+    /// The admin address of the running node: an IP address and a port, or unix: and a path.
     #[arg(long, value_name = "ADDRESS", global = true)]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     /// A file with the token for orders, if the node requires one; with --config it is that of the
     /// configuration.
     #[arg(long, value_name = "FILE", global = true)]
@@ -29,9 +27,9 @@ impl AdminArgs {
     ///
     /// # Errors
     /// If neither option is given.
-    pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> anyhow::Result<AdminAddress> {
         let file = match (&self.admin, &self.config) {
-            (Some(admin), _) => return Ok(*admin),
+            (Some(admin), _) => return Ok(admin.clone()),
             (None, Some(file)) => file,
             (None, None) => bail!("say which node: --config FILE or --admin ADDRESS"),
         };

@@ -1,15 +1,13 @@
 //! `levada drain`: moves the clients of a running node to other nodes.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
 use levada_command::{CommandStatus, admin_client, option::time};
+use levada_types::AdminAddress;
 
 use super::admin::AdminArgs;
 
@@ -56,7 +54,7 @@ pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// The node's last report, and whether the drain is complete.
-async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, bool)> {
+async fn drain(args: &DrainArgs, admin: AdminAddress) -> anyhow::Result<(Json, bool)> {
     let target = match (args.undo, args.rate) {
         (true, _) => "/drain?undo".to_owned(),
         (false, Some(rate)) => format!("/drain?rate={rate}"),
@@ -64,7 +62,7 @@ async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, boo
     };
     let token = args.node.token()?;
     let told =
-        admin_client::try_post(admin, &target, &json!({}), token.as_deref(), PATIENCE).await?;
+        admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), PATIENCE).await?;
     let mut body = match told {
         Ok(body) => body,
         Err(reason) => bail!("{admin}: {}", reason.trim_end()),
@@ -78,7 +76,7 @@ async fn drain(args: &DrainArgs, admin: SocketAddr) -> anyhow::Result<(Json, boo
             return Ok((state, over));
         }
         tokio::time::sleep(LOOK).await;
-        body = admin_client::get(admin, "/drain", PATIENCE).await?;
+        body = admin_client::get(&admin, "/drain", PATIENCE).await?;
     }
 }
 

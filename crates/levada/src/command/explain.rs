@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write},
-    net::SocketAddr,
     path::PathBuf,
     time::Duration,
 };
@@ -12,6 +11,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use levada_command::{CommandStatus, admin_client};
+use levada_types::AdminAddress;
 
 /// Shows which node would serve a URL, and why.
 ///
@@ -25,9 +25,9 @@ pub(crate) struct ExplainArgs {
     /// The configuration file of a node.
     #[arg(short, long, value_name = "FILE", required_unless_present = "admin")]
     config: Option<PathBuf>,
-    /// The admin address of a running node.
+    /// The admin address of a running node: an IP address and a port, or unix: and a path.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     /// The source of the site's key, if it is not the URL: the value of the header or the cookie,
     /// or the body.
     #[arg(long, value_name = "VALUE")]
@@ -43,7 +43,7 @@ pub(crate) struct ExplainArgs {
 /// If the configuration cannot be used, the node does not answer, or no site has the URL's host.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     let explanation = match (&args.admin, &args.config) {
-        (Some(admin), _) => of_node(*admin, args)?,
+        (Some(admin), _) => of_node(admin, args)?,
         (None, Some(file)) => of_configuration(file, args)?,
         // The command line accepts no other combination.
         (None, None) => anyhow::bail!("--config or --admin is needed"),
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     })
 }
 
-fn of_node(admin: SocketAddr, args: &ExplainArgs) -> anyhow::Result<Json> {
+fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut target = admin_client::explain_target(&args.url);
     if let Some(key) = &args.key {

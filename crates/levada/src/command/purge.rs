@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write},
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -12,6 +11,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
 use levada_command::{CommandStatus, admin_client, option::time};
+use levada_types::AdminAddress;
 
 /// Purges stored responses on every node of the cluster.
 ///
@@ -44,9 +44,9 @@ pub(crate) struct PurgeArgs {
     /// The configuration file of a running node, which has the admin address and the token.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The admin address of a running node.
+    /// The admin address of a running node: an IP address and a port, or unix: and a path.
     #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     /// A file with the token, if the node requires one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -81,9 +81,9 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// The node's report, the last one if it was waited for more.
-async fn purge(args: &PurgeArgs, admin: SocketAddr, token: Option<&str>) -> anyhow::Result<Json> {
+async fn purge(args: &PurgeArgs, admin: AdminAddress, token: Option<&str>) -> anyhow::Result<Json> {
     let began = Instant::now();
-    let body = admin_client::post(admin, "/purge", &order(args), token, PATIENCE).await?;
+    let body = admin_client::post(&admin, "/purge", &order(args), token, PATIENCE).await?;
     let mut report: Json = serde_json::from_slice(&body)
         .with_context(|| format!("{admin} is no node's admin address"))?;
     let target = format!("/purge?order={}", report["order"].as_str().unwrap_or_default());
@@ -91,7 +91,7 @@ async fn purge(args: &PurgeArgs, admin: SocketAddr, token: Option<&str>) -> anyh
     while report["confirmed"] != true && began.elapsed() < wait {
         tokio::time::sleep(LOOK).await;
         // The node may be restarted meanwhile.
-        let Ok(body) = admin_client::get(admin, &target, PATIENCE).await else { continue };
+        let Ok(body) = admin_client::get(&admin, &target, PATIENCE).await else { continue };
         let newer: Json = serde_json::from_slice(&body)?;
         for key in ["confirmed", "nodes"] {
             report[key] = newer[key].clone();
@@ -101,9 +101,9 @@ async fn purge(args: &PurgeArgs, admin: SocketAddr, token: Option<&str>) -> anyh
 }
 
 /// The node's admin address and token.
-fn node(args: &PurgeArgs) -> anyhow::Result<(SocketAddr, Option<String>)> {
+fn node(args: &PurgeArgs) -> anyhow::Result<(AdminAddress, Option<String>)> {
     let mut token = std::env::var(TOKEN_VARIABLE).ok();
-    let mut admin = args.admin;
+    let mut admin = args.admin.clone();
     if let Some(file) = &args.config {
         let unreadable = || format!("cannot read {}", file.display());
         let checked = levada_config::load(file).with_context(unreadable)?;

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A timer must be created within its runtime.
     let told = async {
-        admin_client::try_post(admin, "/reload", &json!({}), token.as_deref(), PATIENCE).await
+        admin_client::try_post(&admin, "/reload", &json!({}), token.as_deref(), PATIENCE).await
     };
     match runtime.block_on(told)? {
         Ok(_) => {

@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write as _},
-    net::SocketAddr,
     path::PathBuf,
     time::Duration,
 };
@@ -12,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
 use levada_command::{CommandStatus, admin_client};
+use levada_types::AdminAddress;
 
 use super::admin::AdminArgs;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
     match &args.order {
         None => {
             let admin = args.node.address()?;
-            let asking = async { admin_client::get(admin, "/route", PATIENCE).await };
+            let asking = async { admin_client::get(&admin, "/route", PATIENCE).await };
             let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
             show(args, &state)
         }
@@ -86,14 +86,14 @@ fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<CommandStatus> {
 }
 
 /// Prints every change until standard output is closed.
-async fn tell(admin: SocketAddr) -> anyhow::Result<CommandStatus> {
+async fn tell(admin: AdminAddress) -> anyhow::Result<CommandStatus> {
     let (mut said, mut withdrawal, mut number) = (Vec::new(), Vec::new(), Json::Null);
     loop {
         let target = match number.as_u64() {
             Some(number) => format!("/route?after={number}"),
             None => "/route".to_owned(),
         };
-        let lines = match admin_client::get(admin, &target, PATIENCE).await {
+        let lines = match admin_client::get(&admin, &target, PATIENCE).await {
             Ok(body) => {
                 let state: Json = serde_json::from_slice(&body)?;
                 number = state["number"].clone();

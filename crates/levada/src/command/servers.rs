@@ -52,14 +52,14 @@ pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
     let body = match &args.order {
         None => {
             // A timer must be created within its runtime.
-            let asking = async { admin_client::get(admin, "/servers", PATIENCE).await };
+            let asking = async { admin_client::get(&admin, "/servers", PATIENCE).await };
             runtime.block_on(asking)?
         }
         Some(order) => {
             let (target, token) = (target(order), args.node.token()?);
             let telling = async {
                 let token = token.as_deref();
-                admin_client::try_post(admin, &target, &json!({}), token, PATIENCE).await
+                admin_client::try_post(&admin, &target, &json!({}), token, PATIENCE).await
             };
             match runtime.block_on(telling)? {
                 Ok(body) => body,

@@ -34,7 +34,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         peering: None,
         admin: Some(Admin {
             hosts: [HOST, "admin"].map(str::to_owned).to_vec(),
-            ..Admin::at(ANY.parse().unwrap())
+            ..Admin::at(ANY.parse::<SocketAddr>().unwrap())
         }),
         metrics: None,
         cache: CacheSettings::default(),

@@ -1,0 +1,173 @@
+//! A listener for operators: in the network, or a Unix socket whose file permissions say who may connect.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr, TcpListener as StdTcpListener},
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::{UnixListener as StdUnixListener, UnixStream},
+    },
+    path::Path,
+};
+
+use rustix::{
+    fs::{Mode, fchmod},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+};
+
+/// A listener for operators that no runtime knows yet.
+#[derive(Debug)]
+pub struct StdAdminListener(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Tcp(StdTcpListener),
+    Unix(StdUnixListener),
+}
+
+impl From<StdTcpListener> for StdAdminListener {
+    /// The listener must not block.
+    fn from(listener: StdTcpListener) -> Self {
+        Self(Inner::Tcp(listener))
+    }
+}
+
+impl StdAdminListener {
+    /// Listens on a Unix socket whose file has these permissions. The file of a process that has ended is
+    /// replaced.
+    ///
+    /// # Errors
+    /// When another process listens there, something else has this path, or the system refuses.
+    pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
+        listen_unix(path, mode).map(|listener| Self(Inner::Unix(listener)))
+    }
+
+    /// The address in the network, if it is there.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            Inner::Tcp(listener) => listener.local_addr().ok(),
+            Inner::Unix(_) => None,
+        }
+    }
+
+    /// The listener, as the present runtime knows it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start(self) -> io::Result<AdminListener> {
+        match self.0 {
+            Inner::Tcp(listener) => TcpListener::from_std(listener).map(AdminListener::Tcp),
+            Inner::Unix(listener) => UnixListener::from_std(listener).map(AdminListener::Unix),
+        }
+    }
+}
+
+/// A listener for operators.
+#[derive(Debug)]
+pub enum AdminListener {
+    /// In the network.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// An operator's connection.
+pub trait AdminStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AdminStream for S {}
+
+impl AdminListener {
+    /// The next connection, and the address that it comes from; `None`: it came by the Unix socket.
+    ///
+    /// # Errors
+    /// When the system has no connection to give.
+    pub async fn accept(&self) -> io::Result<(Box<dyn AdminStream>, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((Box::new(stream), Some(from.ip())))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Box::new(stream), None))
+            }
+        }
+    }
+}
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+fn listen_unix(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
+    remove_if_stale(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file never has more permissions than these: it is made with those of the socket.
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // The mask of the process may have taken some away.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn remove_if_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            let text = "the path belongs to something else than a socket";
+            return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        // Its process has ended: nobody listens.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
+        Ok(_) | Err(_) => {
+            Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_of_a_process_that_has_ended_is_replaced_and_a_live_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("admin.sock");
+        let live = listen_unix(&path, 0o600).unwrap();
+        assert_eq!(listen_unix(&path, 0o600).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(live);
+        assert!(path.exists(), "as a process leaves it that is killed");
+        let _live = listen_unix(&path, 0o600).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn file_of_the_socket_has_the_permissions_that_were_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o660, 0o666] {
+            let path = directory.path().join(format!("{mode:o}"));
+            let _live = listen_unix(&path, mode).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        }
+    }
+
+    #[test]
+    fn file_that_is_no_socket_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes");
+        fs::write(&path, "important").unwrap();
+        assert_eq!(listen_unix(&path, 0o600).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"important");
+    }
+}

@@ -1,0 +1,109 @@
+//! The admin listener at a Unix socket: commands of an operator, and a second node that finds the socket.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A node that ends with the test.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory whose path is short enough for a socket.
+fn directory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("levada").tempdir_in("/tmp").unwrap()
+}
+
+/// Writes the configuration of a node. A purge over the network would need a token.
+fn configure(directory: &Path, mode: &str) -> PathBuf {
+    let file = directory.join("levada.toml");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:{port}"
+[admin]
+listen = "unix:{}/admin.sock"
+mode = "{mode}"
+[purge]
+token = "a token of some length"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9"
+"#,
+        directory.display()
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// Starts the node, and returns what it says if it ends instead.
+fn start(file: &Path) -> Result<Node, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.args(["run", "-c"]).arg(file).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut node = Node(command.spawn().unwrap());
+    let mut stderr = BufReader::new(node.0.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("ready") {
+        if stderr.read_line(&mut said).unwrap() == 0 {
+            return Err(said);
+        }
+    }
+    // Nobody reads on: the pipe has room for the few lines that follow.
+    std::mem::forget(stderr);
+    Ok(node)
+}
+
+fn levada(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_levada")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn every_command_reaches_a_node_by_its_socket_without_a_token() {
+    let directory = directory();
+    let file = configure(directory.path(), "0600");
+    let _node = start(&file).unwrap();
+    let socket = directory.path().join("admin.sock");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let (config, admin) = (file.to_str().unwrap(), format!("unix:{}", socket.display()));
+    let url = "http://www.example.com/";
+    for arguments in [
+        &["reload", "-c", config][..],
+        &["reload", "--admin", &admin],
+        &["purge", "--admin", &admin, "--all"],
+        &["purge", "-c", config, url],
+        &["explain", "--admin", &admin, url],
+        &["servers", "--admin", &admin],
+        &["drain", "-c", config],
+        &["drain", "--admin", &admin, "--undo"],
+    ] {
+        let output = levada(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn socket_of_a_node_that_was_killed_is_replaced_and_that_of_a_running_one_is_not() {
+    let directory = directory();
+    let node = start(&configure(directory.path(), "0660")).unwrap();
+    let said = start(&configure(directory.path(), "0660")).err().unwrap();
+    assert!(said.contains("admin.sock: another process listens there"), "{said}");
+    drop(node);
+    let socket = directory.path().join("admin.sock");
+    assert!(socket.exists(), "a node that is killed leaves it");
+    let _node = start(&configure(directory.path(), "0660")).unwrap();
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
+    let output = levada(&["reload", "--admin", &format!("unix:{}", socket.display())]);
+    assert!(output.status.success(), "{output:?}");
+}
