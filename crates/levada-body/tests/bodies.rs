@@ -54,6 +54,7 @@ fn representation(length: Option<u64>) -> Representation {
         variant: Box::default(),
         vary: storable.vary,
         label: Label::new(0, 0),
+        copies: 0,
     };
     Representation { key: Key(1), identity: "http://a/".into(), head, block: BLOCK, length }
 }

@@ -81,6 +81,11 @@ impl Validators {
         }
     }
 
+    /// The same validators of a representation whose bytes are made anew at times: the date does not identify them.
+    pub fn of_remade(self) -> Self {
+        Self { settled: false, ..self }
+    }
+
     /// The entity tag.
     pub fn etag(&self) -> Option<ETag<'_>> {
         ETag::parse(self.etag.as_ref()?.as_bytes())

@@ -67,6 +67,14 @@ impl Vary {
         &self.fields
     }
 
+    /// The same fields but one.
+    pub fn without(self, field: &HeaderName) -> Self {
+        if !self.fields.contains(field) {
+            return self;
+        }
+        Self { fields: self.fields.into_iter().filter(|name| name != field).collect() }
+    }
+
     /// Appends the key of `request` to `key`; the caller can reuse the buffer.
     pub fn write_key(&self, request: &HeaderMap, key: &mut Vec<u8>) {
         for field in &self.fields {

@@ -1,8 +1,8 @@
 //! Entries as the disk tier keeps them: a head of bytes that says all but the body, and the body.
 //!
 //! ```text
-//! object  1 status:2 freshness:34 label* identity* variant* blocks(0 | 1 version:8 block:8 length:8)
-//!         fields:2 (name* value*)...
+//! object  1 status:2 freshness:34 label* identity* variant* copies(| 2 version:8)
+//!         blocks(0 | 1 version:8 block:8 length:8) fields:2 (name* value*)...
 //! varies  2 generation:8 identity* vary*
 //! block   3 object:8 version:8 number:8
 //! ```
@@ -89,6 +89,10 @@ fn write_object(out: &mut Vec<u8>, object: &Object) {
     write(out, &head.label.to_bytes());
     write(out, object.identity().as_bytes());
     write(out, &head.variant);
+    if head.copies != 0 {
+        out.push(2);
+        out.extend(head.copies.to_le_bytes());
+    }
     match object.blocks() {
         None => out.push(0),
         Some(Blocks { version, block, length }) => {
@@ -111,7 +115,14 @@ fn read_object(read: &mut DecodedEntry<'_>, body: StoredBody, via: &HeaderValue)
     let label = Label::from_bytes(read.bytes()?)?;
     let identity = read.text()?;
     let variant = read.bytes()?.into();
-    let blocks = match read.u8()? {
+    let (tag, copies) = match read.u8()? {
+        2 => {
+            let version = read.u64().filter(|version| *version != 0)?;
+            (read.u8()?, version)
+        }
+        tag => (tag, 0),
+    };
+    let blocks = match tag {
         0 => None,
         1 => Some(Blocks { version: read.u64()?, block: read.u64()?, length: read.u64()? }),
         _ => return None,
@@ -122,9 +133,12 @@ fn read_object(read: &mut DecodedEntry<'_>, body: StoredBody, via: &HeaderValue)
         let name = HeaderName::from_bytes(read.bytes()?).ok()?;
         headers.try_append(name, HeaderValue::from_bytes(read.bytes()?).ok()?).ok()?;
     }
-    let validators = Validators::of(&headers, freshness.received());
     let vary = Vary::of(&headers).ok()?;
-    let head = StoredHead { status, headers, freshness, validators, vary, variant, label };
+    let vary = if copies == 0 { vary } else { vary.without(&header::ACCEPT_ENCODING) };
+    let validators = Validators::default();
+    let mut head =
+        StoredHead { status, headers, freshness, validators, vary, variant, label, copies };
+    head.validators = head.validators_of(freshness.received());
     match blocks {
         Some(blocks) if blocks.block == 0 || !body.is_empty() => None,
         Some(blocks) => Some(Object::blocked(identity, head, via, blocks)),
@@ -220,6 +234,7 @@ mod tests {
             vary,
             headers,
             label: Label::new(3, 4),
+            copies: 0,
         };
         let via = HeaderValue::from_static("1.1 n0");
         match blocks {

@@ -43,6 +43,7 @@ impl Tier {
             variant: storable.vary.key(exchange.request),
             vary: storable.vary,
             label: Label::new(0, 0),
+            copies: 0,
         };
         let via = HeaderValue::from_static("1.1 levada");
         let object = Object::new(identity, head, &via, std::iter::once(body), body.len() as u64);

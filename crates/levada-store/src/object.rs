@@ -1,6 +1,6 @@
 //! One complete response, as it is kept.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -31,6 +31,9 @@ pub struct StoredHead {
     pub variant: Box<[u8]>,
     /// The facts that purges go by.
     pub label: Label,
+    /// The version of the original that coded copies are copies of; part of their keys. Zero if there are none.
+    /// `Accept-Encoding` does not select a variant then: the copies take its part.
+    pub copies: u64,
 }
 
 impl StoredHead {
@@ -42,6 +45,18 @@ impl StoredHead {
     /// Whether the client that sent these fields has this response already (RFC 9110 Sec. 13.2.2).
     pub fn is_held_by(&self, request: &HeaderMap) -> bool {
         self.status == StatusCode::OK && self.validators.evaluate(request) == Condition::NotModified
+    }
+
+    /// Whether it is the head of a coded copy.
+    pub fn is_coded_copy(&self) -> bool {
+        self.copies != 0 && self.headers.contains_key(header::CONTENT_ENCODING)
+    }
+
+    /// The validators by the fields, of a response that was received at this time. Two copies of one original may
+    /// differ in their bytes.
+    pub fn validators_of(&self, received: SystemTime) -> Validators {
+        let validators = Validators::of(&self.headers, received);
+        if self.is_coded_copy() { validators.of_remade() } else { validators }
     }
 
     /// Whether this is the variant that `request` selects.
