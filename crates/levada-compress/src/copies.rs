@@ -11,7 +11,7 @@ use levada_body::{
     BlockReader, BlockTiers, BlockedBody, BodyWriter, FlightLeader, FlightStart, Follower,
     LongBody, Representation, Script, SingleFlight, StoredReader,
 };
-use levada_store::{Blocks, Label, Object, StoredHead, new_version};
+use levada_store::{Blocks, Label, Object, new_version};
 use levada_types::{Key, hash64, weigh};
 
 use crate::{
@@ -34,8 +34,6 @@ pub struct Copies {
     flights: Arc<SingleFlight<Arc<BlockedBody>>>,
     workers: Arc<Workers>,
     tiers: Arc<BlockTiers>,
-    /// The size of a block.
-    block: u64,
     /// The value that this node adds to `Via`.
     via: HeaderValue,
 }
@@ -50,13 +48,8 @@ pub enum CopySource {
 
 impl Copies {
     /// No copies yet.
-    pub fn new(
-        workers: Arc<Workers>,
-        tiers: Arc<BlockTiers>,
-        block: u64,
-        via: HeaderValue,
-    ) -> Self {
-        Self { flights: SingleFlight::new(), workers, tiers, block, via }
+    pub fn new(workers: Arc<Workers>, tiers: Arc<BlockTiers>, via: HeaderValue) -> Self {
+        Self { flights: SingleFlight::new(), workers, tiers, via }
     }
 
     /// The bound on the work.
@@ -70,25 +63,24 @@ impl Copies {
     }
 
     /// Follows the making of a copy, or begins it: its key is from [`copy_key`], its head from
-    /// [`Coding::head_of`]. `keep` stores it when it is whole. `None` when it cannot
+    /// [`Coding::head_of`], its length unknown. `keep` stores it when it is whole. `None` when it cannot
     /// be made now: its client gets the original.
     pub async fn make(
         &self,
-        (key, identity, head): (Key, &Arc<str>, StoredHead),
+        key: Key,
+        of: Representation,
         source: CopySource,
         (coding, levels): (Coding, &Levels),
         keep: impl Fn(Arc<Object>) + Send + 'static,
     ) -> Option<Arc<BlockedBody>> {
         let start = FlightStart::now(Label::new(0, 0), 0);
-        let (follower, leader) = self.flights.join(key, identity, start, |_, _| true)?;
+        let (follower, leader) = self.flights.join(key, &of.identity, start, |_, _| true)?;
         let Some(leader) = leader else { return followed(follower).await };
         let coder = Coder::new(coding, levels, self.workers.admit_copy()?)?;
         let kept = match &source {
             CopySource::Blocks(body) => body.kept,
             CopySource::Object(_) => true,
         };
-        let identity = identity.clone();
-        let of = Representation { key, identity, head, block: self.block, length: None };
         let (body, writer) = BlockedBody::arriving(&self.tiers, of, kept);
         leader.settle(body.clone());
         let making = Making { body: body.clone(), writer, leader, via: self.via.clone() };

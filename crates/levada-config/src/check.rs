@@ -2,6 +2,7 @@
 //! this machine.
 
 mod classes;
+mod compress;
 mod files;
 mod handoff;
 mod peering;

@@ -3,13 +3,14 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use levada_access::pace::Paced;
-use levada_body::{ReadAt, Script};
+use levada_body::{ReadAt, ReadError, Script};
+use levada_compress::{Coder, CoderError};
 use levada_http1::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;
@@ -49,6 +50,8 @@ pub(crate) enum Source {
     Script(Box<Script>),
     /// A server's body, passed through.
     Upstream(Box<Relay>),
+    /// Another body, compressed on its way.
+    Coded(Box<(Coder, Source)>),
 }
 
 impl<R: ReadAt + 'static> From<Script<R>> for Source {
@@ -72,6 +75,12 @@ impl ResponseBody {
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
         Self::new(Source::Text(text.into()))
+    }
+
+    /// Has the body compressed on its way.
+    pub(crate) fn code(&mut self, coder: Coder) {
+        let source = std::mem::replace(&mut self.source, Source::Empty);
+        self.source = Source::Coded(Box::new((coder, source)));
     }
 
     /// Has the body come from elsewhere.
@@ -148,6 +157,30 @@ impl Source {
             Self::Upstream(relay) => {
                 relay.poll(cx).map(|item| item.map(|frame| frame.map_err(BodyError::from)))
             }
+            Self::Coded(coded) => {
+                let (coder, source) = &mut **coded;
+                coder.poll(cx, |cx| source.poll_data(cx)).map(|item| {
+                    item.map(|coded| match coded {
+                        Ok(coded) => Ok(Frame::data(coded)),
+                        Err(CoderError::Source(error)) => Err(error),
+                        Err(CoderError::Encoder) => Err(ReadError::Broken.into()),
+                    })
+                })
+            }
+        }
+    }
+
+    /// The bytes of the body without its trailers.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            match ready!(self.poll(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => return Poll::Ready(Some(Ok(data))),
+                    Err(_trailers) => {}
+                },
+            }
         }
     }
 
@@ -158,6 +191,7 @@ impl Source {
             Self::Stored { object, next } => *next >= object.body().len(),
             Self::Script(script) => script.left() == Some(0),
             Self::Upstream(relay) => relay.is_end_stream(),
+            Self::Coded(coded) => coded.0.is_over(),
         }
     }
 
@@ -171,6 +205,7 @@ impl Source {
                 script.left().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
             Self::Upstream(relay) => relay.size_hint(),
+            Self::Coded(_) => SizeHint::default(),
         }
     }
 }

@@ -95,6 +95,9 @@ fn compare(
         head.freshness = head.freshness.expired(received);
     }
     cache.purges.strip(&mut head.headers);
+    if let Some(compress) = &resource.site.settings.compress {
+        compress.prepare(&mut head, request);
+    }
     cache.keep(resource.key, Arc::new(stored.renewed(head, &cache.forwarder.name.via)), &pending);
 }
 

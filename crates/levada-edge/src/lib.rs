@@ -11,6 +11,7 @@
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
+//! compress                             coded copies, coded streams (levada-compress codes)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
 //! respond ─ body ─ access_record       the response, and what is counted until its end
@@ -24,6 +25,7 @@ mod cache;
 mod cache_result;
 mod client_connection;
 mod clock;
+mod compress;
 mod connection;
 mod dormant;
 mod drain;

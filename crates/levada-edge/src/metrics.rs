@@ -7,6 +7,7 @@ use std::{
 
 use http::StatusCode;
 use levada_announce::RouteMetrics;
+use levada_compress::CompressMetrics;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
 use levada_redirector::SwitchMetrics;
@@ -122,6 +123,7 @@ pub(crate) struct Metrics {
     /// Downloads that a drain ended in the middle.
     pub(crate) moved: Counter,
     pub(crate) route: RouteMetrics,
+    pub(crate) compress: CompressMetrics,
     pub(crate) collapsed: Counter,
     pub(crate) cache_bytes: Gauge<i64>,
     pub(crate) cache_objects: Gauge<i64>,
@@ -321,6 +323,7 @@ impl Metrics {
                 Gauge::default()
             ),
             disk: DiskMetrics::registered(&mut registry),
+            compress: CompressMetrics::registered(&mut registry),
             large: LargeMetrics::registered(&mut registry),
             registry,
         }

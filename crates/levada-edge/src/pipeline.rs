@@ -10,11 +10,12 @@ use http::{
 };
 use hyper::body::{Body, Incoming};
 use levada_access::client_network;
-use levada_body::{FetchLeader, FlightStart, ReadError, partial};
+use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
     ServeDecision, serve_instead_of_error, strip_request,
 };
+use levada_compress::Accepts;
 use levada_http1::{ZeroCopyQueue, check_parsed};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
@@ -37,11 +38,13 @@ use crate::{
     cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
     clock,
+    compress::{self, CodedCopy, Original},
     connection::head_bounds,
     effects::Effects,
     failure::{Failed, Failure},
     large, max_forwards,
     node::Node,
+    node_name::NodeName,
     peers::{self, PROBE, Peers},
     purge::{self, exchange, invalidation},
     request::RequestContext,
@@ -179,6 +182,7 @@ fn admit(
         resource,
         wants,
         parts,
+        accepts: Accepts::default(),
         body,
         head_is_enough,
         anew,
@@ -305,9 +309,10 @@ fn relay(
 /// alone.
 async fn serve_locally(
     node: &Arc<Node>,
-    context: Box<RequestContext>,
+    mut context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
+    compress::negotiate(&mut context);
     let client = client_network::of(context.client);
     record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
     let key = context.resource.key;
@@ -323,12 +328,20 @@ async fn serve_locally(
                 drop(lead_or_follow(&node.cache, &context, &order));
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
-            match object.blocks() {
-                None => stored::answer(&node.name, &context, &object, Some(age), &status),
-                Some(_) if large::head_is_enough(&node.cache, &context, &object) => {
+            let (object, being_made) = coded_copy(&node.cache, &context, object).await;
+            match (being_made, object.blocks()) {
+                (Some(copy), _) => {
+                    Box::pin(from_copy(&node.name, &context, &copy, Some(age), status))
+                        .await
+                        .map_err(|_| Failure::Server(ServerFailure::NoResponse))?
+                }
+                (None, None) => stored::answer(&node.name, &context, &object, Some(age), &status),
+                (None, Some(_)) if large::head_is_enough(&node.cache, &context, &object) => {
                     large::head(&node.name, &context, &object, Some(age), status)
                 }
-                Some(_) => Box::pin(in_blocks(node, context, object, age, status, record)).await?,
+                (None, Some(_)) => {
+                    Box::pin(in_blocks(node, context, object, age, status, record)).await?
+                }
             }
         }
         LookupResult::Fetch(order) => {
@@ -365,7 +378,7 @@ async fn in_blocks(
     mut status: CacheStatus<'_>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let body = part_origin::stored(&node.cache, &context, &object);
+    let body = part_origin::stored(&node.cache, &context, &object, context.zero_copy.as_ref());
     match stored::from_blocks(&node.name, &context.parts, &body, Some(age), &mut status).await {
         Ok(response) => {
             if status.forwarded.is_some() {
@@ -506,6 +519,7 @@ async fn serve_from_fill(
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
         let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
+        compress::stream(&node.cache, &context, &mut response);
         finish_passed(&node.cache, &mut response, &status);
         return Ok(response);
     }
@@ -516,7 +530,21 @@ async fn serve_from_fill(
             } else {
                 HeaderMap::default()
             };
-            let response = stored::arriving(&node.name, parts, &body, fields, status).await;
+            let copy = match context.accepts.is_empty() {
+                true => None,
+                false => {
+                    Box::pin(compress::copy(&node.cache, &context, Original::Arriving(&body))).await
+                }
+            };
+            let response = match copy {
+                Some(CodedCopy::Stored(copy)) => {
+                    from_object(&node.cache, &context, &copy, None, status).await
+                }
+                Some(CodedCopy::Arriving(copy)) => {
+                    stored::arriving(&node.name, parts, &copy, fields, status).await
+                }
+                None => stored::arriving(&node.name, parts, &body, fields, status).await,
+            };
             drop(follower);
             response
         }
@@ -572,11 +600,43 @@ async fn from_object(
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, ReadError> {
-    if object.blocks().is_none() {
-        return Ok(stored::answer(&cache.forwarder.name, context, object, age, &status));
+    let (object, being_made) = coded_copy(cache, context, object.clone()).await;
+    if let Some(copy) = being_made {
+        return from_copy(&cache.forwarder.name, context, &copy, age, status).await;
     }
-    let body = part_origin::stored(cache, context, object);
+    if object.blocks().is_none() {
+        return Ok(stored::answer(&cache.forwarder.name, context, &object, age, &status));
+    }
+    let body = part_origin::stored(cache, context, &object, context.zero_copy.as_ref());
     stored::from_blocks(&cache.forwarder.name, &context.parts, &body, age, &mut status).await
+}
+
+/// The coded copy of a stored response, where its client gets one that is stored; otherwise the response itself, with
+/// a copy that is being made.
+async fn coded_copy(
+    cache: &Arc<Cache>,
+    context: &RequestContext,
+    object: Arc<Object>,
+) -> (Arc<Object>, Option<Arc<BlockedBody>>) {
+    if context.accepts.is_empty() {
+        return (object, None);
+    }
+    match Box::pin(compress::copy(cache, context, Original::Stored(&object))).await {
+        None => (object, None),
+        Some(CodedCopy::Stored(copy)) => (copy, None),
+        Some(CodedCopy::Arriving(copy)) => (object, Some(copy)),
+    }
+}
+
+/// A response with a coded copy that is being made.
+async fn from_copy(
+    name: &NodeName,
+    context: &RequestContext,
+    copy: &Arc<BlockedBody>,
+    age: Option<u32>,
+    mut status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, ReadError> {
+    stored::from_blocks(name, &context.parts, copy, age, &mut status).await
 }
 
 /// A stored response in place of the origin's failed one, where that is allowed, with its age and its
@@ -697,8 +757,10 @@ fn from_origin(
     if let Some(length) = exchange.body().size_hint().exact() {
         node.metrics.origin_bytes.inc_by(length);
     }
-    let RequestContext { resource, zero_copy, .. } = context;
-    let mut response = passed_on(node, (exchange, head), resource, zero_copy.as_ref());
+    let streams = compress::streams(context, exchange.status(), exchange.headers());
+    let zero_copy = context.zero_copy.as_ref().filter(|_| !streams);
+    let mut response = passed_on(node, (exchange, head), &context.resource, zero_copy);
+    compress::stream(&node.cache, context, &mut response);
     status.append_to(response.headers_mut(), &node.name.cache);
     response
 }
@@ -721,6 +783,7 @@ fn passed_on(
     let mut relay = Relay::new(body, node.settings.limits.response_body_timeout);
     if let Some(head) = head.filter(|head| head.method == Method::GET)
         && resource.piece.is_none()
+        && !compress::may_be_coded(resource, &parts.headers)
     {
         let of = (&resource.site, resource.key, &*resource.identity);
         rest::heal(&mut relay, &node.cache, of, (parts.status, &parts.headers), || head);

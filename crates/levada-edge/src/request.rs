@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use http::request::Parts;
 use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
+use levada_compress::Accepts;
 use levada_http1::ZeroCopyQueue;
 
 use crate::{client_connection::ClientConnection, resource::Resource};
@@ -19,6 +20,8 @@ pub(crate) struct RequestContext {
     /// The request fields that a cache obeys.
     pub(crate) wants: RequestCacheFields,
     pub(crate) parts: Parts,
+    /// The codings that the client gets from this node.
+    pub(crate) accepts: Accepts,
     /// The body, if the request has one.
     pub(crate) body: Option<Incoming>,
     /// Whether the head of a large file suffices, without its body.

@@ -149,7 +149,7 @@ impl Running {
             outstanding,
             origin_connections_busy: busy,
             waiting,
-            fills: self.node.cache.fills.count() + self.node.cache.block_flights.count(),
+            fills: self.node.cache.flights(),
             filling_bytes: self.node.cache.tiers.memory.bytes(),
             lent_bytes: self.node.cache.tiers.loans.bytes(),
             sending_files: self.node.cache.store.sending(),

@@ -9,6 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 pub use levada_access::{tls::Certificate, trust::TrustedProxies};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage};
+pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
 pub use levada_policy::classify::{ClassRule, ClassRules};
@@ -202,6 +203,8 @@ pub struct SiteSettings {
     pub cache: bool,
     /// How large files are served; `None`: like all others.
     pub large: Option<LargeSettings>,
+    /// How responses are compressed; `None`: not at all.
+    pub compress: Option<CompressSettings>,
 }
 
 /// How large files are served: in pieces, each of which is an object of its own to the cluster
@@ -307,6 +310,10 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// Downloads per second that a drain ends in the middle.
     pub drain_rate: u32,
+    /// Threads that compress at once; `None`: half of the cores.
+    pub compress_workers: Option<usize>,
+    /// Bodies that wait to be compressed.
+    pub compress_queue: usize,
 }
 
 /// The access log.
@@ -350,6 +357,8 @@ impl Default for Limits {
             max_hops: 3,
             drain_timeout: Duration::from_secs(30),
             drain_rate: 50,
+            compress_workers: None,
+            compress_queue: 64,
         }
     }
 }

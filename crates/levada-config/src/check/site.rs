@@ -74,6 +74,7 @@ impl Check<'_, '_> {
         self.rules(site, path);
         let switch = self.switch(site, path);
         let classes = self.classes(site, path);
+        let compress = self.compress(site, path);
         self.classes_are_there(policy.as_ref(), site, path);
         let origins = site.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         for (at, origin) in origins.iter().enumerate() {
@@ -95,6 +96,7 @@ impl Check<'_, '_> {
             debug: site.debug,
             cache: site.cache,
             large: self.large(site, path),
+            compress: compress?,
         })
     }
 

@@ -77,6 +77,12 @@ pub struct Limits {
     /// See docs/operate/anycast.md.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub drain_rate: u32,
+    /// Threads that compress responses at once. The default is half of the cores.
+    #[schemars(range(min = 1, max = 1024))]
+    pub compress_workers: Option<u32>,
+    /// Responses that wait to be compressed. When they are so many, further ones go out as they are.
+    #[schemars(range(max = 100_000))]
+    pub compress_queue: u32,
 }
 
 impl Default for Limits {
@@ -103,6 +109,8 @@ impl Default for Limits {
             max_hops: count(edge.max_hops),
             drain_timeout: Time(edge.drain_timeout),
             drain_rate: edge.drain_rate,
+            compress_workers: edge.compress_workers.map(count),
+            compress_queue: count(edge.compress_queue),
         }
     }
 }
@@ -130,6 +138,8 @@ impl From<&Limits> for settings::Limits {
             max_hops: file.max_hops as usize,
             drain_timeout: file.drain_timeout.0,
             drain_rate: file.drain_rate,
+            compress_workers: file.compress_workers.map(|workers| workers as usize),
+            compress_queue: file.compress_queue as usize,
         }
     }
 }

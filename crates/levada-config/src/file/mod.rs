@@ -7,6 +7,7 @@
 //! wrong values and checked for everything else. The schema has the required keys.
 
 mod cache;
+mod compress;
 mod handoff;
 mod large;
 mod limits;
@@ -26,6 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{Admission, Cache, DiskCache, Purge};
+pub use compress::{Coding, Compress};
 pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};
 pub use limits::Limits;

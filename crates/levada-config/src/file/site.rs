@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{OneOrMany, count};
-use super::{ClassRule, KeyFrom, Large, Policy, Server, ServerAdmission};
+use super::{ClassRule, Compress, KeyFrom, Large, Policy, Server, ServerAdmission};
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
@@ -86,6 +86,8 @@ pub struct Site {
     pub health_check: HealthCheck,
     /// Large files, fetched in pieces through the whole cluster.
     pub large: Large,
+    /// Compression of responses. Without this table they are passed on and stored as they are.
+    pub compress: Option<Compress>,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
 }
@@ -246,6 +248,7 @@ impl Default for Site {
             cache: true,
             health_check: HealthCheck::default(),
             large: Large::default(),
+            compress: None,
             debug: false,
         }
     }

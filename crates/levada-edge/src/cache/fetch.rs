@@ -263,7 +263,7 @@ impl Fetch {
         headers.remove(header::AGE);
         let label = Label::of(&headers, &self.identity, self.site.id, self.pending.born());
         self.cache.purges.strip(&mut headers);
-        StoredHead {
+        let mut head = StoredHead {
             status: head.status,
             headers,
             freshness: storable.freshness,
@@ -271,6 +271,17 @@ impl Fetch {
             variant: storable.vary.key(&self.request_headers),
             vary: storable.vary,
             label,
+            copies: 0,
+        };
+        self.prepare_for_copies(&mut head);
+        head
+    }
+
+    fn prepare_for_copies(&self, head: &mut StoredHead) {
+        if let Some(compress) = &self.site.settings.compress
+            && self.piece.is_none()
+        {
+            compress.prepare(head, &self.request_headers);
         }
     }
 
@@ -512,6 +523,7 @@ impl Fetch {
                 head.validators = Validators::of(&head.headers, received);
                 head.freshness = storable.freshness;
                 strip_fields(&mut head.headers, &storable.strip);
+                self.prepare_for_copies(&mut head);
                 let renewed = Arc::new(stored.renewed(head, &self.cache.forwarder.name.via));
                 self.keep(renewed.clone());
                 leader.conclude(FetchOutcome::Renewed(renewed));

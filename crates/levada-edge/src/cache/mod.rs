@@ -20,10 +20,11 @@ mod remembered;
 pub(crate) mod rest;
 pub(crate) mod stored;
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZero, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
+use levada_compress::{Copies, Workers};
 use levada_purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Store, StoredHead, disk::DiskError};
 use levada_types::Key;
@@ -53,6 +54,8 @@ pub(crate) struct Cache {
     pub(crate) unstorable: Remembered,
     /// The size of a block.
     pub(crate) block: u64,
+    /// Coded copies that are being made.
+    pub(crate) copies: Copies,
     /// The way to origins.
     pub(crate) forwarder: Arc<Forwarder>,
 }
@@ -77,18 +80,30 @@ impl Cache {
             memory: BlockMemory::new(cache.memory / 4),
             max_object: cache.max_object,
         };
+        let tiers = Arc::new(tiers);
+        let limits = &settings.limits;
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = limits.compress_workers.unwrap_or_else(|| cores() / 2);
+        let workers = Workers::new(threads, limits.compress_queue, metrics.compress.clone());
+        let via = forwarder.name.via.clone();
         Ok(Self {
             clock,
+            copies: Copies::new(workers, tiers.clone(), via),
             store,
             fills: Fills::new(),
             block_flights: SingleFlight::new(),
-            tiers: Arc::new(tiers),
+            tiers,
             purges: Arc::new(purges),
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
             block: cache.block,
             forwarder: forwarder.clone(),
         })
+    }
+
+    /// Fetches, and copies that are being made.
+    pub(crate) fn flights(&self) -> usize {
+        self.fills.count() + self.block_flights.count() + self.copies.count()
     }
 
     /// Whether the origin does not send ranges of this URI.

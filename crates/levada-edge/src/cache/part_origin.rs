@@ -8,6 +8,7 @@ use levada_body::{
     Joined, LongBody, ReadError, Representation,
 };
 use levada_cache::{CONDITIONAL, ContentRange, Validators};
+use levada_http1::ZeroCopyQueue;
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
 use levada_upstream::{Inbound, Relay, RequestBody, ServerFailure, UpstreamHead};
@@ -47,6 +48,7 @@ pub(crate) fn stored(
     cache: &Arc<Cache>,
     context: &RequestContext,
     object: &Object,
+    zero_copy: Option<&Arc<ZeroCopyQueue>>,
 ) -> Arc<BlockedBody> {
     let resource = &context.resource;
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
@@ -62,7 +64,7 @@ pub(crate) fn stored(
         length: Some(length),
     };
     let long = PartOrigin::long(origin, version);
-    BlockedBody::in_blocks(&cache.tiers, of, long, context.zero_copy.clone())
+    BlockedBody::in_blocks(&cache.tiers, of, long, zero_copy.cloned())
 }
 
 impl PartOrigin {

@@ -182,6 +182,7 @@ impl RequestContext {
             client: self.client,
             resource: self.resource.clone(),
             wants: self.wants,
+            accepts: self.accepts,
             parts: self.parts.clone(),
             body: None,
             head_is_enough: false,

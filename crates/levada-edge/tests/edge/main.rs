@@ -9,6 +9,7 @@ mod admin;
 mod bad_origin;
 mod cache;
 mod cluster;
+mod compress;
 mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;

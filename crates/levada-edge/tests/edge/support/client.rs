@@ -147,6 +147,12 @@ impl Wire {
         }
     }
 
+    /// Reads until the bytes end with `end`.
+    pub(crate) async fn rest_until(&mut self, end: &[u8]) -> Vec<u8> {
+        while !self.buffer.ends_with(end) && self.more().await {}
+        std::mem::take(&mut self.buffer)
+    }
+
     /// The next bytes that arrive, or none at the end.
     pub(crate) async fn some(&mut self) -> Vec<u8> {
         if self.buffer.is_empty() {

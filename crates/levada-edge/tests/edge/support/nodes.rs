@@ -62,6 +62,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         debug: true,
         cache: true,
         large: None,
+        compress: None,
         switch: None,
         classes: ClassSettings::default(),
     }

@@ -1,0 +1,56 @@
+//! Compression: media types, codings and sizes.
+
+use levada_edge::settings::{CompressSettings, Levels, TypePattern};
+use levada_types::ByteSize;
+
+use super::Check;
+use crate::{file, tree::Path};
+
+impl Check<'_, '_> {
+    /// The compression of a site; `Some(None)` if it compresses nothing.
+    pub(super) fn compress(
+        &mut self,
+        site: &file::Site,
+        path: &Path,
+    ) -> Option<Option<CompressSettings>> {
+        let Some(compress) = &site.compress else { return Some(None) };
+        let path = path.key("compress");
+        for (at, coding) in compress.codings.iter().enumerate() {
+            if compress.codings[..at].contains(coding) {
+                let message = "names a coding for the second time";
+                self.findings.error(&path.key("codings").index(at), message, None);
+            }
+        }
+        if compress.min_size.0 > compress.max_size.0 {
+            let most = ByteSize(compress.max_size.0);
+            let message = format!("is more than `max_size`, {most}: nothing would be compressed");
+            self.findings.error(&path.key("min_size"), message, None);
+        }
+        let types: Option<Vec<TypePattern>> = (compress.types.iter().enumerate())
+            .map(|(at, text)| {
+                let pattern = TypePattern::parse(text);
+                if pattern.is_none() {
+                    let message = format!("{text:?} is no media type");
+                    let help = "for example \"text/html\", \"text/*\" or \"*+json\"".to_owned();
+                    self.findings.error(&path.key("types").index(at), message, Some(help));
+                }
+                pattern
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect();
+        let settings = CompressSettings {
+            codings: compress.codings.iter().map(|coding| (*coding).into()).collect(),
+            types: types?,
+            min_size: compress.min_size.0,
+            max_size: compress.max_size.0,
+            levels: Levels {
+                zstd: compress.zstd_level,
+                br: compress.br_level,
+                gzip: compress.gzip_level,
+            },
+            origin_codings: compress.origin_codings,
+        };
+        Some((!settings.codings.is_empty()).then_some(settings))
+    }
+}

@@ -1,0 +1,198 @@
+//! Compression in the life of a request: the codings that its client gets, a coded copy of a stored response, or a coded
+//! stream of one that is not stored. `levada_compress` decides and codes.
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+};
+use levada_body::{BlockedBody, LongBody, Representation};
+use levada_compress::{Accepts, Coder, Coding, CompressSettings, CopySource, copy_key};
+use levada_store::{Object, StoredBody, StoredHead};
+
+use crate::{
+    body::ResponseBody,
+    cache::{Cache, part_origin},
+    request::RequestContext,
+    resource::Resource,
+};
+
+/// The codings that the client gets from this node; the origin and the store see one normal form of them.
+pub(crate) fn negotiate(context: &mut RequestContext) {
+    let RequestContext { resource, parts, accepts, .. } = context;
+    let Some(compress) = &resource.site.settings.compress else { return };
+    let is_verified = resource.piece.is_some() || resource.digest().is_some();
+    if !is_verified {
+        *accepts = Accepts::of(&parts.headers, &compress.codings);
+    }
+    let told = match compress.origin_codings && !is_verified {
+        true => accepts.as_value(),
+        false => HeaderValue::from_static("identity"),
+    };
+    parts.headers.insert(ACCEPT_ENCODING, told);
+}
+
+/// A response that has coded copies.
+pub(crate) enum Original<'a> {
+    Stored(&'a Arc<Object>),
+    Arriving(&'a Arc<BlockedBody>),
+}
+
+/// A coded copy.
+pub(crate) enum CodedCopy {
+    Stored(Arc<Object>),
+    /// It is being made, or its head alone is asked for.
+    Arriving(Arc<BlockedBody>),
+}
+
+impl Original<'_> {
+    fn head(&self) -> &StoredHead {
+        match self {
+            Self::Stored(object) => &object.head,
+            Self::Arriving(body) => &body.of.head,
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        match self {
+            Self::Stored(object) => Some(object.length()),
+            Self::Arriving(body) => body.of.length,
+        }
+    }
+
+    async fn source(&self, cache: &Arc<Cache>, context: &RequestContext) -> Option<CopySource> {
+        let RequestContext { resource, parts, .. } = context;
+        let object = match self {
+            Self::Arriving(body) => return Some(CopySource::Blocks((*body).clone())),
+            Self::Stored(object) => *object,
+        };
+        if object.blocks().is_some() {
+            let body = part_origin::stored(cache, context, object, None);
+            return Some(CopySource::Blocks(body));
+        }
+        if let StoredBody::Memory(_) = object.stored_body() {
+            return Some(CopySource::Object(object.clone()));
+        }
+        let sought = cache.store.recall(resource.key, &resource.identity, &parts.headers).await;
+        let same = |recalled: &Arc<Object>| recalled.head.copies == object.head.copies;
+        sought.object.filter(same).map(CopySource::Object)
+    }
+}
+
+/// The coded copy of a response for this client: stored, or made now. `None` if it gets the original.
+pub(crate) async fn copy(
+    cache: &Arc<Cache>,
+    context: &RequestContext,
+    original: Original<'_>,
+) -> Option<CodedCopy> {
+    let RequestContext { resource, accepts, wants, parts, .. } = context;
+    let (head, length) = (original.head(), original.length().unwrap_or(0));
+    let has_copies =
+        head.copies != 0 && head.status != StatusCode::PARTIAL_CONTENT && !head.is_coded_copy();
+    let best = accepts.codings().next().filter(|_| has_copies)?;
+    let compress = resource.site.settings.compress.as_ref()?;
+    let large = resource.site.serves_large_files().map_or(u64::MAX, |large| large.threshold);
+    if length > compress.max_size || length >= large {
+        return None;
+    }
+    if let Some(copy) = stored(cache, context, head, best).await {
+        return Some(CodedCopy::Stored(copy));
+    }
+    let coded = best.head_of(head);
+    if parts.method == Method::HEAD || wants.conditional && coded.is_held_by(&parts.headers) {
+        let of = representation(cache, context, coded);
+        let long = LongBody { version: 0, origin: None };
+        return Some(CodedCopy::Arriving(BlockedBody::in_blocks(&cache.tiers, of, long, None)));
+    }
+    if wants.range && !accepts.refuses_identity {
+        return None;
+    }
+    let source = original.source(cache, context).await?;
+    if let Some(body) = make(cache, context, coded, source, best, compress).await {
+        return Some(CodedCopy::Arriving(body));
+    }
+    for coding in accepts.codings().skip(1) {
+        if let Some(copy) = stored(cache, context, head, coding).await {
+            return Some(CodedCopy::Stored(copy));
+        }
+    }
+    None
+}
+
+/// A stored copy, under a head as fresh as its original's.
+async fn stored(
+    cache: &Cache,
+    context: &RequestContext,
+    original: &StoredHead,
+    coding: Coding,
+) -> Option<Arc<Object>> {
+    let RequestContext { resource, parts, .. } = context;
+    let key = copy_key(resource.key, original.copies, coding);
+    let (store, identity) = (&cache.store, &*resource.identity);
+    let mut sought = store.get(key, identity, &parts.headers);
+    if sought.object.is_none() && store.may_recall(sought.key) {
+        sought = store.recall(key, identity, &parts.headers).await;
+    }
+    let copy = sought.object.filter(|copy| copy.head.copies == original.copies)?;
+    if copy.head.freshness == original.freshness {
+        return Some(copy);
+    }
+    let renewed = copy.renewed(coding.head_of(original), &cache.forwarder.name.via);
+    let renewed = Arc::new(renewed);
+    cache.keep(key, renewed.clone(), &cache.purges.begin());
+    Some(renewed)
+}
+
+async fn make(
+    cache: &Arc<Cache>,
+    context: &RequestContext,
+    coded: StoredHead,
+    source: CopySource,
+    coding: Coding,
+    compress: &CompressSettings,
+) -> Option<Arc<BlockedBody>> {
+    let key = copy_key(context.resource.key, coded.copies, coding);
+    let of = representation(cache, context, coded);
+    let keeper = cache.clone();
+    let keep = move |copy| keeper.keep(key, copy, &keeper.purges.begin());
+    cache.copies.make(key, of, source, (coding, &compress.levels), keep).await
+}
+
+fn representation(cache: &Cache, context: &RequestContext, head: StoredHead) -> Representation {
+    let (key, identity) = (context.resource.key, context.resource.identity.as_str().into());
+    Representation { key, identity, head, block: cache.block, length: None }
+}
+
+/// Whether a node of this cluster may have coded the response, so that the origin does not have the rest of its body.
+pub(crate) fn may_be_coded(resource: &Resource, headers: &HeaderMap) -> bool {
+    resource.site.settings.compress.is_some() && headers.contains_key(CONTENT_ENCODING)
+}
+
+/// Whether a response that is not stored is compressed for this client.
+pub(crate) fn streams(context: &RequestContext, status: StatusCode, headers: &HeaderMap) -> bool {
+    let compress = context.resource.site.settings.compress.as_ref();
+    !context.accepts.is_empty()
+        && compress.is_some_and(|compress| compress.applies(status, headers))
+}
+
+/// Compresses a response that is not stored on its way to this client.
+pub(crate) fn stream(
+    cache: &Cache,
+    context: &RequestContext,
+    response: &mut Response<ResponseBody>,
+) {
+    let Some(compress) = &context.resource.site.settings.compress else { return };
+    let status = response.status();
+    if !compress.covers(status, response.headers_mut()) {
+        return;
+    }
+    let Some(coding) = context.accepts.codings().next() else { return };
+    if context.parts.method != Method::HEAD {
+        let place = cache.copies.workers().admit_stream();
+        let coder = place.and_then(|place| Coder::new(coding, &compress.levels, place));
+        let Some(coder) = coder else { return };
+        response.body_mut().code(coder);
+    }
+    coding.apply_to(response.headers_mut());
+}
