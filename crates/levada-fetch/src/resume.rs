@@ -24,7 +24,7 @@
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-use crate::Held;
+use crate::{Digest, Held};
 
 /// The settings of the caller.
 #[derive(Clone, Debug)]
@@ -219,6 +219,8 @@ pub struct Resume {
     lanes: BTreeMap<u32, Lane>,
     /// Responses that the bytes held came from.
     sources: u32,
+    /// The digests of the last complete file, which were wrong.
+    wrong: Vec<Digest>,
     poor: u32,
     outages: u32,
     restarts: u32,
@@ -259,6 +261,7 @@ impl Resume {
             trusting,
             lanes: BTreeMap::new(),
             sources: u32::from(begun),
+            wrong: Vec::new(),
             poor: 0,
             outages: 0,
             restarts: 0,
@@ -470,9 +473,10 @@ impl Resume {
         if range.start != work.at {
             return self.on_nonsense("206 with another range than was asked for");
         }
-        let wanted = work.end.or(total).unwrap_or(range.end);
-        work.short = range.end < wanted;
-        work.end = Some(wanted.min(range.end));
+        let wanted = work.end.or(total);
+        // A server that does not tell the length may have more.
+        work.short = wanted.is_none_or(|wanted| range.end < wanted);
+        work.end = Some(wanted.unwrap_or(range.end).min(range.end));
         work.told = answer.version.clone();
         work.told_total = total;
         let overlaps = work.at < work.gap;
@@ -496,7 +500,10 @@ impl Resume {
     }
 
     fn on_unsatisfied(&mut self, lane: u32, answer: &Answer) -> Verdict {
-        self.lanes.remove(&lane);
+        let asked_range = self.lanes.remove(&lane).is_some_and(|work| work.asked_range);
+        if !asked_range {
+            return Verdict::Failed(Trouble::Nonsense("416 to a request without a range"));
+        }
         let Some(AnswerPart { range: None, total: Some(total) }) = answer.part else {
             return self.on_nonsense("416 without the length of the file");
         };
@@ -665,9 +672,12 @@ impl Resume {
             // Without a length the end of the body is the end of the file.
             self.known.held.truncate(work.at);
             self.known.total = Some(work.at);
+            if let Some(trouble) = self.wrong_length(self.known.total) {
+                return After::Failed(trouble);
+            }
         }
-        if work.gained >= LEAST_GAIN || (!work.short && work.end.is_some_and(|end| work.at >= end))
-        {
+        let has_all = !work.short && work.end.is_some_and(|end| work.at >= end);
+        if work.gained >= LEAST_GAIN || (has_all && work.gained > 0) {
             self.poor = 0;
             self.outages = 0;
             return After::Again(Duration::ZERO);
@@ -697,12 +707,17 @@ impl Resume {
         After::Again(asked_pause.map_or(pause, |asked| asked.min(LONGEST_RETRY).max(pause)))
     }
 
-    /// The complete file has the wrong digest. If it was put together from several responses they may
-    /// not have been of one version: once more, then, and without taking that on trust.
-    pub fn on_wrong_digest(&mut self) -> After {
+    /// The complete file has these digests, which are wrong. If it was put together from several responses they
+    /// may not have been of one version: once more, then, and without taking that on trust. The same bytes once
+    /// more are what the server has.
+    pub fn on_wrong_digest(&mut self, found: &[Digest]) -> After {
         if self.sources < 2 {
             return After::Failed(Trouble::WrongDigest);
         }
+        if self.wrong == found {
+            return After::Failed(Trouble::WrongDigest);
+        }
+        self.wrong = found.to_vec();
         self.trusting = false;
         match self.begin_anew() {
             Verdict::Failed(trouble) => After::Failed(trouble),

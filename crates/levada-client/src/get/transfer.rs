@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, future::Future, pin::Pin, time::Duration};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::Uri;
 use levada_fetch::{
-    Algorithm, Patience, Timeout,
+    Algorithm, Digest, Patience, Timeout,
     resume::{After, Known, Resume, ResumeSettings, Trouble},
 };
 use parking_lot::Mutex;
@@ -51,9 +51,20 @@ impl Client {
             Err(error) => Err(error.into()),
         };
         report.complete = result.is_ok();
-        report.error = result.as_ref().err().map(ToString::to_string);
+        report.error = result.as_ref().err().map(|error| described(error, &report));
         report.seconds = begun.elapsed().as_secs_f64();
         (report, result)
+    }
+}
+
+/// The error, with the defect that the last connection had.
+fn described(error: &GetError, report: &GetReport) -> String {
+    match (error, report.connections.last()) {
+        (GetError::Trouble(Trouble::NoProgress { .. }), Some(last)) => {
+            let ended = last.ended.as_str();
+            format!("{error}; the last one: status {}, {ended}", last.status)
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -137,10 +148,8 @@ impl<'a> ActiveTransfer<'a> {
     async fn fetch_and_verify(&self) -> Result<(), GetError> {
         loop {
             self.fetch().await?;
-            if self.verify().await? {
-                return Ok(());
-            }
-            let after = self.state.lock().resume.on_wrong_digest();
+            let Some(wrong) = self.verify().await? else { return Ok(()) };
+            let after = self.state.lock().resume.on_wrong_digest(&wrong);
             if let After::Failed(trouble) = after {
                 return Err(trouble.into());
             }
@@ -175,12 +184,12 @@ impl<'a> ActiveTransfer<'a> {
         }
     }
 
-    /// Whether the file has the expected digest, or there is none to compare with.
-    async fn verify(&self) -> Result<bool, GetError> {
+    /// The digests of the file, if one of them is another than was expected.
+    async fn verify(&self) -> Result<Option<Vec<Digest>>, GetError> {
         let (hasher, file, length, expected) = {
             let mut state = self.state.lock();
             let told = state.resume.known().version.digest.as_deref();
-            let told = told.and_then(levada_fetch::Digest::parse);
+            let told = told.and_then(Digest::parse);
             let expected: Vec<_> = self.request.digest.into_iter().chain(told).collect();
             for digest in &expected {
                 state.hasher.add(digest.algorithm());
@@ -190,7 +199,7 @@ impl<'a> ActiveTransfer<'a> {
             (hasher, state.target.file()?, length, expected)
         };
         if hasher.is_idle() {
-            return Ok(true);
+            return Ok(None);
         }
         let algorithms: Vec<_> = expected.iter().map(|digest| digest.algorithm()).collect();
         let hashing = tokio::task::spawn_blocking(move || hasher.finish(&file, length)).await;
@@ -199,7 +208,8 @@ impl<'a> ActiveTransfer<'a> {
             .flatten()
             .map_err(|why| TargetError::Io { path: self.request.path.clone(), why })?;
         self.state.lock().hasher = Hasher::new(&algorithms);
-        Ok(expected.iter().all(|digest| found.contains(digest)))
+        let is_right = expected.iter().all(|digest| found.contains(digest));
+        Ok((!is_right).then_some(found))
     }
 
     /// Writes the state file regularly, and syncs the bytes that it describes from time to time.

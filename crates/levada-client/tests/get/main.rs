@@ -566,3 +566,90 @@ async fn a_full_disk_is_said_and_what_came_is_kept() {
     assert!(report.held > 0 && again.held_before > 0);
     assert!(whole.unwrap() == bytes);
 }
+
+/// The error of a transfer whose server has the same defect in all answers. It must end.
+async fn given_up(case: &Case) -> (GetReport, Trouble) {
+    let ended = tokio::time::timeout(Duration::from_secs(60), case.get()).await;
+    let (report, result) = ended.expect("the transfer ends");
+    match result.unwrap_err() {
+        GetError::Trouble(trouble) => (report, trouble),
+        other => panic!("{other}"),
+    }
+}
+
+fn empty_416() -> Reply {
+    let head = "HTTP/1.1 416 R\r\nContent-Range: bytes */0\r\nContent-Length: 0\r\n\r\n";
+    Reply(head.as_bytes().to_vec(), Then::Go)
+}
+
+#[tokio::test]
+async fn server_that_refuses_every_range_of_an_empty_file_is_given_up() {
+    let server = Server::new(|_| empty_416());
+    for connections in [1, 4] {
+        let mut case = Case::new(&server);
+        case.request.connections = connections;
+        case.request.pieces = connections;
+        let (_, trouble) = given_up(&case).await;
+        assert_eq!(trouble, Trouble::Nonsense("416 to a request without a range"));
+        assert_eq!(case.names(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn server_that_sends_only_what_is_here_is_given_up() {
+    // The length of its file is never told, and every part ends where the file on disk ends.
+    let bytes = content(100_000, 1);
+    let whole = bytes.clone();
+    let server = Server::new(move |asked| {
+        let (start, _) = asked.range().unwrap_or((0, None));
+        let head = format!(
+            "HTTP/1.1 206 P\r\nContent-Range: bytes {start}-99999/*\r\nContent-Length: {}\r\n\r\n",
+            100_000 - start
+        );
+        Reply([head.as_bytes(), &whole[start..]].concat(), Then::Go)
+    });
+    let mut case = Case::new(&server);
+    case.request.adopt = true;
+    fs::write(case.path(), &bytes).unwrap();
+    let (report, trouble) = given_up(&case).await;
+    assert!(matches!(trouble, Trouble::NoProgress { .. }), "{trouble}");
+    let error = report.error.unwrap();
+    assert!(error.ends_with("the last one: status 206, complete"), "{error}");
+}
+
+#[tokio::test]
+async fn wrong_content_is_fetched_twice_at_most_on_every_path() {
+    let bytes = content(400_000, 1);
+    for (connections, begun) in [(1, 0), (4, 0), (1, 100_000), (4, 100_000)] {
+        let whole = bytes.clone();
+        // Each answer breaks off once, so that the file is put together from several.
+        let server = Server::new(move |asked| cut(asked, &whole, A, 150_000, Then::Close));
+        let mut case = Case::new(&server);
+        case.request.connections = connections;
+        case.request.pieces = connections;
+        case.request.least_piece = 10_000;
+        case.request.digest = Some(sha256(b"expected"));
+        if begun > 0 {
+            case.request.adopt = true;
+            fs::write(case.path(), &bytes[..begun]).unwrap();
+        }
+        let (report, trouble) = given_up(&case).await;
+        assert_eq!(trouble, Trouble::WrongDigest, "{connections} connections, from {begun}");
+        assert_eq!(report.restarts, 1);
+        let fetched: u64 = report.connections.iter().map(|connection| connection.bytes).sum();
+        assert_eq!(fetched, 800_000 - begun as u64);
+    }
+}
+
+#[tokio::test]
+async fn body_without_a_length_must_have_the_expected_one() {
+    let reply = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let server = Server::new(|_| Reply(reply.as_bytes().to_vec(), Then::Go));
+    for connections in [1, 4] {
+        let mut case = Case::new(&server);
+        case.request.connections = connections;
+        case.request.length = Some(6);
+        let (_, trouble) = given_up(&case).await;
+        assert_eq!(trouble, Trouble::WrongLength { told: 5, expected: 6 });
+    }
+}

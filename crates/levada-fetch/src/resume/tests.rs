@@ -284,12 +284,84 @@ fn a_wrong_digest_of_several_responses_is_fetched_once_more() {
     assert_eq!(resume.on_answer(0, &answer), Verdict::Read);
     take(&mut resume, 0, 6000);
     resume.on_end(0, true);
-    assert_eq!(resume.on_wrong_digest(), After::Again(Duration::ZERO));
+    assert_eq!(resume.on_wrong_digest(&[digest('a')]), After::Again(Duration::ZERO));
     assert_eq!(ask(&mut resume).range, None);
     resume.on_answer(0, &whole(10_000, FileVersion::default()));
     take(&mut resume, 0, 10_000);
     resume.on_end(0, true);
-    assert_eq!(resume.on_wrong_digest(), After::Failed(Trouble::WrongDigest));
+    assert_eq!(resume.on_wrong_digest(&[digest('a')]), After::Failed(Trouble::WrongDigest));
+}
+
+fn digest(digit: char) -> Digest {
+    Digest::parse(&format!("sha-256={}", digit.to_string().repeat(64))).unwrap()
+}
+
+#[test]
+fn same_wrong_digest_twice_is_not_fetched_a_third_time() {
+    let settings = ResumeSettings { digest_known: true, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    for (found, after) in [
+        ('a', After::Again(Duration::ZERO)),
+        ('b', After::Again(Duration::ZERO)),
+        ('b', After::Failed(Trouble::WrongDigest)),
+    ] {
+        ask(&mut resume);
+        resume.on_answer(0, &whole(10_000, strong("\"a\"")));
+        take(&mut resume, 0, 4000);
+        resume.on_end(0, false);
+        ask(&mut resume);
+        resume.on_answer(0, &part(4000..10_000, 10_000, strong("\"a\"")));
+        take(&mut resume, 0, 6000);
+        resume.on_end(0, true);
+        assert_eq!(resume.on_wrong_digest(&[digest(found)]), after);
+    }
+}
+
+#[test]
+fn a_416_to_a_request_without_a_range_is_no_empty_file() {
+    let mut resume = Resume::new(ResumeSettings::default(), Known::default());
+    assert_eq!(ask(&mut resume).range, None);
+    let part = Some(AnswerPart { range: None, total: Some(0) });
+    let answer = Answer { status: 416, length: Some(0), part, version: FileVersion::default() };
+    let nonsense = Trouble::Nonsense("416 to a request without a range");
+    assert_eq!(resume.on_answer(0, &answer), Verdict::Failed(nonsense));
+}
+
+#[test]
+fn bytes_that_are_held_already_are_no_progress() {
+    // Without a validator, and without a length: the overlap is all that ever comes.
+    let mut resume = Resume::new(ResumeSettings::default(), Known::default());
+    ask(&mut resume);
+    let open = Answer { status: 200, ..Answer::default() };
+    assert_eq!(resume.on_answer(0, &open), Verdict::Read);
+    take(&mut resume, 0, 4000);
+    resume.on_end(0, false);
+    for _ in 0..10 {
+        let Ask { range: Some((start, _)), .. } = ask(&mut resume) else { panic!() };
+        let part = Some(AnswerPart { range: Some(start..4000), total: None });
+        let answer = Answer { status: 206, part, ..Answer::default() };
+        assert_eq!(resume.on_answer(0, &answer), Verdict::Read);
+        take(&mut resume, 0, 4000 - start as usize);
+        if let After::Failed(trouble) = resume.on_end(0, true) {
+            assert_eq!(trouble, Trouble::NoProgress { connections: 9 + 1 });
+            return;
+        }
+    }
+    panic!("it is not given up");
+}
+
+#[test]
+fn body_without_a_stated_length_has_the_expected_one_or_is_refused() {
+    for (length, is_good) in [(4000, true), (4001, false), (3999, false)] {
+        let settings = ResumeSettings { length: Some(length), ..ResumeSettings::default() };
+        let mut resume = Resume::new(settings, Known::default());
+        ask(&mut resume);
+        resume.on_answer(0, &Answer { status: 200, ..Answer::default() });
+        take(&mut resume, 0, 4000);
+        let wrong = Trouble::WrongLength { told: 4000, expected: length };
+        let after = if is_good { After::Again(Duration::ZERO) } else { After::Failed(wrong) };
+        assert_eq!(resume.on_end(0, true), after, "{length}");
+    }
 }
 
 /// A server with some number of nodes that name the same content differently or not at all, that
