@@ -15,7 +15,7 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
     AccessLog, Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
-    PurgeSettings, Runtime, Settings, TrustedProxies,
+    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
 };
 
 use super::{
@@ -41,12 +41,14 @@ pub(crate) fn settings(
     let cache = check.cache();
     let purge = check.purge();
     let admin = check.admin();
+    let run_as = check.run_as();
     let handoff = check.handoff();
     let access_log = check.access_log();
     let route = check.route();
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
         runtime: runtime(&file.runtime),
+        run_as: run_as?,
         splice: file.runtime.splice,
         listeners: listeners?,
         trusted: trusted?,
@@ -109,6 +111,21 @@ impl Check<'_, '_> {
             (self.root.key("admin").key("metrics"), self.file.admin.metrics),
         ];
         clients.chain(inner).filter_map(|(path, address)| Some((path, address?.0))).collect()
+    }
+
+    /// The outer `None` marks an error, the inner a node that stays who it is.
+    fn run_as(&mut self) -> Option<Option<RunAs>> {
+        let file::Runtime { user, group, .. } = self.file.runtime.clone();
+        let path = self.root.key("runtime").key("group");
+        match user {
+            Some(user) => Some(Some(RunAs { user, group })),
+            None if group.is_some() => {
+                let help = "add `user`: a node changes its group only with its user".to_owned();
+                self.findings.error(&path, "stands without `user`", Some(help));
+                None
+            }
+            None => Some(None),
+        }
     }
 
     /// The outer `None` marks an error, the inner an absent listener.

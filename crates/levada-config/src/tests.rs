@@ -4,7 +4,7 @@ use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
     AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
-    MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, Runtime, Speaker,
+    MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs, Runtime, Speaker,
 };
 use proptest::prelude::*;
 
@@ -329,6 +329,18 @@ fn names_can_stand_in_header_fields() {
         "letters",
     );
     assert_error(&format!("{LEAST}{SITE}origin_host = 'a b'\n"), "site[0].origin_host", "a host");
+}
+
+#[test]
+fn group_belongs_to_a_user() {
+    let text = |keys: &str| format!("{LEAST}runtime = {{ {keys} }}\n{SITE}");
+    assert_error(&text("group = 'www'"), "runtime.group", "without `user`");
+    let run_as = |keys: &str| check_text(&text(keys)).settings.unwrap().run_as;
+    let (user, group) = ("levada".to_owned(), Some("www".to_owned()));
+    let with = Some(RunAs { user: user.clone(), group });
+    assert_eq!(run_as("user = 'levada', group = 'www'"), with);
+    assert_eq!(run_as("user = 'levada'"), Some(RunAs { user, group: None }));
+    assert_eq!(run_as(""), None);
 }
 
 #[test]

@@ -55,6 +55,7 @@ mod resource;
 mod respond;
 mod route;
 mod run;
+mod run_as;
 mod servers;
 pub mod settings;
 mod site_builder;

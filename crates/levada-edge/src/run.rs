@@ -18,7 +18,7 @@ use crate::{
     listener,
     log::Log,
     node::{Node, hands_over},
-    peers, reload,
+    peers, reload, run_as,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
@@ -52,6 +52,7 @@ pub fn run(
     let runtime = settings.runtime;
     raise_file_limit(settings.limits.connections as u64);
     let sockets = Sockets::open(&settings, runtime)?;
+    run_as::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
         let node = Node::new(settings, Some(reader))?;

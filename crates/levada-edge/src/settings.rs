@@ -27,6 +27,8 @@ pub struct Settings {
     pub name: String,
     /// How the node uses its cores.
     pub runtime: Runtime,
+    /// The user that the node becomes when it is started by root; `None`: it stays who it is.
+    pub run_as: Option<RunAs>,
     /// Whether the kernel moves long bodies from servers to clients (splice), instead of this process.
     pub splice: bool,
     /// The listeners for clients.
@@ -64,6 +66,15 @@ impl std::fmt::Debug for SettingsReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SettingsReader")
     }
+}
+
+/// The user that a node runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunAs {
+    /// Its name.
+    pub user: String,
+    /// A group other than its own.
+    pub group: Option<String>,
 }
 
 /// How a node uses its cores.

@@ -49,6 +49,17 @@ pub enum StartError {
     /// The access log cannot be opened.
     #[error("the access log cannot be opened: {0}; check the path and its permissions")]
     Log(io::Error),
+    /// The node cannot become the user that it is to run as.
+    #[error("`user` in [runtime]: {0}")]
+    User(io::Error),
+    /// The user that the node runs as cannot read its files.
+    #[error("the user {user} cannot read the configuration, which a reload needs:\n{reason}")]
+    Unreadable {
+        /// The user.
+        user: String,
+        /// The problems.
+        reason: String,
+    },
     /// The system refuses threads or timers.
     #[error("the runtime cannot start: {0}")]
     Runtime(io::Error),

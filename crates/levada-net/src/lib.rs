@@ -11,6 +11,7 @@
 //! incoming   accepted connections that the runtime does not know yet
 //! open_files the limit of open files and sockets
 //! pipe       moves bytes between sockets within the kernel (splice)
+//! privileges the user that the process runs as, and its capabilities
 //! proxy_protocol the client's address, as a proxy states it
 //! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
@@ -40,6 +41,8 @@ mod netlink;
 pub mod open_files;
 #[cfg(target_os = "linux")]
 pub mod pipe;
+#[cfg(target_os = "linux")]
+pub mod privileges;
 pub mod proxy_protocol;
 pub mod stop;
 pub mod tcp;

@@ -15,11 +15,18 @@ pub struct Runtime {
     /// Whether the system moves long bodies from a server's connection to its client's (splice), where both
     /// are plain HTTP/1. Such bodies do not enter this process.
     pub splice: bool,
+    /// The user that the node becomes when root starts it, once its listeners are open. By default it stays
+    /// root.
+    #[schemars(length(min = 1, max = 256), extend("examples" = ["levada"]))]
+    pub user: Option<String>,
+    /// The group of the node, besides those that the user has. The default is the user's own.
+    #[schemars(length(min = 1, max = 256), extend("examples" = ["levada"]))]
+    pub group: Option<String>,
 }
 
 impl Default for Runtime {
     fn default() -> Self {
-        Self { mode: RuntimeMode::default(), threads: None, splice: true }
+        Self { mode: RuntimeMode::default(), threads: None, splice: true, user: None, group: None }
     }
 }
 

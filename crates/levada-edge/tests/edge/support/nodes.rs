@@ -28,6 +28,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
     Settings {
         name: "n0".to_owned(),
         runtime: Runtime::Shared(1),
+        run_as: None,
         splice: true,
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
         trusted: Vec::new(),
