@@ -8,12 +8,13 @@ use crate::{
     date::parse_date,
     origin_exchange::OriginExchange,
     rules::CacheRules,
+    status_ttl::StatusTtl,
     targeted::EffectiveDirectives,
 };
 use http::{HeaderMap, StatusCode, header};
 use std::time::{Duration, SystemTime};
 
-/// The source of a freshness lifetime, in order of precedence.
+/// The source of a freshness lifetime; those of the origin come before the site's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LifetimeSource {
@@ -29,6 +30,8 @@ pub enum LifetimeSource {
     Heuristic = 4,
     /// No source: every reuse must be validated.
     None = 5,
+    /// The site's lifetime, whatever the origin says ([`CacheRules::ttl`]). It comes first.
+    Forced = 6,
 }
 
 impl LifetimeSource {
@@ -41,6 +44,7 @@ impl LifetimeSource {
             Self::Default => "default",
             Self::Heuristic => "heuristic",
             Self::None => "none",
+            Self::Forced => "forced",
         }
     }
 
@@ -57,6 +61,7 @@ impl LifetimeSource {
             3 => Self::Default,
             4 => Self::Heuristic,
             5 => Self::None,
+            6 => Self::Forced,
             _ => return None,
         })
     }
@@ -73,31 +78,50 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// The freshness lifetime (RFC 9111, Sec. 4.2.1): explicit, then the site's, then heuristic.
+    /// The freshness lifetime (RFC 9111, Sec. 4.2.1): the one that the site forces, then the explicit one,
+    /// then the site's default, then the heuristic one.
     pub fn of(
         exchange: &OriginExchange<'_>,
         effective: &EffectiveDirectives,
         rules: &CacheRules,
     ) -> Self {
-        explicit(exchange, effective)
+        forced(exchange, rules)
+            .or_else(|| explicit(exchange, effective, rules))
             .or_else(|| configured(exchange.status, rules))
             .or_else(|| heuristic(exchange, &effective.directives, rules))
             .unwrap_or(Self { seconds: 0, source: LifetimeSource::None })
     }
 }
 
-fn explicit(exchange: &OriginExchange<'_>, effective: &EffectiveDirectives) -> Option<Lifetime> {
+/// A lifetime from the arrival on, so that it does not depend on the origin's `Age` and clock.
+fn forced(exchange: &OriginExchange<'_>, rules: &CacheRules) -> Option<Lifetime> {
+    let ttl = StatusTtl::find(&rules.ttl, exchange.status)?;
+    let age = initial_age(exchange, rules).div_ceil(1000);
+    let seconds = bounded(i64::from(whole_seconds(ttl)).saturating_add_unsigned(age));
+    Some(Lifetime { seconds, source: LifetimeSource::Forced })
+}
+
+fn explicit(
+    exchange: &OriginExchange<'_>,
+    effective: &EffectiveDirectives,
+    rules: &CacheRules,
+) -> Option<Lifetime> {
     if let Some(seconds) = effective.directives.lifetime() {
         return Some(Lifetime { seconds, source: LifetimeSource::Directive });
     }
-    let expires =
-        (!effective.targeted).then(|| exchange.response.get(header::EXPIRES)).flatten()?;
+    if effective.targeted || rules.ignored.expires {
+        return None;
+    }
+    let expires = exchange.response.get(header::EXPIRES)?;
     // An invalid date means that the response has expired (Sec. 5.3).
     let seconds = parse_date(expires.as_bytes()).map_or(0, |e| e.saturating_sub(made(exchange)));
     Some(Lifetime { seconds: bounded(seconds), source: LifetimeSource::Expires })
 }
 
 fn configured(status: StatusCode, rules: &CacheRules) -> Option<Lifetime> {
+    if let Some(ttl) = StatusTtl::find(&rules.status_ttl, status) {
+        return Some(Lifetime { seconds: whole_seconds(ttl), source: LifetimeSource::Default });
+    }
     if let Some(ttl) = rules.negative_ttl
         && rules.negative_statuses.contains(&status.as_u16())
     {

@@ -58,6 +58,7 @@ mod range;
 mod request_fields;
 mod rules;
 mod serve;
+mod status_ttl;
 mod storable;
 mod targeted;
 #[cfg(test)]
@@ -78,10 +79,11 @@ pub use invalidate::{invalidated, is_safe, resolve};
 pub use origin_exchange::OriginExchange;
 pub use range::{ContentRange, MAX_RANGES, Multipart, RangeParts, RangeSet, RangeSpec};
 pub use request_fields::RequestCacheFields;
-pub use rules::{CacheRules, CookieStorage};
+pub use rules::{CacheRules, CookieStorage, IgnoredFields};
 pub use serve::{
     OriginFailure, ServeDecision, Staleness, is_error, serve, serve_instead_of_error, serve_missing,
 };
+pub use status_ttl::{StatusTtl, Statuses};
 pub use storable::{NoStore, Storable, may_store, may_store_part, may_store_post};
 pub use targeted::{EffectiveDirectives, TARGETS, strip_own_target};
 pub use validate::{

@@ -2,10 +2,18 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use crate::status_ttl::StatusTtl;
+
 /// The settings. By default nothing is added to the origin's directives while the origin is
 /// reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRules {
+    /// The lifetime by status, counted from the arrival, whatever the origin says of freshness.
+    pub ttl: Vec<StatusTtl>,
+    /// The fields of responses that are not obeyed.
+    pub ignored: IgnoredFields,
+    /// The lifetime of responses without one, by status; the next three fields apply to others.
+    pub status_ttl: Vec<StatusTtl>,
     /// The lifetime of responses without one, for heuristically cacheable statuses.
     pub default_ttl: Option<Duration>,
     /// The lifetime of errors without one: negative caching.
@@ -38,6 +46,9 @@ pub struct CacheRules {
 impl Default for CacheRules {
     fn default() -> Self {
         Self {
+            ttl: Vec::new(),
+            ignored: IgnoredFields::default(),
+            status_ttl: Vec::new(),
             default_ttl: None,
             negative_ttl: None,
             negative_statuses: Cow::Borrowed(&[404, 405, 410, 414, 451, 501]),
@@ -51,6 +62,19 @@ impl Default for CacheRules {
             cookies: CookieStorage::default(),
         }
     }
+}
+
+/// The fields of an origin's responses that a site does not obey; clients get them as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredFields {
+    /// `Cache-Control`, and the targeted fields that stand in its place.
+    pub cache_control: bool,
+    /// `Expires`.
+    pub expires: bool,
+    /// `Set-Cookie`: the response is stored without it.
+    pub set_cookie: bool,
+    /// `Vary`: all requests get one response.
+    pub vary: bool,
 }
 
 /// The treatment of responses with `Set-Cookie`.

@@ -141,16 +141,23 @@ fn judge(exchange: &OriginExchange<'_>, rules: &CacheRules) -> Result<Storable, 
     if RequestDirectives::of(exchange.request).no_store {
         return Err(NoStore::RequestNoStore);
     }
-    let effective = EffectiveDirectives::of(exchange.response);
+    let effective = EffectiveDirectives::under(rules, exchange.response);
     permitted(exchange, &effective.directives)?;
-    let vary = Vary::of(exchange.response).map_err(|error| match error {
-        VaryError::Any => NoStore::VaryAny,
-        VaryError::Wide => NoStore::VaryWide,
-    })?;
+    let vary = match rules.ignored.vary {
+        true => Vary::default(),
+        false => Vary::of(exchange.response).map_err(|error| match error {
+            VaryError::Any => NoStore::VaryAny,
+            VaryError::Wide => NoStore::VaryWide,
+        })?,
+    };
     let freshness = Freshness::of(exchange, &effective, rules);
     useful(exchange, &effective.directives, &freshness)?;
-    cookies(exchange.response, &effective.directives, &freshness, rules)?;
-    Ok(Storable { freshness, vary, strip: effective.directives.fields })
+    let mut strip = effective.directives.fields.clone();
+    if rules.ignored.set_cookie && exchange.response.contains_key(header::SET_COOKIE) {
+        strip.push(header::SET_COOKIE);
+    }
+    cookies(exchange.response, &strip, &effective.directives, &freshness, rules)?;
+    Ok(Storable { freshness, vary, strip })
 }
 
 fn final_status(status: StatusCode) -> Result<(), NoStore> {
@@ -208,14 +215,14 @@ fn useful(
 
 fn cookies(
     response: &HeaderMap,
+    strip: &[HeaderName],
     directives: &ResponseDirectives,
     freshness: &Freshness,
     rules: &CacheRules,
 ) -> Result<(), NoStore> {
     // A cookie that `no-cache="set-cookie"` names is not stored, so it is no reason against
     // storing.
-    if !response.contains_key(header::SET_COOKIE) || directives.fields.contains(&header::SET_COOKIE)
-    {
+    if !response.contains_key(header::SET_COOKIE) || strip.contains(&header::SET_COOKIE) {
         return Ok(());
     }
     let stored = match rules.cookies {
@@ -238,7 +245,11 @@ fn is_understood(status: StatusCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fetched, NOW, http_date};
+    use crate::{
+        rules::IgnoredFields,
+        status_ttl::{StatusTtl, Statuses},
+        testing::{Fetched, NOW, http_date},
+    };
     use std::time::Duration;
 
     fn judged(got: &Fetched) -> Result<Storable, NoStore> {
@@ -398,6 +409,82 @@ mod tests {
             let judged = may_store_part(&got.exchange(), &CacheRules::default());
             assert_eq!(judged.err(), Some(NoStore::Partial), "{status} {range}");
         }
+    }
+
+    #[test]
+    fn ignored_fields_forbid_nothing() {
+        let all =
+            IgnoredFields { cache_control: true, expires: true, set_cookie: true, vary: true };
+        let rules = CacheRules {
+            ignored: all,
+            default_ttl: Some(Duration::from_secs(5)),
+            ..CacheRules::default()
+        };
+        let fields = [
+            ("cache-control", "private, no-store"),
+            ("cdn-cache-control", "no-store"),
+            ("expires", "0"),
+            ("vary", "*"),
+            ("set-cookie", "s=1"),
+        ];
+        let got = Fetched::new(200, &fields);
+        let stored = may_store(&got.exchange(), &rules).unwrap();
+        assert_eq!(stored.freshness.source(), LifetimeSource::Default);
+        assert_eq!((stored.vary.fields().len(), &stored.strip[..]), (0, &[header::SET_COOKIE][..]));
+        for (ignored, why) in [
+            (IgnoredFields { cache_control: false, ..all }, NoStore::NoStore),
+            (IgnoredFields { set_cookie: false, ..all }, NoStore::SetCookie),
+            (IgnoredFields { vary: false, ..all }, NoStore::VaryAny),
+        ] {
+            let rules = CacheRules { ignored, ..rules.clone() };
+            assert_eq!(may_store(&got.exchange(), &rules).err(), Some(why));
+        }
+        let authorised = got.asking(&[("authorization", "Basic x")]);
+        assert_eq!(may_store(&authorised.exchange(), &rules).err(), Some(NoStore::Authorization));
+    }
+
+    #[test]
+    fn forced_lifetime_comes_before_the_origins_and_counts_from_the_arrival() {
+        let ttl = |statuses, ttl| StatusTtl { statuses, ttl: Duration::from_secs(ttl) };
+        let rules = CacheRules {
+            ttl: vec![ttl(Statuses::Listed(vec![200, 302]), 600), ttl(Statuses::Any, 60)],
+            ..CacheRules::default()
+        };
+        let lifetime = |status, fields: &[(&'static str, &str)]| {
+            let got = Fetched::new(status, fields);
+            let freshness = may_store(&got.exchange(), &rules).unwrap().freshness;
+            assert_eq!(freshness.source(), LifetimeSource::Forced);
+            freshness.ttl(got.exchange().received)
+        };
+        assert_eq!(lifetime(200, &[("cache-control", "max-age=5")]), 600);
+        assert_eq!(lifetime(302, &[("expires", "0"), ("age", "4000")]), 600);
+        assert_eq!(lifetime(500, &[]), 60);
+        // It is about freshness: what may not be stored still may not.
+        for directive in ["no-store", "private"] {
+            let got = Fetched::new(200, &[("cache-control", directive)]);
+            assert!(may_store(&got.exchange(), &rules).is_err(), "{directive}");
+        }
+    }
+
+    #[test]
+    fn lifetime_by_status_is_for_responses_without_one() {
+        let ttl = |status, ttl| StatusTtl {
+            statuses: Statuses::Listed(vec![status]),
+            ttl: Duration::from_secs(ttl),
+        };
+        let rules = CacheRules {
+            status_ttl: vec![ttl(302, 600), ttl(404, 1)],
+            default_ttl: Some(Duration::from_secs(30)),
+            negative_ttl: Some(Duration::from_secs(9)),
+            ..CacheRules::default()
+        };
+        let lifetime = |status, fields: &[(&'static str, &str)]| {
+            let got = Fetched::new(status, fields);
+            may_store(&got.exchange(), &rules).unwrap().freshness.lifetime().as_secs()
+        };
+        assert_eq!(lifetime(302, &[]), 600);
+        assert_eq!(lifetime(302, &[("cache-control", "max-age=5")]), 5);
+        assert_eq!((lifetime(404, &[]), lifetime(410, &[]), lifetime(200, &[])), (1, 9, 30));
     }
 
     #[test]

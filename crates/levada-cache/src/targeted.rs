@@ -7,6 +7,7 @@
 use crate::{
     cache_control::{Argument, Directive, MAX_SECONDS, ResponseDirectives},
     hop::strip_fields,
+    rules::CacheRules,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -25,6 +26,11 @@ pub struct EffectiveDirectives {
 }
 
 impl EffectiveDirectives {
+    /// The directives that a site obeys.
+    pub fn under(rules: &CacheRules, headers: &HeaderMap) -> Self {
+        if rules.ignored.cache_control { Self::default() } else { Self::of(headers) }
+    }
+
     /// Reads the first valid field of [`TARGETS`], else `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
         TARGETS
