@@ -63,6 +63,7 @@ mod storable;
 mod targeted;
 #[cfg(test)]
 mod testing;
+mod uses;
 mod validate;
 mod vary;
 
@@ -86,6 +87,7 @@ pub use serve::{
 pub use status_ttl::{StatusTtl, Statuses};
 pub use storable::{NoStore, Storable, may_store, may_store_part, may_store_post};
 pub use targeted::{EffectiveDirectives, TARGETS, strip_own_target};
+pub use uses::Uses;
 pub use validate::{
     CONDITIONAL, Condition, ETag, Validators, belongs_in_304, has_precondition, head_confirms,
     is_cache_method, make_conditional, not_modified_fields, update_stored,

@@ -7,17 +7,25 @@
 //! facts ──► NormalPath     the path that rules compare: decoded, without dot segments
 //! route ──► RouteTable     the first route whose Conditions hold, found by an index
 //!           Conditions     path (PathPattern, PathRegex), host, method, fields, query, cookies, client
+//! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
+//!           Selector       a condition in one word, by which a request passes the cache by
 //! ```
 
 mod conditions;
+mod device;
 mod facts;
+mod key_rules;
 mod normal_path;
 mod pattern;
 mod prefixes;
+mod selector;
 mod table;
 
 pub use conditions::{Condition, Conditions, FieldPattern};
+pub use device::DeviceClass;
 pub use facts::{RequestFacts, Scheme};
+pub use key_rules::{KeyRules, QueryRule};
 pub use normal_path::normal_path;
 pub use pattern::{PathPattern, PathRegex, PatternError, TextPattern};
+pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
