@@ -34,7 +34,7 @@ impl Uses {
         for counter in self.of(key) {
             let _ = counter.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1));
         }
-        if self.since_halving.fetch_add(1, Relaxed) as u64 == ROW {
+        if u64::from(self.since_halving.fetch_add(1, Relaxed)) == ROW {
             for counter in &self.counters {
                 counter.store(counter.load(Relaxed) / 2, Relaxed);
             }

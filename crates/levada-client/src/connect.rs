@@ -5,7 +5,7 @@
 //! address.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
     sync::{Arc, OnceLock},
@@ -43,6 +43,8 @@ pub struct ClientSettings {
     pub roots: Roots,
     /// A proxy for all requests.
     pub proxy: Option<Proxy>,
+    /// The host and port of all connections, instead of those in URLs.
+    pub connect_to: Option<(String, u16)>,
     /// Whether to offer HTTP/2 to https servers.
     pub http2: bool,
     /// The time limit for opening a connection, including handshakes.
@@ -56,6 +58,7 @@ impl Default for ClientSettings {
         Self {
             roots: Roots::System,
             proxy: None,
+            connect_to: None,
             http2: true,
             connect_timeout: Duration::from_secs(30),
             limit_rate: None,
@@ -68,6 +71,8 @@ pub struct Client {
     pub(crate) settings: ClientSettings,
     tls: OnceLock<Arc<ClientConfig>>,
     addresses: Mutex<HashMap<Origin, SocketAddr>>,
+    /// Servers to which [`ClientSettings::connect_to`] does not apply.
+    direct: Mutex<HashSet<Origin>>,
     idle: Mutex<HashMap<Origin, Vec<HttpConnection>>>,
     pub(crate) pace: RateLimiter,
 }
@@ -161,7 +166,8 @@ impl Client {
             let _ = tls.set(config);
         }
         let pace = RateLimiter::new(settings.limit_rate);
-        Ok(Self { settings, tls, addresses: Mutex::default(), idle: Mutex::default(), pace })
+        let (addresses, direct, idle) = <(_, _, _)>::default();
+        Ok(Self { settings, tls, addresses, direct, idle, pace })
     }
 
     /// A connection to the server of `uri`: an idle one, unless it must be `fresh`, or a new one.
@@ -189,6 +195,11 @@ impl Client {
         }
     }
 
+    /// Connects to the server of `uri` itself from now on.
+    pub(crate) fn connect_directly(&self, uri: &Uri) {
+        self.direct.lock().insert(redirect::origin(uri));
+    }
+
     fn idle(&self, origin: &Origin) -> Option<HttpConnection> {
         let mut idle = self.idle.lock();
         let links = idle.get_mut(origin)?;
@@ -212,7 +223,11 @@ impl Client {
     async fn connect(&self, origin: &Origin) -> Result<HttpConnection, ConnectError> {
         let (tls, host, port) = origin;
         let via_proxy = self.settings.proxy.as_ref();
-        let (to_host, to_port) = via_proxy.map_or((host, *port), |proxy| (&proxy.host, proxy.port));
+        let (to_host, to_port) = match (via_proxy, &self.settings.connect_to) {
+            (Some(proxy), _) => (&proxy.host, proxy.port),
+            (None, Some((host, port))) if !self.direct.lock().contains(origin) => (host, *port),
+            (None, _) => (host, *port),
+        };
         let (stream, address) = self.tcp(origin, to_host, to_port).await?;
         if !tls {
             let sender = http1_over(TokioIo::new(stream)).await?;

@@ -1,6 +1,6 @@
 //! The client side: `get`, a downloader that takes a reset, a stall or a silent connection in the
 //! middle of a body as a sign that the route has moved (WWW'09), and `sync`, which keeps trees
-//! equal to a published one (WORLDS'04).
+//! equal to a published one (WORLDS'04). `warm` fills the caches of a cluster.
 //!
 //! `levada_fetch::resume` decides which bytes to request and how to interpret a response. This
 //! crate has the sockets and the files: [`Client`] connects, always to the same address;
@@ -13,6 +13,7 @@ mod proxy;
 mod redirect;
 mod sync;
 mod tls;
+mod warm;
 
 pub use connect::{Client, ClientSettings, ConnectError};
 pub use digest::Hasher;
@@ -26,6 +27,15 @@ pub use sync::{
     SyncFailure,
 };
 pub use tls::{Roots, TlsError};
+pub use warm::{SitemapError, WarmError, WarmOutcome, WarmReport, WarmRequest, WarmedUrl};
+
+/// The items that fuzz targets need to reach.
+pub mod fuzzing {
+    /// Reads a sitemap, packed or not. Returns whether it is one.
+    pub fn sitemap(bytes: &[u8]) -> bool {
+        crate::warm::is_sitemap(bytes)
+    }
+}
 
 /// Parses a URL that can be fetched: absolute, http or https.
 ///

@@ -8,7 +8,7 @@ use levada_lab::LabArgs;
 use crate::command::{
     classify::ClassifyArgs, demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs,
     get::args::GetArgs, handoff_backend::HandoffBackendArgs, purge::PurgeArgs, reload::ReloadArgs,
-    route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs,
+    route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Purge(PurgeArgs),
+    Warm(WarmArgs),
     Classify(ClassifyArgs),
     Reload(ReloadArgs),
     Servers(ServersArgs),

@@ -17,3 +17,4 @@ pub(crate) mod servers;
 pub(crate) mod sim;
 pub(crate) mod sync;
 pub(crate) mod validate;
+pub(crate) mod warm;

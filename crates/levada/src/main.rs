@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Get(args) => command::get::run(args),
         Command::Sync(args) => command::sync::run(args),
         Command::Purge(args) => command::purge::run(args),
+        Command::Warm(args) => command::warm::run(args),
         Command::Classify(args) => command::classify::run(args),
         Command::Reload(args) => command::reload::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),

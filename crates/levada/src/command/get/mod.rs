@@ -127,6 +127,7 @@ pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
     };
     let settings = ClientSettings {
         roots,
+        connect_to: None,
         proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
         http2: !args.http1,
         connect_timeout: args.connect_timeout,
