@@ -153,8 +153,8 @@ pub fn stored(
     request: &RequestParts,
 ) -> impl Iterator<Item = levada_store::Sought> {
     let has_it = |object: &Object| {
-        object.head.status == StatusCode::PARTIAL_CONTENT
-            && Inside::of(&request.headers, &object.head).is_some()
+        object.status() == StatusCode::PARTIAL_CONTENT
+            && Inside::of(&request.headers, &object.head()).is_some()
     };
     places(uri)
         .map(|place| store.get(place, identity, &request.headers))

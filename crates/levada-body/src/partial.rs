@@ -9,7 +9,7 @@ use http::{
     request::Parts as RequestParts,
 };
 use levada_cache::{ContentRange, Multipart, RangeParts, RangeSet, RangeSpec, Validators};
-use levada_store::{StoredHead, new_version};
+use levada_store::{Object, StoredHead, new_version};
 
 use crate::{
     part::Inside,
@@ -37,6 +37,14 @@ pub fn wanted(request: &RequestParts, head: &StoredHead, length: u64) -> Wanted 
         return inside.map_or(Wanted::Elsewhere, |inside| Wanted::Inside(Box::new(inside)));
     }
     wanted_of(request, head.status, &head.validators, length)
+}
+
+/// The same of a stored object.
+pub fn wanted_in(request: &RequestParts, object: &Object) -> Wanted {
+    match object.status() {
+        StatusCode::PARTIAL_CONTENT => wanted(request, &object.head(), object.length()),
+        status => wanted_of(request, status, &object.validators(), object.length()),
+    }
 }
 
 /// The same for a representation that is not stored here.

@@ -52,7 +52,7 @@ pub fn chunk(body: &StoredBody) -> Option<ZeroCopyChunk> {
 /// small pieces of it.
 pub(crate) fn lent_chunk(body: &StoredBody, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyChunk> {
     match (body, loan) {
-        (StoredBody::Memory(_), None) => None,
+        (StoredBody::Short(_) | StoredBody::Memory(_), None) => None,
         _ => chunk_under(body, loan),
     }
 }
@@ -63,7 +63,7 @@ fn chunk_under(body: &StoredBody, loan: Option<&Arc<Loan>>) -> Option<ZeroCopyCh
             let hold = loan.cloned().map(|loan| -> Hold { loan });
             Some(ZeroCopyChunk::Memory(Segments::new(segments.clone(), hold)))
         }
-        StoredBody::Memory(_) => None,
+        StoredBody::Short(_) | StoredBody::Memory(_) => None,
         StoredBody::File(body) => {
             let (file, hold) = (body.file().clone(), body.clone());
             let range = FileRange::new(file, body.start(), body.length(), Some(hold));

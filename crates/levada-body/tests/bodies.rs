@@ -23,9 +23,8 @@ const BLOCK: u64 = 4;
 
 fn tiers(memory: u64) -> Arc<BlockTiers> {
     let settings = CacheSettings { memory, block: BLOCK, ..CacheSettings::default() };
-    let via = HeaderValue::from_static("1.1 levada");
     Arc::new(BlockTiers {
-        store: Arc::new(Store::open(&settings, via, &DiskMetrics::default()).unwrap()),
+        store: Arc::new(Store::open(&settings, &DiskMetrics::default()).unwrap()),
         loans: Loans::new(1 << 20),
         memory: BlockMemory::new(1 << 20),
         max_object: 1 << 20,

@@ -33,7 +33,7 @@ pub fn strip_response(headers: &mut HeaderMap) {
 }
 
 /// Removes named fields, such as those of [`crate::Storable::strip`].
-pub fn strip_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
+pub fn strip_fields<T>(headers: &mut HeaderMap<T>, names: &[HeaderName]) {
     // One pass over the fields that are present replaces a search for each name: most messages have
     // none of the names, and most of their fields do not even have the length of one.
     let bit = |name: &HeaderName| 1_u64 << (name.as_str().len() % 64);

@@ -46,7 +46,7 @@ impl EffectiveDirectives {
 
 /// Removes the field that targets Levada only. `CDN-Cache-Control` is forwarded, because another
 /// content delivery network may be downstream.
-pub fn strip_own_target(headers: &mut HeaderMap) {
+pub fn strip_own_target<T>(headers: &mut HeaderMap<T>) {
     static NAMES: [HeaderName; 1] = [OWN];
     strip_fields(headers, &NAMES);
 }

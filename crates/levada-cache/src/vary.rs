@@ -57,6 +57,12 @@ impl Vary {
         Ok(Self { fields: fields.into() })
     }
 
+    /// The fields of which [`Self::key`] made this key.
+    pub fn of_key(key: &[u8]) -> Self {
+        let names = key.split(|&b| b == b'\n').step_by(2).filter(|name| !name.is_empty());
+        Self { fields: names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect() }
+    }
+
     /// Whether every request matches.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
@@ -274,6 +280,14 @@ mod tests {
         let read = vary(&["Foo, accept-encoding,,", "FOO"]).unwrap();
         assert_eq!(read.fields(), ["accept-encoding", "foo"]);
         assert!(vary(&[]).unwrap().is_empty() && vary(&[" , "]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn key_names_its_fields() {
+        for names in ["", "foo", "foo, accept-encoding, bar"] {
+            let vary = vary(&[names]).unwrap();
+            assert_eq!(Vary::of_key(&vary.key(&headers(&[("foo", "1,, 2")]))), vary);
+        }
     }
 
     #[test]

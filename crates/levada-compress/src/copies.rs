@@ -6,7 +6,6 @@
 use std::{future::poll_fn, sync::Arc};
 
 use bytes::Bytes;
-use http::HeaderValue;
 use levada_body::{
     BlockReader, BlockTiers, BlockedBody, BodyWriter, FlightLeader, FlightStart, Follower,
     LongBody, Representation, Script, SingleFlight, StoredReader,
@@ -34,8 +33,6 @@ pub struct Copies {
     flights: Arc<SingleFlight<Arc<BlockedBody>>>,
     workers: Arc<Workers>,
     tiers: Arc<BlockTiers>,
-    /// The value that this node adds to `Via`.
-    via: HeaderValue,
 }
 
 /// The body of an original.
@@ -48,8 +45,8 @@ pub enum CopySource {
 
 impl Copies {
     /// No copies yet.
-    pub fn new(workers: Arc<Workers>, tiers: Arc<BlockTiers>, via: HeaderValue) -> Self {
-        Self { flights: SingleFlight::new(), workers, tiers, via }
+    pub fn new(workers: Arc<Workers>, tiers: Arc<BlockTiers>) -> Self {
+        Self { flights: SingleFlight::new(), workers, tiers }
     }
 
     /// The bound on the work.
@@ -83,7 +80,7 @@ impl Copies {
         };
         let (body, writer) = BlockedBody::arriving(&self.tiers, of, kept);
         leader.settle(body.clone());
-        let making = Making { body: body.clone(), writer, leader, via: self.via.clone() };
+        let making = Making { body: body.clone(), writer, leader };
         tokio::spawn(making.run(coder, source, keep));
         drop(follower);
         Some(body)
@@ -99,7 +96,6 @@ struct Making {
     body: Arc<BlockedBody>,
     writer: BodyWriter,
     leader: CopyLeader,
-    via: HeaderValue,
 }
 
 impl Making {
@@ -141,12 +137,12 @@ impl Making {
     }
 
     fn finish(self, keep: impl Fn(Arc<Object>)) {
-        let Self { body, writer, leader, via } = self;
+        let Self { body, writer, leader } = self;
         let (identity, head) = (&*body.of.identity, body.of.head.clone());
         match body.long().map(|long| long.version) {
             None => {
                 let pieces = writer.pieces();
-                let object = Object::new(identity, head, &via, pieces.iter(), writer.written());
+                let object = Object::new(identity, head, pieces.iter(), writer.written());
                 let object = Arc::new(object);
                 if writer.is_kept() {
                     keep(object.clone());
@@ -156,7 +152,7 @@ impl Making {
             Some(version) => {
                 if let Some(length) = writer.finish() {
                     let blocks = Blocks { version, block: body.of.block, length };
-                    keep(Arc::new(Object::blocked(identity, head, &via, blocks)));
+                    keep(Arc::new(Object::blocked(identity, head, blocks)));
                 }
             }
         }

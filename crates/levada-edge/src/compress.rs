@@ -8,6 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
 use levada_body::{BlockedBody, LongBody, Representation};
+use levada_cache::Freshness;
 use levada_compress::{Accepts, Coder, Coding, CompressSettings, CopySource, copy_key};
 use levada_store::{Object, StoredBody, StoredHead};
 
@@ -47,10 +48,38 @@ pub(crate) enum CodedCopy {
 }
 
 impl Original<'_> {
-    fn head(&self) -> &StoredHead {
+    /// Whether coded copies of it are wanted.
+    fn has_copies(&self) -> bool {
+        let (copies, status, is_copy) = match self {
+            Self::Stored(object) => (object.copies(), object.status(), object.is_coded_copy()),
+            Self::Arriving(body) => {
+                let head = &body.of.head;
+                (head.copies, head.status, head.is_coded_copy())
+            }
+        };
+        copies != 0 && status != StatusCode::PARTIAL_CONTENT && !is_copy
+    }
+
+    fn copies(&self) -> u64 {
         match self {
-            Self::Stored(object) => &object.head,
-            Self::Arriving(body) => &body.of.head,
+            Self::Stored(object) => object.copies(),
+            Self::Arriving(body) => body.of.head.copies,
+        }
+    }
+
+    /// As received, whatever purges there were.
+    fn freshness(&self) -> Freshness {
+        match self {
+            Self::Stored(object) => object.received_freshness(),
+            Self::Arriving(body) => body.of.head.freshness,
+        }
+    }
+
+    /// The head of its copy.
+    fn coded(&self, coding: Coding) -> StoredHead {
+        match self {
+            Self::Stored(object) => coding.head_of(&object.head()),
+            Self::Arriving(body) => coding.head_of(&body.of.head),
         }
     }
 
@@ -71,11 +100,11 @@ impl Original<'_> {
             let body = part_origin::stored(cache, context, object, None);
             return Some(CopySource::Blocks(body));
         }
-        if let StoredBody::Memory(_) = object.stored_body() {
+        if !matches!(object.stored_body(), StoredBody::File(_)) {
             return Some(CopySource::Object(object.clone()));
         }
         let sought = cache.store.recall(resource.key, &resource.identity, &parts.headers).await;
-        let same = |recalled: &Arc<Object>| recalled.head.copies == object.head.copies;
+        let same = |recalled: &Arc<Object>| recalled.copies() == object.copies();
         sought.object.filter(same).map(CopySource::Object)
     }
 }
@@ -87,19 +116,17 @@ pub(crate) async fn copy(
     original: Original<'_>,
 ) -> Option<CodedCopy> {
     let RequestContext { resource, accepts, wants, parts, .. } = context;
-    let (head, length) = (original.head(), original.length().unwrap_or(0));
-    let has_copies =
-        head.copies != 0 && head.status != StatusCode::PARTIAL_CONTENT && !head.is_coded_copy();
-    let best = accepts.codings().next().filter(|_| has_copies)?;
+    let length = original.length().unwrap_or(0);
+    let best = accepts.codings().next().filter(|_| original.has_copies())?;
     let compress = resource.site.settings.compress.as_ref()?;
     let large = resource.site.serves_large_files().map_or(u64::MAX, |large| large.threshold);
     if length > compress.max_size || length >= large {
         return None;
     }
-    if let Some(copy) = stored(cache, context, head, best).await {
+    if let Some(copy) = stored(cache, context, &original, best).await {
         return Some(CodedCopy::Stored(copy));
     }
-    let coded = best.head_of(head);
+    let coded = original.coded(best);
     if parts.method == Method::HEAD || wants.conditional && coded.is_held_by(&parts.headers) {
         let of = representation(cache, context, coded);
         let long = LongBody { version: 0, origin: None };
@@ -113,7 +140,7 @@ pub(crate) async fn copy(
         return Some(CodedCopy::Arriving(body));
     }
     for coding in accepts.codings().skip(1) {
-        if let Some(copy) = stored(cache, context, head, coding).await {
+        if let Some(copy) = stored(cache, context, &original, coding).await {
             return Some(CodedCopy::Stored(copy));
         }
     }
@@ -124,22 +151,21 @@ pub(crate) async fn copy(
 async fn stored(
     cache: &Cache,
     context: &RequestContext,
-    original: &StoredHead,
+    original: &Original<'_>,
     coding: Coding,
 ) -> Option<Arc<Object>> {
     let RequestContext { resource, parts, .. } = context;
-    let key = copy_key(resource.key, original.copies, coding);
+    let key = copy_key(resource.key, original.copies(), coding);
     let (store, identity) = (&cache.store, &*resource.identity);
     let mut sought = store.get(key, identity, &parts.headers);
     if sought.object.is_none() && store.may_recall(sought.key) {
         sought = store.recall(key, identity, &parts.headers).await;
     }
-    let copy = sought.object.filter(|copy| copy.head.copies == original.copies)?;
-    if copy.head.freshness == original.freshness {
+    let copy = sought.object.filter(|copy| copy.copies() == original.copies())?;
+    if copy.received_freshness() == original.freshness() {
         return Some(copy);
     }
-    let renewed = copy.renewed(coding.head_of(original), &cache.forwarder.name.via);
-    let renewed = Arc::new(renewed);
+    let renewed = Arc::new(copy.renewed(original.coded(coding)));
     cache.keep(key, renewed.clone(), &cache.purges.begin());
     Some(renewed)
 }

@@ -11,7 +11,7 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
-use levada_store::{StoredHead, identity};
+use levada_store::identity;
 use levada_types::Key;
 
 use crate::{
@@ -69,11 +69,11 @@ fn compare(
     let pending = cache.purges.begin();
     let sought = cache.store.get(resource.key, &resource.identity, request);
     let stored = cache.purges.without_purged(sought).object;
-    let Some(stored) = stored.filter(|object| object.head.status == StatusCode::OK) else {
+    let Some(stored) = stored.filter(|object| object.status() == StatusCode::OK) else {
         return;
     };
     let received = clock::wall();
-    let mut head = StoredHead::clone(&stored.head);
+    let mut head = stored.head();
     if head_confirms(&head.headers, answer) {
         update_stored(&mut head.headers, answer);
         let exchange = OriginExchange {
@@ -98,7 +98,7 @@ fn compare(
     if let Some(compress) = &resource.site.settings.compress {
         compress.prepare(&mut head, request);
     }
-    cache.keep(resource.key, Arc::new(stored.renewed(head, &cache.forwarder.name.via)), &pending);
+    cache.keep(resource.key, Arc::new(stored.renewed(head)), &pending);
 }
 
 /// The responses that are invalid from now on. URLs are at this node already.

@@ -1,7 +1,8 @@
 //! The name of a node, as fields of requests and responses have it.
 
 use http::HeaderValue;
-use levada_cache::CacheName;
+use levada_cache::{CacheName, CacheStatus};
+use levada_store::HitFields;
 
 /// The name of this node.
 pub(crate) struct NodeName {
@@ -21,6 +22,15 @@ impl NodeName {
             cache: CacheName::new(name),
             token: token(name),
         }
+    }
+
+    /// This node's fields of a response from the store.
+    pub(crate) fn hit<'a>(
+        &'a self,
+        age: Option<u32>,
+        status: &'a CacheStatus<'static>,
+    ) -> HitFields<'a> {
+        HitFields { age, status, node: &self.cache, via: &self.via }
     }
 }
 

@@ -12,14 +12,14 @@ use hyper::body::{Body, Incoming};
 use levada_access::client_network;
 use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
-    CacheStatus, ForwardReason, OriginFailure, RequestCacheFields, RequestDirectives,
+    CacheStatus, ForwardReason, Freshness, OriginFailure, RequestCacheFields, RequestDirectives,
     ServeDecision, serve_instead_of_error, strip_request,
 };
 use levada_compress::Accepts;
 use levada_http1::{ZeroCopyQueue, check_parsed};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
-use levada_store::{Label, Object, StoredHead};
+use levada_store::{Label, Object};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
@@ -506,7 +506,8 @@ async fn serve_from_fill(
     };
     let parts = &context.parts;
     // Other requests may share a response only if the store could serve it.
-    let mine = |head: &StoredHead| leader || may_share(head, &parts.headers);
+    let mine =
+        |object: &Object| leader || may_share(&object.freshness(), object.answers(&parts.headers));
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     if leader {
         record.chosen = follower.own().chosen.take();
@@ -524,7 +525,10 @@ async fn serve_from_fill(
         return Ok(response);
     }
     let served = match outcome {
-        FetchOutcome::Body(body) if mine(&body.of.head) => {
+        FetchOutcome::Body(body)
+            if leader
+                || may_share(&body.of.head.freshness(), body.of.head.answers(&parts.headers)) =>
+        {
             let fields = if leader {
                 std::mem::take(&mut follower.own().fields)
             } else {
@@ -548,11 +552,11 @@ async fn serve_from_fill(
             drop(follower);
             response
         }
-        FetchOutcome::Renewed(object) if mine(&object.head) => {
+        FetchOutcome::Renewed(object) if mine(&object) => {
             record.cache = CacheResult::Revalidated;
             whole_or_head(&node.cache, &context, &object, status).await
         }
-        FetchOutcome::Large(object) if mine(&object.head) => {
+        FetchOutcome::Large(object) if mine(&object) => {
             status.stored = true;
             whole_or_head(&node.cache, &context, &object, status).await
         }
@@ -651,7 +655,7 @@ fn bridge<'a, 's>(
         Failure::ErrorAnswer(status) => (OriginFailure::Error, Some(status.as_u16())),
         _ => (OriginFailure::Unreachable, None),
     };
-    let freshness = &object.head.freshness();
+    let freshness = &object.freshness();
     let (age, ttl) = match serve_instead_of_error(freshness, directives, trouble, clock::wall())? {
         ServeDecision::Fresh { age, ttl } | ServeDecision::Stale { age, ttl, .. } => (age, ttl),
         ServeDecision::Validate | ServeDecision::GatewayTimeout => return None,
@@ -667,11 +671,10 @@ fn bridge<'a, 's>(
 
 /// Whether a response that was fetched for another request may answer this one: it must be the right
 /// variant, and one that the store could have served (RFC 9111 Sec. 4).
-fn may_share(head: &StoredHead, request: &HeaderMap) -> bool {
+fn may_share(freshness: &Freshness, right_variant: bool) -> bool {
     let directives = RequestDirectives::default();
-    let stored = levada_cache::serve(&head.freshness(), &directives, clock::wall());
-    head.answers(request)
-        && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
+    let stored = levada_cache::serve(freshness, &directives, clock::wall());
+    right_variant && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
 }
 
 /// Gets a response from the origin for this request alone. The request has no body.

@@ -7,10 +7,9 @@ use http::{
     header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
 };
 use levada_body::partial;
-use levada_cache::{CacheStatus, not_modified_fields};
+use levada_cache::CacheStatus;
 use levada_policy::Pick;
 use levada_redirector::ChosenServer;
-use levada_store::StoredHead;
 
 use crate::{
     body::{ResponseBody, Source},
@@ -102,17 +101,17 @@ pub(crate) fn failure(name: &NodeName, failed: &Failed) -> Response<ResponseBody
     response
 }
 
-/// The client has it already.
+/// The client has it already; `fields` are the stored ones that a 304 has.
 pub(crate) fn not_modified(
     name: &NodeName,
-    head: &StoredHead,
+    fields: HeaderMap,
     age: Option<u32>,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();
-    *headers = not_modified_fields(&head.headers);
+    *headers = fields;
     cache_fields(name, headers, age, status);
     response
 }

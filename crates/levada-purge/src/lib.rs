@@ -113,7 +113,7 @@ impl Purges {
 
     /// Whether an object may be kept. It may be stale, but not purged.
     pub fn may_keep(&self, object: &Object) -> bool {
-        self.check_label(&object.head.label, object.identity()) != PurgeVerdict::Dead
+        self.check_label(object.label(), object.identity()) != PurgeVerdict::Dead
     }
 
     /// Tells the disk tier whether to keep a response with this label, and whether its label changed.

@@ -13,7 +13,7 @@ use crate::{
     loan::{Loan, Loans, SharedLoan},
     object::StoredBody,
     segments::{at, gather},
-    weight::{ARC, segments},
+    weight::ARC,
 };
 
 /// The bytes from `number` times the block size on.
@@ -38,7 +38,7 @@ impl Block {
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self::with_body(object, version, number, StoredBody::Memory(gather(pieces, len)))
+        Self::with_body(object, version, number, StoredBody::of(gather(pieces, len)))
     }
 
     /// A block with a body of its own already.
@@ -68,7 +68,7 @@ impl Block {
 
     /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
-        (size_of::<Self>() + ARC + segments(self.body())) as u64
+        (size_of::<Self>() + ARC + self.body.weight()) as u64
     }
 }
 

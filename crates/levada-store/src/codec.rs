@@ -1,32 +1,32 @@
 //! Entries as the disk tier keeps them: a head of bytes that says all but the body, and the body.
 //!
 //! ```text
-//! object  1 status:2 freshness:34 label* identity* variant* copies(| 2 version:8)
-//!         blocks(0 | 1 version:8 block:8 length:8) fields:2 (name* value*)...
-//! varies  2 generation:8 identity* vary*
+//! object  4 freshness:38 label* head, as crate::packed has it
+//! varies  5 generation:8 vary*
 //! block   3 object:8 version:8 number:8
 //! ```
 //!
-//! Numbers are little-endian, `x*` is a length of four bytes and so many bytes. Any other bytes are
-//! no entry.
+//! Numbers and lengths are those of `crate::encoding`. Any other bytes are no entry.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use levada_cache::{Freshness, Validators, Vary};
+use http::{HeaderName, HeaderValue, header};
+use levada_cache::{Freshness, Vary};
 use levada_types::Key;
 
 use crate::{
     block::Block,
+    encoding::{Decoder, write},
     label::Label,
     memory::StoredEntry,
-    object::{Blocks, Object, StoredBody, StoredHead},
+    object::{Object, StoredBody},
+    packed::PackedHead,
     variants::Varies,
 };
 
-const OBJECT: u8 = 1;
-const VARIES: u8 = 2;
+const OBJECT: u8 = 4;
+const VARIES: u8 = 5;
 const BLOCK: u8 = 3;
 
 /// The head of an entry.
@@ -37,7 +37,6 @@ pub(crate) fn head(entry: &StoredEntry) -> Bytes {
         StoredEntry::Varies(varies) => {
             out.push(VARIES);
             out.extend(varies.generation.to_le_bytes());
-            write(&mut out, varies.identity.as_bytes());
             let names: Vec<&str> = varies.vary.fields().iter().map(HeaderName::as_str).collect();
             write(&mut out, names.join(",").as_bytes());
         }
@@ -60,17 +59,16 @@ pub(crate) fn body(entry: &StoredEntry) -> Box<[Bytes]> {
     }
 }
 
-/// The entry that was written so; `via` is what this node adds to `Via`.
-pub(crate) fn entry(head: &Bytes, body: StoredBody, via: &HeaderValue) -> Option<StoredEntry> {
-    let mut read = DecodedEntry { bytes: head };
+/// The entry that was written so.
+pub(crate) fn entry(head: &Bytes, body: StoredBody) -> Option<StoredEntry> {
+    let mut read = Decoder { bytes: head };
     let entry = match read.u8()? {
-        OBJECT => StoredEntry::Object(Arc::new(read_object(&mut read, body, via)?)),
+        OBJECT => return Some(StoredEntry::Object(Arc::new(read_object(read, body)?))),
         VARIES => {
             let generation = read.u64()?;
-            let identity = read.text()?.into();
             let names = [(header::VARY, HeaderValue::from_bytes(read.bytes()?).ok()?)];
             let vary = Vary::of(&names.into_iter().collect()).ok()?;
-            StoredEntry::Varies(Arc::new(Varies { identity, vary, generation }))
+            StoredEntry::Varies(Arc::new(Varies { vary, generation }))
         }
         BLOCK => {
             let (object, version, number) = (Key(read.u64()?), read.u64()?, read.u64()?);
@@ -82,92 +80,37 @@ pub(crate) fn entry(head: &Bytes, body: StoredBody, via: &HeaderValue) -> Option
 }
 
 fn write_object(out: &mut Vec<u8>, object: &Object) {
-    let head = &object.head;
     out.push(OBJECT);
-    out.extend(head.status.as_u16().to_le_bytes());
-    out.extend(head.freshness.to_bytes());
-    write(out, &head.label.to_bytes());
-    write(out, object.identity().as_bytes());
-    write(out, &head.variant);
-    if head.copies != 0 {
-        out.push(2);
-        out.extend(head.copies.to_le_bytes());
-    }
-    match object.blocks() {
-        None => out.push(0),
-        Some(Blocks { version, block, length }) => {
-            out.push(1);
-            for number in [version, block, length] {
-                out.extend(number.to_le_bytes());
-            }
-        }
-    }
-    out.extend((head.headers.len() as u16).to_le_bytes());
-    for (name, value) in &head.headers {
-        write(out, name.as_str().as_bytes());
-        write(out, value.as_bytes());
-    }
+    out.extend(object.received_freshness().to_bytes());
+    write(out, &object.label().to_bytes());
+    out.extend(object.packed().bytes());
 }
 
-fn read_object(read: &mut DecodedEntry<'_>, body: StoredBody, via: &HeaderValue) -> Option<Object> {
-    let status = StatusCode::from_u16(read.u16()?).ok()?;
+fn read_object(mut read: Decoder<'_>, body: StoredBody) -> Option<Object> {
     let freshness = Freshness::from_bytes(read.array()?)?;
     let label = Label::from_bytes(read.bytes()?)?;
-    let identity = read.text()?;
-    let variant = read.bytes()?.into();
-    let (tag, copies) = match read.u8()? {
-        2 => {
-            let version = read.u64().filter(|version| *version != 0)?;
-            (read.u8()?, version)
-        }
-        tag => (tag, 0),
-    };
-    let blocks = match tag {
-        0 => None,
-        1 => Some(Blocks { version: read.u64()?, block: read.u64()?, length: read.u64()? }),
-        _ => return None,
-    };
-    let count = read.u16()?;
-    let mut headers = HeaderMap::new();
-    for _ in 0..count {
-        let name = HeaderName::from_bytes(read.bytes()?).ok()?;
-        headers.try_append(name, HeaderValue::from_bytes(read.bytes()?).ok()?).ok()?;
-    }
-    let vary = Vary::of(&headers).ok()?;
-    let vary = if copies == 0 { vary } else { vary.without(&header::ACCEPT_ENCODING) };
-    let validators = Validators::default();
-    let mut head =
-        StoredHead { status, headers, freshness, validators, vary, variant, label, copies };
-    head.validators = head.validators_of(freshness.received());
-    match blocks {
-        Some(blocks) if blocks.block == 0 || !body.is_empty() => None,
-        Some(blocks) => Some(Object::blocked(identity, head, via, blocks)),
-        None => Some(Object::with_body(identity, head, via, body)),
-    }
-}
-
-fn write(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u32).to_le_bytes());
-    out.extend(bytes);
+    let head = PackedHead::read(read.bytes)?;
+    let twice = head.blocks().is_some() && !body.is_empty();
+    (!twice).then(|| Object::read(head, freshness, label, body))
 }
 
 /// The URI and the label in an object's head, for purges. `None` for everything else.
 pub(crate) fn label(head: &[u8]) -> Option<(&str, Label)> {
-    let mut read = DecodedEntry { bytes: head };
+    let mut read = Decoder { bytes: head };
     if read.u8()? != OBJECT {
         return None;
     }
-    read.u16()?;
     read.array::<{ Freshness::BYTES }>()?;
     let label = Label::from_bytes(read.bytes()?)?;
+    read.u16()?;
     Some((read.text()?, label))
 }
 
 /// The head with another label.
 pub(crate) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
-    let front = 1 + 2 + Freshness::BYTES;
+    let front = 1 + Freshness::BYTES;
     let (front, rest) = head.split_at_checked(front)?;
-    let mut read = DecodedEntry { bytes: rest };
+    let mut read = Decoder { bytes: rest };
     read.bytes()?;
     let mut out = Vec::with_capacity(head.len());
     out.extend(front);
@@ -176,46 +119,14 @@ pub(crate) fn relabelled(head: &[u8], label: &Label) -> Option<Bytes> {
     Some(out.into())
 }
 
-struct DecodedEntry<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> DecodedEntry<'a> {
-    fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
-        let (array, rest) = self.bytes.split_first_chunk()?;
-        self.bytes = rest;
-        Some(array)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|byte| byte[0])
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(|bytes| u16::from_le_bytes(*bytes))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = u32::from_le_bytes(*self.array()?) as usize;
-        let (bytes, rest) = self.bytes.split_at_checked(length)?;
-        self.bytes = rest;
-        Some(bytes)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.bytes()?).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, StatusCode};
+    use levada_cache::Validators;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::object::{Blocks, StoredHead};
 
     fn object(headers: &[(&'static str, &'static str)], blocks: Option<Blocks>) -> Object {
         let headers: HeaderMap = headers
@@ -236,12 +147,11 @@ mod tests {
             label: Label::new(3, 4),
             copies: 0,
         };
-        let via = HeaderValue::from_static("1.1 n0");
         match blocks {
-            Some(blocks) => Object::blocked("http://a.test/x", head, &via, blocks),
+            Some(blocks) => Object::blocked("http://a.test/x", head, blocks),
             None => {
-                let body = vec![Bytes::from_static(b"hello "), Bytes::from_static(b"world")];
-                Object::with_body("http://a.test/x", head, &via, StoredBody::Memory(body.into()))
+                let body = Bytes::from_static(b"hello world");
+                Object::new("http://a.test/x", head, std::iter::once(&body), 11)
             }
         }
     }
@@ -250,22 +160,20 @@ mod tests {
         let fields =
             [("etag", "\"x\""), ("vary", "accept-encoding"), ("set-x", "1"), ("set-x", "2")];
         let blocks = Blocks { version: 7, block: 65536, length: 1 << 40 };
-        let body = Arc::from([Bytes::from_static(b"block")]);
+        let body = vec![Bytes::from_static(b"block")];
         vec![
             StoredEntry::Object(Arc::new(object(&[], None))),
             StoredEntry::Object(Arc::new(object(&fields, None))),
             StoredEntry::Object(Arc::new(object(&fields, Some(blocks)))),
             StoredEntry::Varies(Arc::new(Varies::of(&object(&fields, None), 99))),
-            StoredEntry::Block(Arc::new(Block::with_body(Key(1), 2, 3, StoredBody::Memory(body)))),
+            StoredEntry::Block(Arc::new(Block::with_body(Key(1), 2, 3, StoredBody::of(body)))),
         ]
     }
 
     #[test]
     fn entries_are_read_as_they_were_written() {
-        let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
-            let read =
-                entry(&head(&written), StoredBody::Memory(body(&written).into()), &via).unwrap();
+            let read = entry(&head(&written), StoredBody::of(body(&written).into())).unwrap();
             // All that is kept of an entry shows; what was checked is checked anew.
             let written = format!("{written:?}").replace("checked: 4", "checked: 0");
             assert_eq!(format!("{read:?}"), written);
@@ -274,7 +182,6 @@ mod tests {
 
     #[test]
     fn label_can_be_read_and_changed_alone() {
-        let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
             let bytes = head(&written);
             let StoredEntry::Object(object) = &written else {
@@ -285,38 +192,35 @@ mod tests {
             assert_eq!((identity, found.born()), (object.identity(), 4));
             let bytes = relabelled(&bytes, &Label::new(3, 9)).unwrap();
             assert_eq!(label(&bytes).unwrap().1.born(), 9);
-            assert!(entry(&bytes, StoredBody::Memory(body(&written).into()), &via).is_some());
+            assert!(entry(&bytes, StoredBody::of(body(&written).into())).is_some());
         }
     }
 
     #[test]
     fn cut_or_longer_heads_are_no_entries() {
-        let via = HeaderValue::from_static("1.1 n0");
         for written in entries() {
             let bytes = head(&written);
             for length in 0..bytes.len() {
                 assert!(
-                    entry(&bytes.slice(..length), StoredBody::Memory(body(&written).into()), &via)
-                        .is_none(),
+                    entry(&bytes.slice(..length), StoredBody::of(body(&written).into())).is_none(),
                     "{length}"
                 );
             }
             let longer = Bytes::from([&bytes[..], b"x"].concat());
-            assert!(entry(&longer, StoredBody::Memory(body(&written).into()), &via).is_none());
+            assert!(entry(&longer, StoredBody::of(body(&written).into())).is_none());
         }
     }
 
     proptest! {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..400, byte: u8) {
-            let via = HeaderValue::from_static("1.1 n0");
-            let _ = entry(&bytes.into(), StoredBody::Memory(Arc::default()), &via);
+                let _ = entry(&bytes.into(), StoredBody::of(Vec::new()));
             for written in entries() {
                 let mut bytes = head(&written).to_vec();
                 let at = at % bytes.len();
                 bytes[at] = byte;
                 let _ = (label(&bytes), relabelled(&bytes, &Label::new(0, 0)));
-                let _ = entry(&bytes.into(), StoredBody::Memory(body(&written).into()), &via);
+                let _ = entry(&bytes.into(), StoredBody::of(body(&written).into()));
             }
         }
     }

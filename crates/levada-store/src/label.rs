@@ -29,10 +29,8 @@ pub struct Label {
     site: u64,
     /// The newest purge when its fetch began: later ones are not for what that fetch brought.
     born: u64,
-    /// Hashes, sorted.
-    tags: Box<[u64]>,
-    /// It has more tags than are remembered.
-    any_tag: bool,
+    /// Hashes, sorted; `None` if it has more tags than are remembered.
+    tags: Option<Box<[u64]>>,
     /// The newest purge it was held against.
     checked: AtomicU64,
     /// Since when it is stale by a soft purge, in milliseconds of Unix time; 0 if it is not.
@@ -45,8 +43,7 @@ impl Label {
         Self {
             site,
             born,
-            tags: Box::default(),
-            any_tag: false,
+            tags: Some(Box::default()),
             checked: AtomicU64::new(born),
             stale_since: AtomicU64::new(0),
         }
@@ -62,10 +59,10 @@ impl Label {
     pub fn renewed(&self, headers: &HeaderMap, identity: &str, born: u64) -> Self {
         let mut all = tags(headers, identity);
         if !headers.contains_key(SURROGATE_KEY) && !headers.contains_key(CACHE_TAG) {
-            all.extend_from_slice(&self.tags);
+            all.extend_from_slice(self.tags());
         }
         let label = Self::new(self.site, born).with(all);
-        Self { any_tag: label.any_tag || self.any_tag, ..label }
+        Self { tags: label.tags.filter(|_| !self.has_any_tag()), ..label }
     }
 
     /// When it was born, in purges.
@@ -88,12 +85,12 @@ impl Label {
 
     /// Hashes of its tags, sorted.
     pub fn tags(&self) -> &[u64] {
-        &self.tags
+        self.tags.as_deref().unwrap_or_default()
     }
 
     /// Whether it has more tags than are remembered, and counts as having all.
     pub fn has_any_tag(&self) -> bool {
-        self.any_tag
+        self.tags.is_none()
     }
 
     /// The newest purge it was held against.
@@ -124,16 +121,15 @@ impl Label {
 
     /// Bytes on the heap.
     pub fn weight(&self) -> usize {
-        self.tags.len() * size_of::<u64>()
+        size_of_val(self.tags())
     }
 
     /// As bytes for a disk record: site, born, stale since, number of tags, tags, each as 8 bytes,
     /// little-endian. All bits of the number set: any tag.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let count = if self.any_tag { u64::MAX } else { self.tags.len() as u64 };
+        let count = self.tags.as_ref().map_or(u64::MAX, |tags| tags.len() as u64);
         let head = [self.site, self.born, self.stale_since.load(Relaxed), count];
-        let tags: &[u64] = if self.any_tag { &[] } else { &self.tags };
-        head.iter().chain(tags).flat_map(|word| word.to_le_bytes()).collect()
+        head.iter().chain(self.tags()).flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// Reads the bytes that [`to_bytes`](Self::to_bytes) wrote. It has to be checked before its
@@ -146,21 +142,19 @@ impl Label {
         if tags.len() > MAX_TAGS || (!any_tag && *count != tags.len() as u64) {
             return None;
         }
-        Some(Self {
-            any_tag,
-            checked: AtomicU64::new(0),
-            stale_since: AtomicU64::new(*stale_since),
-            ..Self::new(*site, *born).with(tags.to_vec())
-        })
+        let mut label = Self::new(*site, *born).with(tags.to_vec());
+        if any_tag {
+            label.tags = None;
+        }
+        let (checked, stale_since) = (AtomicU64::new(0), AtomicU64::new(*stale_since));
+        Some(Self { checked, stale_since, ..label })
     }
 
     fn with(self, mut tags: Vec<u64>) -> Self {
         tags.sort_unstable();
         tags.dedup();
-        if tags.len() > MAX_TAGS {
-            return Self { any_tag: true, ..self };
-        }
-        Self { tags: tags.into(), ..self }
+        let tags = (tags.len() <= MAX_TAGS).then(|| tags.into());
+        Self { tags, ..self }
     }
 }
 
@@ -170,7 +164,6 @@ impl Clone for Label {
             site: self.site,
             born: self.born,
             tags: self.tags.clone(),
-            any_tag: self.any_tag,
             checked: AtomicU64::new(self.checked.load(Relaxed)),
             stale_since: AtomicU64::new(self.stale_since.load(Relaxed)),
         }
@@ -254,7 +247,7 @@ mod tests {
 
     #[test]
     fn tags_are_read_from_all_three_fields() {
-        let of = |fields| label(fields).tags.to_vec();
+        let of = |fields| label(fields).tags().to_vec();
         let two = sorted(vec![tag(b"a"), tag(b"b")]);
         assert_eq!(of(&[("surrogate-key", " a  b a ")]), two);
         assert_eq!(of(&[("cache-tag", "a,,b , ")]), two);
@@ -276,7 +269,7 @@ mod tests {
     fn too_many_tags_count_as_all() {
         let many: Vec<String> = (0..=MAX_TAGS).map(|n| format!("t{n}")).collect();
         let label = label(&[("surrogate-key", &many.join(" "))]);
-        assert!(label.any_tag && label.tags.is_empty());
+        assert!(label.has_any_tag() && label.tags().is_empty());
     }
 
     #[test]
@@ -284,9 +277,9 @@ mod tests {
         let old = label(&[("surrogate-key", "a b")]);
         let renewed = |fields: &[(&'static str, &'static str)]| {
             let headers = fields.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap()));
-            old.renewed(&headers.collect(), URL, 9).tags.to_vec()
+            old.renewed(&headers.collect(), URL, 9).tags().to_vec()
         };
-        assert_eq!(renewed(&[]), old.tags.to_vec());
+        assert_eq!(renewed(&[]), old.tags().to_vec());
         assert_eq!(renewed(&[("surrogate-key", "c")]), [tag(b"c")]);
     }
 
@@ -296,8 +289,8 @@ mod tests {
             let label = Label::new(site, born).with(tags);
             let read = Label::from_bytes(&label.to_bytes()).unwrap();
             prop_assert_eq!(
-                (read.site, read.born, &read.tags, read.any_tag),
-                (label.site, label.born, &label.tags, label.any_tag)
+                (read.site, read.born, &read.tags),
+                (label.site, label.born, &label.tags)
             );
         }
 

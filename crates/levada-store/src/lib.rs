@@ -3,8 +3,9 @@
 //! ```text
 //! store ─┬─ memory      entries by key, bounded in bytes
 //!        ├─ disk        records by key, one file each
-//!        └─ codec       an entry as a record
+//!        └─ codec       an entry as a record, in the encoding of both tiers
 //! object, block         a response; a part of the body of a long one
+//! packed, template      the head of a response in few bytes; the fields of a hit from them
 //! identity              a URI as responses are found by it
 //! variants              URIs with several objects
 //! label                 the facts that purges go by
@@ -17,14 +18,17 @@
 mod block;
 mod codec;
 pub mod disk;
+mod encoding;
 pub mod identity;
 pub mod label;
 pub mod loan;
 mod memory;
 mod object;
+mod packed;
 mod segments;
 mod settings;
 mod store;
+mod template;
 mod variants;
 mod weight;
 
@@ -39,3 +43,4 @@ pub use object::{Blocks, Object, StoredBody, StoredHead};
 pub use segments::Gathering;
 pub use settings::{CacheSettings, DiskCache};
 pub use store::{LabelVerdict, Sought, Store, reread};
+pub use template::HitFields;

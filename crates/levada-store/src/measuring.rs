@@ -10,7 +10,7 @@ use levada_cache::{
 use levada_types::Key;
 
 use crate::{
-    Label, Object, StoredHead,
+    HitFields, Label, Object, StoredHead,
     memory::{Memory, StoredEntry},
 };
 
@@ -45,8 +45,7 @@ impl Tier {
             label: Label::new(0, 0),
             copies: 0,
         };
-        let via = HeaderValue::from_static("1.1 levada");
-        let object = Object::new(identity, head, &via, std::iter::once(body), body.len() as u64);
+        let object = Object::new(identity, head, std::iter::once(body), body.len() as u64);
         let _ = self.0.insert(key, StoredEntry::Object(Arc::new(object)));
     }
 
@@ -59,7 +58,9 @@ impl Tier {
     pub fn touch_body(&self, key: Key) {
         if let Some(StoredEntry::Object(object)) = self.0.get(key) {
             let status = CacheStatus { ttl: Some(1), ..CacheStatus::default() };
-            drop((object.reply(1, &status, &self.1), object.body().to_vec()));
+            let (node, via) = (&self.1, &HeaderValue::from_static("1.1 levada"));
+            let reply = object.reply(&HitFields { age: Some(1), status: &status, node, via });
+            drop((reply, object.body().to_vec()));
         }
     }
 

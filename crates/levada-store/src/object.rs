@@ -2,19 +2,20 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, Condition, Freshness, Validators, Vary};
-use parking_lot::Mutex;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use levada_cache::{Condition, Freshness, Validators, Vary};
 
 use crate::{
     disk::FileBody,
     label::Label,
+    packed::PackedHead,
     segments::{at, gather},
-    weight::{ARC, fields, segments},
+    template::{self, HitFields},
+    weight::{ARC, SHARED, segments},
 };
 
-/// The head of a response that may be served again.
+/// The head of a response that may be served again, as it arrives. Objects have it packed.
 #[derive(Clone, Debug)]
 pub struct StoredHead {
     /// As received.
@@ -68,20 +69,20 @@ impl StoredHead {
 /// One complete response.
 #[derive(Debug)]
 pub struct Object {
-    /// The URI it answers, in full: two URIs may share a key.
-    identity: Box<str>,
-    /// The head that is sent.
-    pub head: StoredHead,
-    reply: Mutex<CachedReply>,
+    head: PackedHead,
+    freshness: Freshness,
+    label: Label,
     body: StoredBody,
-    len: u64,
-    /// Where the body is, if it is not here.
-    blocks: Option<Blocks>,
 }
+
+/// With its counts in an `Arc`, an object fits a size class of allocators exactly.
+const _: () = assert!(size_of::<Object>() + ARC <= 160);
 
 /// A stored body.
 #[derive(Clone, Debug)]
 pub enum StoredBody {
+    /// One segment in memory, without a list: most bodies are that short.
+    Short(Bytes),
     /// Segments in memory.
     Memory(Arc<[Bytes]>),
     /// It stays in its file, for a client that can be sent it from there.
@@ -89,8 +90,17 @@ pub enum StoredBody {
 }
 
 impl StoredBody {
+    /// A body of these segments.
+    pub(crate) fn of(mut segments: Vec<Bytes>) -> Self {
+        match segments.pop() {
+            Some(only) if segments.is_empty() => Self::Short(only),
+            last => Self::Memory(segments.into_iter().chain(last).collect()),
+        }
+    }
+
     pub(crate) fn segments(&self) -> &[Bytes] {
         match self {
+            Self::Short(segment) => std::slice::from_ref(segment),
             Self::Memory(segments) => segments,
             Self::File(_) => &[],
         }
@@ -98,23 +108,22 @@ impl StoredBody {
 
     fn len(&self) -> u64 {
         match self {
-            Self::Memory(segments) => segments.iter().map(|segment| segment.len() as u64).sum(),
             Self::File(stretch) => stretch.length(),
+            _ => self.segments().iter().map(|segment| segment.len() as u64).sum(),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
 
-/// The fields of a response from the store. Fields that change with time have their values of the
-/// last hit: most hits come within the same second as the one before, and get a copy.
-#[derive(Debug)]
-struct CachedReply {
-    fields: HeaderMap,
-    /// The age and the status in the fields; `None` before the first hit.
-    told: Option<(u32, CacheStatus<'static>)>,
+    /// Its size on the heap.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Short(segment) => segment.len() + SHARED,
+            _ => segments(self.segments()),
+        }
+    }
 }
 
 /// A body that is kept in blocks of its own.
@@ -134,73 +143,134 @@ impl Object {
     pub fn new<'a>(
         identity: &str,
         head: StoredHead,
-        via: &HeaderValue,
         pieces: impl Iterator<Item = &'a Bytes>,
         len: u64,
     ) -> Self {
-        Self::with_body(identity, head, via, StoredBody::Memory(gather(pieces, len)))
-    }
-
-    /// An object with a body of its own already.
-    pub(crate) fn with_body(
-        identity: &str,
-        head: StoredHead,
-        via: &HeaderValue,
-        body: StoredBody,
-    ) -> Self {
-        let len = body.len();
-        Self::made(identity.into(), head, via, (body, len), None)
+        Self::made(identity, head, StoredBody::of(gather(pieces, len)), None)
     }
 
     /// An object whose body is kept in blocks.
-    pub fn blocked(identity: &str, head: StoredHead, via: &HeaderValue, blocks: Blocks) -> Self {
-        let body = (StoredBody::Memory(Arc::default()), blocks.length);
-        Self::made(identity.into(), head, via, body, Some(blocks))
+    pub fn blocked(identity: &str, head: StoredHead, blocks: Blocks) -> Self {
+        Self::made(identity, head, StoredBody::of(Vec::new()), Some(blocks))
     }
 
     /// The same body under a head that a validation has renewed.
-    pub fn renewed(&self, head: StoredHead, via: &HeaderValue) -> Self {
-        let body = (self.body.clone(), self.len);
-        Self::made(self.identity.clone(), head, via, body, self.blocks)
+    pub fn renewed(&self, head: StoredHead) -> Self {
+        Self::made(self.identity(), head, self.body.clone(), self.blocks())
     }
 
-    fn made(
-        identity: Box<str>,
-        head: StoredHead,
-        via: &HeaderValue,
-        (body, len): (StoredBody, u64),
-        blocks: Option<Blocks>,
+    fn made(identity: &str, head: StoredHead, body: StoredBody, blocks: Option<Blocks>) -> Self {
+        let packed = PackedHead::new(identity, &head, blocks);
+        Self { head: packed, freshness: head.freshness, label: head.label, body }
+    }
+
+    /// An object as it was written.
+    pub(crate) fn read(
+        head: PackedHead,
+        freshness: Freshness,
+        label: Label,
+        body: StoredBody,
     ) -> Self {
-        let head = StoredHead { headers: owned(&head.headers), ..head };
-        let reply = Mutex::new(CachedReply { fields: reply(&head.headers, via, len), told: None });
-        Self { identity, head, reply, body, len, blocks }
+        Self { head, freshness, label, body }
     }
 
-    /// The URI it answers, in full.
+    /// The URI it answers, in full: two URIs may share a key.
     pub fn identity(&self) -> &str {
-        &self.identity
+        self.head.identity()
     }
 
-    /// The fields of a response from the store of this age, with `status` behind what caches nearer to
-    /// the origin have reported in `Cache-Status`.
-    pub fn reply(&self, age: u32, status: &CacheStatus<'static>, node: &CacheName) -> HeaderMap {
-        let mut reply = self.reply.lock();
-        if reply.told != Some((age, *status)) {
-            let told = status.value_behind(&self.head.headers, node);
-            // Both are there already, and a map that is full would grow before an insertion finds out.
-            for (name, value) in [(header::AGE, HeaderValue::from(age)), (CACHE_STATUS, told)] {
-                if let Some(there) = reply.fields.get_mut(name) {
-                    *there = value;
-                }
-            }
-            reply.told = Some((age, *status));
+    /// Whether it answers this URI.
+    pub(crate) fn is_of(&self, identity: &str) -> bool {
+        self.head.identity_bytes() == identity.as_bytes()
+    }
+
+    /// Its head, unpacked.
+    pub fn head(&self) -> StoredHead {
+        StoredHead {
+            status: self.status(),
+            headers: self.fields(|_| true),
+            freshness: self.freshness,
+            validators: self.validators(),
+            vary: Vary::of_key(self.variant()),
+            variant: self.variant().into(),
+            label: self.label.clone(),
+            copies: self.copies(),
         }
-        reply.fields.clone()
+    }
+
+    pub(crate) fn packed(&self) -> &PackedHead {
+        &self.head
+    }
+
+    /// The status as received.
+    pub fn status(&self) -> StatusCode {
+        self.head.status()
+    }
+
+    /// As received, or stale by a soft purge.
+    pub fn freshness(&self) -> Freshness {
+        self.label.freshness(self.freshness)
+    }
+
+    /// As received, whatever purges there were.
+    pub fn received_freshness(&self) -> Freshness {
+        self.freshness
+    }
+
+    /// The facts that purges go by.
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// The key of the variant that it is.
+    pub fn variant(&self) -> &[u8] {
+        self.head.variant()
+    }
+
+    /// The received fields whose names pass.
+    pub fn fields(&self, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+        template::stored(self.head.fields(), passes)
+    }
+
+    /// The validators by which it can be confirmed.
+    pub fn validators(&self) -> Validators {
+        let validators = [header::ETAG, header::LAST_MODIFIED, header::DATE];
+        let fields = self.fields(|name| validators.contains(name));
+        let validators = Validators::of(&fields, self.freshness.received());
+        if self.is_coded_copy() { validators.of_remade() } else { validators }
+    }
+
+    /// The version of the original that coded copies are copies of: see [`StoredHead::copies`].
+    pub fn copies(&self) -> u64 {
+        self.head.copies()
+    }
+
+    /// Whether it is a coded copy.
+    pub fn is_coded_copy(&self) -> bool {
+        self.copies() != 0 && template::contains(self.head.fields(), &header::CONTENT_ENCODING)
+    }
+
+    /// Whether the client that sent these fields has this response already (RFC 9110 Sec. 13.2.2).
+    pub fn is_held_by(&self, request: &HeaderMap) -> bool {
+        self.status() == StatusCode::OK
+            && self.validators().evaluate(request) == Condition::NotModified
+    }
+
+    /// Whether this is the variant that `request` selects.
+    pub fn answers(&self, request: &HeaderMap) -> bool {
+        let variant = self.variant();
+        variant.is_empty() || *Vary::of_key(variant).key(request) == *variant
+    }
+
+    /// The fields of a response from the store, with the node's status behind what caches nearer to the
+    /// origin have reported in `Cache-Status`.
+    pub fn reply(&self, own: &HitFields<'_>) -> HeaderMap {
+        template::hit(self.head.fields(), self.length(), own)
     }
 
     /// Where the body is, if it is not here.
     pub fn blocks(&self) -> Option<Blocks> {
-        self.blocks
+        self.head.blocks()
     }
 
     /// The bytes at a position of the body, up to the end of a segment.
@@ -220,50 +290,12 @@ impl Object {
 
     /// Bytes of the body, wherever it is.
     pub fn length(&self) -> u64 {
-        self.len
+        self.blocks().map_or_else(|| self.body.len(), |blocks| blocks.length)
     }
 
     /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
-        let head = &self.head;
-        let values: usize = head.headers.values().map(HeaderValue::len).sum();
-        let names: usize = head.headers.keys().map(|name| name.as_str().len()).sum();
-        let own = size_of::<Self>() + ARC + self.identity.len() + head.variant.len();
-        let vary = size_of_val(head.vary.fields()) + head.label.weight();
-        // Names and values are shared between what was received and what is sent.
-        let maps =
-            fields(&head.headers) + fields(&self.reply.lock().fields) + names + values + SMALL;
-        (own + vary + maps + segments(self.body())) as u64
+        let own = size_of::<Self>() + ARC + self.head.len() + self.label.weight();
+        (own + self.body.weight()) as u64
     }
-}
-
-/// An allowance for small parts: the length as a field, the entity tag, the values of the last hit,
-/// and the counts by which copied values are shared.
-const SMALL: usize = 240;
-
-/// The fields as they are sent, with room for what [`Object::reply`] puts there. They share their values with `headers`, which share them among
-/// themselves: see [`owned`].
-fn reply(headers: &HeaderMap, via: &HeaderValue, len: u64) -> HeaderMap {
-    let mut reply = HeaderMap::with_capacity(headers.keys_len() + 4);
-    reply.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-    reply.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
-    reply.append(header::VIA, via.clone());
-    reply.insert(header::AGE, HeaderValue::from(0));
-    reply.insert(CACHE_STATUS, HeaderValue::from_static("-"));
-    levada_cache::strip_own_target(&mut reply);
-    // A copy has no room left over.
-    reply.clone()
-}
-
-/// A copy that shares nothing: values as they came from the network hold on to whole read buffers.
-fn owned(headers: &HeaderMap) -> HeaderMap {
-    let mut values = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
-    let mut copy = HeaderMap::with_capacity(headers.keys_len());
-    for (name, value) in headers {
-        values.extend_from_slice(value.as_bytes());
-        let bytes = values.split().freeze();
-        let value = HeaderValue::from_maybe_shared(bytes).unwrap_or_else(|_| value.clone());
-        copy.append(name.clone(), value);
-    }
-    copy.clone()
 }

@@ -3,8 +3,6 @@
 //! Whole segments come from buffers that are used again. The buffer of a body goes back when its
 //! last reader drops it, so that short-lived bodies cost no fresh pages of the system.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -100,10 +98,10 @@ impl Gathering {
 }
 
 /// Copies the pieces of a body of about `len` bytes together.
-pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Arc<[Bytes]> {
+pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: u64) -> Vec<Bytes> {
     let mut gathering = Gathering::of(usize::try_from(len).unwrap_or(usize::MAX));
     pieces.for_each(|piece| gathering.push(piece));
-    gathering.finish().into()
+    gathering.finish()
 }
 
 fn shared(segment: Buffer, filled: usize) -> Option<Bytes> {

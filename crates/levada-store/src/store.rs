@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use levada_cache::Doorkeeper;
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
@@ -32,8 +32,6 @@ pub struct Store {
     memory: Memory,
     disk: Option<Disk>,
     doorkeeper: Option<Mutex<Doorkeeper>>,
-    /// The value that this node adds to `Via`.
-    via: HeaderValue,
 }
 
 /// The bytes that may wait to be written to the disk: an eighth of the memory tier within these bounds,
@@ -65,8 +63,7 @@ pub struct Sought {
 /// Reads the bytes of an entry and writes them again, for fuzzing.
 #[doc(hidden)]
 pub fn reread(head: &Bytes, body: Box<[Bytes]>) -> Option<(Bytes, Box<[Bytes]>)> {
-    let entry =
-        codec::entry(head, StoredBody::Memory(body.into()), &HeaderValue::from_static("1.1 n"))?;
+    let entry = codec::entry(head, StoredBody::of(body.into()))?;
     Some((codec::head(&entry), codec::body(&entry)))
 }
 
@@ -75,11 +72,7 @@ impl Store {
     ///
     /// # Errors
     /// When the disk tier could never be used.
-    pub fn open(
-        settings: &CacheSettings,
-        via: HeaderValue,
-        metrics: &DiskMetrics,
-    ) -> Result<Self, DiskError> {
+    pub fn open(settings: &CacheSettings, metrics: &DiskMetrics) -> Result<Self, DiskError> {
         let CacheSettings { memory, block, eviction, second_hit, .. } = *settings;
         let seed = RandomState::new().hash_one(memory);
         let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
@@ -97,26 +90,25 @@ impl Store {
             memory: Memory::new(memory, block, eviction),
             disk: settings.disk.as_ref().map(open).transpose()?,
             doorkeeper: doorkeeper.map(Mutex::new),
-            via,
         })
     }
 
     /// The object for a URI and the request's fields.
     pub fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         match self.memory.get(key) {
-            Some(StoredEntry::Object(object)) if object.identity() == identity => {
+            Some(StoredEntry::Object(object)) if object.is_of(identity) => {
                 Sought { key, object: Some(object), varies: false }
             }
-            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
-                self.variant(varies.key(key, &varies.vary.key(request)), identity, request)
-            }
+            Some(StoredEntry::Varies(varies)) => self.variant(key, identity, &varies, request),
             _ => Sought { key, object: None, varies: false },
         }
     }
 
-    fn variant(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
+    fn variant(&self, key: Key, identity: &str, varies: &Varies, request: &HeaderMap) -> Sought {
+        let variant = varies.vary.key(request);
+        let key = varies.key(key, &variant);
         let object = match self.memory.get(key) {
-            Some(StoredEntry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
+            Some(StoredEntry::Object(o)) if o.is_of(identity) && *o.variant() == *variant => {
                 Some(o)
             }
             _ => None,
@@ -133,16 +125,14 @@ impl Store {
     pub async fn recall(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         let found = self.entry(key).await;
         let (key, found, varies) = match found {
-            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
+            Some(StoredEntry::Varies(varies)) => {
                 let variant = varies.key(key, &varies.vary.key(request));
                 (variant, self.entry(variant).await, true)
             }
             found => (key, found, false),
         };
         let object = match found {
-            Some(StoredEntry::Object(o)) if o.identity() == identity && o.head.answers(request) => {
-                Some(o)
-            }
+            Some(StoredEntry::Object(o)) if o.is_of(identity) && o.answers(request) => Some(o),
             _ => None,
         };
         Sought { key, object, varies }
@@ -154,13 +144,11 @@ impl Store {
     pub fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
         let (key, varies) = match self.memory.peek(key) {
             None => (key, false),
-            Some(StoredEntry::Varies(varies)) if *varies.identity == *identity => {
-                (varies.key(key, &varies.vary.key(request)), true)
-            }
+            Some(StoredEntry::Varies(varies)) => (varies.key(key, &varies.vary.key(request)), true),
             Some(_) => return None,
         };
         match self.entry_in_file(key)? {
-            StoredEntry::Object(o) if o.identity() == identity && o.head.answers(request) => {
+            StoredEntry::Object(o) if o.is_of(identity) && o.answers(request) => {
                 Some(Sought { key, object: Some(o), varies })
             }
             _ => None,
@@ -171,7 +159,7 @@ impl Store {
     fn entry_in_file(&self, key: Key) -> Option<StoredEntry> {
         let disk = self.disk.as_ref().filter(|_| self.memory.peek(key).is_none())?;
         let found = disk.in_file(key)?;
-        codec::entry(&found.head, StoredBody::File(Arc::new(found.body)), &self.via)
+        codec::entry(&found.head, StoredBody::File(Arc::new(found.body)))
     }
 
     /// An entry from wherever it is; it is in the memory then, if it fits.
@@ -181,9 +169,7 @@ impl Store {
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
         let record = disk.get(key).await?;
-        let Some(entry) =
-            codec::entry(&record.head, StoredBody::Memory(record.body.into()), &self.via)
-        else {
+        let Some(entry) = codec::entry(&record.head, StoredBody::of(record.body.into())) else {
             tracing::warn!(
                 key = key.0,
                 "a record on disk is none of this version's; it is removed"
@@ -219,7 +205,7 @@ impl Store {
     /// Keeps an object of the URI whose key is `key`, unless it is too large.
     pub fn put(&self, key: Key, object: Arc<Object>) {
         let mut key = key;
-        if !object.head.vary.is_empty() {
+        if !object.variant().is_empty() {
             let known = match self.memory.peek(key) {
                 Some(StoredEntry::Varies(varies)) if varies.leads_to(&object) => Some(varies),
                 _ => None,
@@ -229,7 +215,7 @@ impl Store {
                 self.insert(key, StoredEntry::Varies(varies.clone()));
                 varies
             });
-            key = varies.key(key, &object.head.variant);
+            key = varies.key(key, object.variant());
         }
         self.insert(key, StoredEntry::Object(object));
     }

@@ -1,7 +1,8 @@
 //! URIs with several objects, selected by request fields (RFC 9111 Sec. 4.1).
 //!
 //! An object that does not vary stands under the key of its URI. One that varies stands under a key
-//! of URI and variant, and the URI's own entry says by which fields.
+//! of URI and variant, and the URI's own entry says by which fields. Two URIs may share a key, and with
+//! it that entry: only objects know their URI.
 
 use levada_cache::Vary;
 use levada_types::{Key, hash64, weigh};
@@ -11,7 +12,6 @@ use crate::{object::Object, weight::ARC};
 /// By which fields a URI varies.
 #[derive(Debug)]
 pub(crate) struct Varies {
-    pub(crate) identity: Box<str>,
     pub(crate) vary: Vary,
     /// Part of the variants' keys: when the URI is forgotten and stored again, the variants from
     /// before must not come back with it.
@@ -21,12 +21,12 @@ pub(crate) struct Varies {
 impl Varies {
     /// The entry that leads to the variants of `object`'s URI.
     pub(crate) fn of(object: &Object, generation: u64) -> Self {
-        Self { identity: object.identity().into(), vary: object.head.vary.clone(), generation }
+        Self { vary: Vary::of_key(object.variant()), generation }
     }
 
-    /// Whether it leads to `object`.
+    /// Whether it leads to `object`, which has the same key.
     pub(crate) fn leads_to(&self, object: &Object) -> bool {
-        *self.identity == *object.identity() && self.vary == object.head.vary
+        self.vary == Vary::of_key(object.variant())
     }
 
     /// The key of a variant of the URI whose key is `key`.
@@ -36,7 +36,6 @@ impl Varies {
 
     /// Its size in memory.
     pub(crate) fn weight(&self) -> u64 {
-        let own = size_of::<Self>() + ARC + self.identity.len();
-        (own + size_of_val(self.vary.fields())) as u64
+        (size_of::<Self>() + ARC + size_of_val(self.vary.fields())) as u64
     }
 }

@@ -62,10 +62,11 @@ impl Fetch {
     ) -> Self {
         let (resource, stored) = (&context.resource, order.stored.as_ref());
         let mut head = cache.forwarder.onward(context, context.parts.headers.clone());
-        let none = HeaderMap::new();
-        let validators =
-            stored.filter(|_| !context.anew).map_or(&none, |object| &object.head.headers);
-        make_conditional(&mut head.headers, validators);
+        let known = stored.filter(|_| !context.anew);
+        let validators = known.map(|object| {
+            object.fields(|name| [header::ETAG, header::LAST_MODIFIED].contains(name))
+        });
+        make_conditional(&mut head.headers, &validators.unwrap_or_default());
         let block = |number: u64| {
             let first = number.saturating_mul(cache.block);
             range_value(first, first.saturating_add(cache.block))
@@ -125,7 +126,7 @@ impl Fetch {
         if head.status == StatusCode::NOT_MODIFIED
             && let Some(stored) = self.order.stored.take()
         {
-            if !stored.head.validators.selected_by(&head.headers, true) {
+            if !stored.validators().selected_by(&head.headers, true) {
                 // It speaks of another representation, which nobody has (RFC 9111 Sec. 4.3.4).
                 self.cache.store.remove(self.key);
                 return leader.conclude(FetchOutcome::Unshared);
@@ -224,7 +225,7 @@ impl Fetch {
         let Some(stored) = self.order.stored.as_ref().filter(|_| is_error(status)) else {
             return false;
         };
-        let freshness = &stored.head.freshness();
+        let freshness = &stored.freshness();
         serve_instead_of_error(freshness, &self.order.directives, OriginFailure::Error, now)
             .is_some()
     }
@@ -291,7 +292,8 @@ impl Fetch {
             StatusCode::NO_CONTENT => Some(0),
             _ => content_length(&head.headers),
         };
-        let kept = self.cache.store.admits(place(self.key, &head), &head.variant);
+        let place = place(self.key, head.status, || head.headers.clone());
+        let kept = self.cache.store.admits(place, &head.variant);
         let of = self.representation(head, length);
         let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept);
         self.note_length(&body, length);
@@ -365,9 +367,8 @@ impl Fetch {
 
     /// Keeps a body of one block as an ordinary object.
     fn keep_whole(&self, body: &BlockedBody, writer: BodyWriter) {
-        let (identity, head) = (&*self.identity, &body.of.head);
-        let (pieces, via) = (writer.pieces(), &self.cache.forwarder.name.via);
-        let object = Object::new(identity, head.clone(), via, pieces.iter(), writer.written());
+        let (identity, head) = (&*self.identity, body.of.head.clone());
+        let object = Object::new(identity, head, writer.pieces().iter(), writer.written());
         let object = Arc::new(object);
         if writer.is_kept() {
             self.keep(object.clone());
@@ -378,9 +379,7 @@ impl Fetch {
     fn put_blocked(&self, head: &StoredHead, version: u64, length: u64) -> Arc<Object> {
         let block = self.cache.block;
         let blocks = Blocks { version, block, length };
-        let object =
-            Object::blocked(&self.identity, head.clone(), &self.cache.forwarder.name.via, blocks);
-        let object = Arc::new(object);
+        let object = Arc::new(Object::blocked(&self.identity, head.clone(), blocks));
         self.keep(object.clone());
         object
     }
@@ -511,10 +510,9 @@ impl Fetch {
         received: SystemTime,
         leader: FillLeader,
     ) {
-        let mut headers = stored.head.headers.clone();
-        update_stored(&mut headers, &answer.headers);
-        let verdict = self.judge(stored.head.status, &headers, requested, received);
-        let mut head = StoredHead { headers, ..stored.head.clone() };
+        let mut head = stored.head();
+        update_stored(&mut head.headers, &answer.headers);
+        let verdict = self.judge(head.status, &head.headers, requested, received);
         head.headers.remove(header::AGE);
         head.label = head.label.renewed(&head.headers, &self.identity, self.pending.born());
         self.cache.purges.strip(&mut head.headers);
@@ -524,7 +522,7 @@ impl Fetch {
                 head.freshness = storable.freshness;
                 strip_fields(&mut head.headers, &storable.strip);
                 self.prepare_for_copies(&mut head);
-                let renewed = Arc::new(stored.renewed(head, &self.cache.forwarder.name.via));
+                let renewed = Arc::new(stored.renewed(head));
                 self.keep(renewed.clone());
                 leader.conclude(FetchOutcome::Renewed(renewed));
             }
@@ -532,7 +530,7 @@ impl Fetch {
             Err(_) => {
                 self.cache.store.remove(self.key);
                 head.freshness = head.freshness.never_again();
-                let renewed = stored.renewed(head, &self.cache.forwarder.name.via);
+                let renewed = stored.renewed(head);
                 leader.conclude(FetchOutcome::Renewed(Arc::new(renewed)));
             }
         }

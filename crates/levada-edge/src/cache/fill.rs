@@ -76,7 +76,7 @@ impl FetchOutcome {
     pub(crate) fn label(&self) -> Option<&Label> {
         match self {
             Self::Body(body) => Some(&body.of.head.label),
-            Self::Renewed(object) | Self::Large(object) => Some(&object.head.label),
+            Self::Renewed(object) | Self::Large(object) => Some(object.label()),
             Self::Unshared | Self::Failed(_) => None,
         }
     }

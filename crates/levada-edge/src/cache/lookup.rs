@@ -145,13 +145,13 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     if for_origin && !directives.only_if_cached {
         return LookupResult::Bypass(ForwardReason::Request, "precondition");
     }
-    if resource.piece.is_some() && object.head.validators.is_strong() {
+    if resource.piece.is_some() && object.validators().is_strong() {
         // A piece's name has its version: it never becomes stale.
-        let freshness = object.head.freshness();
+        let freshness = object.freshness();
         let (age, ttl) = (freshness.age(clock::wall()), i64::from(u32::MAX));
         return LookupResult::Stored { object, age, ttl, refresh: None };
     }
-    match serve(&object.head.freshness(), &directives, clock::wall()) {
+    match serve(&object.freshness(), &directives, clock::wall()) {
         ServeDecision::Fresh { age, ttl } => {
             LookupResult::Stored { object, age, ttl, refresh: None }
         }
@@ -164,7 +164,7 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
             LookupResult::Bypass(ForwardReason::Stale, "head")
         }
         ServeDecision::Validate => {
-            let fresh = object.head.freshness().is_fresh(clock::wall());
+            let fresh = object.freshness().is_fresh(clock::wall());
             let why = if fresh { ForwardReason::Request } else { ForwardReason::Stale };
             LookupResult::Fetch(order(Some(object), why))
         }
@@ -188,12 +188,10 @@ fn stored_part(cache: &Cache, context: &RequestContext) -> Option<LookupResult> 
     let RequestContext { resource, wants, parts, .. } = context;
     let found = part::stored(&cache.store, resource.key, &resource.identity, parts);
     let mut found = found.filter_map(|sought| cache.purges.without_purged(sought).object);
-    found.find_map(|object| {
-        match serve(&object.head.freshness(), &wants.directives, clock::wall()) {
-            ServeDecision::Fresh { age, ttl } => {
-                Some(LookupResult::Stored { object, age, ttl, refresh: None })
-            }
-            _ => None,
+    found.find_map(|object| match serve(&object.freshness(), &wants.directives, clock::wall()) {
+        ServeDecision::Fresh { age, ttl } => {
+            Some(LookupResult::Stored { object, age, ttl, refresh: None })
         }
+        _ => None,
     })
 }

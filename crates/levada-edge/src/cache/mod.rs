@@ -22,11 +22,11 @@ pub(crate) mod stored;
 
 use std::{num::NonZero, sync::Arc, time::Duration};
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, header::CONTENT_RANGE};
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_compress::{Copies, Workers};
 use levada_purge::{PendingStore, Purges};
-use levada_store::{Loans, Object, Store, StoredHead, disk::DiskError};
+use levada_store::{Loans, Object, Store, disk::DiskError};
 use levada_types::Key;
 
 use self::{fill::Fills, remembered::Remembered};
@@ -69,7 +69,7 @@ impl Cache {
         forwarder: &Arc<Forwarder>,
     ) -> Result<Self, DiskError> {
         let cache = &settings.cache;
-        let store = Arc::new(Store::open(cache, forwarder.name.via.clone(), &metrics.disk)?);
+        let store = Arc::new(Store::open(cache, &metrics.disk)?);
         // After the tier, which creates the directory and locks it against other nodes.
         let directory = cache.disk.as_ref().map(|disk| &*disk.path);
         let purges =
@@ -85,10 +85,9 @@ impl Cache {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = limits.compress_workers.unwrap_or_else(|| cores() / 2);
         let workers = Workers::new(threads, limits.compress_queue, metrics.compress.clone());
-        let via = forwarder.name.via.clone();
         Ok(Self {
             clock,
-            copies: Copies::new(workers, tiers.clone(), via),
+            copies: Copies::new(workers, tiers.clone()),
             store,
             fills: Fills::new(),
             block_flights: SingleFlight::new(),
@@ -118,7 +117,7 @@ impl Cache {
     /// Stores the object of a URI, or a part of it, unless it was purged or invalidated while it was
     /// fetched.
     pub(crate) fn keep(&self, uri: Key, object: Arc<Object>, pending: &PendingStore) {
-        let key = place(uri, &object.head);
+        let key = place(uri, object.status(), || object.fields(|name| *name == CONTENT_RANGE));
         if self.purges.may_keep(&object) && !pending.is_outdated(uri) {
             self.store.put(key, object);
             // An invalidation notes the URI first, then removes the stored response.
@@ -147,9 +146,9 @@ impl Cache {
 }
 
 /// The key under which a response is stored.
-pub(crate) fn place(uri: Key, head: &StoredHead) -> Key {
-    match head.status {
-        StatusCode::PARTIAL_CONTENT => part::place(uri, &head.headers),
+pub(crate) fn place(uri: Key, status: StatusCode, fields: impl FnOnce() -> HeaderMap) -> Key {
+    match status {
+        StatusCode::PARTIAL_CONTENT => part::place(uri, &fields()),
         _ => uri,
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn stored(
 ) -> Arc<BlockedBody> {
     let resource = &context.resource;
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
-    let head = object.head.clone();
+    let head = object.head();
     let onward = || cache.forwarder.onward(context, context.parts.headers.clone());
     let told = (&head.validators, &head.headers);
     let origin = PartOrigin::new(cache, &resource.site, resource.key, told, onward);

@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use http::{
-    HeaderMap, HeaderValue, Method, Response,
-    header::{AGE, CONTENT_LENGTH},
-    request::Parts,
-};
+use http::{HeaderMap, HeaderValue, Method, Response, header::CONTENT_LENGTH, request::Parts};
 use levada_body::{
     BlockReader, BlockedBody, ReadError, Script, StoredReader, chunk,
     partial::{self, Wanted},
 };
-use levada_cache::{CacheStatus, ForwardReason};
+use levada_cache::{CacheStatus, ForwardReason, belongs_in_304, not_modified_fields};
 use levada_store::Object;
 
 use crate::{
@@ -32,18 +28,14 @@ pub(crate) fn answer(
     status: &CacheStatus<'static>,
 ) -> Response<ResponseBody> {
     let RequestContext { wants, parts, .. } = context;
-    let head = &object.head;
-    if wants.conditional && head.is_held_by(&parts.headers) {
-        return respond::not_modified(name, head, age, status);
+    if wants.conditional && object.is_held_by(&parts.headers) {
+        return respond::not_modified(name, object.fields(belongs_in_304), age, status);
     }
     let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = head.status;
-    *response.headers_mut() = object.reply(age.unwrap_or(0), status, &name.cache);
-    if age.is_none() {
-        response.headers_mut().remove(AGE);
-    }
+    *response.status_mut() = object.status();
+    *response.headers_mut() = object.reply(&name.hit(age, status));
     let wanted = match wants.range {
-        true => partial::wanted(parts, head, object.length()),
+        true => partial::wanted_in(parts, object),
         false => Wanted::Whole,
     };
     let source = match wanted {
@@ -97,7 +89,7 @@ pub(crate) async fn from_blocks(
 ) -> Result<Response<ResponseBody>, ReadError> {
     let (head, length) = (&body.of.head, body.of.length);
     if head.is_held_by(&parts.headers) {
-        return Ok(respond::not_modified(name, head, age, status));
+        return Ok(respond::not_modified(name, not_modified_fields(&head.headers), age, status));
     }
     // While the length is not known the whole is sent: a server may ignore a range.
     let wanted = length.map_or(Wanted::Whole, |length| partial::wanted(parts, head, length));

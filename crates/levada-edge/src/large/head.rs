@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use levada_cache::{CacheStatus, Validators};
+use levada_cache::{CacheStatus, Validators, belongs_in_304};
 use levada_store::Object;
 use levada_types::{Key, hash64};
 use parking_lot::RwLock;
@@ -64,11 +64,12 @@ pub(crate) fn file_key(identity: &str) -> Key {
 /// Whether the request is answered with this head only, because the file is large.
 pub(crate) fn head_is_enough(cache: &Cache, context: &RequestContext, object: &Object) -> bool {
     let site = &context.resource.site;
-    let facts = (&object.head.headers, &object.head.validators, object.length());
-    context.head_is_enough
-        && object.blocks().is_some()
-        && object.head.status == StatusCode::OK
-        && is_large(cache, site, object.identity(), facts)
+    if !context.head_is_enough || object.blocks().is_none() || object.status() != StatusCode::OK {
+        return false;
+    }
+    let head = object.head();
+    let facts = (&head.headers, &head.validators, object.length());
+    is_large(cache, site, object.identity(), facts)
 }
 
 /// The size of the whole object, if the head of a whole response states it.
@@ -90,17 +91,14 @@ pub(crate) fn head(
     age: Option<u32>,
     mut status: CacheStatus<'static>,
 ) -> Response<ResponseBody> {
-    if object.head.is_held_by(&context.parts.headers) {
-        return respond::not_modified(name, &object.head, age, &status);
+    if object.is_held_by(&context.parts.headers) {
+        return respond::not_modified(name, object.fields(belongs_in_304), age, &status);
     }
     // Without a strong validator equal versions are only probable (RFC 9110 Sec. 15.3.7.3).
-    status.detail = Some(if object.head.validators.is_strong() { "pieces" } else { "pieces-weak" });
+    status.detail = Some(if object.validators().is_strong() { "pieces" } else { "pieces-weak" });
     let mut response = Response::new(ResponseBody::new(Source::Empty));
     let headers = response.headers_mut();
-    *headers = object.reply(age.unwrap_or(0), &status, &name.cache);
-    if age.is_none() {
-        headers.remove(header::AGE);
-    }
+    *headers = object.reply(&name.hit(age, &status));
     headers.insert(LARGE, HeaderValue::from(object.length()));
     if context.connection.listener == ListenerKind::Peer {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));

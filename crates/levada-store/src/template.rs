@@ -1,0 +1,328 @@
+//! Maps of fields made from packed ones.
+//!
+//! Most stored responses have the same names as many others. A thread keeps, for the sets of names that
+//! it met last, the map that a hit sends with empty values. A hit copies that map and fills the values
+//! in: it reads no name, and computes no place in the map. The values of a hit are slices of one copy,
+//! so that threads which serve the same object share no counter.
+
+use std::{cell::RefCell, ops::Range};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AGE, CONTENT_LENGTH, VIA},
+};
+use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, strip_own_target};
+use levada_types::hash64;
+
+use crate::{encoding::Decoder, packed::PackedFields};
+
+/// The values that a hit sends beside the stored ones, and in place of some of them.
+pub struct HitFields<'a> {
+    /// `Age` in seconds; `None` if it is not sent.
+    pub age: Option<u32>,
+    /// This node's member of `Cache-Status`.
+    pub status: &'a CacheStatus<'static>,
+    /// The name of this node in it.
+    pub node: &'a CacheName,
+    /// The value that this node adds to `Via`.
+    pub via: &'a HeaderValue,
+}
+
+/// A set of names, and the map that is made with them.
+struct Template {
+    /// As they are packed.
+    packed: Box<[u8]>,
+    names: Box<[HeaderName]>,
+    /// The fields of a hit, with empty values.
+    hit: HeaderMap,
+    /// The source of each value in `hit`.
+    sources: Box<[ValueSource]>,
+    /// The members of `Cache-Status` that were received.
+    earlier: Box<[usize]>,
+}
+
+/// Where a value of a hit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ValueSource {
+    /// The stored value with this number.
+    Stored(usize),
+    Length,
+    Via,
+    Age,
+    Status,
+}
+
+/// The templates that a thread keeps.
+const KEPT: usize = 256;
+/// Larger ones are made for every hit: with both bounds a thread keeps two megabytes at most.
+const MOST_FIELDS: usize = 64;
+const MOST_BYTES: usize = 1024;
+
+thread_local! {
+    static TEMPLATES: RefCell<Vec<Option<Template>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of fields that these packed names are of; `None` if they are no names.
+pub(crate) fn count(names: &[u8]) -> Option<usize> {
+    with(names, |template| template.names.len())
+}
+
+/// Whether there is a field of this name.
+pub(crate) fn contains(fields: PackedFields<'_>, name: &HeaderName) -> bool {
+    with(fields.names, |template| template.names.contains(name)).unwrap_or_default()
+}
+
+/// The fields of a hit with a body of `length` bytes.
+pub(crate) fn hit(fields: PackedFields<'_>, length: u64, sent: &HitFields<'_>) -> HeaderMap {
+    let made = with(fields.names, |template| template.fill(fields, length, sent));
+    let mut headers = made.unwrap_or_default();
+    if sent.age.is_none() {
+        headers.remove(AGE);
+    }
+    headers
+}
+
+/// The stored fields whose names pass.
+pub(crate) fn stored(fields: PackedFields<'_>, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let made = with(fields.names, |template| {
+        let values = Bytes::copy_from_slice(fields.values);
+        let mut headers = HeaderMap::new();
+        for (name, place) in template.names.iter().zip(fields.places()) {
+            if passes(name) {
+                headers.append(name.clone(), value(&values, place));
+            }
+        }
+        headers
+    });
+    made.unwrap_or_default()
+}
+
+fn with<T>(names: &[u8], work: impl FnOnce(&Template) -> T) -> Option<T> {
+    TEMPLATES.with_borrow_mut(|kept| {
+        if kept.is_empty() {
+            kept.resize_with(KEPT, || None);
+        }
+        let slot = &mut kept[hash64(names) as usize % KEPT];
+        if let Some(template) = slot.as_ref().filter(|template| *template.packed == *names) {
+            return Some(work(template));
+        }
+        let template = Template::of(names)?;
+        let result = work(&template);
+        if names.len() <= MOST_BYTES && template.names.len() <= MOST_FIELDS {
+            *slot = Some(template);
+        }
+        Some(result)
+    })
+}
+
+impl Template {
+    /// `None` if these are no names, or not those of a map in its order.
+    fn of(packed: &[u8]) -> Option<Self> {
+        let mut read = Decoder { bytes: packed };
+        let mut names = Vec::new();
+        let mut hit = HeaderMap::<ValueSource>::default();
+        while !read.bytes.is_empty() {
+            let length = read.short()?;
+            let name = HeaderName::from_bytes(read.next(length)?).ok()?;
+            hit.try_append(name.clone(), ValueSource::Stored(names.len())).ok()?;
+            names.push(name);
+        }
+        // A map has the values of a name side by side.
+        if !hit.values().enumerate().all(|(at, source)| *source == ValueSource::Stored(at)) {
+            return None;
+        }
+        let number = |name: &HeaderName| names.iter().position(|other| other == name);
+        let earlier = number(&CACHE_STATUS)
+            .map(|first| (first..first + hit.get_all(CACHE_STATUS).iter().count()).collect());
+        hit.try_insert(CONTENT_LENGTH, ValueSource::Length).ok()?;
+        hit.try_append(VIA, ValueSource::Via).ok()?;
+        hit.try_insert(AGE, ValueSource::Age).ok()?;
+        hit.try_insert(CACHE_STATUS, ValueSource::Status).ok()?;
+        strip_own_target(&mut hit);
+        let sources = hit.values().copied().collect();
+        let empty = || HeaderValue::from_static("");
+        let hit: HeaderMap = hit.iter().map(|(name, _)| (name.clone(), empty())).collect();
+        Some(Self {
+            packed: packed.into(),
+            names: names.into(),
+            hit,
+            sources,
+            earlier: earlier.unwrap_or_default(),
+        })
+    }
+
+    fn fill(&self, fields: PackedFields<'_>, length: u64, sent: &HitFields<'_>) -> HeaderMap {
+        let mut text = Vec::with_capacity(fields.values.len() + OWN_VALUES);
+        text.extend(fields.values);
+        let length = appended(&mut text, |text| digits(text, length));
+        let age = appended(&mut text, |text| digits(text, sent.age.unwrap_or(0).into()));
+        let status = appended(&mut text, |text| {
+            for place in self.earlier.iter().filter_map(|number| fields.places().nth(*number)) {
+                text.extend(&fields.values[place]);
+                text.extend(b", ");
+            }
+            sent.status.write(sent.node, text);
+        });
+        let text = Bytes::from(text);
+        let mut headers = self.hit.clone();
+        let mut places = fields.places().enumerate();
+        for (slot, source) in headers.values_mut().zip(&self.sources) {
+            let place = match source {
+                ValueSource::Stored(number) => {
+                    let found = places.find(|(at, _)| at == number);
+                    found.map_or(0..0, |(_, place)| place)
+                }
+                ValueSource::Length => length.clone(),
+                ValueSource::Age => age.clone(),
+                ValueSource::Status => status.clone(),
+                ValueSource::Via => {
+                    *slot = sent.via.clone();
+                    continue;
+                }
+            };
+            *slot = value(&text, place);
+        }
+        headers
+    }
+}
+
+/// Room for this node's own values.
+const OWN_VALUES: usize = 192;
+
+fn value(text: &Bytes, place: Range<usize>) -> HeaderValue {
+    // Bytes were checked when they were packed or read.
+    HeaderValue::from_maybe_shared(text.slice(place)).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn appended(text: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+    let begin = text.len();
+    write(text);
+    begin..text.len()
+}
+
+/// A number in decimal digits.
+fn digits(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break text.extend(&digits[first..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use http::StatusCode;
+    use levada_cache::{Freshness, Validators, Vary};
+
+    use super::*;
+    use crate::{Label, StoredHead, packed::PackedHead};
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let field = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        };
+        fields.iter().map(field).collect()
+    }
+
+    fn packed(received: &HeaderMap) -> PackedHead {
+        let now = SystemTime::UNIX_EPOCH;
+        let head = StoredHead {
+            status: StatusCode::OK,
+            headers: received.clone(),
+            freshness: Freshness::from_bytes(&[0; Freshness::BYTES]).unwrap(),
+            validators: Validators::of(received, now),
+            vary: Vary::default(),
+            variant: Box::default(),
+            label: Label::new(0, 0),
+            copies: 0,
+        };
+        PackedHead::new("http://a.test/", &head, None)
+    }
+
+    fn hit_of(received: &HeaderMap, age: Option<u32>) -> HeaderMap {
+        let head = packed(received);
+        let (status, node) = (CacheStatus::default(), CacheName::new("n0"));
+        let via = HeaderValue::from_static("1.1 n0");
+        hit(head.fields(), 1200, &HitFields { age, status: &status, node: &node, via: &via })
+    }
+
+    #[test]
+    fn hit_has_the_stored_fields_and_those_of_the_node() {
+        let received = headers(&[
+            ("content-type", "text/plain"),
+            ("content-length", "7"),
+            ("via", "1.1 a"),
+            ("via", "1.1 b"),
+            ("link", "<a>"),
+            ("cache-status", "far; hit"),
+            ("cache-status", "near; hit"),
+            ("link", "<b>"),
+            ("levada-cache-control", "max-age=1"),
+            ("x-empty", ""),
+        ]);
+        let expected = headers(&[
+            ("content-type", "text/plain"),
+            ("content-length", "1200"),
+            ("via", "1.1 a"),
+            ("via", "1.1 b"),
+            ("via", "1.1 n0"),
+            ("link", "<a>"),
+            ("link", "<b>"),
+            ("cache-status", "far; hit, near; hit, n0; hit"),
+            ("x-empty", ""),
+            ("age", "3"),
+        ]);
+        // The second hit uses the template of the first.
+        for _ in 0..2 {
+            assert_eq!(hit_of(&received, Some(3)), expected);
+        }
+        assert!(!hit_of(&received, None).contains_key(AGE));
+    }
+
+    #[test]
+    fn sets_of_names_do_not_meet_in_their_templates() {
+        for round in 0..3 {
+            for n in 0..2 * KEPT {
+                let name = HeaderName::try_from(format!("x-{n}")).unwrap();
+                let value = HeaderValue::from(n as u64 + round);
+                let received: HeaderMap = [(name.clone(), value.clone())].into_iter().collect();
+                assert_eq!(hit_of(&received, None)[name], value);
+            }
+        }
+    }
+
+    #[test]
+    fn stored_fields_come_back_as_they_were() {
+        let received = headers(&[("etag", "\"a\""), ("link", "<a>"), ("link", "<b>")]);
+        let head = packed(&received);
+        assert_eq!(stored(head.fields(), |_| true), received);
+        let links = stored(head.fields(), |name| name == "link");
+        assert_eq!(links, headers(&[("link", "<a>"), ("link", "<b>")]));
+    }
+
+    #[test]
+    fn names_that_make_no_map_are_refused() {
+        for names in [&b"\x01 "[..], b"\x05a", b"\x80", b"\x01a\x01b\x01a", b"\x00"] {
+            assert_eq!(count(names), None, "{names:?}");
+        }
+        assert_eq!(count(b""), Some(0));
+        assert_eq!(count(b"\x01a\x01a\x01b"), Some(3));
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 7, 10, 1_234_567_890, u64::MAX] {
+            let mut text = Vec::new();
+            digits(&mut text, number);
+            assert_eq!(text, number.to_string().as_bytes());
+        }
+    }
+}
