@@ -15,7 +15,10 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use http::header::ACCEPT_RANGES;
@@ -94,8 +97,8 @@ pub struct BlockedBody {
     pub of: Representation,
     /// Set when the body turns out to be longer than a block.
     long: OnceLock<LongBody>,
-    /// Whether it goes into the store as it comes.
-    pub kept: bool,
+    /// Whether it goes into the store as it comes, as far as is known.
+    kept: AtomicBool,
     /// The fetch of the whole body.
     pub(crate) running: RunningFetch,
     /// Where its only reader's client can be sent blocks that are in files.
@@ -110,7 +113,7 @@ impl BlockedBody {
         kept: bool,
     ) -> (Arc<Self>, BodyWriter) {
         let (long, running) = (OnceLock::new(), RunningFetch::new());
-        let tiers = tiers.clone();
+        let (tiers, kept) = (tiers.clone(), AtomicBool::new(kept));
         let body = Arc::new(Self { tiers, of, long, kept, running, zero_copy: None });
         (body.clone(), BodyWriter::new(body))
     }
@@ -123,7 +126,16 @@ impl BlockedBody {
         zero_copy: Option<Arc<ZeroCopyQueue>>,
     ) -> Arc<Self> {
         let (long, tiers, running) = (long.into(), tiers.clone(), RunningFetch::none());
-        Arc::new(Self { tiers, of, long, kept: true, running, zero_copy })
+        Arc::new(Self { tiers, of, long, kept: true.into(), running, zero_copy })
+    }
+
+    /// Whether it goes into the store as it comes. One without a stated length may turn out to be too long.
+    pub fn is_kept(&self) -> bool {
+        self.kept.load(Relaxed)
+    }
+
+    pub(crate) fn give_up_keeping(&self) {
+        self.kept.store(false, Relaxed);
     }
 
     /// The body is longer than a block.

@@ -38,7 +38,7 @@ impl BodyWriter {
     /// Begins with block 0.
     pub(crate) fn new(body: Arc<BlockedBody>) -> Self {
         let current = Some(begin_block(&body));
-        let kept = body.kept;
+        let kept = body.is_kept();
         Self { body, current, number: 0, kept, written: 0 }
     }
 
@@ -52,6 +52,12 @@ impl BodyWriter {
         mut piece: Bytes,
         readers_come: impl Fn() -> bool,
     ) -> Result<(), NoReader> {
+        let length = self.written + piece.len() as u64;
+        if self.kept && length > self.body.tiers.max_object {
+            self.kept = false;
+            // Before its readers see the piece, and tell their clients.
+            self.body.give_up_keeping();
+        }
         while !piece.is_empty() {
             let room = (self.number + 1).saturating_mul(self.body.of.block) - self.written;
             if room == 0 {
@@ -65,7 +71,6 @@ impl BodyWriter {
                 current.push(now);
             }
         }
-        self.kept &= self.written <= self.body.tiers.max_object;
         Ok(())
     }
 

@@ -75,7 +75,7 @@ impl Copies {
         let Some(leader) = leader else { return followed(follower).await };
         let coder = Coder::new(coding, levels, self.workers.admit_copy()?)?;
         let kept = match &source {
-            CopySource::Blocks(body) => body.kept,
+            CopySource::Blocks(body) => body.is_kept(),
             CopySource::Object(_) => true,
         };
         let (body, writer) = BlockedBody::arriving(&self.tiers, of, kept);

@@ -71,7 +71,7 @@ pub(crate) async fn arriving(
     let head = &body.of.head;
     if !status.collapsed {
         status.forwarded_status = status.forwarded_status.or(Some(head.status.as_u16()));
-        status.stored = body.kept;
+        status.stored = true;
     }
     let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
     let mut response = from_blocks(name, parts, body, age, &mut status).await?;
@@ -115,6 +115,7 @@ pub(crate) async fn from_blocks(
         }
         reader.begin(first).await?;
     }
+    status.stored &= body.is_kept();
     let mut response = Response::new(());
     *response.status_mut() = head.status;
     let headers = response.headers_mut();

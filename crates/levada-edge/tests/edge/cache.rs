@@ -327,6 +327,25 @@ async fn object_known_to_be_too_large_is_passed() {
 }
 
 #[tokio::test]
+async fn body_that_turns_out_too_large_is_not_said_to_be_stored() {
+    let (origin, node, at) = alone(|settings| settings.cache.max_object = 1000).await;
+    for (path, length, is_stored) in [("/fits", 1000, true), ("/big", 1001, false)] {
+        let pieces = vec![Piece::Bytes(vec![b'x'; length])];
+        origin.on(path, Reply::chunked(pieces).with("cache-control", "max-age=60"));
+        let answer = get(at, path).await;
+        let status = answer.field("cache-status");
+        assert_eq!(
+            (answer.body.len(), status.ends_with("; stored")),
+            (length, is_stored),
+            "{status}"
+        );
+        settled(&node).await;
+        assert_eq!(get(at, path).await.is_hit(), is_stored);
+        settled(&node).await;
+    }
+}
+
+#[tokio::test]
 async fn site_without_a_cache_asks_the_origin_every_time() {
     let (origin, node, at) = alone(|settings| settings.sites[0].cache = false).await;
     for _ in 0..2 {
