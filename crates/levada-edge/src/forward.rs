@@ -224,7 +224,8 @@ fn forwarded(
 /// The origins of a site in the order in which they are tried.
 struct Origins<I> {
     order: I,
-    /// The origin that was asked last. While its response is late, it may be asked on another connection.
+    /// The origin that was asked last. If its response is late, or if it closes the connection without one, it may
+    /// be asked on another connection.
     again: Option<Arc<WatchedOrigin>>,
     miss: Option<AdmittedRequest<IpAddr>>,
 }
@@ -243,8 +244,11 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
         Ok((asked, ()))
     }
 
-    fn failed(&mut self, _: Arc<WatchedOrigin>, (): ()) {
-        self.again = None;
+    fn failed(&mut self, _: Arc<WatchedOrigin>, (): (), failure: ServerFailure) {
+        // One that closed the connection may take the next.
+        if failure != ServerFailure::NoResponse {
+            self.again = None;
+        }
     }
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {

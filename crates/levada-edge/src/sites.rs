@@ -194,9 +194,13 @@ impl WatchedServer for WatchedOrigin {
 
     async fn probe(&self) -> bool {
         match &self.check.path {
-            None => self.server.is_reachable(self.check.timeout).await,
+            None => self.server.is_reachable().await,
             Some(path) => self.server.answers(path, self.host.as_ref()).await,
         }
+    }
+
+    fn counts_answers(&self) -> bool {
+        true
     }
 
     fn changed(&self, _change: Change) {

@@ -76,7 +76,7 @@ pub trait Group: Send {
     fn answered(&mut self, server: Self::Server, held: Self::Held, response: &mut UpstreamResponse);
 
     /// Takes in that the try has failed.
-    fn failed(&mut self, _server: Self::Server, _held: Self::Held) {}
+    fn failed(&mut self, _server: Self::Server, _held: Self::Held, _failure: ServerFailure) {}
 
     /// Whether the caller answers the request itself when there is no server left to ask. A late server is not
     /// waited for then.

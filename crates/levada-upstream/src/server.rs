@@ -228,9 +228,9 @@ fn blame(error: &hyper::Error) -> ServerFailure {
 }
 
 impl Server {
-    /// Whether the server accepts a connection, which is then closed.
-    pub async fn is_reachable(&self, within: Duration) -> bool {
-        connect::is_possible(&self.address, within).await
+    /// Whether the server accepts a connection, which is then closed. The caller bounds the time.
+    pub async fn is_reachable(&self) -> bool {
+        connect::is_possible(&self.address).await
     }
 
     /// Whether the server answers `path` with a status below 400.

@@ -39,3 +39,32 @@ impl Stall {
         self.timer.poll(cx, awaited + patience)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// The timers of the system are a millisecond coarse.
+    const COARSE: Duration = Duration::from_millis(2);
+
+    // The clock stands still, and goes on to the next timer when there is nothing to do.
+    #[tokio::test(start_paused = true)]
+    async fn fires_when_its_time_has_passed_since_the_last_piece_and_not_later() {
+        let patience = Duration::from_secs(10);
+        let mut stall = Stall::new(patience);
+        for piece_after in [0, 1, 9, 9, 5] {
+            let piece = Duration::from_secs(piece_after);
+            let early = timeout(piece, poll_fn(|cx| stall.poll(cx))).await;
+            assert!(early.is_err(), "it fires before its time");
+            stall.moved();
+        }
+        let begun = Instant::now();
+        poll_fn(|cx| stall.poll(cx)).await;
+        let waited = begun.elapsed();
+        assert!(waited >= patience && waited <= patience + COARSE, "{waited:?}");
+    }
+}

@@ -235,7 +235,7 @@ impl<'a, G: Group> Tries<'a, G> {
         self.retries.counter.failed(G::Server::KIND, failure);
         log(&server, failure);
         self.error = SendError { failure, server: Some(server.server().name.clone()) };
-        self.group.failed(server, held);
+        self.group.failed(server, held, failure);
     }
 }
 

@@ -235,6 +235,49 @@ async fn post_succeeds_at_an_origin_that_closes_after_each_response() {
     settled(&node).await;
 }
 
+/// An origin that closes each connection that is numbered so when a request has come, and answers on the others.
+async fn closing_origin(closes: fn(usize) -> bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let count = asked.clone();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let Ok((mut stream, _)) = listener.accept().await else { return };
+            let mut read = [0; 4096];
+            let _ = stream.read(&mut read).await;
+            count.fetch_add(1, Relaxed);
+            if !closes(number) {
+                let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+                stream.write_all(reply).await.unwrap();
+            }
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn single_origin_that_closes_without_a_response_is_asked_once_more() {
+    let (origin, asked) = closing_origin(|number| number % 2 == 0).await;
+    let node = start(single(&[origin])).await;
+    let at = node.addresses.clients[0];
+    for n in 0..5 {
+        assert_eq!(get(at, &format!("/{n}")).await.status, 200);
+    }
+    assert_eq!(asked.load(Relaxed), 10);
+    // A request that must not be sent twice is not.
+    let mut wire = Wire::to(at).await;
+    wire.send(head_of("POST", "/a", &[("Content-Length", "5")]) + "hello").await;
+    assert_eq!(wire.answer().await.status, 502);
+    assert_eq!(asked.load(Relaxed), 11);
+    settled(&node).await;
+
+    let (origin, asked) = closing_origin(|_| true).await;
+    let node = start(single(&[origin])).await;
+    assert_eq!(get(node.addresses.clients[0], "/a").await.status, 502);
+    assert_eq!(asked.load(Relaxed), 2, "once more, and not for ever");
+    settled(&node).await;
+}
+
 /// A downloader: its arguments are followed by FILE and URL in their places.
 type Downloader = (&'static str, &'static [&'static str]);
 

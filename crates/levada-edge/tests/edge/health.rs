@@ -274,3 +274,28 @@ async fn single_origin_is_asked_again_when_its_response_is_late() {
     assert_eq!(get(at, "/a").await.text(), "again");
     settled(&node).await;
 }
+
+#[tokio::test]
+async fn origin_that_serves_requests_is_not_declared_down_by_lost_probes() {
+    let (origin, node, at) = alone(|settings| {
+        settings.sites[0].health = levada_edge::settings::HealthCheck {
+            path: Some("/health".to_owned()),
+            timeout: Duration::from_millis(500),
+            ..watched()
+        };
+    })
+    .await;
+    let name = origin.address.to_string();
+    origin.script("/health", |_| Reply::ok("too late").after(&Gate::new()));
+    origin.script("/busy", |_| Reply::ok("busy").with("cache-control", "no-store"));
+    within(async {
+        while origin.hits("/health") < 6 {
+            assert_eq!(get(at, "/busy").await.status, 200);
+            assert!(is_up(&node, "origins", &name).await);
+        }
+    })
+    .await;
+    // Nothing speaks for it any more.
+    until_up(&node, "origins", &name, false).await;
+    settled(&node).await;
+}

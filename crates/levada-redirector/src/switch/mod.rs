@@ -321,7 +321,7 @@ impl WatchedServer for WatchedMember {
     async fn probe(&self) -> bool {
         let server = &self.member.server;
         match &self.check.path {
-            None => server.is_reachable(self.check.timeout).await,
+            None => server.is_reachable().await,
             Some(path) => server.answers(path, self.host.as_ref()).await,
         }
     }

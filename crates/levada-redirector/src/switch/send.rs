@@ -96,7 +96,7 @@ impl Group for SwitchServers<'_> {
         response.body_mut().hold(Box::new(turn));
     }
 
-    fn failed(&mut self, _: WatchedMember, one: SwitchTry) {
+    fn failed(&mut self, _: WatchedMember, one: SwitchTry, _: ServerFailure) {
         one.held.member().failures.fetch_add(1, Relaxed);
     }
 }
