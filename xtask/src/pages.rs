@@ -19,6 +19,7 @@ pub(crate) struct Page {
 }
 
 const CONFIGURATION: &str = "docs/operate/configuration.md";
+const ROUTES: &str = "docs/operate/routes.md";
 const SCENARIOS: &str = "docs/simulate/scenarios.md";
 
 /// All of them.
@@ -29,6 +30,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
     let schema = schema::schema();
     Ok(vec![
         filled(CONFIGURATION, &schema)?,
+        filled(ROUTES, &schema)?,
         filled(SCENARIOS, &schema::of::<Scenario>())?,
         Page {
             path: "docs/operate/configuration.schema.json",
@@ -60,17 +62,30 @@ fn with_keys(page: &str, schema: &Json) -> anyhow::Result<String> {
     Ok(text + rest)
 }
 
+/// A table, or the tables of a list.
+fn fields(schema: &Json) -> &Json {
+    if schema["items"].is_object() { &schema["items"] } else { schema }
+}
+
 fn keys_of(table: &str, schema: &Json) -> anyhow::Result<String> {
     let mut rows = String::from("\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n");
     if table == "(top)" {
         add_keys(&mut rows, "", schema, &Json::Null, false);
     } else {
-        let property = &schema["properties"][table];
-        let inner = if property["items"].is_object() { &property["items"] } else { property };
+        let property =
+            table.split('.').fold(schema, |around, key| &fields(around)["properties"][key]);
+        let inner = fields(property);
         if !inner["properties"].is_object() {
             bail!("there is no table `{table}`");
         }
-        add_keys(&mut rows, "", inner, &property["default"], true);
+        let mut own = inner.clone();
+        // The keys that a table inherits are described where they come from.
+        if let Some((around, _)) = table.rsplit_once('.') {
+            let inherited = &fields(&schema["properties"][around])["properties"];
+            let keys = own["properties"].as_object_mut().context("a table has keys")?;
+            keys.retain(|key, described| inherited[key.as_str()] != *described);
+        }
+        add_keys(&mut rows, "", &own, &property["default"], true);
     }
     Ok(rows + "\n")
 }
@@ -91,7 +106,7 @@ fn add_keys(rows: &mut String, prefix: &str, table: &Json, defaults: &Json, deep
         let value = cell(&schema::describe(property));
         let _ = writeln!(rows, "| `{prefix}{key}` | {value} | {default} | {} |", meaning(property));
         // A policy's own keys are in the reference of policies.
-        if deep && property["allOf"].is_null() {
+        if deep && property["allOf"].is_null() && property["x-page"].is_null() {
             add_keys(rows, &format!("{prefix}{key}."), property, own, true);
             add_keys(rows, &format!("{prefix}{key}[]."), &property["items"], &Json::Null, true);
         }

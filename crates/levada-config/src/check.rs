@@ -4,11 +4,14 @@
 mod classes;
 mod compress;
 mod files;
+mod handling;
 mod handoff;
+mod levels;
 mod peering;
 mod route;
 mod servers;
 mod site;
+mod site_route;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
 

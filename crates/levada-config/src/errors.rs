@@ -147,7 +147,11 @@ impl<'a> Findings<'a> {
         }
         let (line, column) = self.source.position(place.start);
         let key = path.to_string();
-        self.problems.push(Problem { severity, line, column, key, message, help });
+        let problem = Problem { severity, line, column, key, message, help };
+        // A route meets the problems of the keys that it inherits once more.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     pub(crate) fn into_report(mut self) -> Report {

@@ -6,6 +6,7 @@ mod check;
 mod env;
 mod errors;
 pub mod file;
+mod inherit;
 pub mod scenario;
 pub mod schema;
 mod shape;
@@ -54,7 +55,7 @@ impl Checked {
 }
 
 /// Tables that a reload can change.
-const CHANGEABLE: [&str; 2] = ["site", "policy"];
+const CHANGEABLE: [&str; 3] = ["site", "policy", "defaults"];
 
 fn fixed(file: &file::File) -> BTreeMap<String, u64> {
     let tables = serde_json::to_value(file).unwrap_or_default();
@@ -122,8 +123,12 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     for error in env_errors {
         findings.error_at(error.span, &error.path, error.message, Some(error.help));
     }
-    let file = shape::read(&root, &schema::schema(), &Path::default(), &mut findings)
-        .and_then(|shaped| deserialize(shaped, &mut findings));
+    let file = shape::read(&root, &schema::schema(), &Path::default(), &mut findings).and_then(
+        |mut shaped| {
+            inherit::complete(&mut shaped);
+            deserialize(shaped, &mut findings)
+        },
+    );
     let settings = (file.as_ref())
         .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
     let report = findings.into_report();

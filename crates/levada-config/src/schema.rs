@@ -21,7 +21,9 @@ use super::{
 pub fn schema() -> Json {
     let mut schema = of::<File>();
     with_policies(&mut schema["properties"]["policy"]);
-    with_policies(&mut schema["properties"]["site"]["items"]["properties"]["policy"]);
+    let site = &mut schema["properties"]["site"]["items"]["properties"];
+    with_policies(&mut site["policy"]);
+    with_policies(&mut site["route"]["items"]["properties"]["policy"]);
     schema["properties"]["cache"]["properties"]["eviction"]["oneOf"] = evictions();
     schema["$defs"] =
         json!({ "parameters": { "allOf": edge_policies().map(when_named).collect::<Json>() } });
@@ -255,7 +257,9 @@ mod tests {
                 assert!(inner["description"].is_string(), "{path}.{key}");
             }
             let policy = path.ends_with("policy");
-            if schema["type"] == "object" && !policy {
+            // Names of header fields, cookies and arguments are the user's.
+            let names = schema["properties"].is_null();
+            if schema["type"] == "object" && !policy && !names {
                 assert_eq!(schema["additionalProperties"], false, "{path}");
             }
         });

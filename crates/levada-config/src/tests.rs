@@ -81,8 +81,8 @@ fn the_least_file_takes_every_default() {
     let defaults = levada_edge::settings::Limits::default();
     assert_eq!(format!("{:?}", settings.limits), format!("{defaults:?}"));
     let defaults = levada_edge::settings::HealthCheck::default();
-    assert_eq!(format!("{:?}", settings.sites[0].health), format!("{defaults:?}"));
-    assert_eq!(settings.sites[0].policy.name, "adaptive");
+    assert_eq!(format!("{:?}", settings.sites[0].servers.health), format!("{defaults:?}"));
+    assert_eq!(settings.sites[0].servers.policy.name, "adaptive");
     assert_eq!(settings.sites[0].delivery, Delivery::Proxy);
     assert!(settings.peering.is_none() && settings.admin.is_none() && settings.seed.is_none());
     let stdout = AccessLog { path: None, format: LogFormat::Combined };
@@ -102,8 +102,8 @@ fn what_is_written_is_what_is_set() {
     assert_eq!(settings.runtime, Runtime::PerCore(2));
     assert_eq!(settings.access_log, None);
     assert_eq!(settings.limits.serve_rate, Some(1_000_000));
-    assert_eq!(settings.sites[0].rules.default_ttl, Some(Duration::from_millis(1500)));
-    assert_eq!(settings.sites[0].policy.name, "random");
+    assert_eq!(settings.sites[0].handling.rules.default_ttl, Some(Duration::from_millis(1500)));
+    assert_eq!(settings.sites[0].servers.policy.name, "random");
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
     assert_eq!((settings.cache.eviction.name, settings.cache.second_hit), ("sieve", true));
     let peering = settings.peering.unwrap();
@@ -132,8 +132,11 @@ fn site_fills_in_what_its_origin_leaves_open() {
         cookies: CookieStorage::StoreIfExplicit,
         ..CacheRules::default()
     };
-    assert_eq!(settings.sites[0].rules, expected);
-    assert_eq!(settings.sites[0].misses, MissLimits { at_once: 10, queue: 0, wait: second });
+    assert_eq!(settings.sites[0].handling.rules, expected);
+    assert_eq!(
+        settings.sites[0].servers.misses,
+        MissLimits { at_once: 10, queue: 0, wait: second }
+    );
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn version_of_the_proxy_protocol_is_one_that_exists() {
     assert_error(&text("'v3'"), "site[0].proxy_protocol", "\"v1\"");
     assert_error(&text("true"), "site[0].proxy_protocol", "\"v1\"");
     let settings = check_text(&text("'v2'")).settings.unwrap();
-    assert_eq!(settings.sites[0].proxy_protocol, Some(ProxyVersion::V2));
+    assert_eq!(settings.sites[0].servers.proxy_protocol, Some(ProxyVersion::V2));
 }
 
 #[test]
@@ -373,7 +376,7 @@ fn connections_are_handed_to_servers_that_take_them() {
     let own = settings.handoff.unwrap();
     assert_eq!((own.interfaces, own.backend), (vec!["eth0".to_owned()], None));
     assert_eq!(own.after, levada_edge::settings::AfterHandoff::On);
-    let switch = settings.sites[0].switch.as_ref().unwrap();
+    let switch = settings.sites[0].servers.switch.as_ref().unwrap();
     let control = HandoffControl { to: "10.0.1.1:7072".parse().unwrap(), also: None };
     assert_eq!(switch.servers[0].handoff, Some(control));
 
@@ -403,9 +406,9 @@ fn servers_may_be_at_unix_sockets() {
 
     let checked = check_text(&site(&format!("origin = '{at}'")));
     assert!(checked.report.problems.is_empty(), "{}", checked.report);
-    assert_eq!(checked.settings.unwrap().sites[0].origins, std::slice::from_ref(&same));
+    assert_eq!(checked.settings.unwrap().sites[0].servers.origins, std::slice::from_ref(&same));
     let mixed = settings(&site(&format!("servers = ['{at}', 'http://a:1']")));
-    let server = &mixed.sites[0].switch.as_ref().unwrap().servers[0];
+    let server = &mixed.sites[0].servers.switch.as_ref().unwrap().servers[0];
     assert_eq!((&server.name, &server.origin), (&at, &same));
     let twice = site(&format!("servers = ['{at}', '{at}']"));
     assert_error(&twice, "site[0].servers[1]", "address of site[0].servers[0] already");
@@ -432,7 +435,7 @@ fn connections_are_handed_off_over_both_versions_of_ip() {
     };
     let control = |listen: &str, control: &str| {
         let settings = settings(&text(listen, control));
-        settings.sites[0].switch.as_ref().unwrap().servers[0].handoff.unwrap()
+        settings.sites[0].servers.switch.as_ref().unwrap().servers[0].handoff.unwrap()
     };
     let both = "['[fd00::1]:7072', '10.0.1.1:7072']";
     let expected = HandoffControl {
@@ -463,13 +466,13 @@ fn servers_stand_in_the_place_of_an_origin() {
          [[site.server]]\nurl = 'http://c:1'\nname = 'web'\nweight = 2\nmax_conns = 5\n"
     );
     let site = settings(&text).sites.remove(0);
-    let switch = site.switch.unwrap();
+    let switch = site.servers.switch.unwrap();
     let names: Vec<_> = switch.servers.iter().map(|s| (s.name.as_str(), s.max_conns)).collect();
     assert_eq!(names, [("a:1", 1024), ("b:443", 1024), ("web", 5)]);
     assert_eq!(switch.servers[2].weight, 2.0);
     assert_eq!(switch.key, levada_edge::settings::KeyFrom::Header("x-user".to_owned()));
     assert_eq!((switch.admission.at_once, switch.admission.queue), (Some(9), 2));
-    assert!(site.origins.is_empty());
+    assert!(site.servers.origins.is_empty());
 }
 
 #[test]

@@ -227,10 +227,14 @@ fn draining(node: &Node) -> Draining {
 
 /// A query argument.
 fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
-    let mut pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .find(|(key, _)| *key == name)
-        .map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
+    arguments(request, name).into_iter().next()
+}
+
+fn arguments(request: &Request<Incoming>, name: &str) -> Vec<String> {
+    let query = request.uri().query().unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let values = pairs.filter(|(key, _)| *key == name);
+    values.map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned()).collect()
 }
 
 /// Ready when the node serves clients, does not drain, and every site has an origin or server that is up.
@@ -266,11 +270,10 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.clear_switches();
     for site in sites.iter() {
         let Some(switch) = &site.switch else { continue };
-        let name = site.settings.hosts.first().map_or("", String::as_str);
         let (view, counts) = (switch.view(), switch.counts());
         let held =
             view.members.iter().map(|member| (member.server.name.to_string(), member.held()));
-        metrics.set_switch(name, held, counts.waiting, counts.limit);
+        metrics.set_switch(&site.name(), held, counts.waiting, counts.limit);
     }
     let mut deciders: Vec<_> = sites.iter().map(|site| &site.decider).collect();
     // Sites may share one.
@@ -293,7 +296,16 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let url = argument(request, "url").unwrap_or_default();
-    match explain::live(node, &url, argument(request, "key").as_deref()) {
+    let mut asked = explain::ExplainedRequest::new(&url);
+    asked.key = argument(request, "key");
+    if let Some(client) = argument(request, "client").and_then(|text| text.parse().ok()) {
+        asked.client = client;
+    }
+    // A line that is no field adds nothing.
+    for line in arguments(request, "header") {
+        asked.add_header(&line);
+    }
+    match explain::live(node, &asked) {
         Ok(explanation) => json(StatusCode::OK, &explanation),
         Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
     }

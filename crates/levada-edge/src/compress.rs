@@ -22,7 +22,7 @@ use crate::{
 /// The codings that the client gets from this node; the origin and the store see one normal form of them.
 pub(crate) fn negotiate(context: &mut RequestContext) {
     let RequestContext { resource, parts, accepts, .. } = context;
-    let Some(compress) = &resource.site.settings.compress else { return };
+    let Some(compress) = &resource.handling.compress else { return };
     let is_verified = resource.piece.is_some() || resource.digest().is_some();
     if !is_verified {
         *accepts = Accepts::of(&parts.headers, &compress.codings);
@@ -118,7 +118,7 @@ pub(crate) async fn copy(
     let RequestContext { resource, accepts, wants, parts, .. } = context;
     let length = original.length().unwrap_or(0);
     let best = accepts.codings().next().filter(|_| original.has_copies())?;
-    let compress = resource.site.settings.compress.as_ref()?;
+    let compress = resource.handling.compress.as_ref()?;
     let large = resource.site.serves_large_files().map_or(u64::MAX, |large| large.threshold);
     if length > compress.max_size || length >= large {
         return None;
@@ -192,12 +192,12 @@ fn representation(cache: &Cache, context: &RequestContext, head: StoredHead) -> 
 
 /// Whether a node of this cluster may have coded the response, so that the origin does not have the rest of its body.
 pub(crate) fn may_be_coded(resource: &Resource, headers: &HeaderMap) -> bool {
-    resource.site.settings.compress.is_some() && headers.contains_key(CONTENT_ENCODING)
+    resource.handling.compress.is_some() && headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Whether a response that is not stored is compressed for this client.
 pub(crate) fn streams(context: &RequestContext, status: StatusCode, headers: &HeaderMap) -> bool {
-    let compress = context.resource.site.settings.compress.as_ref();
+    let compress = context.resource.handling.compress.as_ref();
     !context.accepts.is_empty()
         && compress.is_some_and(|compress| compress.applies(status, headers))
 }
@@ -208,7 +208,7 @@ pub(crate) fn stream(
     context: &RequestContext,
     response: &mut Response<ResponseBody>,
 ) {
-    let Some(compress) = &context.resource.site.settings.compress else { return };
+    let Some(compress) = &context.resource.handling.compress else { return };
     let status = response.status();
     if !compress.covers(status, response.headers_mut()) {
         return;

@@ -84,7 +84,7 @@ fn compare(
             requested,
             received,
         };
-        let Ok(storable) = may_store(&exchange, &resource.site.settings.rules) else {
+        let Ok(storable) = may_store(&exchange, &resource.handling.rules) else {
             return cache.store.remove(resource.key);
         };
         head.validators = Validators::of(&head.headers, received);
@@ -95,7 +95,7 @@ fn compare(
         head.freshness = head.freshness.expired(received);
     }
     cache.purges.strip(&mut head.headers);
-    if let Some(compress) = &resource.site.settings.compress {
+    if let Some(compress) = &resource.handling.compress {
         compress.prepare(&mut head, request);
     }
     cache.keep(resource.key, Arc::new(stored.renewed(head)), &pending);

@@ -1,20 +1,24 @@
 //! Explains which node would serve a URL, and why.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
-use http::Uri;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use levada_fetch::ChunkUrl;
 use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
 use levada_redirector::{Classes, Decider};
+use levada_rules::{RequestFacts, Scheme};
 use levada_store::identity::{self, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
 
 use crate::{
     node::Node,
-    settings::{KeyFrom, Settings, SiteSettings, SwitchSettings},
+    settings::{KeyFrom, Settings, SiteRoutes, SiteSettings, SwitchSettings},
     sites::Site,
 };
 
@@ -29,6 +33,9 @@ pub struct Explanation {
     pub policy: String,
     /// The node that decides.
     pub redirector: String,
+    /// The routes of the site, where it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<TakenRoute>,
     /// The part of the request that the key was taken from.
     pub key_from: String,
     /// The service class, where the site tells classes apart.
@@ -55,6 +62,86 @@ pub struct Explanation {
     /// The places of a large file's pieces, if the node has served it in pieces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
+}
+
+/// The request that is explained: a GET.
+#[derive(Clone, Debug)]
+pub struct ExplainedRequest {
+    /// The absolute URL.
+    pub url: String,
+    /// The value that the site takes its key from, if that is not the URL.
+    pub key: Option<String>,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The header fields.
+    pub headers: HeaderMap,
+}
+
+impl ExplainedRequest {
+    /// A request from this machine, without header fields.
+    pub fn new(url: &str) -> Self {
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self { url: url.to_owned(), key: None, client, headers: HeaderMap::new() }
+    }
+
+    /// Adds a field, written as `Name: value`; whether it is one.
+    pub fn add_header(&mut self, line: &str) -> bool {
+        let field = line.split_once(':').and_then(|(name, value)| {
+            let name = HeaderName::try_from(name.trim()).ok()?;
+            Some((name, HeaderValue::try_from(value.trim()).ok()?))
+        });
+        field.map(|(name, value)| self.headers.append(name, value)).is_some()
+    }
+
+    /// The first route of the site that takes the request.
+    fn routed(&self, routes: &SiteRoutes, identity: &str, host: &str) -> Option<TakenRoute> {
+        if routes.all.is_empty() {
+            return None;
+        }
+        let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
+        let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
+        let target = &rest[rest.find('/').unwrap_or(rest.len())..];
+        let asked = (&Method::GET, target);
+        let facts = RequestFacts::new(self.client, (scheme, host), asked, &self.headers);
+        let taken = routes.table.find(&facts);
+        let tried = routes.table.routes().iter().zip(&routes.all);
+        let tried = tried.take(taken.unwrap_or(routes.all.len()));
+        let not_taken = tried.filter_map(|(conditions, route)| {
+            let failed = conditions.first_that_fails(&facts)?;
+            Some(RouteNotTaken { name: route.name.to_string(), because: failed.as_str() })
+        });
+        Some(TakenRoute {
+            number: taken,
+            name: taken.map(|number| routes.all[number].name.to_string()),
+            handling: match taken {
+                Some(number) => routes.all[number].handling.in_words(),
+                None => Vec::new(),
+            },
+            before: not_taken.collect(),
+        })
+    }
+}
+
+/// The route that a request takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenRoute {
+    #[serde(skip)]
+    number: Option<usize>,
+    /// Its name; `None` if no route takes the request.
+    pub name: Option<String>,
+    /// How it handles requests.
+    pub handling: Vec<String>,
+    /// The routes before it, or all of them.
+    pub before: Vec<RouteNotTaken>,
+}
+
+/// A route that does not take a request.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteNotTaken {
+    /// Its name.
+    pub name: String,
+    /// The matcher that does not hold.
+    pub because: &'static str,
 }
 
 /// The places of a large file's pieces.
@@ -114,23 +201,28 @@ pub enum ExplainError {
 }
 
 /// The decision that a running node would take now. Changes nothing.
-pub(crate) fn live(node: &Node, url: &str, key: Option<&str>) -> Result<Explanation, ExplainError> {
-    let (identity, host) = split(url)?;
+pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
+    let (identity, host) = split(&asked.url)?;
     let sites = node.sites.load();
     let site =
         sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let url = ExplainedUrl::new(&site.settings, site.classes.as_deref(), identity, key);
+    let route = asked.routed(&site.settings.routes, &identity, &host);
+    let taken = route.as_ref().and_then(|route| route.number);
+    let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
+    let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
+    let url = ExplainedUrl::new(&site.settings, classes, identity, key);
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
     let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
-        return Ok(explain(decider, switch.view().cluster(), url, name, size, now));
+        let explained = explain(decider, switch.view().cluster(), url, name, size, now);
+        return Ok(Explanation { route, ..explained });
     }
     let (cluster, size) = match &node.peers {
         Some(peers) => (Arc::clone(&peers.cluster()), size),
         None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
     };
     let pieces = pieces(node, site, &cluster, &url.identity, now);
-    Ok(Explanation { pieces, ..explain(decider, &cluster, url, name, size, now) })
+    Ok(Explanation { pieces, route, ..explain(decider, &cluster, url, name, size, now) })
 }
 
 /// The places of the pieces of a file that this node has served in pieces.
@@ -159,32 +251,34 @@ fn pieces(
 ///
 /// # Errors
 /// When the URL is not absolute or no site has its host.
-pub fn offline(
-    settings: &Settings,
-    url: &str,
-    key: Option<&str>,
-) -> Result<Explanation, ExplainError> {
-    let (identity, host) = split(url)?;
+pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
+    let (identity, host) = split(&asked.url)?;
     let wanted = without_port(&host);
     let site = settings
         .sites
         .iter()
         .find(|site| site.hosts.iter().any(|pattern| matches(pattern, wanted)))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let nodes: Vec<ClusterNode> = match (&site.switch, &settings.peering) {
+    let route = asked.routed(&site.routes, &identity, &host);
+    let taken = route.as_ref().and_then(|route| route.number);
+    let of_route = taken.and_then(|number| site.of_route(&site.routes.all[number]));
+    let site = of_route.as_ref().unwrap_or(site);
+    let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
         (Some(switch), _) => switch.nodes(),
         (None, Some(peering)) => crate::peers::nodes(peering),
         (None, None) => vec![ClusterNode::new(&settings.name)],
     };
     let seed = settings.seed.unwrap_or_default();
     let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let capacity = site.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
-    let decider = Decider::new(&site.policy, redirectors, capacity, seed)?;
+    let capacity =
+        site.servers.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
+    let decider = Decider::new(&site.servers.policy, redirectors, capacity, seed)?;
     let loads = LoadTable::new(nodes.len());
     let cluster = Cluster::new(nodes, loads);
     let classes = Classes::new(&site.classes);
-    let url = ExplainedUrl::new(site, classes.as_ref(), identity, key);
-    Ok(explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO))
+    let url = ExplainedUrl::new(site, classes.as_ref(), identity, asked.key.as_deref());
+    let explained = explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO);
+    Ok(Explanation { route, ..explained })
 }
 
 /// A URL as the site's policy would see a GET of it.
@@ -203,7 +297,7 @@ impl ExplainedUrl {
         identity: String,
         key: Option<&str>,
     ) -> Self {
-        let from = site.switch.as_ref().map_or(&KeyFrom::Url, |switch| &switch.key);
+        let from = site.servers.switch.as_ref().map_or(&KeyFrom::Url, |switch| &switch.key);
         let authority = identity.find("://").map_or(0, |at| at + 3);
         let path_at = identity[authority..].find('/').map_or(identity.len(), |at| authority + at);
         let target = &identity[path_at..];
@@ -252,6 +346,7 @@ fn explain(
         url: url.identity,
         key: format!("{:016x}", request.key.0),
         key_from: url.key_from,
+        route: None,
         class: url.classified.then(|| request.class.as_str()),
         policy: decider.name().to_owned(),
         redirector: redirector.to_owned(),

@@ -1,6 +1,9 @@
 //! The node as TCP handoff sees it: it chooses servers of a switch, and serves the requests that stay here.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use http::{Request, header::UPGRADE};
 use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
@@ -79,8 +82,14 @@ fn switched(
 ) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
     // The head has not passed the trust boundary.
     head.headers_mut().remove(FORWARDED_PROTO);
-    let resource = identifier.identify(ListenerKind::Client { tls: false }, &head).ok()?;
-    let switch = resource.site.switch.as_ref().filter(|_| !resource.site.settings.cache)?;
+    // The rules of a route are carried out here.
+    let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let listener = ListenerKind::Client { tls: false };
+    let resource = identifier.identify(listener, nobody, &head).ok()?;
+    if resource.has_rules() {
+        return None;
+    }
+    let switch = resource.site.switch.as_ref().filter(|_| !resource.handling.cache)?;
     if !switch.hands_over() {
         return None;
     }

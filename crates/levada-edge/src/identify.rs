@@ -1,7 +1,7 @@
 //! Identifies a request's resource: the site, the object's identity, and whether the request is allowed
 //! at all.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
@@ -44,10 +44,11 @@ impl Identifier {
         }
     }
 
-    /// Reads the request's host, finds its site and names the object.
+    /// Reads the request's host, finds its site and route, and names the object.
     pub(crate) fn identify<B>(
         &self,
         listener: ListenerKind,
+        client: IpAddr,
         request: &Request<B>,
     ) -> Result<Resource, Failure> {
         check_method(request.method())?;
@@ -58,11 +59,15 @@ impl Identifier {
         let target = if target == "*" { "/" } else { target };
         if listener == ListenerKind::Peer && request.headers().contains_key(PIECE) {
             let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
-            return Ok(self.name(listener, request, authority, file, false)?.of_piece(piece));
+            let file = self.name(listener, client, request, (authority, file, false))?;
+            return Ok(file.of_piece(piece));
         }
         let resource = match self.redirected_here(listener, target) {
-            Some(pass) => self.name(listener, request, &pass.host, &pass.target, pass.in_time)?,
-            None => self.name(listener, request, authority, target, false)?,
+            Some(pass) => {
+                let named = (&*pass.host, &*pass.target, pass.in_time);
+                self.name(listener, client, request, named)?
+            }
+            None => self.name(listener, client, request, (authority, target, false))?,
         };
         match wanted_digest(&resource.site, request)? {
             Some(digest) => Ok(resource.with_digest(digest)),
@@ -73,10 +78,9 @@ impl Identifier {
     fn name<B>(
         &self,
         listener: ListenerKind,
+        client: IpAddr,
         request: &Request<B>,
-        host: &str,
-        target: &str,
-        passed: bool,
+        (host, target, passed): (&str, &str, bool),
     ) -> Result<Resource, Failure> {
         let scheme = scheme(listener, request.headers());
         let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
@@ -90,7 +94,11 @@ impl Identifier {
         let path_at = host_at + without_default_port(scheme, host).len();
         identity.truncate(path_at);
         identity.push_str(target);
-        Ok(Resource::new(site, scheme, identity, host_at, path_at, passed))
+        let resource = Resource::new(site, scheme, identity, host_at, path_at, passed);
+        Ok(match resource.site.clone().routes.as_ref() {
+            Some(routes) => resource.routed(routes, client, request),
+            None => resource,
+        })
     }
 
     fn redirected_here(&self, listener: ListenerKind, target: &str) -> Option<pass::Pass> {

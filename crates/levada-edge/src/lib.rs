@@ -6,7 +6,7 @@
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! handoff                              connections to a back-end, or from a front-end
-//! identify                             site, object, key
+//! identify ─ routes                    site, route, object, key
 //! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
@@ -54,6 +54,7 @@ mod request;
 mod resource;
 mod respond;
 mod route;
+mod routes;
 mod run;
 mod run_as;
 mod servers;
@@ -65,7 +66,8 @@ mod subject;
 mod tend;
 
 pub use explain::{
-    Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
+    Candidate, ExplainError, ExplainedRequest, Explanation, PiecePlacement, Pieces, RouteNotTaken,
+    TakenRoute, offline as explain,
 };
 pub use levada_access::tls::TlsError;
 pub use run::{Addresses, Counts, Running, run};

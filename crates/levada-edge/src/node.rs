@@ -73,7 +73,7 @@ pub(crate) struct Node {
 
 /// Whether any server of a switch takes connections by handoff.
 pub(crate) fn hands_over(settings: &Settings) -> bool {
-    let switches = settings.sites.iter().filter_map(|site| site.switch.as_ref());
+    let switches = settings.sites.iter().filter_map(|site| site.servers.switch.as_ref());
     let mut servers = switches.flat_map(|switch| &switch.servers);
     servers.any(|server| server.handoff.is_some())
 }
@@ -191,7 +191,7 @@ impl Node {
     /// The hosts of a site whose servers are all down, if there is one.
     pub(crate) fn cut_off(&self) -> Option<String> {
         let sites = self.sites.load();
-        let cut_off = sites.iter().find(|site| {
+        let cut_off = sites.iter().filter(|site| site.route.is_none()).find(|site| {
             let switch = site.switch.as_ref().map(|switch| switch.view().members.clone());
             let switched = switch.iter().flatten().map(|member| &member.server);
             let mut servers = site.origins.iter().map(|o| &o.server).chain(switched).peekable();

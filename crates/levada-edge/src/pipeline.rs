@@ -157,7 +157,7 @@ fn admit(
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }
-    let resource = match node.identifier.identify(connection.listener, &request) {
+    let resource = match node.identifier.identify(connection.listener, client, &request) {
         Ok(resource) => resource,
         Err(failure) => return Admitted::Refused(failure),
     };
@@ -316,7 +316,7 @@ async fn serve_locally(
     let client = client_network::of(context.client);
     record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
     let key = context.resource.key;
-    let switched = context.resource.site.switch.is_some().then(|| context.resource.site.clone());
+    let switched = context.resource.site.switch.is_some().then(|| context.resource.clone());
     let mut found = lookup(&node.cache, &context);
     if let LookupResult::OnDisk = found {
         found = Box::pin(recall(&node.cache, &context)).await;
@@ -353,10 +353,10 @@ async fn serve_locally(
         }
         LookupResult::Nothing | LookupResult::OnDisk => return Err(Failure::OnlyIfCached.into()),
     };
-    if let Some(site) = &switched
+    if let Some(resource) = &switched
         && let Some(chosen) = record.chosen.take()
     {
-        respond::server(&node.name, response.headers_mut(), site, &chosen);
+        respond::server(&node.name, response.headers_mut(), resource, &chosen);
         record.switched_to(chosen);
     }
     if (node.peers.is_some() || switched.is_some())

@@ -61,7 +61,7 @@ fn change_sites(node: &Node, settings: &[SiteSettings], stop: &Stop) -> Result<(
     let after = Arc::new(make_sites(&builder, settings, &before)?);
     node.sites.store(after.clone());
     for old in before.iter() {
-        let new = || after.iter().filter(|new| new.id == old.id);
+        let new = || after.iter().filter(|new| new.place() == old.place());
         let stays = |one: &Arc<WatchedOrigin>| {
             new().any(|site| site.origins.iter().any(|other| Arc::ptr_eq(one, other)))
         };

@@ -1,23 +1,33 @@
 //! The resource that a request names, and the piece of it that a peer asks for.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
 };
+
+use http::Request;
 
 use levada_fetch::{ChunkUrl, Digest};
 use levada_policy::NodeIndex;
+use levada_rules::{RequestFacts, Scheme};
 use levada_types::Key;
 
 use levada_redirector::SharedDecider;
 
-use crate::sites::Site;
+use crate::{routes::Routes, settings::Handling, sites::Site};
 
 /// The resource that a request is for (RFC 9110 Sec. 3.1): its site, its identity, and what a policy
 /// decides about.
 #[derive(Clone)]
 pub(crate) struct Resource {
     pub(crate) site: Arc<Site>,
+    /// How it is handled: as its route says, or its site.
+    pub(crate) handling: Arc<Handling>,
+    /// The route that the request took.
+    route: Option<Arc<str>>,
     pub(crate) scheme: &'static str,
     /// The effective request URI (RFC 9110 Sec. 7.1): the text of the cache key. A prefix and a space
     /// precede it for the piece of a file, or for the digest that a client requires. No URI has a
@@ -47,7 +57,37 @@ impl Resource {
         passed: bool,
     ) -> Self {
         let key = Key::of(identity.as_bytes());
-        Self { site, scheme, identity, host_at, path_at, key, passed, digest: None, piece: None }
+        let handling = site.handling.clone();
+        Self {
+            site,
+            handling,
+            route: None,
+            scheme,
+            identity,
+            host_at,
+            path_at,
+            key,
+            passed,
+            digest: None,
+            piece: None,
+        }
+    }
+
+    /// The resource as the first route says that the request matches.
+    pub(crate) fn routed<B>(self, routes: &Routes, client: IpAddr, request: &Request<B>) -> Self {
+        let scheme = if self.scheme == "https" { Scheme::Https } else { Scheme::Http };
+        let place = (scheme, self.host());
+        let asked = (request.method(), self.target());
+        let facts = RequestFacts::new(client, place, asked, request.headers());
+        let Some(route) = routes.find(&facts) else { return self };
+        let handling = route.handling.clone();
+        let site = route.site.clone().unwrap_or_else(|| self.site.clone());
+        Self { site, handling, route: Some(route.name.clone()), ..self }
+    }
+
+    /// Whether rules apply to the request, so that this node must serve it.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.route.is_some() || self.site.routes.is_some()
     }
 
     /// Host and port as the client named them, in lower case and without the scheme's default port.
@@ -79,6 +119,8 @@ impl Resource {
         let identity = prefix + &self.identity[url_at..];
         Self {
             site: self.site.clone(),
+            handling: self.handling.clone(),
+            route: self.route.clone(),
             scheme: self.scheme,
             key: Key::of(identity.as_bytes()),
             host_at,

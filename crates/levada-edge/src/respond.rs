@@ -17,7 +17,6 @@ use crate::{
     fields::{PIECE, REFUSED},
     node_name::NodeName,
     resource::Resource,
-    sites::Site,
 };
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -38,13 +37,13 @@ pub(crate) fn next_hop(
     resource: &Resource,
     pick: Pick,
 ) {
-    named(name, headers, peer, &resource.site, pick);
+    named(name, headers, peer, resource, pick);
 }
 
-fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, site: &Site, pick: Pick) {
+fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, resource: &Resource, pick: Pick) {
     let mut status = format!("{}; next-hop=\"{peer}\"", name.token);
-    if site.settings.debug {
-        let policy = site.decider.name();
+    if resource.handling.debug {
+        let policy = resource.site.decider.name();
         let _ = write!(
             status,
             "; details=\"policy={policy} reason={} set={}\"",
@@ -58,8 +57,13 @@ fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, site: &Site, pick
 }
 
 /// Names the server of a switch that answered, with the reason of the choice if the site shows it.
-pub(crate) fn server(name: &NodeName, headers: &mut HeaderMap, site: &Site, chosen: &ChosenServer) {
-    named(name, headers, &chosen.server, site, chosen.pick);
+pub(crate) fn server(
+    name: &NodeName,
+    headers: &mut HeaderMap,
+    resource: &Resource,
+    chosen: &ChosenServer,
+) {
+    named(name, headers, &chosen.server, resource, chosen.pick);
 }
 
 /// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`.

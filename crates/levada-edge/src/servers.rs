@@ -47,7 +47,10 @@ fn switched(site: &Site) -> Option<SwitchedSite> {
     let servers = view.settings.servers.iter().zip(&view.members).zip(ramps);
     let learned = site.classes.iter().flat_map(|classes| classes.learned());
     Some(SwitchedSite {
-        site: site.settings.hosts.join(", "),
+        site: match &site.route {
+            Some(_) => site.name(),
+            None => site.settings.hosts.join(", "),
+        },
         policy: site.decider.name(),
         outstanding: counts.admitted,
         waiting: counts.waiting,

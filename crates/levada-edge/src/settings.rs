@@ -4,7 +4,7 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use levada_access::{tls::Certificate, trust::TrustedProxies};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
@@ -16,7 +16,9 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
+pub use levada_rules::RouteTable;
 pub use levada_store::{CacheSettings, DiskCache};
+use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
 pub use levada_upstream::{HealthCheck, Origin, ProxyVersion};
 
@@ -188,34 +190,103 @@ pub struct Peer {
 pub struct SiteSettings {
     /// Host names, `*.example.com` for all below one, `*` for hosts that no other site has.
     pub hosts: Vec<String>,
-    /// The origins; requests go to the first that is up. Empty if the site has a switch.
+    /// How requests are classified into service classes.
+    pub classes: ClassSettings,
+    /// How a chosen peer's answer reaches the client.
+    pub delivery: Delivery,
+    /// The servers, and how a request gets one of them.
+    pub servers: SiteServers,
+    /// How requests are handled that no route takes.
+    pub handling: Handling,
+    /// How large files are served; `None`: like all others.
+    pub large: Option<LargeSettings>,
+    /// The routes of the site.
+    pub routes: SiteRoutes,
+}
+
+impl SiteSettings {
+    /// The settings of a route with servers of its own.
+    pub(crate) fn of_route(&self, route: &SiteRoute) -> Option<Self> {
+        let servers = route.servers.clone()?;
+        let (handling, routes) = (route.handling.clone(), SiteRoutes::default());
+        Some(Self { servers, handling, routes, ..self.clone() })
+    }
+}
+
+/// The servers of a site or of a route, and how a request gets one of them.
+#[derive(Clone, Debug)]
+pub struct SiteServers {
+    /// The origins; requests go to the first that is up. Empty if there is a switch.
     pub origins: Vec<Origin>,
     /// Servers that the policy chooses from, instead of the nodes of the cluster.
     pub switch: Option<SwitchSettings>,
-    /// How requests are classified into service classes.
-    pub classes: ClassSettings,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
     /// The version of the PROXY protocol by which origins and servers get to know clients.
     pub proxy_protocol: Option<ProxyVersion>,
-    /// How a chosen peer's answer reaches the client.
-    pub delivery: Delivery,
     /// The policy that chooses the node for a request.
     pub policy: PolicyChoice,
     /// Health checks of origins.
     pub health: HealthCheck,
-    /// Rules for storing and freshness, where the RFCs leave a choice.
-    pub rules: CacheRules,
     /// Limits on requests in flight at the origins.
     pub misses: MissLimits,
+}
+
+/// How requests are handled: everything that can differ per route and is decided when the configuration is
+/// read. A mechanism has one field here.
+#[derive(Clone, Debug)]
+pub struct Handling {
+    /// Whether responses are stored. If not, the node only distributes the requests.
+    pub cache: bool,
+    /// Rules for storing and freshness, where the RFCs leave a choice.
+    pub rules: CacheRules,
     /// Whether clients see the reason for the choice of a node in `Proxy-Status` details.
     pub debug: bool,
-    /// Whether responses are stored. If not, the node only distributes the site's requests.
-    pub cache: bool,
-    /// How large files are served; `None`: like all others.
-    pub large: Option<LargeSettings>,
     /// How responses are compressed; `None`: not at all.
     pub compress: Option<CompressSettings>,
+}
+
+impl Handling {
+    /// What differs from the defaults, for operators.
+    pub(crate) fn in_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if !self.cache {
+            words.push("nothing is stored".to_owned());
+        }
+        if let Some(ttl) = self.rules.default_ttl {
+            words.push(format!("fresh for {} by default", format_duration(ttl)));
+        }
+        if self.compress.is_some() {
+            words.push("compressed".to_owned());
+        }
+        words
+    }
+}
+
+impl Default for Handling {
+    fn default() -> Self {
+        Self { cache: true, rules: CacheRules::default(), debug: false, compress: None }
+    }
+}
+
+/// The routes of a site. The first one that matches a request counts.
+#[derive(Clone, Debug, Default)]
+pub struct SiteRoutes {
+    /// The matchers of all routes, in order.
+    pub table: Arc<RouteTable>,
+    /// The routes, in the same order.
+    pub all: Vec<SiteRoute>,
+}
+
+/// A route of a site: what differs from the site.
+#[derive(Clone, Debug)]
+pub struct SiteRoute {
+    /// Its name, which no other route of the site has.
+    pub name: Arc<str>,
+    /// How its requests are handled.
+    pub handling: Handling,
+    /// Its servers; `None`: the site's.
+    pub servers: Option<SiteServers>,
 }
 
 /// How large files are served: in pieces, each of which is an object of its own to the cluster

@@ -16,7 +16,8 @@ use crate::{
     clock::Clock,
     metrics::Metrics,
     origin,
-    settings::{Origin, PolicyChoice, Settings, SiteSettings, SwitchSettings},
+    routes::Routes,
+    settings::{Origin, PolicyChoice, Settings, SiteRoute, SiteSettings, SwitchSettings},
     sites::{Site, SiteParts, Sites, WatchedOrigin},
     start_error::StartError,
 };
@@ -39,27 +40,59 @@ pub(crate) fn make_sites(
     settings: &[SiteSettings],
     before: &Sites,
 ) -> Result<Sites, StartError> {
-    let before: HashMap<u64, &Site> = before.iter().map(|old| (old.id, &**old)).collect();
-    let former = |site: &SiteSettings| before.get(&Site::id_of(site)).copied();
+    let before: HashMap<_, &Site> = before.iter().map(|old| (old.place(), &**old)).collect();
+    let plans: Vec<SitePlan> = settings.iter().flat_map(SitePlan::of).collect();
+    let former = |plan: &SitePlan| before.get(&plan.place()).copied();
     let mut prepared: Vec<SitePolicies> = Vec::new();
     // The sites with the first use of each policy.
     let mut distinct: Vec<usize> = Vec::new();
-    for (number, site) in settings.iter().enumerate() {
-        let is_alike = |other: &&usize| settings[**other].policy == site.policy;
-        let alike = distinct.iter().find(is_alike).filter(|_| site.switch.is_none());
+    for (number, plan) in plans.iter().enumerate() {
+        let site = &plan.settings;
+        let is_alike =
+            |other: &&usize| plans[**other].settings.servers.policy == site.servers.policy;
+        let alike = distinct.iter().find(is_alike).filter(|_| site.servers.switch.is_none());
         let shared = alike.and_then(|other| prepared[*other].whole.for_another_site());
-        if alike.is_none() && site.switch.is_none() {
+        if alike.is_none() && site.servers.switch.is_none() {
             distinct.push(number);
         }
-        let policies = prepare(builder, site, former(site), shared);
+        let policies = prepare(builder, site, former(plan), shared);
         prepared
             .push(policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?);
     }
-    let sites = settings
-        .iter()
-        .zip(prepared)
-        .map(|(site, prepared)| Arc::new(make_site(builder, site, prepared, former(site))));
-    Ok(Sites::new(sites.collect()))
+    // A site follows those of its routes.
+    let (mut sites, mut of_routes) = (Vec::new(), Vec::new());
+    for (plan, prepared) in plans.iter().zip(prepared) {
+        let is_of_route = plan.route.is_some();
+        let routes = if is_of_route { Vec::new() } else { std::mem::take(&mut of_routes) };
+        let site = Arc::new(make_site(builder, plan, prepared, (former(plan), routes)));
+        if is_of_route {
+            of_routes.push(site.clone());
+        }
+        sites.push(site);
+    }
+    Ok(Sites::new(sites))
+}
+
+/// A site to be made: one of the file, or that of a route with servers of its own.
+struct SitePlan {
+    settings: SiteSettings,
+    route: Option<Arc<str>>,
+}
+
+impl SitePlan {
+    /// Those of the routes first, then that of the site itself.
+    fn of(site: &SiteSettings) -> Vec<Self> {
+        let of_route = |route: &SiteRoute| {
+            let settings = site.of_route(route)?;
+            Some(Self { settings, route: Some(route.name.clone()) })
+        };
+        let routes = site.routes.all.iter().filter_map(of_route);
+        routes.chain([Self { settings: site.clone(), route: None }]).collect()
+    }
+
+    fn place(&self) -> (u64, Option<Arc<str>>) {
+        (Site::id_of(&self.settings), self.route.clone())
+    }
 }
 
 fn prepare(
@@ -70,13 +103,13 @@ fn prepare(
 ) -> Result<SitePolicies, BuildError> {
     let Settings { peering, limits, .. } = builder.settings;
     let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let capacity = site.switch.as_ref().map_or(limits.capacity, SwitchSettings::capacity);
+    let capacity = site.servers.switch.as_ref().map_or(limits.capacity, SwitchSettings::capacity);
     let seed = seed(builder.settings);
     let whole = match shared {
         Some(shared) => shared,
         None => {
             let former = before.map(|site| &site.decider);
-            PreparedDecider::new(&site.policy, redirectors, capacity, seed, former)?
+            PreparedDecider::new(&site.servers.policy, redirectors, capacity, seed, former)?
         }
     };
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
@@ -103,24 +136,28 @@ fn seed(settings: &Settings) -> u64 {
 
 fn make_site(
     builder: &SiteBuilder<'_>,
-    site: &SiteSettings,
+    plan: &SitePlan,
     prepared: SitePolicies,
-    before: Option<&Site>,
+    (before, routes): (Option<&Site>, Vec<Arc<Site>>),
 ) -> Site {
+    let site = &plan.settings;
+    let servers = &site.servers;
     let SiteBuilder { settings, clock, metrics, workers } = *builder;
     let decider = prepared.whole.commit();
     let pieces = prepared.pieces.map(PreparedDecider::commit);
-    let host: Option<HeaderValue> = site
+    let host: Option<HeaderValue> = servers
         .origin_host
         .as_deref()
         .or_else(|| site.hosts.first().map(String::as_str).filter(|h| !h.contains('*')))
         .and_then(|h| h.parse().ok());
     let known = |origin: &Origin| {
         let before = before?;
-        let all = before.settings.origins.iter().zip(&before.origins);
+        let all = before.settings.servers.origins.iter().zip(&before.origins);
         let alike = |old: &WatchedOrigin| {
             let states_client = old.server.states_client();
-            old.check == site.health && old.host == host && states_client == site.proxy_protocol
+            old.check == servers.health
+                && old.host == host
+                && states_client == servers.proxy_protocol
         };
         let same = all.filter(|(_, old)| alike(old));
         same.clone().find(|(old, _)| *old == origin).map(|(_, old)| old.clone())
@@ -128,21 +165,24 @@ fn make_site(
     let make = |origin: &Origin| {
         Arc::new(WatchedOrigin {
             server: origin_server(origin, site, settings, workers),
-            check: site.health.clone(),
+            check: servers.health.clone(),
             host: host.clone(),
             metrics: metrics.clone(),
             watch: Mutex::default(),
         })
     };
-    let origins =
-        site.origins.iter().map(|origin| known(origin).unwrap_or_else(|| make(origin))).collect();
-    let switch = site.switch.as_ref().map(|switch| {
+    let origins = servers
+        .origins
+        .iter()
+        .map(|origin| known(origin).unwrap_or_else(|| make(origin)))
+        .collect();
+    let switch = servers.switch.as_ref().map(|switch| {
         let plan = SwitchPlan {
             settings: switch,
-            check: &site.health,
-            policy: &site.policy,
+            check: &servers.health,
+            policy: &servers.policy,
             host: host.clone(),
-            connect: &|origin| origin::way_to(origin, site.proxy_protocol),
+            connect: &|origin| origin::way_to(origin, servers.proxy_protocol),
             bounds: origin::server_bounds(&settings.limits),
             workers,
             decider: &decider,
@@ -158,7 +198,16 @@ fn make_site(
     let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
     Site::new(
         site.clone(),
-        SiteParts { decider, pieces, origins, switch, fallbacks, retry_budget },
+        SiteParts {
+            decider,
+            pieces,
+            origins,
+            switch,
+            fallbacks,
+            retry_budget,
+            route: plan.route.clone(),
+            routes: Routes::new(&site.routes, routes),
+        },
         before,
     )
 }
@@ -169,7 +218,7 @@ fn origin_server(
     settings: &Settings,
     workers: usize,
 ) -> Arc<Server> {
-    let (address, wire) = origin::way_to(origin, site.proxy_protocol);
+    let (address, wire) = origin::way_to(origin, site.servers.proxy_protocol);
     let name = address.to_string().into();
     Server::new(name, address, wire, origin::server_bounds(&settings.limits), workers)
 }

@@ -14,7 +14,8 @@ use tokio::task::AbortHandle;
 use crate::{
     clock::Clock,
     metrics::Metrics,
-    settings::{Delivery, HealthCheck, LargeSettings, MissLimits, SiteSettings},
+    routes::Routes,
+    settings::{Delivery, Handling, HealthCheck, LargeSettings, MissLimits, SiteSettings},
 };
 
 /// A site at work.
@@ -22,6 +23,11 @@ pub(crate) struct Site {
     /// The identifier for purges: the hash of its first host, the same on every node.
     pub(crate) id: u64,
     pub(crate) settings: SiteSettings,
+    /// How requests are handled that no route takes.
+    pub(crate) handling: Arc<Handling>,
+    /// The route whose servers these are; `None` for the site itself.
+    pub(crate) route: Option<Arc<str>>,
+    pub(crate) routes: Option<Routes>,
     pub(crate) decider: SharedDecider,
     /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
     pub(crate) pieces: Option<SharedDecider>,
@@ -46,23 +52,40 @@ pub(crate) struct SiteParts {
     pub(crate) switch: Option<Arc<Switch>>,
     pub(crate) fallbacks: Counter,
     pub(crate) retry_budget: f64,
+    pub(crate) route: Option<Arc<str>>,
+    pub(crate) routes: Option<Routes>,
 }
 
 impl Site {
     /// How large files are served, where they are served in pieces.
     pub(crate) fn serves_large_files(&self) -> Option<&LargeSettings> {
-        self.settings.large.as_ref().filter(|_| self.settings.cache)
+        self.settings.large.as_ref().filter(|_| self.handling.cache)
+    }
+
+    /// Tells it from all other sites of the node.
+    pub(crate) fn place(&self) -> (u64, Option<Arc<str>>) {
+        (self.id, self.route.clone())
+    }
+
+    /// Its name for operators: the first host, and the route if these are the servers of one.
+    pub(crate) fn name(&self) -> String {
+        let host = self.settings.hosts.first().map_or("", String::as_str);
+        match &self.route {
+            Some(route) => format!("{host} {route}"),
+            None => host.to_owned(),
+        }
     }
 
     /// A site that takes over the state of `before`.
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
-        let misses = before.filter(|before| before.settings.misses == settings.misses);
         let misses =
-            misses.map_or_else(|| miss_queue(&settings.misses), |before| before.misses.clone());
+            before.filter(|before| before.settings.servers.misses == settings.servers.misses);
+        let misses = misses
+            .map_or_else(|| miss_queue(&settings.servers.misses), |before| before.misses.clone());
         let known = before.and_then(|before| before.classes.clone());
         let classes = known.filter(|known| known.same_as(&settings.classes));
         let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
-        let origin_host = settings.origin_host.as_deref().and_then(|h| h.parse().ok());
+        let origin_host = settings.servers.origin_host.as_deref().and_then(|h| h.parse().ok());
         Self {
             id: Self::id_of(&settings),
             decider: parts.decider,
@@ -74,6 +97,9 @@ impl Site {
             origin_host,
             misses,
             retries: RetryBudget::new(parts.retry_budget),
+            handling: Arc::new(settings.handling.clone()),
+            route: parts.route,
+            routes: parts.routes,
             settings,
         }
     }
@@ -141,7 +167,7 @@ pub(crate) struct Sites {
 impl Sites {
     pub(crate) fn new(all: Vec<Arc<Site>>) -> Self {
         let mut sites = Self { exact: HashMap::new(), wildcards: HashMap::new(), all };
-        for site in &sites.all {
+        for site in sites.all.iter().filter(|site| site.route.is_none()) {
             for host in &site.settings.hosts {
                 let host = host.to_ascii_lowercase();
                 match host.strip_prefix('*') {

@@ -16,7 +16,7 @@ use crate::{resource::Resource, settings::KeyFrom, sites::Site};
 pub(crate) fn subject(resource: &Resource, parts: &Parts, headers: &HeaderMap) -> Subject {
     let site = &resource.site;
     let (class, rule) = class(site, resource, parts, headers);
-    let key = match &site.settings.switch {
+    let key = match &site.settings.servers.switch {
         None => resource.key,
         Some(switch) => own_key(&switch.key, resource, headers).unwrap_or_else(|| {
             // A key from the body is taken later.
@@ -54,7 +54,8 @@ pub(crate) async fn body_key(
     site: &Site,
     body: &mut RequestBody,
 ) -> Result<Option<Key>, ServerFailure> {
-    let Some(KeyFrom::Body { bytes, wait }) = site.settings.switch.as_ref().map(|s| &s.key) else {
+    let Some(KeyFrom::Body { bytes, wait }) = site.settings.servers.switch.as_ref().map(|s| &s.key)
+    else {
         return Ok(None);
     };
     let read = match body {

@@ -7,6 +7,46 @@ fn explain(options: &[&str]) -> Output {
 }
 
 #[test]
+fn explanation_names_the_route_and_the_matchers_that_ruled_others_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    let text = r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:8080"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9000"
+[[site.route]]
+name = "beta"
+path = "/api/**"
+header = { X-Beta = "1" }
+[[site.route]]
+path = "/img/**"
+[[site.route]]
+name = "api"
+path = "/api/**"
+cache = false
+"#;
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let said = |options: &[&str]| {
+        let output = explain(&[&["http://www.example.com/api/x", "-c", file], options].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let expected = "route    api
+         nothing is stored
+         not beta: its `header` does not match
+         not 2: its `path` does not match
+";
+    assert!(said(&[]).contains(expected), "{}", said(&[]));
+    assert!(said(&["--header", "X-Beta: 1"]).contains("route    beta\n"));
+    let output = explain(&["http://www.example.com/", "-c", file]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("route    none; as the site says"));
+}
+
+#[test]
 fn a_configuration_explains_itself() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("levada.toml");

@@ -3,18 +3,18 @@
 use levada_edge::settings::{CompressSettings, Levels, TypePattern};
 use levada_types::ByteSize;
 
-use super::Check;
-use crate::{file, tree::Path};
+use super::{Check, levels::KeyLevels};
+use crate::file;
 
 impl Check<'_, '_> {
     /// The compression of a site; `Some(None)` if it compresses nothing.
     pub(super) fn compress(
         &mut self,
-        site: &file::Site,
-        path: &Path,
+        of: &file::Handling,
+        levels: &KeyLevels,
     ) -> Option<Option<CompressSettings>> {
-        let Some(compress) = &site.compress else { return Some(None) };
-        let path = path.key("compress");
+        let Some(compress) = &of.compress else { return Some(None) };
+        let path = levels.key(self.findings, "compress");
         for (at, coding) in compress.codings.iter().enumerate() {
             if compress.codings[..at].contains(coding) {
                 let message = "names a coding for the second time";

@@ -6,7 +6,7 @@ use levada_edge::settings::{
     self, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
 };
 
-use super::Check;
+use super::{Check, levels::KeyLevels};
 use crate::{
     file::{self, After},
     text::Address,
@@ -114,26 +114,26 @@ impl Check<'_, '_> {
         site: &file::Site,
         servers: &[SwitchServer],
         key: &KeyFrom,
-        path: &Path,
+        levels: &KeyLevels,
     ) {
         if servers.iter().all(|server| server.handoff.is_none()) {
             return;
         }
-        self.versions(servers, path);
-        if site.cache {
+        self.versions(servers, levels);
+        if site.handling.cache {
             let message = "connections of a site that is cached here cannot be handed off";
             let help = "add `cache = false` to the site".to_owned();
-            self.findings.error(&path.key("cache"), message, Some(help));
+            self.findings.error(&levels.key(self.findings, "cache"), message, Some(help));
         }
         if matches!(key, KeyFrom::Body { .. }) {
             let message =
                 "a body cannot decide where a connection goes: it comes after it has gone";
-            self.findings.error(&path.key("key"), message, None);
+            self.findings.error(&levels.key(self.findings, "key"), message, None);
         }
     }
 
     /// Checks that connections of each IP version that clients use can be handed to every server.
-    fn versions(&mut self, servers: &[SwitchServer], path: &Path) {
+    fn versions(&mut self, servers: &[SwitchServer], levels: &KeyLevels) {
         let comes = |is_v4: bool| {
             let mut addresses = self.file.listen.iter().filter_map(|listen| listen.address);
             addresses.any(|address| {
@@ -154,7 +154,11 @@ impl Check<'_, '_> {
                     server.name
                 );
                 let help = "for example `handoff = [\"10.0.1.1:7072\", \"[fd00::1]:7072\"]`";
-                self.findings.warning(&path.key("server"), message, Some(help.to_owned()));
+                self.findings.warning(
+                    &levels.key(self.findings, "server"),
+                    message,
+                    Some(help.to_owned()),
+                );
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use levada_edge::settings::{KeyFrom, SwitchServer, SwitchSettings};
 
-use super::{Check, site::origin};
+use super::{Check, levels::KeyLevels, site::origin};
 use crate::{
     file::{self, KeyKind, OneOrMany},
     text::{Root, Upstream},
@@ -18,63 +18,64 @@ impl Check<'_, '_> {
     /// The outer `None` marks an error, the inner a site with an origin.
     pub(super) fn switch(
         &mut self,
-        site: &file::Site,
-        path: &Path,
+        (site, of): (&file::Site, &file::SiteServers),
+        levels: &KeyLevels,
     ) -> Option<Option<SwitchSettings>> {
-        let has = |check: &Self, key: &'static str| check.findings.has(&path.key(key));
+        let has = |check: &Self, key: &'static str| levels.have(check.findings, key);
+        let at = |check: &Self, key: &'static str| levels.key(check.findings, key);
         let given = ["servers", "server"].into_iter().find(|key| has(self, key));
         let Some(given) = given else {
             if !has(self, "origin") {
                 let help = "for example `origin = \"http://10.0.1.1:8000\"`, or `servers = [...]` that \
                             the policy chooses among";
-                self.findings.error(&path.key("origin"), "is missing", Some(help.to_owned()));
+                self.findings.error(&at(self, "origin"), "is missing", Some(help.to_owned()));
                 return None;
             }
             for key in OF_SERVERS.into_iter().filter(|key| has(self, key)).collect::<Vec<_>>() {
                 let message = "has no effect without `servers`";
-                self.findings.warning(&path.key(key), message, None);
+                self.findings.warning(&at(self, key), message, None);
             }
             return Some(None);
         };
         if has(self, "origin") {
             let message = "stands beside `origin`: a site has the one or the other";
-            self.findings.error(&path.key(given), message, None);
+            self.findings.error(&at(self, given), message, None);
         }
         if has(self, "misses") {
             let message = "has no effect beside servers";
             let help = "`admission` says how many requests may be at them".to_owned();
-            self.findings.warning(&path.key("misses"), message, Some(help));
+            self.findings.warning(&at(self, "misses"), message, Some(help));
         }
         if site.delivery == file::Delivery::Redirect {
             let message = "clients cannot be sent to servers";
-            self.findings.error(&path.key("delivery"), message, None);
+            self.findings.error(&at(self, "delivery"), message, None);
         }
         if has(self, "large") {
             let message = "pieces of large files go through a cluster, not to servers";
-            self.findings.error(&path.key("large"), message, None);
+            self.findings.error(&at(self, "large"), message, None);
         }
-        let servers = self.servers(site, path);
-        let key = self.key_from(&site.key, &path.key("key"));
+        let servers = self.servers(of, levels);
+        let key = self.key_from(&of.key, &at(self, "key"));
         let (servers, key) = (servers?, key?);
-        self.handing_over(site, &servers, &key, path);
+        self.handing_over(site, &servers, &key, levels);
         Some(Some(SwitchSettings {
             servers,
             key,
-            slow_start: site.slow_start.0,
-            admission: (&site.admission).into(),
+            slow_start: of.slow_start.0,
+            admission: (&of.admission).into(),
         }))
     }
 
     /// Checks that no two servers have the same name or address.
-    fn servers(&mut self, site: &file::Site, path: &Path) -> Option<Vec<SwitchServer>> {
-        let short = site.servers.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
-        let list = path.key("servers");
+    fn servers(&mut self, of: &file::SiteServers, levels: &KeyLevels) -> Option<Vec<SwitchServer>> {
+        let short = of.servers.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let list = levels.key(self.findings, "servers");
         let short = short.iter().enumerate().map(|(at, url)| {
             let place = if short.len() == 1 { list.clone() } else { list.index(at) };
             (place, file::Server { url: Some(url.clone()), ..file::Server::default() })
         });
-        let tables = path.key("server");
-        let long = site.server.iter().enumerate();
+        let tables = levels.key(self.findings, "server");
+        let long = of.server.iter().enumerate();
         let long = long.map(|(at, server)| (tables.index(at), server.clone()));
         let all: Vec<(Path, file::Server)> = short.chain(long).collect();
         // If no valid server is left, the reason has been reported.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{Delivery, LargeSettings, Origin, PolicyChoice, SiteSettings};
+use levada_edge::settings::{
+    Delivery, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
+};
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_types::ByteSize;
 
-use super::Check;
+use super::{Check, levels::KeyLevels};
 use crate::{
     errors::did_you_mean,
     file::{self, OneOrMany, Scalar},
@@ -55,10 +57,8 @@ impl Check<'_, '_> {
         default: Option<&PolicyChoice>,
         path: &Path,
     ) -> Option<SiteSettings> {
-        let policy = match &site.policy {
-            Some(policy) => self.policy(policy, &path.key("policy")),
-            None => default.cloned(),
-        };
+        let levels = KeyLevels::of_site(path, &self.root);
+        let servers = self.site_servers((site, &site.servers), default, &levels);
         let delivery = match site.delivery {
             file::Delivery::Proxy => Delivery::Proxy,
             file::Delivery::Redirect => {
@@ -66,37 +66,49 @@ impl Check<'_, '_> {
                 Delivery::Redirect
             }
         };
-        if site.debug {
-            let message = "shows every client how nodes are chosen";
-            let help = "meant for finding a mistake; switch it off afterwards".to_owned();
-            self.findings.warning(&path.key("debug"), message, Some(help));
-        }
-        self.rules(site, path);
-        let switch = self.switch(site, path);
+        let handling = self.handling(&site.handling, &levels);
         let classes = self.classes(site, path);
-        let compress = self.compress(site, path);
-        self.classes_are_there(policy.as_ref(), site, path);
-        let origins = site.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let policy = servers.as_ref().map(|servers| &servers.policy);
+        self.classes_are_there(policy, site, path);
+        let large = self.large(site, path);
+        let routes = self.routes(site, default, path);
+        let settings = SiteSettings {
+            hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
+            classes: classes?,
+            delivery,
+            servers: servers?,
+            handling: handling?,
+            large,
+            routes: SiteRoutes::default(),
+        };
+        Some(SiteSettings { routes: routes?, ..settings })
+    }
+
+    /// The servers of a site or of a route.
+    pub(super) fn site_servers(
+        &mut self,
+        (site, of): (&file::Site, &file::SiteServers),
+        default: Option<&PolicyChoice>,
+        levels: &KeyLevels,
+    ) -> Option<SiteServers> {
+        let policy = match &of.policy {
+            Some(policy) => self.policy(policy, &levels.key(self.findings, "policy")),
+            None => default.cloned(),
+        };
+        let switch = self.switch((site, of), levels);
+        let origins = of.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         for (at, origin) in origins.iter().enumerate() {
-            let list = path.key("origin");
+            let list = levels.key(self.findings, "origin");
             self.socket(origin, &if origins.len() == 1 { list } else { list.index(at) });
         }
-        Some(SiteSettings {
-            hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
+        Some(SiteServers {
             origins: origins.iter().map(origin).collect(),
             switch: switch?,
-            classes: classes?,
-            origin_host: site.origin_host.as_ref().map(ToString::to_string),
-            proxy_protocol: site.proxy_protocol.map(Into::into),
-            delivery,
+            origin_host: of.origin_host.as_ref().map(ToString::to_string),
+            proxy_protocol: of.proxy_protocol.map(Into::into),
             policy: policy?,
-            health: (&site.health_check).into(),
-            rules: site.into(),
-            misses: (&site.misses).into(),
-            debug: site.debug,
-            cache: site.cache,
-            large: self.large(site, path),
-            compress: compress?,
+            health: (&of.health_check).into(),
+            misses: (&of.misses).into(),
         })
     }
 
@@ -109,7 +121,7 @@ impl Check<'_, '_> {
         }
         let large = LargeSettings::from(&site.large);
         let (chunk, window) = (large.plan.chunk, large.plan.window as u64);
-        if !site.cache {
+        if !site.handling.cache {
             let message = "has no effect while the site's `cache` is off: pieces are kept in it";
             self.findings.warning(&path.key("enabled"), message, None);
         }
@@ -131,21 +143,6 @@ impl Check<'_, '_> {
             self.findings.warning(&path.key("window"), message, None);
         }
         Some(large)
-    }
-
-    /// Warns about settings that cancel each other, or endanger a site's users.
-    fn rules(&mut self, site: &file::Site, path: &Path) {
-        if site.store_cookies == file::Cookies::Always {
-            let message = "hands a cookie that is set for one client to all of them";
-            let help = "meant for origins whose cookies identify nobody".to_owned();
-            self.findings.warning(&path.key("store_cookies"), message, Some(help));
-        }
-        for key in ["heuristic_percent", "heuristic_max"] {
-            if site.default_ttl.is_some() && self.findings.has(&path.key(key)) {
-                let message = "has no effect beside `default_ttl`, which comes first";
-                self.findings.warning(&path.key(key), message, None);
-            }
-        }
     }
 
     /// Checks that a client can be redirected to any peer, and that the peer can verify the

@@ -8,6 +8,7 @@
 
 mod cache;
 mod compress;
+mod handling;
 mod handoff;
 mod large;
 mod limits;
@@ -19,6 +20,7 @@ mod route;
 mod runtime;
 mod servers;
 mod site;
+mod site_route;
 mod trusted;
 mod values;
 
@@ -28,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
+pub use handling::{Cookies, Handling};
 pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};
 pub use limits::Limits;
@@ -38,7 +41,8 @@ pub use policy::{Policy, Scalar};
 pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
-pub use site::{Cookies, Delivery, HealthCheck, Misses, ProxyProtocol, Site};
+pub use site::{Delivery, HealthCheck, Misses, ProxyProtocol, Site, SiteServers};
+pub use site_route::{ClientScheme, FieldMatch, SiteRoute};
 pub use trusted::Trusted;
 pub use values::OneOrMany;
 
@@ -75,6 +79,9 @@ pub struct File {
     pub handoff: Option<Handoff>,
     /// The policy of sites without a policy of their own.
     pub policy: Option<Policy>,
+    /// Keys that all sites and routes inherit: docs/operate/routes.md.
+    #[schemars(extend("additionalProperties" = false, "x-page" = "docs/operate/routes.md"))]
+    pub defaults: Handling,
     /// The sites, one table per group of hosts.
     #[schemars(length(min = 1))]
     pub site: Vec<Site>,

@@ -5,18 +5,43 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{OneOrMany, count};
-use super::{ClassRule, Compress, KeyFrom, Large, Policy, Server, ServerAdmission};
+use super::{ClassRule, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute};
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["hosts"]))]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["hosts"], "additionalProperties" = false))]
 pub struct Site {
     /// The hosts of the site; `*.example.com` matches all names below example.com, `*` all hosts of no other
     /// site. The most exact pattern wins.
     #[schemars(extend("examples" = [["www.example.com", "*.img.example.com"]]))]
     pub hosts: Option<OneOrMany<HostPattern>>,
+    /// The servers, and how a request gets one of them.
+    #[serde(flatten)]
+    pub servers: SiteServers,
+    /// How requests are handled that no route takes.
+    #[serde(flatten)]
+    pub handling: Handling,
+    /// The routes of the site: docs/operate/routes.md. The first one that matches a request counts.
+    #[schemars(extend("x-page" = "docs/operate/routes.md"))]
+    pub route: Vec<SiteRoute>,
+    /// Rules for service classes, for policies that use them; the first matching rule counts. See
+    /// docs/operate/classes.md.
+    pub class: Vec<ClassRule>,
+    /// Whether the class of requests that match no rule is learned from service times, by the first segment
+    /// of the path.
+    pub learn_classes: bool,
+    /// How the answer of the chosen node reaches the client.
+    pub delivery: Delivery,
+    /// Large files, fetched in pieces through the whole cluster.
+    pub large: Large,
+}
+
+/// The servers of a site or of a route, and how a request gets one of them.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct SiteServers {
     /// The origin: a URL, or `unix:` and the path of a socket on this machine; with several, the first that
     /// is up. Either this or servers must be given.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
@@ -36,60 +61,19 @@ pub struct Site {
     pub slow_start: Time,
     /// Limit of concurrent requests at the servers.
     pub admission: ServerAdmission,
-    /// Rules for service classes, for policies that use them; the first matching rule counts. See
-    /// docs/operate/classes.md.
-    pub class: Vec<ClassRule>,
-    /// Whether the class of requests that match no rule is learned from service times, by the first segment
-    /// of the path.
-    pub learn_classes: bool,
     /// The `Host` field of requests to the origin. The default is the client's own.
     #[schemars(extend("examples" = ["origin.example.com"]))]
     pub origin_host: Option<HostField>,
     /// The version of the PROXY protocol by which connections to origins and servers begin with the client's
     /// address. Such a connection takes requests of one client only.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// How the answer of the chosen node reaches the client.
-    pub delivery: Delivery,
     /// The policy that chooses the node of a request. The default is the top-level `[policy]`, or
     /// `adaptive`.
     pub policy: Option<Policy>,
-    /// Freshness lifetime of a response without one. The default is HTTP's heuristic (RFC 9111, 4.2.2).
-    #[schemars(extend("examples" = ["10m"]))]
-    pub default_ttl: Option<Time>,
-    /// Freshness lifetime of an error without one: 404, 405, 410, 414, 451 and 501. The default is that of
-    /// other responses.
-    #[schemars(extend("examples" = ["10s"]))]
-    pub negative_ttl: Option<Time>,
-    /// HTTP's heuristic freshness, in percent of the time since `Last-Modified`; 0 switches it off.
-    #[schemars(range(max = 100))]
-    pub heuristic_percent: u32,
-    /// The longest heuristic freshness lifetime.
-    pub heuristic_max: Time,
-    /// Default of `stale-while-revalidate`: time in which a stale response is served while it is revalidated
-    /// (RFC 5861).
-    pub stale_while_revalidate: Time,
-    /// Default of `stale-if-error`: time in which a stale response replaces a 500, 502, 503 or 504 of the
-    /// origin (RFC 5861).
-    pub stale_if_error: Time,
-    /// Time in which a stale response without `stale-if-error` replaces the answer of an unreachable origin.
-    pub stale_if_unreachable: Time,
-    /// Whether responses with `s-maxage` may be served stale, too. RFC 9111, 5.2.2.10, forbids it, but many
-    /// applications send `s-maxage` without this intention.
-    pub s_maxage_allows_stale: bool,
-    /// Whether responses that set cookies are stored.
-    pub store_cookies: Cookies,
     /// Limit of concurrent requests at the origins.
     pub misses: Misses,
-    /// Whether responses are stored at all. Otherwise the site's requests are only distributed.
-    pub cache: bool,
     /// Health checks of origins.
     pub health_check: HealthCheck,
-    /// Large files, fetched in pieces through the whole cluster.
-    pub large: Large,
-    /// Compression of responses. Without this table they are passed on and stored as they are.
-    pub compress: Option<Compress>,
-    /// Whether clients see in `Proxy-Status` why a node was chosen.
-    pub debug: bool,
 }
 
 /// How the answer of the chosen node reaches the client.
@@ -120,20 +104,6 @@ impl From<ProxyProtocol> for settings::ProxyVersion {
             ProxyProtocol::V2 => Self::V2,
         }
     }
-}
-
-/// Whether responses that set cookies are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Cookies {
-    /// Never.
-    #[default]
-    Never,
-    /// If the origin states their freshness, or that they are `public`. Servers often state it for all
-    /// responses, also for those with a session's cookie.
-    Explicit,
-    /// Like all others: all clients then receive one client's cookie.
-    Always,
 }
 
 /// Limit of concurrent requests of a site at its origins, so that cache misses cannot overload them.
@@ -197,59 +167,20 @@ impl From<&Misses> for settings::MissLimits {
     }
 }
 
-impl From<&Site> for settings::CacheRules {
-    fn from(file: &Site) -> Self {
-        Self {
-            default_ttl: file.default_ttl.map(|ttl| ttl.0),
-            negative_ttl: file.negative_ttl.map(|ttl| ttl.0),
-            heuristic_percent: file.heuristic_percent,
-            heuristic_max: file.heuristic_max.0,
-            stale_while_revalidate: file.stale_while_revalidate.0,
-            stale_if_error: file.stale_if_error.0,
-            stale_if_unreachable: file.stale_if_unreachable.0,
-            s_maxage_allows_stale: file.s_maxage_allows_stale,
-            cookies: match file.store_cookies {
-                Cookies::Explicit => settings::CookieStorage::StoreIfExplicit,
-                Cookies::Never => settings::CookieStorage::Refuse,
-                Cookies::Always => settings::CookieStorage::Store,
-            },
-            ..Self::default()
-        }
-    }
-}
-
-impl Default for Site {
+impl Default for SiteServers {
     fn default() -> Self {
-        let rules = settings::CacheRules::default();
         Self {
-            hosts: None,
             origin: None,
             servers: None,
             server: Vec::new(),
             key: KeyFrom::default(),
             slow_start: Time::default(),
             admission: ServerAdmission::default(),
-            class: Vec::new(),
-            learn_classes: false,
             origin_host: None,
             proxy_protocol: None,
-            delivery: Delivery::default(),
             policy: None,
-            default_ttl: None,
-            negative_ttl: None,
-            heuristic_percent: rules.heuristic_percent,
-            heuristic_max: Time(rules.heuristic_max),
-            stale_while_revalidate: Time(rules.stale_while_revalidate),
-            stale_if_error: Time(rules.stale_if_error),
-            stale_if_unreachable: Time(rules.stale_if_unreachable),
-            s_maxage_allows_stale: rules.s_maxage_allows_stale,
-            store_cookies: Cookies::default(),
             misses: Misses::default(),
-            cache: true,
             health_check: HealthCheck::default(),
-            large: Large::default(),
-            compress: None,
-            debug: false,
         }
     }
 }

@@ -26,13 +26,14 @@ use super::{
 };
 use crate::{
     clock, failure::Failure, fields::content_length, large, request::RequestContext,
-    resource::Piece, sites::Site,
+    resource::Piece, settings::Handling, sites::Site,
 };
 
 /// One fetch, with everything that its task needs to own.
 pub(crate) struct Fetch {
     pub(crate) cache: Arc<Cache>,
     pub(crate) site: Arc<Site>,
+    pub(crate) handling: Arc<Handling>,
     /// The key of the URI.
     pub(crate) key: Key,
     pub(crate) identity: Arc<str>,
@@ -91,6 +92,7 @@ impl Fetch {
         Self {
             cache: cache.clone(),
             site: resource.site.clone(),
+            handling: resource.handling.clone(),
             key: resource.key,
             identity,
             order,
@@ -249,7 +251,7 @@ impl Fetch {
         let asked_for = self.order.part.is_some() || self.piece.is_some();
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
-        judge(&exchange, &self.site.settings.rules).map_err(NoStore::as_str)
+        judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)
     }
 
     fn stored_head(
@@ -279,7 +281,7 @@ impl Fetch {
     }
 
     fn prepare_for_copies(&self, head: &mut StoredHead) {
-        if let Some(compress) = &self.site.settings.compress
+        if let Some(compress) = &self.handling.compress
             && self.piece.is_none()
         {
             compress.prepare(head, &self.request_headers);

@@ -69,7 +69,7 @@ impl FillRequest {
 /// Looks a request up.
 pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
     let RequestContext { resource, parts, body, .. } = context;
-    if !resource.site.settings.cache {
+    if !resource.handling.cache {
         return LookupResult::Bypass(ForwardReason::Bypass, "off");
     }
     if !levada_cache::is_cache_method(&parts.method) || body.is_some() {

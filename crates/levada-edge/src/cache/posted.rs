@@ -48,7 +48,7 @@ impl Posted {
     pub(crate) fn of(cache: &Cache, context: &RequestContext) -> Option<Self> {
         let RequestContext { resource, wants, parts, .. } = context;
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
-        (plain && resource.site.settings.cache).then(|| Self {
+        (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
             requested: clock::wall(),
             pending: cache.purges.begin(),
@@ -76,7 +76,7 @@ impl Posted {
             received,
         };
         let target = resource.identity.parse().ok()?;
-        let storable = may_store_post(&judged, &target, &resource.site.settings.rules).ok()?;
+        let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
         let small = |length| length <= cache.tiers.max_object;
         content_length(response).is_none_or(small).then_some(StorablePost {
             posted: self,
@@ -111,6 +111,7 @@ impl StorablePost {
             cache: cache.clone(),
             site: resource.site.clone(),
             key: resource.key,
+            handling: resource.handling.clone(),
             identity: leader.identity().clone(),
             order: FillRequest::of(resource.key),
             head,

@@ -73,7 +73,7 @@ async fn explanation_agrees_with_what_happens() {
     let origin = Origin::start().await;
     for name in ["ring_hash", "hrw", "maglev", "fdr"] {
         let cluster = Cluster::start(4, origin.address, |settings| {
-            settings.sites[0].policy = policy(name);
+            settings.sites[0].servers.policy = policy(name);
         })
         .await;
         for n in 0..12 {
@@ -99,7 +99,7 @@ async fn explaining_changes_nothing() {
     // Two requests at once make a node busy: the object's set of nodes grows, and stays.
     let cluster = Cluster::start(4, origin.address, |settings| {
         let busy = levada_policy::ParameterValue::Integer(1);
-        settings.sites[0].policy.parameters.insert("busy".to_owned(), busy);
+        settings.sites[0].servers.policy.parameters.insert("busy".to_owned(), busy);
     })
     .await;
     let gate = Gate::new();

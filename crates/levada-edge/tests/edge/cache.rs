@@ -347,7 +347,7 @@ async fn body_that_turns_out_too_large_is_not_said_to_be_stored() {
 
 #[tokio::test]
 async fn site_without_a_cache_asks_the_origin_every_time() {
-    let (origin, node, at) = alone(|settings| settings.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|settings| settings.sites[0].handling.cache = false).await;
     for _ in 0..2 {
         assert!(get(at, "/a").await.field("cache-status").contains("fwd=bypass"));
     }

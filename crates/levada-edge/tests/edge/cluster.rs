@@ -24,7 +24,7 @@ async fn every_policy_serves_every_request_right() {
             continue;
         }
         let cluster = Cluster::start(4, origin.address, |settings| {
-            settings.sites[0].policy = policy(entry.name);
+            settings.sites[0].servers.policy = policy(entry.name);
         })
         .await;
         let mut wires = Vec::new();
@@ -47,7 +47,7 @@ async fn redirectors_agree_on_the_node_of_a_url() {
     let origin = Origin::start().await;
     for name in ["modulo", "maglev", "ring_hash", "hrw", "cdr", "fdr"] {
         let cluster = Cluster::start(4, origin.address, |settings| {
-            settings.sites[0].policy = policy(name);
+            settings.sites[0].servers.policy = policy(name);
         })
         .await;
         let mut by_node: BTreeMap<String, usize> = BTreeMap::new();

@@ -23,7 +23,7 @@ async fn world_with(
     alone(|settings| {
         let mut compress = CompressSettings::default();
         tweak(settings, &mut compress);
-        settings.sites[0].compress = Some(compress);
+        settings.sites[0].handling.compress = Some(compress);
     })
     .await
 }
@@ -288,7 +288,7 @@ async fn copies_survive_a_restart_on_disk() {
     let body = text(50_000, 1);
     origin.on("/a", page(&body).with("vary", "origin, accept-encoding"));
     let mut settings = single(&[origin.address]);
-    settings.sites[0].compress = Some(CompressSettings::default());
+    settings.sites[0].handling.compress = Some(CompressSettings::default());
     settings.cache.disk = Some(levada_edge::settings::DiskCache { path, size: 64 << 20 });
     let node = start(settings.clone()).await;
     let at = node.addresses.clients[0];
@@ -383,8 +383,8 @@ async fn node_that_holds_the_object_makes_the_copy() {
     let body = text(30_000, 1);
     origin.on("/a", page(&body));
     let cluster = Cluster::start(3, origin.address, |settings| {
-        settings.sites[0].compress = Some(CompressSettings::default());
-        settings.sites[0].policy = policy("hrw");
+        settings.sites[0].handling.compress = Some(CompressSettings::default());
+        settings.sites[0].servers.policy = policy("hrw");
     })
     .await;
     for index in 0..3 {

@@ -49,7 +49,7 @@ fn is_whole(answer: &Answer) -> bool {
 async fn body_that_the_origin_breaks_off_goes_on() {
     for (cache, block) in [(true, 4 << 20), (true, 64 << 10), (false, 4 << 20)] {
         let (origin, node, at) = alone(|settings| {
-            settings.sites[0].cache = cache;
+            settings.sites[0].handling.cache = cache;
             settings.cache.block = block;
         })
         .await;
@@ -68,7 +68,7 @@ async fn body_that_the_origin_breaks_off_goes_on() {
 
 #[tokio::test]
 async fn range_that_the_origin_breaks_off_goes_on() {
-    let (origin, node, at) = alone(|settings| settings.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|settings| settings.sites[0].handling.cache = false).await;
     origin.script("/a", breaks(300_000));
     let answer = get_with(at, "/a", &[("Range", "bytes=1000-")]).await;
     assert_eq!((answer.status, answer.whole), (206, true));
@@ -83,7 +83,7 @@ async fn body_goes_on_at_the_origin_when_the_peer_dies() {
     peer.otherwise(breaks(300_000));
     let dies = as_peer("n1", peer.address).await;
     let cluster = Cluster::start(2, origin.address, |settings| {
-        settings.sites[0].policy = policy("hrw");
+        settings.sites[0].servers.policy = policy("hrw");
         settings.peering.as_mut().unwrap().peers[1].address = dies.clone();
     })
     .await;
@@ -98,7 +98,7 @@ async fn body_goes_on_at_the_origin_when_the_peer_dies() {
 async fn body_that_stands_still_goes_on() {
     for (cache, timeout) in [(true, 60), (false, 60), (false, 2)] {
         let (origin, node, at) = alone(|settings| {
-            settings.sites[0].cache = cache;
+            settings.sites[0].handling.cache = cache;
             settings.limits.response_body_timeout = Duration::from_secs(timeout);
         })
         .await;
@@ -118,7 +118,7 @@ async fn body_never_goes_on_in_another_version() {
     for (cache, first, second) in
         [(true, "\"v\"", "\"w\""), (false, "\"v\"", "\"w\""), (false, "W/\"v\"", "W/\"v\"")]
     {
-        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+        let (origin, node, at) = alone(|settings| settings.sites[0].handling.cache = cache).await;
         let asked_before = Arc::new(AtomicUsize::new(0));
         origin.script("/a", move |asked| match asked_before.fetch_add(1, Relaxed) {
             0 => part(asked, first, (300_000, Some(Piece::Cut))),
@@ -193,7 +193,7 @@ async fn body_that_cannot_go_on_ends_in_a_reset() {
     for (version, length, cache) in
         [("1.0", true, true), ("1.0", false, false), ("1.1", true, false), ("1.1", false, true)]
     {
-        let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+        let (origin, node, at) = alone(|settings| settings.sites[0].handling.cache = cache).await;
         let reply = match length {
             true => Reply::ok("").with("content-length", "6000").pieces(half()),
             false => Reply::chunked(half()),
@@ -292,7 +292,8 @@ async fn downloaders_notice_nothing_of_a_body_that_goes_on() {
     let file = directory.path().join("file");
     for (program, arguments) in downloaders {
         for cache in [true, false] {
-            let (origin, node, at) = alone(|settings| settings.sites[0].cache = cache).await;
+            let (origin, node, at) =
+                alone(|settings| settings.sites[0].handling.cache = cache).await;
             origin.script("/a", breaks(300_000));
             let fill = |argument: &&str| {
                 let name = file.display().to_string();

@@ -84,7 +84,7 @@ async fn node_that_comes_back_gets_its_keys_gradually() {
         let peering = settings.peering.as_mut().unwrap();
         peering.health = watched();
         peering.slow_start = Duration::from_secs(6);
-        settings.sites[0].policy = policy("hrw");
+        settings.sites[0].servers.policy = policy("hrw");
     })
     .await;
     let share = async |cluster: &Cluster| {
@@ -120,7 +120,7 @@ async fn failing_origin_is_ejected_and_tried_again_later() {
         bad.on(&format!("/{n}"), Reply::hang_up());
     }
     let mut settings = single(&[bad.address, good.address]);
-    settings.sites[0].health = levada_edge::settings::HealthCheck {
+    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
         interval: Duration::ZERO,
         eject_for: Duration::from_millis(400),
         ..watched()
@@ -153,7 +153,7 @@ async fn probes_find_out_that_an_origin_is_gone_and_back() {
     let origin = Origin::start().await;
     let address = origin.address;
     let mut settings = single(&[address]);
-    settings.sites[0].health = levada_edge::settings::HealthCheck {
+    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
         path: Some("/up".to_owned()),
         eject_after: 0,
         ..watched()
@@ -183,7 +183,7 @@ async fn busy_server_is_not_taken_for_a_dead_one() {
     origin.on("/slow", Reply::ok("done").after(&gate));
     let mut settings = single(&[origin.address]);
     settings.limits.server_connections = 1;
-    settings.sites[0].health = levada_edge::settings::HealthCheck {
+    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
         timeout: Duration::from_millis(500),
         path: Some("/up".to_owned()),
         ..watched()
@@ -204,7 +204,7 @@ async fn full_node_refuses_and_the_next_one_serves() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(4, origin.address, |settings| {
         settings.limits.capacity = 1;
-        settings.sites[0].policy = policy("hrw");
+        settings.sites[0].servers.policy = policy("hrw");
     })
     .await;
     let mut target = String::new();
@@ -240,7 +240,7 @@ async fn beside_a_silent_peer(origin: &Origin, peer: &Origin) -> Cluster {
     peer.otherwise(|_| Reply::ok("never").after(&Gate::new()));
     let silent = as_peer("n1", peer.address).await;
     Cluster::start(2, origin.address, |settings| {
-        settings.sites[0].policy = policy("hrw");
+        settings.sites[0].servers.policy = policy("hrw");
         settings.peering.as_mut().unwrap().peers[1].address = silent.clone();
     })
     .await

@@ -20,7 +20,7 @@ use crate::support::{nodes::metric, *};
 async fn world(cache: bool) -> (Origin, levada_edge::Running, SocketAddr) {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.sites[0].cache = cache;
+    settings.sites[0].handling.cache = cache;
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     (origin, node, at)
@@ -187,7 +187,7 @@ async fn answer_is_whole_however_it_is_cut_into_pieces() {
     })
     .await;
     let mut settings = single(&[address]);
-    settings.sites[0].cache = false;
+    settings.sites[0].handling.cache = false;
     let node = start(settings).await;
     let mut wire = Wire::to(node.addresses.clients[0]).await;
     for at in 1..text.len() {
@@ -291,7 +291,7 @@ async fn upload_to_a_connection_that_breaks_is_not_sent_again() {
     })
     .await;
     let mut settings = single(&[address]);
-    settings.sites[0].cache = false;
+    settings.sites[0].handling.cache = false;
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     let body = vec![b'x'; 4 << 20];
@@ -346,7 +346,7 @@ async fn connection_that_is_reset_after_the_head_cuts_the_body() {
     .await;
     for cache in [true, false] {
         let mut settings = single(&[address]);
-        settings.sites[0].cache = cache;
+        settings.sites[0].handling.cache = cache;
         let node = start(settings).await;
         // The body ends with the connection, and a reset is no end.
         let mut wire = Wire::saying(node.addresses.clients[0], head_of("GET", "/a", &[])).await;
@@ -367,7 +367,7 @@ async fn connection_that_closes_when_used_again_costs_one_more_try_where_that_is
     })
     .await;
     let mut settings = single(&[address]);
-    settings.sites[0].cache = false;
+    settings.sites[0].handling.cache = false;
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     // A POST does not begin on the connection that was used before.

@@ -224,7 +224,7 @@ async fn post_is_streamed_and_its_end_awaited() {
 async fn slow_body_over_http2_is_ended() {
     let (origin, node, at) = world(|s| {
         s.limits.body_timeout = Duration::from_millis(300);
-        s.sites[0].health.eject_after = 1;
+        s.sites[0].servers.health.eject_after = 1;
     })
     .await;
     let (sender_of_body, receiver) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(1);

@@ -251,13 +251,13 @@ async fn clients_that_reset_at_random_leave_nothing() {
 #[tokio::test]
 async fn most_exact_pattern_of_a_host_wins() {
     let (origin, node, at) = alone(|settings| {
-        let origin = settings.sites[0].origins[0].clone();
+        let origin = settings.sites[0].servers.origins[0].clone();
         let patterns = ["*", "*.test", "*.b.test", "*.a.b.test", "x.a.b.test"];
         settings.sites = patterns
             .map(|pattern| {
                 let mut site = nodes::site(pattern, &[]);
-                site.origins = vec![origin.clone()];
-                site.origin_host = Some(pattern.replace('*', "any"));
+                site.servers.origins = vec![origin.clone()];
+                site.servers.origin_host = Some(pattern.replace('*', "any"));
                 site
             })
             .to_vec();

@@ -32,6 +32,7 @@ mod purge;
 mod purge_log;
 mod ranges;
 mod reload;
+mod routes;
 mod same_judge;
 mod sharing;
 mod splice;

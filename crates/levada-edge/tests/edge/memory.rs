@@ -52,9 +52,9 @@ async fn flood_does_not_grow_the_tables_of_a_policy() {
     origin.forget();
     let cluster = Cluster::start(2, origin.address, |settings| {
         settings.cache.memory = 1 << 20;
-        settings.sites[0].policy = policy("lard");
+        settings.sites[0].servers.policy = policy("lard");
         let limit = levada_policy::ParameterValue::Integer(1000);
-        settings.sites[0].policy.parameters.insert("targets".to_owned(), limit);
+        settings.sites[0].servers.policy.parameters.insert("targets".to_owned(), limit);
     })
     .await;
     let mut wire = Wire::to(cluster.client(0)).await;

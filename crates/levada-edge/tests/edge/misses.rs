@@ -11,7 +11,7 @@ use crate::support::*;
 async fn world(at_once: usize, queue: usize) -> (Origin, Gate, levada_edge::Running, SocketAddr) {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.sites[0].misses = MissLimits { at_once, queue, wait: Duration::from_secs(60) };
+    settings.sites[0].servers.misses = MissLimits { at_once, queue, wait: Duration::from_secs(60) };
     let node = start(settings).await;
     let (at, gate) = (node.addresses.clients[0], Gate::new());
     origin.on("/held", Reply::cached("held").after(&gate));
@@ -88,7 +88,7 @@ async fn full_queue_is_a_503_for_who_fills_it() {
 async fn wait_that_is_over_is_a_503() {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.sites[0].misses =
+    settings.sites[0].servers.misses =
         MissLimits { at_once: 1, queue: 5, wait: Duration::from_millis(100) };
     let node = start(settings).await;
     let (at, gate) = (node.addresses.clients[0], Gate::new());

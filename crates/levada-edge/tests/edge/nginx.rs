@@ -102,7 +102,7 @@ async fn files_of_nginx_are_switched_whole_in_part_and_not_again() {
     let mut settings = switching("lard/r", &[]);
     switch(&mut settings).servers =
         ["a", "b"].iter().zip(&servers).map(|(name, nginx)| server(name, nginx.address)).collect();
-    settings.sites[0].health = HealthCheck { eject_after: 1, ..watched() };
+    settings.sites[0].servers.health = HealthCheck { eject_after: 1, ..watched() };
     let node = start(settings).await;
     let at = node.addresses.clients[0];
 
@@ -140,8 +140,8 @@ async fn nginx_learns_the_client_by_the_proxy_protocol() {
     let nginx = Nginx::start_with(directory.path(), "a", directory.path(), listen).await;
     for version in [ProxyVersion::V1, ProxyVersion::V2] {
         let mut settings = single(&[nginx.address]);
-        settings.sites[0].proxy_protocol = Some(version);
-        settings.sites[0].cache = false;
+        settings.sites[0].servers.proxy_protocol = Some(version);
+        settings.sites[0].handling.cache = false;
         let node = start(settings).await;
         for client in [7, 8, 7] {
             let mut wire = Wire::over(connect_from(client, node.addresses.clients[0]).await);

@@ -39,7 +39,7 @@ async fn learned_targets_survive_and_a_server_that_joins_is_used() {
     // At another position of the list, with another parameter.
     switch(&mut after).servers.insert(0, server("s9", origins[2].address));
     let parameter = ("t_high".to_owned(), levada_policy::ParameterValue::Integer(80));
-    after.sites[0].policy.parameters.extend([parameter]);
+    after.sites[0].servers.policy.parameters.extend([parameter]);
     *file.lock().unwrap() = Ok(after);
     assert_eq!(reload(&node).await.status, 200);
     for (key, before) in known.iter().enumerate() {
@@ -99,7 +99,7 @@ async fn settings_that_cannot_be_used_change_nothing() {
     );
     let mut after = switching("lard", &[&origins[1]]);
     after.sites.push(site("b.test", &[origins[0].address]));
-    after.sites[1].policy = policy("no such policy");
+    after.sites[1].servers.policy = policy("no such policy");
     *file.lock().unwrap() = Ok(after);
     let refused = reload(&node).await;
     assert!(refused.status == 422 && refused.text().contains("no such policy"), "{refused:?}");

@@ -201,7 +201,7 @@ fn both_protocols_refuse_the_same_requests() {
     runtime.block_on(async {
         let (origin, node, at) = alone(|settings| {
             settings.listeners[0].h2c = true;
-            settings.sites[0].cache = false;
+            settings.sites[0].handling.cache = false;
         })
         .await;
         let mut runner = TestRunner::new(ProptestConfig::with_cases(400));

@@ -14,7 +14,7 @@ fn body(seed: usize) -> Vec<u8> {
 
 async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
     alone(|settings| {
-        settings.sites[0].cache = false;
+        settings.sites[0].handling.cache = false;
         tweak(settings);
     })
     .await

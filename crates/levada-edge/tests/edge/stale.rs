@@ -100,7 +100,7 @@ async fn site_fills_in_what_the_origin_leaves_open() {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
     let minute = std::time::Duration::from_secs(60);
-    settings.sites[0].rules = CacheRules {
+    settings.sites[0].handling.rules = CacheRules {
         default_ttl: Some(minute),
         negative_ttl: Some(minute / 2),
         stale_while_revalidate: 10 * minute,

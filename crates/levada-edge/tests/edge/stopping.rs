@@ -84,8 +84,8 @@ async fn drain_timeout_cuts_what_is_left() {
 async fn dropped_node_is_gone_at_once() {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.sites[0].health = nodes::watched();
-    settings.sites[0].health.path = Some("/up".to_owned());
+    settings.sites[0].servers.health = nodes::watched();
+    settings.sites[0].servers.health.path = Some("/up".to_owned());
     let node = start(settings.clone()).await;
     let at = node.addresses.clients[0];
     origin.on("/a", Reply::ok("late").after(&Gate::new()));

@@ -33,9 +33,9 @@ pub(crate) fn switching(name: &str, servers: &[&Origin]) -> Settings {
     let mut settings = single(&[]);
     let named = |(at, origin): (usize, &&Origin)| server(&format!("s{at}"), origin.address);
     let site = &mut settings.sites[0];
-    site.cache = false;
-    site.policy = policy(name);
-    site.switch = Some(SwitchSettings {
+    site.handling.cache = false;
+    site.servers.policy = policy(name);
+    site.servers.switch = Some(SwitchSettings {
         servers: servers.iter().enumerate().map(named).collect(),
         key: KeyFrom::Url,
         slow_start: Duration::ZERO,
@@ -45,7 +45,7 @@ pub(crate) fn switching(name: &str, servers: &[&Origin]) -> Settings {
 }
 
 pub(crate) fn switch(settings: &mut Settings) -> &mut SwitchSettings {
-    settings.sites[0].switch.as_mut().unwrap()
+    settings.sites[0].servers.switch.as_mut().unwrap()
 }
 
 async fn origins(count: usize) -> Vec<Origin> {
@@ -212,7 +212,8 @@ async fn lard_admits_no_more_than_its_s_and_the_rest_waits_in_order() {
     let gate = Gate::new();
     let mut settings = switching("lard", &origins.iter().collect::<Vec<_>>());
     let set = |name: &str, value| (name.to_owned(), levada_policy::ParameterValue::Integer(value));
-    settings.sites[0].policy.parameters = BTreeMap::from([set("t_low", 2), set("t_high", 3)]);
+    settings.sites[0].servers.policy.parameters =
+        BTreeMap::from([set("t_low", 2), set("t_high", 3)]);
     switch(&mut settings).admission = AdmissionLimits { queue: 2, ..AdmissionLimits::default() };
     let node = start(settings).await;
     let at = node.addresses.clients[0];
@@ -331,7 +332,7 @@ async fn server_that_never_answers_is_a_504() {
 async fn targets_of_a_failed_server_move_and_do_not_come_back_by_themselves() {
     let origins = origins(2).await;
     let mut settings = switching("lard", &origins.iter().collect::<Vec<_>>());
-    settings.sites[0].health = HealthCheck { eject_after: 1, ..watched() };
+    settings.sites[0].servers.health = HealthCheck { eject_after: 1, ..watched() };
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     let mut before = Vec::new();
@@ -411,7 +412,7 @@ async fn drained_server_gets_nothing_new_and_ends_what_it_has() {
 
 #[tokio::test]
 async fn cache_stands_before_the_servers() {
-    let (origins, node, at) = world("lard/r", |s| s.sites[0].cache = true).await;
+    let (origins, node, at) = world("lard/r", |s| s.sites[0].handling.cache = true).await;
     for _ in 0..3 {
         assert_eq!(get(at, "/a").await.text(), "/a");
         settled(&node).await;
@@ -471,7 +472,7 @@ async fn weights_count() {
 #[tokio::test]
 async fn choice_without_a_parameter_is_the_policys_own() {
     let choice = PolicyChoice { name: "lard".to_owned(), ..PolicyChoice::default() };
-    let (_origins, node, _) = world("fdr", |s| s.sites[0].policy = choice).await;
+    let (_origins, node, _) = world("fdr", |s| s.sites[0].servers.policy = choice).await;
     // (3 - 1) x 65 + 25 - 1.
     assert_eq!(metric(&node, "levada_server_requests_limit").await, 154.0);
 }
@@ -520,7 +521,7 @@ async fn conversation_stays_with_its_worker_until_that_one_is_busy() {
     let (origins, node, at) = world("lard/r", |s| {
         let set =
             |name: &str, value| (name.to_owned(), levada_policy::ParameterValue::Integer(value));
-        s.sites[0].policy.parameters = BTreeMap::from([set("t_low", 1), set("t_high", 2)]);
+        s.sites[0].servers.policy.parameters = BTreeMap::from([set("t_low", 1), set("t_high", 2)]);
         switch(s).key = KeyFrom::Body { bytes: 64, wait: Duration::from_secs(10) };
         switch(s).admission.at_once = Some(100);
     })
@@ -569,7 +570,7 @@ async fn server_is_named_for_what_is_stored_and_none_for_what_was() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
     let (origins, node, at) = world("round_robin", |s| {
-        s.sites[0].cache = true;
+        s.sites[0].handling.cache = true;
         s.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
     })
     .await;

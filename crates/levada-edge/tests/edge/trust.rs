@@ -87,8 +87,8 @@ async fn client_is_the_one_that_the_proxy_protocol_states() {
 async fn clients_behind_a_trusted_proxy_take_turns_by_their_own_addresses() {
     let (origin, node, at) = alone(|settings| {
         settings.trusted = vec![proxies("127.0.0.1", false)];
-        settings.sites[0].misses.at_once = 2;
-        settings.sites[0].misses.queue = 0;
+        settings.sites[0].servers.misses.at_once = 2;
+        settings.sites[0].servers.misses.queue = 0;
     })
     .await;
     let gate = Gate::new();

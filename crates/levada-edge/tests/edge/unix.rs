@@ -26,7 +26,7 @@ fn directory() -> tempfile::TempDir {
 /// A node whose only server is at this socket.
 fn before(socket: &Path) -> Settings {
     let mut settings = single(&[]);
-    settings.sites[0].origins = vec![OriginSetting::Unix(socket.into())];
+    settings.sites[0].servers.origins = vec![OriginSetting::Unix(socket.into())];
     settings
 }
 
@@ -55,7 +55,7 @@ async fn server_at_a_socket_is_asked_as_one_in_the_network_is() {
     let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
     origin.on("/long", Reply::ok(body.clone()));
     let mut settings = before(&socket);
-    settings.sites[0].cache = false;
+    settings.sites[0].handling.cache = false;
     let (node, at) = node(settings).await;
     let mut wire = Wire::to(at).await;
     for _ in 0..3 {
@@ -104,10 +104,10 @@ async fn server_at_a_socket_is_watched() {
     let remote = Origin::start().await;
     let local = Origin::at_socket(&socket);
     let mut settings = mixed(&socket, &remote);
-    settings.sites[0].health = watched();
+    settings.sites[0].servers.health = watched();
     // Without a host name for the origin.
     settings.sites[0].hosts = vec!["*".to_owned()];
-    settings.sites[0].health.path = Some("/healthz".to_owned());
+    settings.sites[0].servers.health.path = Some("/healthz".to_owned());
     let (node, at) = node(settings).await;
     let answered_by = async |name: &str| {
         within(async {

@@ -68,7 +68,7 @@ async fn client_that_stops_sending_is_to_blame_and_not_the_origin() {
     let (origin, node, at) = alone(|s| {
         s.limits.response_timeout = Duration::from_millis(200);
         s.limits.body_timeout = Duration::from_millis(600);
-        s.sites[0].health.eject_after = 1;
+        s.sites[0].servers.health.eject_after = 1;
     })
     .await;
     let post = head_of("POST", "/a", &[("Content-Length", "12")]) + "half";

@@ -65,7 +65,7 @@ async fn retries_stay_within_their_budget() {
     good.on("/a", Reply::ok("good"));
     let mut settings = single(&[bad.address, good.address]);
     settings.limits.retry_budget = 0.0;
-    settings.sites[0].cache = false;
+    settings.sites[0].handling.cache = false;
     let node = start(settings).await;
     let mut refused = 0;
     let began = Instant::now();
@@ -98,7 +98,7 @@ async fn post_is_never_sent_twice() {
 
 #[tokio::test]
 async fn connection_that_the_origin_closed_costs_no_request() {
-    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].handling.cache = false).await;
     origin.on("/closes", Reply::ok("bye").closing());
     let mut wire = Wire::to(at).await;
     for n in 0..50 {
@@ -111,7 +111,7 @@ async fn connection_that_the_origin_closed_costs_no_request() {
 
 #[tokio::test]
 async fn connection_closed_while_a_request_is_on_its_way_is_made_anew() {
-    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].handling.cache = false).await;
     // Closes when the second request on a connection has been read: a keep-alive race, every time.
     let odd = std::sync::atomic::AtomicUsize::new(0);
     origin.script("/a", move |_| {
@@ -256,7 +256,7 @@ async fn interim_responses_are_not_the_answer() {
 
 #[tokio::test]
 async fn bytes_after_an_answer_are_nobodys() {
-    let (origin, node, at) = alone(|s| s.sites[0].cache = false).await;
+    let (origin, node, at) = alone(|s| s.sites[0].handling.cache = false).await;
     let raw = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     let reply = Reply::raw(raw).pieces(vec![Piece::Bytes(raw.into()), Piece::Gate(Gate::new())]);
     origin.on("/a", reply);

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    net::IpAddr,
     path::PathBuf,
     time::Duration,
 };
@@ -32,6 +33,12 @@ pub(crate) struct ExplainArgs {
     /// or the body.
     #[arg(long, value_name = "VALUE")]
     key: Option<String>,
+    /// A header field of the request, by which the site's routes may be matched.
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// The client's address, by which the site's routes may be matched.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    client: IpAddr,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -69,6 +76,11 @@ fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
         target += "&key=";
         target += &admin_client::escaped(key);
     }
+    for header in &args.header {
+        target += "&header=";
+        target += &admin_client::escaped(header);
+    }
+    target += &format!("&client={}", admin_client::escaped(&args.client.to_string()));
     // A timer must be created within its runtime.
     let asking = async { admin_client::get(admin, &target, PATIENCE).await };
     let body = runtime.block_on(asking).context("--admin")?;
@@ -81,7 +93,12 @@ fn of_configuration(file: &std::path::Path, args: &ExplainArgs) -> anyhow::Resul
     let Some(settings) = checked.settings else {
         anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
     };
-    Ok(serde_json::to_value(levada_edge::explain(&settings, &args.url, args.key.as_deref())?)?)
+    let mut asked = levada_edge::ExplainedRequest::new(&args.url);
+    (asked.key, asked.client) = (args.key.clone(), args.client);
+    if let Some(wrong) = args.header.iter().find(|line| !asked.add_header(line)) {
+        anyhow::bail!("--header {wrong:?}: write it as in `Accept-Language: en`");
+    }
+    Ok(serde_json::to_value(levada_edge::explain(&settings, &asked)?)?)
 }
 
 fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
@@ -91,6 +108,7 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
         None | Some("url") => writeln!(out, "key      {}", text("key"))?,
         Some(from) => writeln!(out, "key      {} (from {from})", text("key"))?,
     }
+    route(out, &explanation["route"])?;
     if let Some(class) = explanation["class"].as_str() {
         writeln!(out, "class    {class}")?;
     }
@@ -112,6 +130,22 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     }
     candidates(out, explanation["candidates"].as_array().map_or(&[][..], Vec::as_slice), &set)?;
     pieces(out, &explanation["pieces"])
+}
+
+/// The route that the request takes, and why not one before it.
+fn route(out: &mut impl Write, route: &Json) -> io::Result<()> {
+    if route.is_null() {
+        return Ok(());
+    }
+    writeln!(out, "route    {}", route["name"].as_str().unwrap_or("none; as the site says"))?;
+    for words in route["handling"].as_array().into_iter().flatten() {
+        writeln!(out, "         {}", word(words))?;
+    }
+    for before in route["before"].as_array().into_iter().flatten() {
+        let (name, because) = (word(&before["name"]), word(&before["because"]));
+        writeln!(out, "         not {name}: its `{because}` does not match")?;
+    }
+    Ok(())
 }
 
 /// The pieces of a large file, in file order.

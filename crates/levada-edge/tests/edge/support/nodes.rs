@@ -9,9 +9,9 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        Admin, CacheRules, CacheSettings, ClassSettings, Delivery, HealthCheck, Limits, Listener,
+        Admin, CacheSettings, ClassSettings, Delivery, Handling, HealthCheck, Limits, Listener,
         MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
-        Runtime, Settings, SiteSettings,
+        Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
     },
 };
 
@@ -52,20 +52,24 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
 pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
     SiteSettings {
         hosts: vec![host.to_owned()],
+        classes: ClassSettings::default(),
+        delivery: Delivery::Proxy,
+        servers: servers(origins),
+        handling: Handling { debug: true, ..Handling::default() },
+        large: None,
+        routes: SiteRoutes::default(),
+    }
+}
+
+pub(crate) fn servers(origins: &[SocketAddr]) -> SiteServers {
+    SiteServers {
         origins: origins.iter().map(at).collect(),
+        switch: None,
         origin_host: None,
         proxy_protocol: None,
-        delivery: Delivery::Proxy,
         policy: policy("fdr"),
         health: unwatched(),
-        rules: CacheRules::default(),
         misses: MissLimits::default(),
-        debug: true,
-        cache: true,
-        large: None,
-        compress: None,
-        switch: None,
-        classes: ClassSettings::default(),
     }
 }
 
@@ -268,4 +272,16 @@ pub(crate) async fn metric(node: &Running, name: &str) -> f64 {
         named.then(|| value.parse::<f64>().ok()).flatten()
     };
     page.lines().filter_map(of).sum()
+}
+
+/// The sites of a configuration as a user writes it.
+pub(crate) fn sites(text: &str) -> Vec<SiteSettings> {
+    let text = format!("name = 'n0'\n[[listen]]\naddress = '127.0.0.1:8080'\n{text}");
+    let source = levada_config::Source { name: "levada.toml".to_owned(), text };
+    let surroundings = levada_config::Surroundings {
+        directory: std::path::Path::new("/nonexistent"),
+        variable: &|_| None,
+    };
+    let checked = levada_config::check(&source, &surroundings);
+    checked.settings.unwrap_or_else(|| panic!("{}", checked.report)).sites
 }

@@ -1,0 +1,206 @@
+//! Routes: their matchers, and whether each can ever be the first to match.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use http::{HeaderName, Method};
+use levada_edge::settings::{PolicyChoice, SiteRoute, SiteRoutes};
+use levada_rules::{
+    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, TextPattern,
+};
+
+use super::{Check, levels::KeyLevels};
+use crate::{
+    file::{self, ClientScheme, FieldMatch, OneOrMany, SiteServers},
+    inherit, schema,
+    tree::Path,
+};
+
+impl Check<'_, '_> {
+    pub(super) fn routes(
+        &mut self,
+        site: &file::Site,
+        default: Option<&PolicyChoice>,
+        path: &Path,
+    ) -> Option<SiteRoutes> {
+        if site.route.is_empty() {
+            return Some(SiteRoutes::default());
+        }
+        let list = path.key("route");
+        self.route_names(&site.route, &list);
+        let own = inherit::keys(&schema::of::<SiteServers>());
+        let mut routes = Vec::new();
+        for (at, route) in site.route.iter().enumerate() {
+            let place = list.index(at);
+            let conditions = self.conditions(route, &place);
+            let settings = self.route_of_site((at, route), (site, path), default, &own);
+            routes.push(conditions.zip(settings));
+        }
+        let routes: Option<Vec<(Conditions, SiteRoute)>> = routes.into_iter().collect();
+        let (conditions, all): (Vec<_>, Vec<_>) = routes?.into_iter().unzip();
+        self.covered_routes(&conditions, &list);
+        match RouteTable::new(conditions) {
+            Ok(table) => Some(SiteRoutes { table: Arc::new(table), all }),
+            Err(error) => {
+                let help = "write what the path begins with, as in `/img/**.jpg`".to_owned();
+                self.findings.error(&list, error.to_string(), Some(help));
+                None
+            }
+        }
+    }
+
+    fn route_of_site(
+        &mut self,
+        (at, route): (usize, &file::SiteRoute),
+        (site, path): (&file::Site, &Path),
+        default: Option<&PolicyChoice>,
+        own: &[String],
+    ) -> Option<SiteRoute> {
+        let place = path.key("route").index(at);
+        let levels = KeyLevels::of_route(&place, path, &self.root);
+        let states = |check: &Self, key: &str| check.findings.has(&place.key(key.to_owned()));
+        let servers = if own.iter().any(|key| states(self, key)) {
+            let replaces = ["origin", "servers", "server"].iter().any(|key| states(self, key));
+            let levels = if replaces { levels.nearest() } else { levels.clone() };
+            Some(self.site_servers((site, &route.servers), default, &levels)?)
+        } else {
+            None
+        };
+        let handling = self.handling(&route.handling, &levels)?;
+        let name = route.name.clone().unwrap_or_else(|| (at + 1).to_string());
+        Some(SiteRoute { name: name.into(), handling, servers })
+    }
+
+    /// Checks that no two routes have the same name.
+    fn route_names(&mut self, routes: &[file::SiteRoute], list: &Path) {
+        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, route) in routes.iter().enumerate() {
+            let Some(name) = &route.name else { continue };
+            if let Some(other) = taken.insert(name, at) {
+                let message = format!("{name:?} is the name of {} already", list.index(other));
+                self.findings.error(&list.index(at).key("name"), message, None);
+            }
+        }
+    }
+
+    /// Warns of routes that never match, because one before them takes all of their requests.
+    fn covered_routes(&mut self, routes: &[Conditions], list: &Path) {
+        for (at, route) in routes.iter().enumerate() {
+            let Some(before) = routes[..at].iter().position(|before| before.covers(route)) else {
+                continue;
+            };
+            let message = format!("never matches: {} takes all its requests", list.index(before));
+            let help = "the first route that matches counts: put the narrower one first".to_owned();
+            self.findings.warning(&list.index(at), message, Some(help));
+        }
+    }
+
+    fn conditions(&mut self, route: &file::SiteRoute, path: &Path) -> Option<Conditions> {
+        let paths = self.patterns(&route.path, &path.key("path"), PathPattern::parse);
+        let path_regex = match &route.path_regex {
+            None => Some(None),
+            Some(text) => {
+                let at = path.key("path_regex");
+                PathRegex::parse(text).map(Some).map_err(|e| self.pattern_error(&e, &at)).ok()
+            }
+        };
+        let text = |text: &str| TextPattern::parse(text, true);
+        let hosts = self.patterns(&route.host, &path.key("host"), text);
+        let methods = self.methods(&route.method, &path.key("method"));
+        let header_name = |name: &str| HeaderName::try_from(name).ok();
+        let headers = self.fields(&route.header, &path.key("header"), header_name);
+        let word = |name: &str| {
+            let wrong = |byte: u8| !byte.is_ascii_graphic() || b"=;&,\"".contains(&byte);
+            (!name.is_empty() && !name.bytes().any(wrong)).then(|| name.to_owned())
+        };
+        let query = self.fields(&route.query, &path.key("query"), word);
+        let cookies = self.fields(&route.cookie, &path.key("cookie"), word);
+        let clients = route.client.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        Some(Conditions {
+            paths: paths?,
+            path_regex: path_regex?,
+            hosts: hosts?,
+            scheme: route.scheme.map(|scheme| match scheme {
+                ClientScheme::Http => Scheme::Http,
+                ClientScheme::Https => Scheme::Https,
+            }),
+            methods: methods?,
+            headers: headers?,
+            query: query?,
+            cookies: cookies?,
+            clients: clients.iter().map(|prefix| prefix.0).collect(),
+        })
+    }
+
+    fn patterns<T>(
+        &mut self,
+        texts: &Option<OneOrMany<String>>,
+        path: &Path,
+        parse: impl Fn(&str) -> Result<T, PatternError>,
+    ) -> Option<Vec<T>> {
+        let Some(texts) = texts else { return Some(Vec::new()) };
+        let is_list = matches!(texts, OneOrMany::Many(_));
+        let mut patterns = Vec::new();
+        for (at, text) in texts.as_slice().iter().enumerate() {
+            let at = if is_list { path.index(at) } else { path.clone() };
+            patterns.push(parse(text).map_err(|error| self.pattern_error(&error, &at)).ok());
+        }
+        patterns.into_iter().collect()
+    }
+
+    fn pattern_error(&mut self, error: &PatternError, path: &Path) {
+        let help = match error {
+            PatternError::Syntax(_) => Some(
+                "as in Rust's regex crate: no look-around, no references back; write it in single \
+                 quotes",
+            ),
+            PatternError::TooLarge => Some("repeat less: `{1000}` copies its expression"),
+            PatternError::NoSlash => Some("for example `/img/**`, or `**.jpg`"),
+            _ => None,
+        };
+        self.findings.error(path, error.to_string(), help.map(str::to_owned));
+    }
+
+    fn methods(&mut self, methods: &Option<OneOrMany<String>>, path: &Path) -> Option<Vec<Method>> {
+        let methods = methods.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let mut read = Vec::new();
+        for method in methods {
+            let parsed = Method::try_from(method.to_ascii_uppercase().as_str()).ok();
+            if parsed.is_none() {
+                self.findings.error(path, format!("{method:?} is no method"), None);
+            }
+            read.push(parsed);
+        }
+        read.into_iter().collect()
+    }
+
+    fn fields<T>(
+        &mut self,
+        fields: &BTreeMap<String, FieldMatch>,
+        path: &Path,
+        name: impl Fn(&str) -> Option<T>,
+    ) -> Option<Vec<(T, FieldPattern)>> {
+        let mut read = Vec::new();
+        for (key, wanted) in fields {
+            let at = path.key(key.clone());
+            let pattern = match wanted {
+                FieldMatch::Present(true) => Some(FieldPattern::Present),
+                FieldMatch::Present(false) => Some(FieldPattern::Absent),
+                FieldMatch::Value(text) => match TextPattern::parse(text, false) {
+                    Ok(pattern) => Some(FieldPattern::Value(pattern)),
+                    Err(error) => {
+                        self.pattern_error(&error, &at);
+                        None
+                    }
+                },
+            };
+            let name = name(key);
+            if name.is_none() {
+                let place = self.findings.key_place(&at);
+                let message = format!("{key:?} cannot be the name of one");
+                self.findings.error_at(place, &at, message, None);
+            }
+            read.push(name.zip(pattern));
+        }
+        read.into_iter().collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! The keys that can differ per route: `[defaults]`, `[[site]]` and `[[site.route]]` have them all.
+//!
+//! A file is read with the keys of each level laid over those of the level around it ([`inherit`]).
+//! So a key needs a field here, and a line where settings are made of it.
+//!
+//! [`inherit`]: crate::inherit
+
+use levada_edge::settings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Compress;
+use crate::text::Time;
+
+/// How requests are handled.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct Handling {
+    /// Whether responses are stored at all. Otherwise the site's requests are only distributed.
+    pub cache: bool,
+    /// Freshness lifetime of a response without one. The default is HTTP's heuristic (RFC 9111, 4.2.2).
+    #[schemars(extend("examples" = ["10m"]))]
+    pub default_ttl: Option<Time>,
+    /// Freshness lifetime of an error without one: 404, 405, 410, 414, 451 and 501. The default is that of
+    /// other responses.
+    #[schemars(extend("examples" = ["10s"]))]
+    pub negative_ttl: Option<Time>,
+    /// HTTP's heuristic freshness, in percent of the time since `Last-Modified`; 0 switches it off.
+    #[schemars(range(max = 100))]
+    pub heuristic_percent: u32,
+    /// The longest heuristic freshness lifetime.
+    pub heuristic_max: Time,
+    /// Default of `stale-while-revalidate`: time in which a stale response is served while it is revalidated
+    /// (RFC 5861).
+    pub stale_while_revalidate: Time,
+    /// Default of `stale-if-error`: time in which a stale response replaces a 500, 502, 503 or 504 of the
+    /// origin (RFC 5861).
+    pub stale_if_error: Time,
+    /// Time in which a stale response without `stale-if-error` replaces the answer of an unreachable origin.
+    pub stale_if_unreachable: Time,
+    /// Whether responses with `s-maxage` may be served stale, too. RFC 9111, 5.2.2.10, forbids it, but many
+    /// applications send `s-maxage` without this intention.
+    pub s_maxage_allows_stale: bool,
+    /// Whether responses that set cookies are stored.
+    pub store_cookies: Cookies,
+    /// Compression of responses. Without this table they are passed on and stored as they are.
+    pub compress: Option<Compress>,
+    /// Whether clients see in `Proxy-Status` why a node was chosen.
+    pub debug: bool,
+}
+
+/// Whether responses that set cookies are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cookies {
+    /// Never.
+    #[default]
+    Never,
+    /// If the origin states their freshness, or that they are `public`. Servers often state it for all
+    /// responses, also for those with a session's cookie.
+    Explicit,
+    /// Like all others: all clients then receive one client's cookie.
+    Always,
+}
+
+impl From<&Handling> for settings::CacheRules {
+    fn from(file: &Handling) -> Self {
+        Self {
+            default_ttl: file.default_ttl.map(|ttl| ttl.0),
+            negative_ttl: file.negative_ttl.map(|ttl| ttl.0),
+            heuristic_percent: file.heuristic_percent,
+            heuristic_max: file.heuristic_max.0,
+            stale_while_revalidate: file.stale_while_revalidate.0,
+            stale_if_error: file.stale_if_error.0,
+            stale_if_unreachable: file.stale_if_unreachable.0,
+            s_maxage_allows_stale: file.s_maxage_allows_stale,
+            cookies: match file.store_cookies {
+                Cookies::Explicit => settings::CookieStorage::StoreIfExplicit,
+                Cookies::Never => settings::CookieStorage::Refuse,
+                Cookies::Always => settings::CookieStorage::Store,
+            },
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Handling {
+    fn default() -> Self {
+        let rules = settings::CacheRules::default();
+        Self {
+            cache: true,
+            default_ttl: None,
+            negative_ttl: None,
+            heuristic_percent: rules.heuristic_percent,
+            heuristic_max: Time(rules.heuristic_max),
+            stale_while_revalidate: Time(rules.stale_while_revalidate),
+            stale_if_error: Time(rules.stale_if_error),
+            stale_if_unreachable: Time(rules.stale_if_unreachable),
+            s_maxage_allows_stale: rules.s_maxage_allows_stale,
+            store_cookies: Cookies::default(),
+            compress: None,
+            debug: false,
+        }
+    }
+}

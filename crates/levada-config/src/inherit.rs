@@ -1,0 +1,115 @@
+//! Lays the keys of each level over those of the level around it: `[defaults]`, `[[site]]`,
+//! `[[site.route]]`.
+//!
+//! This happens to the file as it was read, where only stated keys are present. So every key of
+//! [`Handling`] is inherited without a line of its own, and a default cannot be mistaken for a stated
+//! value.
+
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    file::{Handling, SiteServers},
+    schema,
+};
+
+/// Tables that are replaced as a whole: the parameters of one policy mean nothing to another one.
+const WHOLE: [&str; 1] = ["policy"];
+
+/// Keys of a site with an origin, and of one with servers. A route that states one of a group does not inherit
+/// the other group.
+const ORIGIN: [&str; 2] = ["origin", "misses"];
+const SERVERS: [&str; 5] = ["servers", "server", "key", "slow_start", "admission"];
+
+/// Completes all sites and routes of a file.
+pub(crate) fn complete(file: &mut Json) {
+    let handling = keys(&schema::of::<Handling>());
+    let servers = keys(&schema::of::<SiteServers>());
+    let defaults = file["defaults"].as_object().cloned().unwrap_or_default();
+    let sites = file.get_mut("site").and_then(Json::as_array_mut);
+    for site in sites.into_iter().flatten().filter_map(Json::as_object_mut) {
+        let routes = site.remove("route");
+        *site = laid_over(&defaults, std::mem::take(site));
+        let Some(Json::Array(mut routes)) = routes else { continue };
+        for route in routes.iter_mut().filter_map(Json::as_object_mut) {
+            let mut around = site.clone();
+            around.retain(|key, _| handling.contains(key) || servers.contains(key));
+            let states = |keys: &[&str]| keys.iter().any(|key| route.contains_key(*key));
+            if states(&ORIGIN[..1]) {
+                around.retain(|key, _| !SERVERS.contains(&key.as_str()));
+            } else if states(&SERVERS[..2]) {
+                let replaced = [&ORIGIN[..], &SERVERS[..2]].concat();
+                around.retain(|key, _| !replaced.contains(&key.as_str()));
+            }
+            *route = laid_over(&around, std::mem::take(route));
+        }
+        site.insert("route".to_owned(), Json::Array(routes));
+    }
+}
+
+/// The keys of a table.
+pub(crate) fn keys(schema: &Json) -> Vec<String> {
+    schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+/// `own` with the keys of `around` that it does not state; tables within tables by the same rule. Names of
+/// header fields are keys as well, so that the case of letters does not count.
+fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<String, Json> {
+    for (key, value) in around {
+        match own.iter_mut().find(|(stated, _)| stated.eq_ignore_ascii_case(key)) {
+            None => drop(own.insert(key.clone(), value.clone())),
+            Some((_, Json::Object(inner))) if !WHOLE.contains(&key.as_str()) => {
+                if let Json::Object(value) = value {
+                    *inner = laid_over(value, std::mem::take(inner));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nearest_level_counts_for_each_key() {
+        let mut file = json!({
+            "defaults": { "default_ttl": "1m", "stale_if_error": "1h" },
+            "site": [{
+                "hosts": "a", "origin": "http://a", "default_ttl": "2m",
+                "route": [{ "path": "/b" }, { "path": "/c", "default_ttl": "3m" }],
+            }],
+        });
+        complete(&mut file);
+        let routes = &file["site"][0]["route"];
+        assert_eq!(file["site"][0]["stale_if_error"], "1h");
+        assert_eq!(routes[0]["default_ttl"], "2m");
+        assert_eq!(routes[0]["origin"], "http://a");
+        assert_eq!(routes[1]["default_ttl"], "3m");
+        assert_eq!(routes[1]["stale_if_error"], "1h");
+        assert!(routes[1]["hosts"].is_null());
+    }
+
+    #[test]
+    fn routes_own_servers_replace_the_sites_origin() {
+        let mut file = json!({ "site": [{
+            "origin": "http://a", "misses": { "queue": 1 }, "policy": { "name": "fdr", "busy": 3 },
+            "route": [{ "servers": ["http://b"], "policy": { "name": "lard" } }],
+        }] });
+        complete(&mut file);
+        let route = &file["site"][0]["route"][0];
+        assert!(route["origin"].is_null() && route["misses"].is_null());
+        assert_eq!(route["policy"], json!({ "name": "lard" }));
+    }
+
+    #[test]
+    fn tables_are_laid_over_key_by_key() {
+        let around = json!({ "t": { "X-A": 1, "b": [1] }, "u": 1 });
+        let own = json!({ "t": { "x-a": 2, "b": [2] } });
+        let laid = laid_over(around.as_object().unwrap(), own.as_object().unwrap().clone());
+        assert_eq!(Json::Object(laid), json!({ "t": { "x-a": 2, "b": [2] }, "u": 1 }));
+    }
+}

@@ -1,0 +1,150 @@
+//! Routes as users write them, right and wrong.
+
+use std::path::Path;
+
+use levada_config::{Checked, Source, Surroundings};
+use levada_edge::settings::{SiteRoute, SiteSettings};
+
+fn check(lines: &str) -> Checked {
+    let text = format!(
+        "name = 'a'
+listen = [{{ address = '127.0.0.1:8080' }}]
+[[site]]
+hosts = 'example.com'
+origin = 'http://127.0.0.1:9000'
+{lines}"
+    );
+    let source = Source { name: "t".to_owned(), text };
+    levada_config::check(
+        &source,
+        &Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None },
+    )
+}
+
+fn site(lines: &str) -> SiteSettings {
+    let checked = check(lines);
+    checked.settings.unwrap_or_else(|| panic!("{}", checked.report)).sites.remove(0)
+}
+
+fn routes(lines: &str) -> Vec<SiteRoute> {
+    site(lines).routes.all
+}
+
+/// The only problem, without its place in the file.
+fn problem(lines: &str) -> String {
+    let report = check(lines).report;
+    assert_eq!(report.problems.len(), 1, "{lines}\n{report}");
+    format!("{}: {}", report.problems[0].key, report.problems[0].message)
+}
+
+#[test]
+fn routes_inherit_each_key_from_the_nearest_level() {
+    let site = site(
+        "default_ttl = '2m'
+         [[site.route]]
+         path = '/a'
+         [[site.route]]
+         path = '/b'
+         default_ttl = '3m'
+         stale_if_error = '0s'
+         [defaults]
+         default_ttl = '1m'
+         stale_if_error = '1h'",
+    );
+    let lifetimes = |handling: &levada_edge::settings::Handling| {
+        (handling.rules.default_ttl.unwrap().as_secs(), handling.rules.stale_if_error.as_secs())
+    };
+    assert_eq!(lifetimes(&site.handling), (120, 3600));
+    assert_eq!(lifetimes(&site.routes.all[0].handling), (120, 3600));
+    assert_eq!(lifetimes(&site.routes.all[1].handling), (180, 0));
+}
+
+#[test]
+fn route_without_servers_of_its_own_has_the_sites() {
+    let routes = routes(
+        "origin_host = 'o.example'
+         [[site.route]]
+         path = '/a'
+         [[site.route]]
+         path = '/b'
+         origin = 'http://127.0.0.1:9001'
+         [[site.route]]
+         path = '/c'
+         servers = ['http://127.0.0.1:9002', 'http://127.0.0.1:9003']
+         policy = { name = 'lard' }",
+    );
+    assert!(routes[0].servers.is_none());
+    let own = routes[1].servers.as_ref().unwrap();
+    assert_eq!((own.origins.len(), own.origin_host.as_deref()), (1, Some("o.example")));
+    let own = routes[2].servers.as_ref().unwrap();
+    assert!(own.origins.is_empty());
+    assert_eq!(own.switch.as_ref().unwrap().servers.len(), 2);
+    assert_eq!(own.policy.name, "lard");
+}
+
+#[test]
+fn wrong_matchers_are_named() {
+    for (lines, expected) in [
+        ("path = 'img'", "path: does not begin with `/`, or with `**`"),
+        (
+            "path = ['/a', '/b?c']",
+            "path[1]: has a `?`: a query is no part of the path, `query` matches it",
+        ),
+        (
+            "path = '/***'",
+            "path: has three stars in a row: `*` is any run of characters without `/`, `**` also with `/`",
+        ),
+        (
+            "path_regex = '(a{1000}){1000}'",
+            "path_regex: needs more than 256 KiB when it is compiled",
+        ),
+        ("path_regex = '(a'", "path_regex: is no regular expression: unclosed group"),
+        ("method = 'G T'", "method: \"G T\" is no method"),
+        ("header = { 'a b' = true }", "header.\"a b\": \"a b\" cannot be the name of one"),
+        ("cookie = { 'a;b' = '1' }", "cookie.\"a;b\": \"a;b\" cannot be the name of one"),
+        (
+            "client = '10.0.0.1/8'",
+            "client: must be an IP address, or a prefix of addresses, such as \"10.0.0.0/8\", not \"10.0.0.1/8\"",
+        ),
+        ("scheme = 'ftp'", "scheme: must be one of \"http\", \"https\", not \"ftp\""),
+        ("pth = '/a'", "pth: unknown key"),
+        ("hosts = 'a'", "hosts: unknown key"),
+    ] {
+        assert_eq!(
+            problem(&format!("[[site.route]]\n{lines}")),
+            format!("site[0].route[0].{expected}")
+        );
+    }
+}
+
+#[test]
+fn two_routes_of_one_name_are_an_error() {
+    let lines = "[[site.route]]\nname = 'a'\npath = '/a'\n[[site.route]]\nname = 'a'\npath = '/b'";
+    assert_eq!(
+        problem(lines),
+        "site[0].route[1].name: \"a\" is the name of site[0].route[0] already"
+    );
+}
+
+#[test]
+fn route_that_can_never_match_is_a_warning() {
+    for (first, second) in [
+        ("path = '/**'", "path = '/a'"),
+        ("path = '/img/**'", "path = ['/img/a/*', '/img']"),
+        ("", "path_regex = 'a'"),
+        ("path = ['/a', '/b']", "path = '/b'\nmethod = 'POST'"),
+    ] {
+        let lines = format!("[[site.route]]\n{first}\n[[site.route]]\n{second}");
+        let expected = "site[0].route[1]: never matches: site[0].route[0] takes all its requests";
+        assert_eq!(problem(&lines), expected, "{lines}");
+    }
+    let fine = "[[site.route]]\npath = '/**'\nmethod = 'GET'\n[[site.route]]\npath = '/a'";
+    assert_eq!(check(fine).report.problems, []);
+}
+
+#[test]
+fn inherited_mistake_is_reported_once_and_where_it_stands() {
+    let lines =
+        "[[site.route]]\npath = '/a'\n[[site.route]]\npath = '/b'\n[defaults]\ndebug = true";
+    assert_eq!(problem(lines), "defaults.debug: shows every client how nodes are chosen");
+}

@@ -1,0 +1,50 @@
+//! The routes of a site at work.
+
+use std::sync::Arc;
+
+use levada_rules::{RequestFacts, RouteTable};
+
+use crate::{
+    settings::{Handling, SiteRoutes},
+    sites::Site,
+};
+
+/// The routes of a site, of which the first one that matches a request counts.
+pub(crate) struct Routes {
+    table: Arc<RouteTable>,
+    all: Vec<ActiveRoute>,
+}
+
+/// A route and what its requests get.
+pub(crate) struct ActiveRoute {
+    pub(crate) name: Arc<str>,
+    pub(crate) handling: Arc<Handling>,
+    /// The route's own servers at work; `None`: those of the site.
+    pub(crate) site: Option<Arc<Site>>,
+}
+
+impl Routes {
+    /// `None` for a site without routes. `sites` are the routes with servers of their own, in order.
+    pub(crate) fn new(settings: &SiteRoutes, sites: Vec<Arc<Site>>) -> Option<Self> {
+        let mut sites = sites.into_iter();
+        let routes = settings.all.iter().map(|route| {
+            let site = route.servers.as_ref().and_then(|_| sites.next());
+            let handling = match &site {
+                Some(site) => site.handling.clone(),
+                None => Arc::new(route.handling.clone()),
+            };
+            ActiveRoute { name: route.name.clone(), handling, site }
+        });
+        let all: Vec<ActiveRoute> = routes.collect();
+        (!all.is_empty()).then(|| Self { table: settings.table.clone(), all })
+    }
+
+    /// The servers of a route, if they are its own.
+    pub(crate) fn site(&self, number: usize) -> Option<&Arc<Site>> {
+        self.all[number].site.as_ref()
+    }
+
+    pub(crate) fn find(&self, facts: &RequestFacts<'_>) -> Option<&ActiveRoute> {
+        self.table.find(facts).map(|number| &self.all[number])
+    }
+}

@@ -1,0 +1,80 @@
+//! Routes of a site: `[[site.route]]`.
+
+use crate::support::{Origin, Reply, alone, get, get_with, nodes::sites, settled};
+
+/// A site with these lines, before the origin.
+fn site(origin: &Origin, lines: &str) -> String {
+    format!("[[site]]\nhosts = 'a.test'\norigin = 'http://{}'\n{lines}", origin.address)
+}
+
+#[tokio::test]
+async fn route_has_cache_rules_of_its_own() {
+    let origin = Origin::start().await;
+    origin.otherwise(|asked| Reply::ok(asked.target.clone()));
+    let text = site(
+        &origin,
+        "default_ttl = '1h'
+         [[site.route]]
+         path = '/api/**'
+         cache = false
+         [[site.route]]
+         path = '/**'
+         header = { 'X-Fresh' = true }
+         default_ttl = '0s'",
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    for path in ["/a", "/api/a", "/api", "/%61pi/x"] {
+        get(at, path).await;
+        get(at, path).await;
+    }
+    assert_eq!(origin.hits("/a"), 1, "the site caches");
+    assert_eq!((origin.hits("/api/a"), origin.hits("/api")), (2, 2), "the first route does not");
+    assert_eq!(origin.hits("/%61pi/x"), 2, "an escape does not lead past a route");
+    for _ in 0..2 {
+        get_with(at, "/b", &[("x-fresh", "1")]).await;
+    }
+    assert_eq!(origin.hits("/b"), 2, "the second route gives no lifetime");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn route_has_an_origin_of_its_own() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    origin.otherwise(|_| Reply::cached("site"));
+    other.otherwise(|_| Reply::cached("route"));
+    let text = site(
+        &origin,
+        &format!(
+            "[[site.route]]\npath = '/api/**'\norigin = 'http://{}'\norigin_host = 'api.test'",
+            other.address
+        ),
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    assert_eq!(get(at, "/").await.text(), "site");
+    assert_eq!(get(at, "/api/x").await.text(), "route");
+    assert_eq!(other.asked("/api/x")[0].header("host").as_deref(), Some("api.test"));
+    assert_eq!((origin.total(), other.total()), (1, 1));
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn first_route_that_matches_counts() {
+    let origin = Origin::start().await;
+    origin.otherwise(|_| Reply::ok("x"));
+    let text = site(
+        &origin,
+        "[[site.route]]
+         path = '/img/private/**'
+         cache = false
+         [[site.route]]
+         path = '/img/**'
+         default_ttl = '1h'",
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    for path in ["/img/private/a", "/img/a"] {
+        get(at, path).await;
+        get(at, path).await;
+    }
+    assert_eq!((origin.hits("/img/private/a"), origin.hits("/img/a")), (2, 1));
+    settled(&node).await;
+}
