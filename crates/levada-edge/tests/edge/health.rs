@@ -278,7 +278,7 @@ async fn single_origin_is_asked_again_when_its_response_is_late() {
 #[tokio::test]
 async fn origin_that_serves_requests_is_not_declared_down_by_lost_probes() {
     let (origin, node, at) = alone(|settings| {
-        settings.sites[0].health = levada_edge::settings::HealthCheck {
+        settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
             path: Some("/health".to_owned()),
             timeout: Duration::from_millis(500),
             ..watched()
