@@ -58,7 +58,6 @@ mod routes;
 mod run;
 mod run_as;
 mod servers;
-pub mod settings;
 mod site_builder;
 mod sites;
 mod start_error;
@@ -70,6 +69,6 @@ pub use explain::{
     TakenRoute, offline as explain,
 };
 pub use levada_access::tls::TlsError;
+pub use levada_settings::{self as settings, SettingsReader};
 pub use run::{Addresses, Counts, Running, run};
-pub use settings::SettingsReader;
 pub use start_error::StartError;

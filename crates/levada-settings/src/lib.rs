@@ -206,7 +206,7 @@ pub struct SiteSettings {
 
 impl SiteSettings {
     /// The settings of a route with servers of its own.
-    pub(crate) fn of_route(&self, route: &SiteRoute) -> Option<Self> {
+    pub fn of_route(&self, route: &SiteRoute) -> Option<Self> {
         let servers = route.servers.clone()?;
         let (handling, routes) = (route.handling.clone(), SiteRoutes::default());
         Some(Self { servers, handling, routes, ..self.clone() })
@@ -248,7 +248,7 @@ pub struct Handling {
 
 impl Handling {
     /// What differs from the defaults, for operators.
-    pub(crate) fn in_words(&self) -> Vec<String> {
+    pub fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if !self.cache {
             words.push("nothing is stored".to_owned());
