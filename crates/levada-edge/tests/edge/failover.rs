@@ -313,3 +313,42 @@ async fn downloaders_notice_nothing_of_a_body_that_goes_on() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn browser_shows_the_whole_of_a_page_that_goes_on() {
+    let end = "<b>the very end</b>";
+    let page = format!("<!doctype html><p>{}</p>{end}", "abcdefghij".repeat(LENGTH / 10));
+    let (origin, node, at) = alone(|settings| settings.sites[0].hosts = vec!["*".to_owned()]).await;
+    let whole = page.clone();
+    origin.script("/a", move |asked| {
+        let range = asked.header("range");
+        let first =
+            range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.split('-').next());
+        let first: usize = first.map_or(0, |first| first.parse().unwrap());
+        let rest = &whole.as_bytes()[first..];
+        let reply = Reply::cached("").with("etag", "\"v\"").with("content-type", "text/html");
+        let reply = reply.with("content-length", &rest.len().to_string());
+        let pieces = vec![Piece::Bytes(rest[..rest.len().min(300_000)].to_vec()), Piece::Cut];
+        let last = whole.len() - 1;
+        match range {
+            None => reply,
+            Some(_) => reply
+                .status("206 Partial Content")
+                .with("content-range", &format!("bytes {first}-{last}/{}", whole.len())),
+        }
+        .pieces(pieces)
+    });
+    let profile = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("chromium");
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.arg(format!("http://{at}/a")).stderr(std::process::Stdio::null());
+    let Ok(output) = tokio::task::block_in_place(|| command.output()) else {
+        eprintln!("skipped: chromium is not installed");
+        return;
+    };
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.len() > LENGTH && shown.contains(end), "{} bytes", shown.len());
+    assert_eq!(origin.hits("/a"), 3);
+    settled(&node).await;
+}
