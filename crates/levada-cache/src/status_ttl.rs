@@ -42,6 +42,22 @@ impl StatusTtl {
         let found = first(&listed).or_else(|| first(&cacheable)).or_else(|| first(&any));
         found.map(|one| one.ttl)
     }
+
+    /// Each entry, for operators.
+    pub fn in_words(list: &[Self], fresh: &str) -> Vec<String> {
+        let words = |one: &Self| {
+            let statuses = match &one.statuses {
+                Statuses::Cacheable => String::new(),
+                Statuses::Any => " (any status)".to_owned(),
+                Statuses::Listed(all) => {
+                    let all: Vec<String> = all.iter().map(u16::to_string).collect();
+                    format!(" (status {})", all.join(", "))
+                }
+            };
+            format!("{fresh} for {}{statuses}", levada_types::format_duration(one.ttl))
+        };
+        list.iter().map(words).collect()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Checks beyond the schema: whether the parts of a configuration fit each other, the policies and
 //! this machine.
 
+mod caching;
 mod classes;
 mod compress;
 mod files;

@@ -737,3 +737,64 @@ proptest! {
         prop_assert!(check_text(&tokens.concat()).settings.is_none());
     }
 }
+
+#[test]
+fn cache_rules_are_read_and_inherited_by_routes() {
+    let text = |rest: &str| format!("name = 'n'\n[[listen]]\naddress = '127.0.0.1:80'\n{rest}");
+    let site = "[[site]]\nhosts = 'a'\norigin = 'http://a:1'\n";
+    let settings = settings(&text(&format!(
+        "{site}ttl = ['200 302 10m', 'any 1m']\nstatus_ttl = '5s'\n\
+         ignore_headers = ['cache-control', 'vary']\n\
+         cache_key = {{ query_without = ['utm_*'], device = true }}\nbypass = ['cookie.session']\n\
+         strip_cookies = 'request'\n\
+         [[site.route]]\npath = '/img/**'\nmin_uses = 2\ncache_key = {{ device = false }}\nbypass = []\n"
+    )));
+    let site = &settings.sites[0];
+    let ttl = &site.handling.rules.ttl;
+    assert_eq!((ttl.len(), ttl[0].ttl), (2, Duration::from_secs(600)));
+    assert!(site.handling.rules.ignored.vary && !site.handling.rules.ignored.expires);
+    let rules = site.handling.caching.as_ref().unwrap();
+    assert!(rules.key.device && rules.bypass.len() == 1 && rules.strips_request_cookies);
+    let rules = site.routes.all[0].handling.caching.as_ref().unwrap();
+    assert_eq!(rules.key.target("/a?utm_x=1&b"), "/a?b");
+    assert!(!rules.key.device && rules.bypass.is_empty() && rules.min_uses == 2);
+    let plain = "[[site]]\nhosts = 'a'\norigin = 'http://a:1'\n";
+    assert!(self::settings(&text(plain)).sites[0].handling.caching.is_none());
+}
+
+#[test]
+fn wrong_cache_rules_are_refused_with_their_place() {
+    let site = |keys: &str| {
+        format!(
+            "name = 'n'\n[[listen]]\naddress = '127.0.0.1:80'\n[[site]]\nhosts = 'a'\norigin = 'http://a:1'\n{keys}\n"
+        )
+    };
+    for (keys, place, why) in [
+        ("ttl = '200 soon'", "site[0].ttl", "`soon` is no time"),
+        ("ttl = ['10m', '99 1m']", "site[0].ttl[1]", "`99` is no status"),
+        ("status_ttl = ['200 1m', '200 2m']", "site[0].status_ttl[1]", "has a lifetime already"),
+        ("ttl = '304 1m'", "site[0].ttl", "no status that can be stored"),
+        ("ttl = '9999d'", "site[0].ttl", "more than a year"),
+        ("bypass = ['session']", "site[0].bypass[0]", "begins with neither"),
+        ("no_store = ['cookie.']", "site[0].no_store[0]", "no name"),
+        (
+            "cache_key = { headers = ['a b'] }",
+            "site[0].cache_key.headers[0]",
+            "no name of a header",
+        ),
+        (
+            "cache_key = { cookies = ['a=b'] }",
+            "site[0].cache_key.cookies[0]",
+            "no name of a cookie",
+        ),
+        (
+            "cache_key = { query = 'none', query_only = ['a'] }",
+            "site[0].cache_key.query_only",
+            "stands beside `query`",
+        ),
+    ] {
+        assert_error(&site(keys), place, why);
+    }
+    let large = "large = { enabled = true }\ncache_key = { device = true }";
+    assert_error(&site(large), "site[0].large.enabled", "cannot stand beside");
+}

@@ -11,6 +11,7 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
+use levada_purge::{PurgeOrder, PurgeTarget};
 use levada_store::identity;
 use levada_types::Key;
 
@@ -110,9 +111,9 @@ fn invalidate(
     answer: &HeaderMap,
 ) -> Invalidated {
     let failed = status.is_client_error() || status.is_server_error();
-    let groups = if failed { None } else { invalidation::groups(&resource.identity, answer) };
-    let Ok(target) = resource.identity.parse::<Uri>() else {
-        return Invalidated { urls: Vec::new(), groups };
+    let groups = if failed { None } else { invalidation::groups(resource.url(), answer) };
+    let Ok(target) = resource.url().parse::<Uri>() else {
+        return Invalidated { groups, ..Invalidated::default() };
     };
     let uris = invalidated(method, status, &target, answer);
     let urls: Vec<String> =
@@ -120,5 +121,10 @@ fn invalidate(
     for url in &urls {
         cache.invalidate(Key::of(url.as_bytes()));
     }
-    Invalidated { urls, groups }
+    // Only a purge finds the variants of a key.
+    let caching = resource.handling.caching.as_ref();
+    let variants = caching.is_some_and(|rules| rules.key.has_variants()) && !urls.is_empty();
+    let variants =
+        variants.then(|| PurgeOrder { target: PurgeTarget::Urls(urls.clone()), soft: false });
+    Invalidated { urls, groups, variants }
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     node::Node,
-    settings::{KeyFrom, Settings, SiteRoutes, SiteSettings, SwitchSettings},
+    settings::{Handling, KeyFrom, Settings, SiteRoutes, SiteSettings, SwitchSettings},
     sites::Site,
 };
 
@@ -91,6 +91,14 @@ impl ExplainedRequest {
             Some((name, HeaderValue::try_from(value.trim()).ok()?))
         });
         field.map(|(name, value)| self.headers.append(name, value)).is_some()
+    }
+
+    /// The text of the key under this handling.
+    fn keyed(&self, handling: &Handling, identity: String) -> String {
+        let Some(rules) = &handling.caching else { return identity };
+        let host_at = identity.find("://").map_or(0, |at| at + 3);
+        let path_at = identity[host_at..].find('/').map_or(identity.len(), |at| host_at + at);
+        rules.keyed(&identity, path_at, &self.headers).0
     }
 
     /// The first route of the site that takes the request.
@@ -208,6 +216,8 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
         sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let route = asked.routed(&site.settings.routes, &identity, &host);
     let taken = route.as_ref().and_then(|route| route.number);
+    let (routes, own) = (&site.settings.routes.all, &site.settings.handling);
+    let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
     let url = ExplainedUrl::new(&site.settings, classes, identity, key);
@@ -261,6 +271,8 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let route = asked.routed(&site.routes, &identity, &host);
     let taken = route.as_ref().and_then(|route| route.number);
+    let (routes, own) = (&site.routes.all, &site.handling);
+    let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
     let of_route = taken.and_then(|number| site.of_route(&site.routes.all[number]));
     let site = of_route.as_ref().unwrap_or(site);
     let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {

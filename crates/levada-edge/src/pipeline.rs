@@ -19,6 +19,7 @@ use levada_compress::Accepts;
 use levada_http1::{ZeroCopyQueue, check_parsed};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
+use levada_rules::CacheUse;
 use levada_store::{Label, Object};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
@@ -161,10 +162,12 @@ fn admit(
         Ok(resource) => resource,
         Err(failure) => return Admitted::Refused(failure),
     };
-    connection.set_last_key(resource.key);
     let (mut parts, body) = request.into_parts();
-    // Before a variant is selected: fields that the origin does not see must not select one.
+    // Before a key is made or a variant is selected: fields that the origin does not see must not
+    // select one.
     strip_request(&mut parts.headers);
+    let resource = resource.keyed(&parts.headers);
+    connection.set_last_key(resource.key);
     if max_forwards::ends_here(&parts.method, &mut parts.headers) {
         return Admitted::Answered(Box::new(respond::options()));
     }
@@ -183,6 +186,7 @@ fn admit(
         wants,
         parts,
         accepts: Accepts::default(),
+        cache_use: CacheUse::Full,
         body,
         head_is_enough,
         anew,
@@ -313,6 +317,7 @@ async fn serve_locally(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     compress::negotiate(&mut context);
+    apply_caching_rules(&mut context);
     let client = client_network::of(context.client);
     record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
     let key = context.resource.key;
@@ -344,6 +349,10 @@ async fn serve_locally(
                 }
             }
         }
+        LookupResult::Fetch(order) if context.cache_use == CacheUse::ReadOnly => {
+            record.cache = CacheResult::Bypass;
+            Box::pin(pass(node, context, order.why, "no-store-rule", record)).await?
+        }
         LookupResult::Fetch(order) => {
             Box::pin(serve_from_fill(node, context, order, record)).await?
         }
@@ -366,6 +375,18 @@ async fn serve_locally(
     }
     response.body_mut().slow_down(node.pace());
     Ok(response)
+}
+
+/// Decides what a request does with the cache, and removes cookies that must not count.
+fn apply_caching_rules(context: &mut RequestContext) {
+    let RequestContext { resource, parts, cache_use, .. } = context;
+    let Some(rules) = &resource.handling.caching else { return };
+    if levada_cache::is_cache_method(&parts.method) {
+        *cache_use = rules.cache_use(resource.target(), &parts.headers);
+        if *cache_use == CacheUse::Full {
+            rules.strip_request(&mut parts.headers);
+        }
+    }
 }
 
 /// Serves a stored response in blocks, some of which may have to be fetched. If one of them cannot be

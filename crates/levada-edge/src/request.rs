@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
 use levada_http1::ZeroCopyQueue;
+use levada_rules::CacheUse;
 
 use crate::{client_connection::ClientConnection, resource::Resource};
 
@@ -22,6 +23,8 @@ pub(crate) struct RequestContext {
     pub(crate) parts: Parts,
     /// The codings that the client gets from this node.
     pub(crate) accepts: Accepts,
+    /// What the request does with the cache, by the rules of its handling.
+    pub(crate) cache_use: CacheUse,
     /// The body, if the request has one.
     pub(crate) body: Option<Incoming>,
     /// Whether the head of a large file suffices, without its body.

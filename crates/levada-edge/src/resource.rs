@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use http::Request;
+use http::{HeaderMap, Request};
 
 use levada_fetch::{ChunkUrl, Digest};
 use levada_policy::NodeIndex;
@@ -37,6 +37,8 @@ pub(crate) struct Resource {
     host_at: usize,
     /// The position of the path in `identity`.
     path_at: usize,
+    /// Path and query as the client wrote them, where the identity has other ones.
+    asked: Option<Box<str>>,
     pub(crate) key: Key,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
@@ -66,6 +68,7 @@ impl Resource {
             identity,
             host_at,
             path_at,
+            asked: None,
             key,
             passed,
             digest: None,
@@ -85,6 +88,24 @@ impl Resource {
         Self { site, handling, route: Some(route.name.clone()), ..self }
     }
 
+    /// The resource under the key that the rules of its handling make. `headers` are those that the origin
+    /// gets: others must not select a response.
+    pub(crate) fn keyed(mut self, headers: &HeaderMap) -> Self {
+        if let Some(rules) = &self.handling.caching {
+            self.asked = Some(self.identity[self.path_at..].into());
+            let before = self.path_at;
+            (self.identity, self.path_at) = rules.keyed(&self.identity, before, headers);
+            self.host_at += self.path_at - before;
+            self.key = Key::of(self.identity.as_bytes());
+        }
+        self
+    }
+
+    /// The URL in the key, which purges name.
+    pub(crate) fn url(&self) -> &str {
+        self.identity.rsplit_once(' ').map_or(&self.identity, |(_, url)| url)
+    }
+
     /// Whether rules apply to the request, so that this node must serve it.
     pub(crate) fn has_rules(&self) -> bool {
         self.route.is_some() || self.site.routes.is_some()
@@ -95,9 +116,9 @@ impl Resource {
         &self.identity[self.host_at..self.path_at]
     }
 
-    /// Path and query.
+    /// Path and query as the client wrote them.
     pub(crate) fn target(&self) -> &str {
-        &self.identity[self.path_at..]
+        self.asked.as_deref().unwrap_or(&self.identity[self.path_at..])
     }
 
     /// The digest that the client requires of the file, if any.
@@ -125,6 +146,7 @@ impl Resource {
             key: Key::of(identity.as_bytes()),
             host_at,
             path_at: host_at + (self.path_at - self.host_at),
+            asked: self.asked.clone(),
             identity,
             passed: false,
             digest: piece.url.digest,

@@ -11,6 +11,7 @@
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! ```
 
+mod caching;
 mod conditions;
 mod device;
 mod facts;
@@ -21,6 +22,7 @@ mod prefixes;
 mod selector;
 mod table;
 
+pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
 pub use facts::{RequestFacts, Scheme};

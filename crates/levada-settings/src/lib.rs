@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use levada_access::{tls::Certificate, trust::TrustedProxies};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
-pub use levada_cache::{CacheRules, CookieStorage};
+pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
@@ -16,7 +16,7 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
-pub use levada_rules::RouteTable;
+pub use levada_rules::{CachingRules, KeyRules, QueryRule, RouteTable, Selector};
 pub use levada_store::{CacheSettings, DiskCache};
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
@@ -240,6 +240,8 @@ pub struct Handling {
     pub cache: bool,
     /// Rules for storing and freshness, where the RFCs leave a choice.
     pub rules: CacheRules,
+    /// Rules that look at requests: key, bypass, cookies, uses; `None`: the defaults.
+    pub caching: Option<Arc<CachingRules>>,
     /// Whether clients see the reason for the choice of a node in `Proxy-Status` details.
     pub debug: bool,
     /// How responses are compressed; `None`: not at all.
@@ -253,8 +255,13 @@ impl Handling {
         if !self.cache {
             words.push("nothing is stored".to_owned());
         }
+        words.extend(StatusTtl::in_words(&self.rules.ttl, "fresh"));
+        words.extend(StatusTtl::in_words(&self.rules.status_ttl, "fresh by default"));
         if let Some(ttl) = self.rules.default_ttl {
             words.push(format!("fresh for {} by default", format_duration(ttl)));
+        }
+        if let Some(caching) = &self.caching {
+            words.extend(caching.in_words());
         }
         if self.compress.is_some() {
             words.push("compressed".to_owned());
@@ -265,7 +272,13 @@ impl Handling {
 
 impl Default for Handling {
     fn default() -> Self {
-        Self { cache: true, rules: CacheRules::default(), debug: false, compress: None }
+        Self {
+            cache: true,
+            rules: CacheRules::default(),
+            caching: None,
+            debug: false,
+            compress: None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The keys that can differ per route.
 
-use levada_edge::settings::Handling;
+use levada_edge::settings::{CacheRules, Handling};
 
 use super::{Check, levels::KeyLevels};
 use crate::file;
@@ -10,7 +10,16 @@ impl Check<'_, '_> {
     pub(super) fn handling(&mut self, of: &file::Handling, levels: &KeyLevels) -> Option<Handling> {
         self.rules(of, levels);
         let compress = self.compress(of, levels);
-        Some(Handling { cache: of.cache, rules: of.into(), debug: of.debug, compress: compress? })
+        let caching = self.caching(of, levels);
+        let lifetimes = self.lifetimes(of, levels);
+        let (ttl, status_ttl) = lifetimes?;
+        Some(Handling {
+            cache: of.cache,
+            rules: CacheRules { ttl, status_ttl, ..of.into() },
+            caching: caching?,
+            debug: of.debug,
+            compress: compress?,
+        })
     }
 
     /// Warns about settings that cancel each other, or endanger a site's users.

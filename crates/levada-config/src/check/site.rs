@@ -125,6 +125,12 @@ impl Check<'_, '_> {
             let message = "has no effect while the site's `cache` is off: pieces are kept in it";
             self.findings.warning(&path.key("enabled"), message, None);
         }
+        let key = &site.handling.cache_key;
+        if key.device || !key.headers.is_empty() || !key.cookies.is_empty() {
+            let message = "cannot stand beside a `cache_key` with headers, cookies or devices";
+            let help = "give the route of large files a `cache_key` without them".to_owned();
+            self.findings.error(&path.key("enabled"), message, Some(help));
+        }
         if chunk > cache.block.0 {
             let message = format!("a piece of {} is more than a block", ByteSize(chunk));
             let help = format!("at most `cache.block`, {}", ByteSize(cache.block.0));

@@ -9,7 +9,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Compress;
+use super::{Compress, OneOrMany};
 use crate::text::Time;
 
 /// How requests are handled.
@@ -18,6 +18,30 @@ use crate::text::Time;
 pub struct Handling {
     /// Whether responses are stored at all. Otherwise the site's requests are only distributed.
     pub cache: bool,
+    /// Freshness lifetime by status, whatever the origin says of freshness: `"10m"`, or statuses and a time as
+    /// in `"200 302 10m"`, `"any 1m"`. `no-store`, `private` and `no-cache` hold nevertheless. See
+    /// docs/operate/caching.md.
+    #[schemars(extend("examples" = [["200 302 10m", "404 1m"]]))]
+    pub ttl: Option<OneOrMany<String>>,
+    /// Freshness lifetime by status of responses without one, in the same form; it comes before `default_ttl`.
+    #[schemars(extend("examples" = [["200 302 10m", "404 1m", "any 10s"]]))]
+    pub status_ttl: Option<OneOrMany<String>>,
+    /// Fields of the origin's responses that are not obeyed.
+    pub ignore_headers: Vec<IgnoredHeader>,
+    /// The cache key: which parts of requests tell objects apart.
+    pub cache_key: CacheKey,
+    /// Requests that are not answered from the cache: `cookie.NAME`, `header.NAME` or `query.NAME`, with `=` and
+    /// a pattern of the value if any other value does not count. The answer is stored.
+    #[schemars(extend("examples" = [["cookie.session", "query.nocache=1"]]))]
+    pub bypass: Vec<String>,
+    /// Requests whose answers are not stored, in the same form.
+    #[schemars(extend("examples" = [["cookie.session"]]))]
+    pub no_store: Vec<String>,
+    /// Cookies that are removed. Those of `cache_key.cookies` stay.
+    pub strip_cookies: StripCookies,
+    /// Requests for an object until it is stored.
+    #[schemars(range(min = 1, max = 100))]
+    pub min_uses: u8,
     /// Freshness lifetime of a response without one. The default is HTTP's heuristic (RFC 9111, 4.2.2).
     #[schemars(extend("examples" = ["10m"]))]
     pub default_ttl: Option<Time>,
@@ -47,6 +71,72 @@ pub struct Handling {
     pub compress: Option<Compress>,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
+}
+
+/// A field of responses that is not obeyed. Clients get it as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IgnoredHeader {
+    /// `Cache-Control`, and the targeted fields that stand in its place.
+    CacheControl,
+    /// `Expires`.
+    Expires,
+    /// `Set-Cookie`: the response is stored without it.
+    SetCookie,
+    /// `Vary`: all requests get one response.
+    Vary,
+}
+
+/// Cookies that are removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StripCookies {
+    /// None.
+    #[default]
+    None,
+    /// Those of requests, before the origin gets them.
+    Request,
+    /// Those of responses, before they are stored or sent.
+    Response,
+    /// Both.
+    Both,
+}
+
+/// Which arguments of a query count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CountedQuery {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    None,
+}
+
+/// Which parts of requests tell objects apart. The case of the host and the scheme's default port never do.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheKey {
+    /// Which arguments of the query count.
+    pub query: CountedQuery,
+    /// Only these arguments count; `*` is any run of characters.
+    #[schemars(extend("examples" = [["id", "page"]]))]
+    pub query_only: Vec<String>,
+    /// All arguments count but these.
+    #[schemars(extend("examples" = [["utm_*", "fbclid"]]))]
+    pub query_without: Vec<String>,
+    /// The order of arguments does not count.
+    pub sort_query: bool,
+    /// Upper and lower case are the same in the path.
+    pub ignore_path_case: bool,
+    /// Header fields that count.
+    #[schemars(extend("examples" = [["X-Country"]]))]
+    pub headers: Vec<String>,
+    /// Cookies that count.
+    #[schemars(extend("examples" = [["currency"]]))]
+    pub cookies: Vec<String>,
+    /// Whether mobile, tablet and desktop, by `User-Agent`, are told apart.
+    pub device: bool,
 }
 
 /// Whether responses that set cookies are stored.
@@ -79,6 +169,12 @@ impl From<&Handling> for settings::CacheRules {
                 Cookies::Never => settings::CookieStorage::Refuse,
                 Cookies::Always => settings::CookieStorage::Store,
             },
+            ignored: settings::IgnoredFields {
+                cache_control: file.ignore_headers.contains(&IgnoredHeader::CacheControl),
+                expires: file.ignore_headers.contains(&IgnoredHeader::Expires),
+                set_cookie: file.ignore_headers.contains(&IgnoredHeader::SetCookie),
+                vary: file.ignore_headers.contains(&IgnoredHeader::Vary),
+            },
             ..Self::default()
         }
     }
@@ -89,6 +185,14 @@ impl Default for Handling {
         let rules = settings::CacheRules::default();
         Self {
             cache: true,
+            ttl: None,
+            status_ttl: None,
+            ignore_headers: Vec::new(),
+            cache_key: CacheKey::default(),
+            bypass: Vec::new(),
+            no_store: Vec::new(),
+            strip_cookies: StripCookies::default(),
+            min_uses: 1,
             default_ttl: None,
             negative_ttl: None,
             heuristic_percent: rules.heuristic_percent,

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
-pub use handling::{Cookies, Handling};
+pub use handling::{CacheKey, Cookies, CountedQuery, Handling, IgnoredHeader, StripCookies};
 pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};
 pub use limits::Limits;

@@ -113,6 +113,10 @@ impl Fetch {
             Ok(exchange) => exchange.into_parts(),
             Err(failed) => return leader.conclude(FetchOutcome::Failed(failed)),
         };
+        let caching = self.handling.caching.clone();
+        if caching.as_ref().is_some_and(|rules| rules.strips_response_cookies) {
+            head.headers.remove(header::SET_COOKIE);
+        }
         leader.own().chosen = head.extensions.get().cloned();
         leader.own().answered = Some(head.status.as_u16());
         let received = clock::wall();
@@ -295,7 +299,9 @@ impl Fetch {
             _ => content_length(&head.headers),
         };
         let place = place(self.key, head.status, || head.headers.clone());
-        let kept = self.cache.store.admits(place, &head.variant);
+        let min_uses = self.handling.caching.as_ref().map_or(1, |rules| rules.min_uses);
+        let kept = (min_uses <= 1 || self.cache.uses().count(self.key) >= min_uses)
+            && self.cache.store.admits(place, &head.variant);
         let of = self.representation(head, length);
         let (body, mut writer) = BlockedBody::arriving(&self.cache.tiers, of, kept);
         self.note_length(&body, length);

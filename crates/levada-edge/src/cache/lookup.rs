@@ -8,6 +8,7 @@ use levada_cache::{
     ForwardReason, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision,
     has_precondition, serve, serve_missing,
 };
+use levada_rules::CacheUse;
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
@@ -75,6 +76,9 @@ pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
     if !levada_cache::is_cache_method(&parts.method) || body.is_some() {
         return LookupResult::Bypass(ForwardReason::Method, "method");
     }
+    if let Some(found) = ruled(cache, context) {
+        return found;
+    }
     let sought = cache.store.get(resource.key, &resource.identity, &parts.headers);
     let is_on_disk = || {
         cache.store.may_recall(sought.key)
@@ -84,6 +88,27 @@ pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
         return LookupResult::OnDisk;
     }
     judge(cache, context, sought)
+}
+
+/// The result that the site's rules give without a look-up.
+fn ruled(cache: &Cache, context: &RequestContext) -> Option<LookupResult> {
+    let RequestContext { resource, parts, wants, .. } = context;
+    let rules = resource.handling.caching.as_ref()?;
+    if rules.min_uses > 1 {
+        cache.uses().note(resource.key);
+    }
+    let plain = parts.method == Method::GET && !wants.range && !wants.conditional;
+    match context.cache_use {
+        CacheUse::StoreOnly if plain => {
+            let order = FillRequest::of(resource.key);
+            let (why, directives) = (ForwardReason::Bypass, wants.directives);
+            Some(LookupResult::Fetch(FillRequest { why, directives, detached: true, ..order }))
+        }
+        CacheUse::StoreOnly | CacheUse::None => {
+            Some(LookupResult::Bypass(ForwardReason::Bypass, "bypass"))
+        }
+        CacheUse::Full | CacheUse::ReadOnly => None,
+    }
 }
 
 /// Looks a request up on disk, after a miss in memory.

@@ -20,10 +20,16 @@ mod remembered;
 pub(crate) mod rest;
 pub(crate) mod stored;
 
-use std::{num::NonZero, sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    num::NonZero,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{HeaderMap, StatusCode, header::CONTENT_RANGE};
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
+use levada_cache::Uses;
 use levada_compress::{Copies, Workers};
 use levada_purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Store, disk::DiskError};
@@ -52,6 +58,8 @@ pub(crate) struct Cache {
     pub(crate) no_parts: Remembered,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
     pub(crate) unstorable: Remembered,
+    /// Counts of requests, for sites with `min_uses`.
+    uses: OnceLock<Uses>,
     /// The size of a block.
     pub(crate) block: u64,
     /// Coded copies that are being made.
@@ -95,6 +103,7 @@ impl Cache {
             purges: Arc::new(purges),
             no_parts: Remembered::new(NO_PARTS),
             unstorable: Remembered::new(UNSTORABLE),
+            uses: OnceLock::new(),
             block: cache.block,
             forwarder: forwarder.clone(),
         })
@@ -103,6 +112,10 @@ impl Cache {
     /// Fetches, and copies that are being made.
     pub(crate) fn flights(&self) -> usize {
         self.fills.count() + self.block_flights.count() + self.copies.count()
+    }
+
+    pub(crate) fn uses(&self) -> &Uses {
+        self.uses.get_or_init(|| Uses::new(RandomState::new().hash_one(0)))
     }
 
     /// Whether the origin does not send ranges of this URI.

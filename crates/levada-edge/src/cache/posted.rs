@@ -75,7 +75,7 @@ impl Posted {
             requested: self.requested,
             received,
         };
-        let target = resource.identity.parse().ok()?;
+        let target = resource.url().parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
         let small = |length| length <= cache.tiers.max_object;
         content_length(response).is_none_or(small).then_some(StorablePost {

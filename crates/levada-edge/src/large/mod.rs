@@ -184,6 +184,7 @@ impl RequestContext {
             wants: self.wants,
             accepts: self.accepts,
             parts: self.parts.clone(),
+            cache_use: self.cache_use,
             body: None,
             head_is_enough: false,
             anew: false,

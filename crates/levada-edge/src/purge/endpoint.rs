@@ -107,7 +107,7 @@ impl PurgeEndpoint {
         if !is_authorized(headers, token) {
             return unauthorized();
         }
-        match PurgeOrder::from_fields(headers, &resource.identity, resource.host()) {
+        match PurgeOrder::from_fields(headers, resource.url(), resource.host()) {
             Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }

@@ -37,6 +37,8 @@ pub(crate) struct Invalidated {
     pub(crate) urls: Vec<String>,
     /// Cache groups of its origin (RFC 9875 Sec. 3).
     pub(crate) groups: Option<PurgeOrder>,
+    /// The same URLs, where their keys have variants.
+    pub(crate) variants: Option<PurgeOrder>,
 }
 
 impl Invalidated {
@@ -71,11 +73,11 @@ impl PurgeEndpoint {
     /// Passes on what an unsafe request has invalidated, and waits for the peers for a short time: a
     /// client that has the answer should not get the old response from a peer.
     pub(crate) async fn propagate_invalidation(self: &Arc<Self>, invalidated: Invalidated) {
-        let Invalidated { urls, groups } = invalidated;
-        if let Some(order) = groups
-            && let Err(error) = self.carry_out(order, Told::Later).await
-        {
-            tracing::error!(%error, "groups are not purged");
+        let Invalidated { urls, groups, variants } = invalidated;
+        for order in groups.into_iter().chain(variants) {
+            if let Err(error) = self.carry_out(order, Told::Later).await {
+                tracing::error!(%error, "what an unsafe request has invalidated is not purged");
+            }
         }
         if urls.is_empty() || self.peers.is_none() {
             return;

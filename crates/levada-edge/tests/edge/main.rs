@@ -8,6 +8,7 @@ mod support;
 mod admin;
 mod bad_origin;
 mod cache;
+mod cache_rules;
 mod cluster;
 mod compress;
 mod disk;

@@ -1,0 +1,196 @@
+//! Cache rules: lifetimes by status, keys, bypass, cookies and uses.
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderName;
+use levada_edge::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
+use levada_rules::TextPattern;
+use levada_types::parse_duration;
+
+use super::{Check, levels::KeyLevels};
+use crate::{
+    file::{self, CountedQuery, OneOrMany, StripCookies},
+    tree::Path,
+};
+
+impl Check<'_, '_> {
+    /// The forced lifetimes, and those of responses without one.
+    pub(super) fn lifetimes(
+        &mut self,
+        of: &file::Handling,
+        levels: &KeyLevels,
+    ) -> Option<(Vec<StatusTtl>, Vec<StatusTtl>)> {
+        let ttl = self.status_ttls(&of.ttl, &levels.key(self.findings, "ttl"));
+        let status_ttl = self.status_ttls(&of.status_ttl, &levels.key(self.findings, "status_ttl"));
+        if of.ttl.is_some() && !of.cache {
+            let message = "has no effect while `cache` is off";
+            self.findings.warning(&levels.key(self.findings, "ttl"), message, None);
+        }
+        ttl.zip(status_ttl)
+    }
+
+    fn status_ttls(
+        &mut self,
+        list: &Option<OneOrMany<String>>,
+        path: &Path,
+    ) -> Option<Vec<StatusTtl>> {
+        let list = list.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let mut taken: Vec<u16> = Vec::new();
+        let mut read = Vec::new();
+        for (at, text) in list.iter().enumerate() {
+            let place = if list.len() == 1 { path.clone() } else { path.index(at) };
+            let one = status_ttl(text).and_then(|one| {
+                let Statuses::Listed(statuses) = &one.statuses else { return Ok(one) };
+                match statuses.iter().find(|status| taken.contains(status)) {
+                    Some(twice) => Err(format!("status {twice} has a lifetime already")),
+                    None => {
+                        taken.extend(statuses);
+                        Ok(one)
+                    }
+                }
+            });
+            match one {
+                Ok(one) => read.push(one),
+                Err(message) => {
+                    let help =
+                        "statuses and a time, as in `\"200 302 10m\"`, `\"any 1m\"` or `\"10m\"`";
+                    self.findings.error(&place, message, Some(help.to_owned()));
+                }
+            }
+        }
+        (read.len() == list.len()).then_some(read)
+    }
+
+    /// The rules that look at requests; the inner `None` if there are none.
+    pub(super) fn caching(
+        &mut self,
+        of: &file::Handling,
+        levels: &KeyLevels,
+    ) -> Option<Option<Arc<CachingRules>>> {
+        let at = |check: &Self, key| levels.key(check.findings, key);
+        let key = self.cache_key(&of.cache_key, &at(self, "cache_key"));
+        let bypass = self.selectors(&of.bypass, &at(self, "bypass"));
+        let no_store = self.selectors(&of.no_store, &at(self, "no_store"));
+        let (key, bypass, no_store) = (key?, bypass?, no_store?);
+        let strips = |kind| of.strip_cookies == kind || of.strip_cookies == StripCookies::Both;
+        let rules = CachingRules {
+            key: key.clone().unwrap_or_default(),
+            bypass,
+            no_store,
+            strips_request_cookies: strips(StripCookies::Request),
+            strips_response_cookies: strips(StripCookies::Response),
+            min_uses: of.min_uses,
+        };
+        let has_any = key.is_some()
+            || !rules.bypass.is_empty()
+            || !rules.no_store.is_empty()
+            || of.strip_cookies != StripCookies::None
+            || of.min_uses > 1;
+        Some(has_any.then(|| Arc::new(rules)))
+    }
+
+    fn cache_key(&mut self, of: &file::CacheKey, path: &Path) -> Option<Option<KeyRules>> {
+        let only = self.texts(&of.query_only, &path.key("query_only"));
+        let without = self.texts(&of.query_without, &path.key("query_without"));
+        let mut valid = true;
+        let stated = [
+            ("query", of.query == CountedQuery::None),
+            ("query_only", !of.query_only.is_empty()),
+            ("query_without", !of.query_without.is_empty()),
+        ];
+        let stated: Vec<&str> =
+            stated.into_iter().filter_map(|(key, stated)| stated.then_some(key)).collect();
+        if let [first, second, ..] = stated[..] {
+            let message = format!("stands beside `{first}`: only one of them can count");
+            self.findings.error(&path.key(second.to_owned()), message, None);
+            valid = false;
+        }
+        let mut headers = Vec::new();
+        for (at, name) in of.headers.iter().enumerate() {
+            match HeaderName::try_from(name.as_str()) {
+                Ok(name) => headers.push(name),
+                Err(_) => {
+                    let message = format!("`{name}` is no name of a header field");
+                    self.findings.error(&path.key("headers").index(at), message, None);
+                    valid = false;
+                }
+            }
+        }
+        for (at, name) in of.cookies.iter().enumerate() {
+            let wrong = |byte: u8| !byte.is_ascii_graphic() || b"=;,\"".contains(&byte);
+            if name.is_empty() || name.bytes().any(wrong) {
+                let message = format!("`{name}` is no name of a cookie");
+                self.findings.error(&path.key("cookies").index(at), message, None);
+                valid = false;
+            }
+        }
+        let (only, without) = (only?, without?);
+        let query = match (of.query, only.is_empty(), without.is_empty()) {
+            (CountedQuery::None, ..) => QueryRule::None,
+            (_, false, _) => QueryRule::Only(only),
+            (_, _, false) => QueryRule::Without(without),
+            _ => QueryRule::All,
+        };
+        let changes = !matches!(query, QueryRule::All) || of.sort_query || of.ignore_path_case;
+        let rules = KeyRules {
+            query,
+            sort_query: of.sort_query,
+            ignore_path_case: of.ignore_path_case,
+            headers,
+            cookies: of.cookies.clone(),
+            device: of.device,
+        };
+        let has_any = changes || rules.has_variants();
+        valid.then(|| has_any.then_some(rules))
+    }
+
+    fn texts(&mut self, list: &[String], path: &Path) -> Option<Vec<TextPattern>> {
+        let mut read = Vec::new();
+        for (at, text) in list.iter().enumerate() {
+            match TextPattern::parse(text, false) {
+                Ok(pattern) => read.push(pattern),
+                Err(error) => self.findings.error(&path.index(at), error.to_string(), None),
+            }
+        }
+        (read.len() == list.len()).then_some(read)
+    }
+
+    fn selectors(&mut self, list: &[String], path: &Path) -> Option<Vec<Selector>> {
+        let mut read = Vec::new();
+        for (at, text) in list.iter().enumerate() {
+            match Selector::parse(text) {
+                Ok(selector) => read.push(selector),
+                Err(error) => {
+                    let help =
+                        "for example `cookie.session`, `header.x-preview=1` or `query.nocache`";
+                    let place = path.index(at);
+                    self.findings.error(&place, error.to_string(), Some(help.to_owned()));
+                }
+            }
+        }
+        (read.len() == list.len()).then_some(read)
+    }
+}
+
+/// Reads statuses and a time.
+fn status_ttl(text: &str) -> Result<StatusTtl, String> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let last = words.pop().ok_or("is empty")?;
+    let ttl = parse_duration(last).map_err(|_| format!("`{last}` is no time"))?;
+    if ttl > LONGEST {
+        return Err(format!("`{last}` is more than a year"));
+    }
+    let status = |word: &&str| match word.parse::<u16>() {
+        Ok(status) if (200..=599).contains(&status) && status != 304 => Ok(status),
+        _ => Err(format!("`{word}` is no status that can be stored")),
+    };
+    let statuses = match words[..] {
+        [] => Statuses::Cacheable,
+        ["any"] => Statuses::Any,
+        _ => Statuses::Listed(words.iter().map(status).collect::<Result<_, _>>()?),
+    };
+    Ok(StatusTtl { statuses, ttl })
+}
+
+/// The longest lifetime that makes sense (RFC 2616 Sec. 14.21).
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);

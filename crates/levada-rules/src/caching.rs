@@ -1,0 +1,133 @@
+//! Cache rules that look at requests: the key, the requests that pass the cache by, cookies that are
+//! removed, and how often an object must be requested before it is stored.
+
+use http::HeaderMap;
+
+use crate::{KeyRules, Selector};
+
+/// The rules of a site or of a route. One that has none of them has no such value, and pays nothing.
+#[derive(Clone, Debug)]
+pub struct CachingRules {
+    /// How keys are made.
+    pub key: KeyRules,
+    /// Requests that are answered by the origin, as nginx's `proxy_cache_bypass`.
+    pub bypass: Vec<Selector>,
+    /// Requests whose answers are not stored, as nginx's `proxy_no_cache`.
+    pub no_store: Vec<Selector>,
+    /// Cookies of requests are removed, except those of the key.
+    pub strips_request_cookies: bool,
+    /// Cookies of responses are removed.
+    pub strips_response_cookies: bool,
+    /// Requests for an object until it is stored.
+    pub min_uses: u8,
+}
+
+/// What a request does with the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheUse {
+    /// It is answered from the cache, and its answer stored.
+    Full,
+    /// It is not answered from the cache, but its answer is stored.
+    StoreOnly,
+    /// It is answered from the cache, but its answer is not stored.
+    ReadOnly,
+    /// Neither.
+    None,
+}
+
+impl Default for CachingRules {
+    fn default() -> Self {
+        Self {
+            key: KeyRules::default(),
+            bypass: Vec::new(),
+            no_store: Vec::new(),
+            strips_request_cookies: false,
+            strips_response_cookies: false,
+            min_uses: 1,
+        }
+    }
+}
+
+impl CachingRules {
+    /// What a request for `target`, a path and an optional query, does with the cache.
+    pub fn cache_use(&self, target: &str, headers: &HeaderMap) -> CacheUse {
+        let meets = |list: &[Selector]| list.iter().any(|one| one.holds(target, headers));
+        match (meets(&self.bypass), meets(&self.no_store)) {
+            (false, false) => CacheUse::Full,
+            (true, false) => CacheUse::StoreOnly,
+            (false, true) => CacheUse::ReadOnly,
+            (true, true) => CacheUse::None,
+        }
+    }
+
+    /// The text of the key of `identity`, a URL whose path begins at `path_at`, perhaps behind other texts
+    /// and a space; and where its path begins.
+    pub fn keyed(&self, identity: &str, path_at: usize, headers: &HeaderMap) -> (String, usize) {
+        let mut text = self.key.variant(headers);
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let before = text.len();
+        text.push_str(&identity[..path_at]);
+        text.push_str(&self.key.target(&identity[path_at..]));
+        (text, before + path_at)
+    }
+
+    /// The rules, for operators.
+    pub fn in_words(&self) -> Vec<String> {
+        let word = |is: bool, text: &str| is.then(|| text.to_owned());
+        let uses = format!("stored at request {}", self.min_uses);
+        let words = [
+            word(
+                !matches!(self.key.query, crate::QueryRule::All),
+                "not all of the query in the key",
+            ),
+            word(self.key.sort_query, "the query sorted in the key"),
+            word(self.key.has_variants(), "more than the URL in the key"),
+            word(!self.bypass.is_empty(), "some requests pass the cache by"),
+            word(!self.no_store.is_empty(), "some answers are not stored"),
+            word(self.strips_request_cookies, "cookies of requests removed"),
+            word(self.strips_response_cookies, "cookies of responses removed"),
+            word(self.min_uses > 1, &uses),
+        ];
+        words.into_iter().flatten().collect()
+    }
+
+    /// Removes the cookies of a request that its key does not have.
+    pub fn strip_request(&self, headers: &mut HeaderMap) {
+        if self.strips_request_cookies {
+            KeyRules::strip_cookies(Some(&self.key), headers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_pass_the_cache_by_as_their_selectors_say() {
+        let of = |text: &str| vec![Selector::parse(text).unwrap()];
+        let rules = CachingRules {
+            bypass: of("query.fresh"),
+            no_store: of("query.once"),
+            ..CachingRules::default()
+        };
+        for (target, expected) in [
+            ("/", CacheUse::Full),
+            ("/?fresh", CacheUse::StoreOnly),
+            ("/?once=1", CacheUse::ReadOnly),
+            ("/?once&fresh", CacheUse::None),
+        ] {
+            assert_eq!(rules.cache_use(target, &HeaderMap::new()), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn variant_stands_before_the_url_of_the_key() {
+        let key = KeyRules { device: true, ignore_path_case: true, ..KeyRules::default() };
+        let rules = CachingRules { key, ..CachingRules::default() };
+        let keyed = rules.keyed("http://a.test/X?Y", 13, &HeaderMap::new());
+        assert_eq!(keyed, ("device=desktop http://a.test/x?Y".to_owned(), 28));
+    }
+}
