@@ -1,17 +1,39 @@
 //! Who may do what at a node, and how much of it.
 //!
 //! ```text
+//! access           a site's rules at work: one decision for each request, at the node that met its client
+//! address_list     allow and deny, by address and country
 //! admin_access     the admin listener: its names, and the token of orders
+//! basic_auth       users and passwords (password: the forms of their hashes)
 //! client_network   the client that a request counts for
 //! client_shares    a bounded number of places that clients share
+//! concurrency      how many requests of one key are served at once
+//! cors             pages of other origins that may use a site
+//! country          the country of an address
+//! limit_key        the keys by which limits tell requests apart
 //! pace             a rate of bytes that many bodies share
+//! rate             how often requests of one key may come
+//! referers         pages that may embed a site's files
 //! tls              certificates, and the secrets of peers
 //! trust            which connections may state for whom they speak
 //! ```
+//!
+//! No part of it waits for a network. What takes long (the hash of a password) goes to a thread for blocking
+//! calls.
 
+pub mod access;
+pub mod address_list;
 pub mod admin_access;
+pub mod basic_auth;
 pub mod client_network;
 pub mod client_shares;
+pub mod concurrency;
+pub mod cors;
+pub mod country;
+pub mod limit_key;
 pub mod pace;
+pub mod password;
+pub mod rate;
+pub mod referers;
 pub mod tls;
 pub mod trust;

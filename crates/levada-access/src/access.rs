@@ -1,0 +1,442 @@
+//! A site's rules of access and limits at work: one decision for each request.
+//!
+//! ```text
+//!   address and country  allow, deny                          403
+//!   limits               rate, concurrency                    429
+//!   CORS                 a preflight is answered              204
+//!   referers             hotlinks                             403
+//!   basic auth           user and password                    401
+//! ```
+//!
+//! The order is from cheap to dear: a flood is refused before anything is computed for it, and a limit holds
+//! for those who try passwords. The node that met the client decides, and no other node decides again.
+
+use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
+
+use crate::{
+    address_list::{self, AddressRule},
+    basic_auth::{BasicAuth, Users},
+    concurrency::{ConcurrencyPlace, ConcurrencyTable},
+    cors::{Cors, CorsAnswer},
+    country::Countries,
+    limit_key::LimitKey,
+    pace::Pacer,
+    rate::{RateBounds, RateTable, RateVerdict},
+    referers::Referers,
+};
+
+/// What a site demands of its clients, and the bounds on what it gives them.
+#[derive(Clone, Debug, Default)]
+pub struct AccessSettings {
+    /// Allow and deny, the first match decides.
+    pub rules: Vec<AddressRule>,
+    /// The countries of addresses.
+    pub countries: Option<Arc<Countries>>,
+    /// Limits of requests.
+    pub limits: Vec<LimitSettings>,
+    /// The most bytes of a request body.
+    pub max_body: Option<u64>,
+    /// Limits of bytes per time.
+    pub bandwidth: Bandwidth,
+    /// Users and passwords.
+    pub basic: Option<BasicSettings>,
+    /// Valid referers.
+    pub referers: Option<Referers>,
+    /// Pages of other origins.
+    pub cors: Option<Cors>,
+}
+
+/// A limit of requests of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// The part of a request that is counted by.
+    pub key: LimitKey,
+    /// Requests per time.
+    pub rate: Option<RateBounds>,
+    /// Requests at once.
+    pub concurrent: Option<u32>,
+    /// The keys that are remembered for the rate.
+    pub keys: usize,
+    /// Whether the nodes that are up share the rate and the burst.
+    pub cluster: bool,
+}
+
+/// Limits of bytes per second in responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// Of each connection.
+    pub connection: Option<u64>,
+    /// Bytes of a response that go out before the limit of a connection begins.
+    pub after: u64,
+    /// Of all responses of the site.
+    pub site: Option<u64>,
+}
+
+/// The users of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicSettings {
+    /// The realm that browsers show.
+    pub realm: String,
+    /// Those who may pass.
+    pub users: Arc<Users>,
+}
+
+/// A request, as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessRequest<'a> {
+    /// The client that it is for.
+    pub client: IpAddr,
+    /// The host, without its port.
+    pub host: &'a str,
+    /// The path, without the query.
+    pub path: &'a str,
+    /// The method.
+    pub method: &'a Method,
+    /// The header fields.
+    pub headers: &'a HeaderMap,
+    /// The time since the start of the node, in nanoseconds.
+    pub now: u64,
+    /// Nodes of the cluster that are up, this one included.
+    pub nodes: u32,
+}
+
+/// The answer to a request that goes no further.
+#[derive(Debug)]
+pub struct AccessAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: HeaderMap,
+    /// The sentence for the client; empty for no body.
+    pub text: &'static str,
+    /// The reason for the log. `None` if the request was not refused but answered.
+    pub reason: Option<&'static str>,
+}
+
+/// What a request has been granted.
+#[derive(Debug, Default)]
+pub struct Passage {
+    /// Its places among the requests that are served at once.
+    pub places: Vec<ConcurrencyPlace>,
+    /// The time until its turn.
+    pub wait: Duration,
+    /// The fields for its response.
+    pub cors: Option<CorsAnswer>,
+}
+
+/// A site's rules at work.
+#[derive(Debug)]
+pub struct Access {
+    settings: AccessSettings,
+    limits: Vec<Arc<Limit>>,
+    basic: Option<Arc<BasicAuth>>,
+    site_pacer: Option<Arc<Pacer>>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    settings: LimitSettings,
+    hasher: RandomState,
+    buckets: Option<RateTable>,
+    served: Option<Arc<ConcurrencyTable>>,
+}
+
+impl Access {
+    /// The rules at work, with the state of `before` where a rule stays as it was. `None` if the settings demand
+    /// nothing.
+    pub fn new(settings: &AccessSettings, before: Option<&Self>) -> Option<Arc<Self>> {
+        if settings.is_empty() {
+            return None;
+        }
+        let known = |limit: &LimitSettings| {
+            before?.limits.iter().find(|known| known.settings == *limit).cloned()
+        };
+        let limit = |limit| known(limit).unwrap_or_else(|| Arc::new(Limit::new(limit)));
+        let known = before.filter(|before| before.settings.basic == settings.basic);
+        let basic = match (known, &settings.basic) {
+            (Some(known), _) => known.basic.clone(),
+            (None, Some(BasicSettings { realm, users })) => {
+                BasicAuth::new(users.clone(), realm).map(Arc::new)
+            }
+            (None, None) => None,
+        };
+        let site = settings.bandwidth.site;
+        let known = before.filter(|before| before.settings.bandwidth.site == site);
+        let site_pacer = match known {
+            Some(known) => known.site_pacer.clone(),
+            None => site.map(Pacer::new),
+        };
+        let limits = settings.limits.iter().map(limit).collect();
+        Some(Arc::new(Self { settings: settings.clone(), limits, basic, site_pacer }))
+    }
+
+    /// Decides about a request. Who must show a password is asked by [`Access::knows`] afterwards.
+    ///
+    /// # Errors
+    /// With the answer, if the request goes no further.
+    pub fn admit(&self, request: &AccessRequest<'_>) -> Result<Passage, Box<AccessAnswer>> {
+        let cors = || self.settings.cors.as_ref().map(|cors| cors.answer(request.headers));
+        match self.decide(request) {
+            Ok(passage) => Ok(Passage { cors: cors(), ..passage }),
+            Err(mut answer) => {
+                // A page must be able to read why it was refused.
+                if let Some(cors) = cors().filter(|_| answer.reason.is_some()) {
+                    cors.add_to(&mut answer.headers);
+                }
+                Err(answer)
+            }
+        }
+    }
+
+    fn decide(&self, request: &AccessRequest<'_>) -> Result<Passage, Box<AccessAnswer>> {
+        let AccessSettings { rules, countries, referers, cors, .. } = &self.settings;
+        if !address_list::admits(rules, countries.as_ref(), request.client) {
+            return Err(AccessAnswer::forbidden("the client's address is denied"));
+        }
+        let mut passage = Passage::default();
+        for limit in &self.limits {
+            limit.admit(request, &mut passage)?;
+        }
+        let preflight =
+            cors.as_ref().and_then(|cors| cors.preflight(request.method, request.headers));
+        if let Some(headers) = preflight {
+            let status = StatusCode::NO_CONTENT;
+            return Err(Box::new(AccessAnswer { status, headers, text: "", reason: None }));
+        }
+        if referers.as_ref().is_some_and(|valid| !valid.admit(request.host, request.headers)) {
+            return Err(AccessAnswer::forbidden("the referer is not valid"));
+        }
+        Ok(passage)
+    }
+
+    /// Whether clients must show a password.
+    pub fn asks_for_password(&self) -> bool {
+        self.basic.is_some()
+    }
+
+    /// Whether the client has shown the right password, if it must show one.
+    ///
+    /// # Errors
+    /// With the answer that asks for it.
+    pub async fn knows(&self, headers: &HeaderMap) -> Result<(), Box<AccessAnswer>> {
+        let Some(basic) = &self.basic else { return Ok(()) };
+        if basic.admits(headers).await {
+            return Ok(());
+        }
+        Err(Box::new(AccessAnswer {
+            status: StatusCode::UNAUTHORIZED,
+            headers: HeaderMap::from_iter([(WWW_AUTHENTICATE, basic.challenge.clone())]),
+            text: "user and password are needed",
+            reason: Some("no known user, or a wrong password"),
+        }))
+    }
+
+    /// The most bytes of a request body.
+    pub fn max_body(&self) -> Option<u64> {
+        self.settings.max_body
+    }
+
+    /// The limits of bytes per time.
+    pub fn bandwidth(&self) -> &Bandwidth {
+        &self.settings.bandwidth
+    }
+
+    /// The rate that all responses of the site share.
+    pub fn site_pacer(&self) -> Option<&Arc<Pacer>> {
+        self.site_pacer.as_ref()
+    }
+}
+
+impl AccessSettings {
+    /// Whether they demand and bound nothing.
+    pub fn is_empty(&self) -> bool {
+        let Self { rules, countries: _, limits, max_body, bandwidth, basic, referers, cors } = self;
+        rules.is_empty()
+            && limits.is_empty()
+            && max_body.is_none()
+            && *bandwidth == Bandwidth { after: bandwidth.after, ..Bandwidth::default() }
+            && basic.is_none()
+            && referers.is_none()
+            && cors.is_none()
+    }
+}
+
+impl AccessAnswer {
+    /// A refusal. The client gets no reason: it would tell an attacker what to change.
+    pub fn forbidden(reason: &'static str) -> Box<Self> {
+        Box::new(Self {
+            status: StatusCode::FORBIDDEN,
+            headers: HeaderMap::new(),
+            text: "access is denied",
+            reason: Some(reason),
+        })
+    }
+
+    /// The request's body is larger than the site allows.
+    pub fn body_too_large() -> Box<Self> {
+        Box::new(Self {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            headers: HeaderMap::new(),
+            text: "the request body is too large",
+            reason: Some("the request body is too large"),
+        })
+    }
+}
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+impl Limit {
+    fn new(settings: &LimitSettings) -> Self {
+        Self {
+            settings: settings.clone(),
+            hasher: RandomState::new(),
+            buckets: settings.rate.map(|_| RateTable::new(settings.keys)),
+            served: settings.concurrent.map(|_| ConcurrencyTable::new()),
+        }
+    }
+
+    fn admit(
+        &self,
+        request: &AccessRequest<'_>,
+        passage: &mut Passage,
+    ) -> Result<(), Box<AccessAnswer>> {
+        let AccessRequest { client, path, headers, .. } = *request;
+        let Some(key) = self.settings.key.of(&self.hasher, client, path, headers) else {
+            return Ok(());
+        };
+        if let (Some(served), Some(most)) = (&self.served, self.settings.concurrent) {
+            match served.enter(key, most) {
+                Some(place) => passage.places.push(place),
+                None => return Err(self.too_many_at_once()),
+            }
+        }
+        if let (Some(buckets), Some(bounds)) = (&self.buckets, &self.settings.rate) {
+            let nodes = if self.settings.cluster { request.nodes } else { 1 };
+            match buckets.admit(key, request.now, bounds, nodes) {
+                RateVerdict::Pass { wait } => passage.wait = passage.wait.max(wait),
+                RateVerdict::Refused { retry } => return Err(self.too_often(bounds, nodes, retry)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The refusal of a request that comes too soon, with the fields of draft-ietf-httpapi-ratelimit-headers.
+    fn too_often(&self, bounds: &RateBounds, nodes: u32, retry: Duration) -> Box<AccessAnswer> {
+        let seconds = retry.as_nanos().div_ceil(1_000_000_000).max(1) as u64;
+        let (quota, window) = bounds.quota(nodes);
+        let name = &self.settings.key;
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        // The text of a key has no quotes.
+        for (field, text) in [
+            (RATE_LIMIT_POLICY, format!("\"{name}\";q={quota};w={window}")),
+            (RATE_LIMIT, format!("\"{name}\";r=0;t={seconds}")),
+        ] {
+            headers.extend(HeaderValue::try_from(text).map(|value| (field, value)));
+        }
+        too_many(headers, "requests come too often", "the rate limit is exceeded")
+    }
+
+    fn too_many_at_once(&self) -> Box<AccessAnswer> {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from(1))]);
+        too_many(
+            headers,
+            "too many requests at once",
+            "the limit of concurrent requests is reached",
+        )
+    }
+}
+
+fn too_many(headers: HeaderMap, text: &'static str, reason: &'static str) -> Box<AccessAnswer> {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    Box::new(AccessAnswer { status, headers, text, reason: Some(reason) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(headers: &HeaderMap) -> AccessRequest<'_> {
+        AccessRequest {
+            client: IpAddr::from([192, 0, 2, 1]),
+            host: "a.test",
+            path: "/",
+            method: &Method::GET,
+            headers,
+            now: 1_000_000_000,
+            nodes: 1,
+        }
+    }
+
+    fn limit(rate: Option<&str>, concurrent: Option<u32>) -> LimitSettings {
+        let bounds =
+            |text: &str| RateBounds { rate: text.parse().unwrap(), burst: 1, nodelay: true };
+        let (key, rate) = (LimitKey::Client(32), rate.map(bounds));
+        LimitSettings { key, rate, concurrent, keys: 64, cluster: false }
+    }
+
+    fn access(limits: Vec<LimitSettings>, before: Option<&Access>) -> Arc<Access> {
+        let settings = AccessSettings { limits, ..AccessSettings::default() };
+        Access::new(&settings, before).unwrap()
+    }
+
+    #[test]
+    fn settings_that_demand_nothing_make_no_rules() {
+        assert!(Access::new(&AccessSettings::default(), None).is_none());
+    }
+
+    #[test]
+    fn refusal_by_rate_says_when_to_come_back() {
+        let access = access(vec![limit(Some("30r/m"), None)], None);
+        let headers = HeaderMap::new();
+        for _ in 0..2 {
+            assert_eq!(access.admit(&request(&headers)).unwrap().wait, Duration::ZERO);
+        }
+        let answer = access.admit(&request(&headers)).unwrap_err();
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answer.headers[RETRY_AFTER], "2");
+        assert_eq!(answer.headers[RATE_LIMIT_POLICY], "\"client\";q=2;w=4");
+        assert_eq!(answer.headers[RATE_LIMIT], "\"client\";r=0;t=2");
+        let other = AccessRequest { client: IpAddr::from([192, 0, 2, 2]), ..request(&headers) };
+        assert!(access.admit(&other).is_ok());
+    }
+
+    #[test]
+    fn reload_keeps_the_state_of_limits_that_stay() {
+        let (rate, places) = (limit(Some("1r/m"), None), limit(None, Some(1)));
+        let before = access(vec![rate.clone(), places.clone()], None);
+        let headers = HeaderMap::new();
+        let passage = before.admit(&request(&headers)).unwrap();
+        let same = access(vec![places.clone()], Some(&before));
+        assert!(same.admit(&request(&headers)).is_err(), "its place is still taken");
+        drop(passage);
+        assert!(same.admit(&request(&headers)).is_ok());
+        let same = access(vec![rate], Some(&before));
+        assert!(same.admit(&request(&headers)).is_ok(), "one of the burst");
+        assert!(same.admit(&request(&headers)).is_err());
+        let other = access(vec![limit(Some("2r/m"), None)], Some(&before));
+        assert!(other.admit(&request(&headers)).is_ok());
+    }
+
+    #[test]
+    fn request_that_is_refused_later_gives_its_place_back() {
+        let limits = vec![limit(None, Some(1))];
+        let settings = AccessSettings {
+            limits,
+            referers: Some(Referers::default()),
+            ..AccessSettings::default()
+        };
+        let access = Access::new(&settings, None).unwrap();
+        let headers = HeaderMap::new();
+        for _ in 0..3 {
+            let answer = access.admit(&request(&headers)).unwrap_err();
+            assert_eq!(answer.status, StatusCode::FORBIDDEN);
+        }
+    }
+}
