@@ -2,6 +2,7 @@
 //! this machine.
 
 mod caching;
+mod access;
 mod classes;
 mod compress;
 mod files;
@@ -14,8 +15,9 @@ mod servers;
 mod site;
 mod site_route;
 
-use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, thread};
+use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
+use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_edge::settings::{
     AccessLog, Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
@@ -35,7 +37,8 @@ pub(crate) fn settings(
     directory: &FilePath,
     findings: &mut Findings<'_>,
 ) -> Option<Settings> {
-    let mut check = Check { file, directory, findings, root: Path::default() };
+    let root = Path::default();
+    let mut check = Check { file, directory, findings, root, countries: None };
     check.addresses();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
@@ -83,6 +86,8 @@ struct Check<'c, 'f> {
     directory: &'c FilePath,
     findings: &'c mut Findings<'f>,
     root: Path,
+    /// The database of countries, once it has been read.
+    countries: Option<Arc<Countries>>,
 }
 
 /// The default of the largest object that is kept, where there is a disk.

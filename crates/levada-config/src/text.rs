@@ -60,6 +60,26 @@ pub enum Upstream {
     Unix(PathBuf),
 }
 
+/// Requests per second or minute, in nginx's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRate(pub levada_access::rate::RequestRate);
+
+/// The part of a request that a limit counts by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitKey(pub levada_access::limit_key::LimitKey);
+
+/// A rule of access by address or country.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRule(pub levada_access::address_list::AddressRule);
+
+/// A kind of valid referers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referer(pub levada_access::referers::Referer);
+
+/// An origin of web pages, in which `*.` stands for all names below one; or `*` for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOrigin(pub String);
+
 /// A node's name, which is valid in header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName(pub String);
@@ -163,6 +183,36 @@ pub const FORMATS: &[Format] = &[
         expected: "a host name without a port, `*.` and a host name, or `*`",
         example: "www.example.com",
         measure: |text| HostPattern::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-request-rate",
+        expected: "requests per second or minute",
+        example: "10r/s",
+        measure: |text| RequestRate::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-limit-key",
+        expected: "client, client/BITS, header:NAME, cookie:NAME, path or site",
+        example: "client",
+        measure: |text| LimitKey::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-access-rule",
+        expected: "`allow` or `deny`, and then `all`, an address, a prefix, or `country` and two letters",
+        example: "allow 10.0.0.0/8",
+        measure: |text| AddressRule::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-referer",
+        expected: "none, blocked, server_names, or a host with or without a path",
+        example: "*.example.com",
+        measure: |text| Referer::from_str(text).ok().map(|_| None),
+    },
+    Format {
+        name: "levada-web-origin",
+        expected: "`*`, or a scheme and a host without a path",
+        example: "https://app.example.com",
+        measure: |text| WebOrigin::from_str(text).ok().map(|_| None),
     },
 ];
 
@@ -268,6 +318,47 @@ impl FromStr for Prefix {
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Implements reading and writing of a type around one that can do both.
+macro_rules! around {
+    ($($type:ident),* $(,)?) => {$(
+        impl FromStr for $type {
+            type Err = Malformed;
+            fn from_str(text: &str) -> Result<Self, Malformed> {
+                text.parse().map(Self).map_err(|_| Malformed)
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+around!(RequestRate, LimitKey, AddressRule, Referer);
+
+impl FromStr for WebOrigin {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        if text == "*" {
+            return Ok(Self(text.to_owned()));
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(Malformed)?;
+        let host = rest.strip_prefix("*.").unwrap_or(rest);
+        let authority: http::uri::Authority = host.parse().map_err(|_| Malformed)?;
+        let is_plain = !authority.host().is_empty() && !host.contains(['@', '*']);
+        let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+        let fits = is_plain && is_scheme && !scheme.is_empty();
+        if fits { Ok(Self(text.to_ascii_lowercase())) } else { Err(Malformed) }
+    }
+}
+
+impl fmt::Display for WebOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -470,6 +561,11 @@ text! {
     Root = "levada-root",
     Upstream = "levada-upstream",
     HostPattern = "levada-host",
+    RequestRate = "levada-request-rate",
+    LimitKey = "levada-limit-key",
+    AddressRule = "levada-access-rule",
+    Referer = "levada-referer",
+    WebOrigin = "levada-web-origin",
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use http::{StatusCode, header};
-use levada_access::client_shares::ClientPlace;
+use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_fetch::Counts;
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
@@ -51,6 +51,8 @@ pub(crate) struct AccessRecord {
     pub(crate) outstanding: Option<Outstanding>,
     /// The count as in service at this node.
     pub(crate) in_service: Option<ClientPlace>,
+    /// The counts as one of the requests that are served at once, by the limits of the site.
+    pub(crate) places: Vec<ConcurrencyPlace>,
     /// The decider that learns from the request's duration.
     pub(crate) decider: Option<Arc<Decider>>,
     /// Whether the request came from a peer.
@@ -77,6 +79,7 @@ impl AccessRecord {
             chosen: None,
             outstanding: None,
             in_service: None,
+            places: Vec::new(),
             decider: None,
             from_peer,
             pieces: None,
@@ -153,6 +156,14 @@ impl AccessRecord {
         if let Some(line) = &mut self.line {
             line.failure = Some(reason);
             line.upstream.clone_from(&failed.next_hop);
+        }
+    }
+
+    /// The rules of the site refuse the request.
+    pub(crate) fn refused(&mut self, client: IpAddr, status: StatusCode, reason: &'static str) {
+        tracing::info!(%client, status = status.as_u16(), reason, "refused");
+        if let Some(line) = &mut self.line {
+            line.failure = Some(reason);
         }
     }
 

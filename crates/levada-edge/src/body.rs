@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use levada_access::pace::Paced;
+use levada_access::pace::{Paced, Pacer};
 use levada_body::{ReadAt, ReadError, Script};
 use levada_compress::{Coder, CoderError};
 use levada_http1::ActiveRequest;
@@ -91,6 +91,12 @@ impl ResponseBody {
     /// Slows the body down to the node's serving rate, if it has one.
     pub(crate) fn slow_down(&mut self, pace: Option<Paced>) {
         self.pace = pace.map(Box::new);
+    }
+
+    /// Slows the body down to one more rate, after its first `free` bytes.
+    pub(crate) fn slow_down_to(&mut self, pacer: &Arc<Pacer>, free: u64) {
+        let pace = self.pace.take().map_or_else(Paced::default, |pace| *pace);
+        self.pace = Some(Box::new(pace.also(pacer, free)));
     }
 
     /// Whether it is in memory.

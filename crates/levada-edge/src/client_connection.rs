@@ -9,9 +9,11 @@ use std::{
 };
 
 use http::HeaderValue;
+use levada_access::pace::Pacer;
 use levada_handoff::SilencedSocket;
 use levada_http1::{Interim, Interims, ZeroCopyQueue};
 use levada_types::Key;
+use parking_lot::Mutex;
 
 /// The kind of listener that a request arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct ClientConnection {
     /// Whether the other end has proved that it is a peer.
     pub(crate) is_peer: bool,
     address: OnceLock<HeaderValue>,
+    /// The rate of its responses, in bytes per second, where the last site that it asked bounds it.
+    pacer: Mutex<Option<(u64, Arc<Pacer>)>>,
     /// The key of the last request: the sweep of dormant connections notes it.
     pub(crate) last_key: Arc<AtomicU64>,
     /// The interim responses, over HTTP/1.1.
@@ -55,6 +59,7 @@ impl ClientConnection {
             client,
             is_peer,
             address: OnceLock::new(),
+            pacer: Default::default(),
             last_key: Arc::default(),
             interims: Arc::default(),
             zero_copy: plain.then(Arc::default),
@@ -69,6 +74,7 @@ impl ClientConnection {
             client,
             is_peer: false,
             address: OnceLock::new(),
+            pacer: Default::default(),
             last_key: Arc::default(),
             interims: Arc::default(),
             zero_copy: Some(Arc::default()),
@@ -86,6 +92,15 @@ impl ClientConnection {
             let address = HeaderValue::try_from(self.client.to_string());
             address.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
         })
+    }
+
+    /// What its responses share that have this rate in bytes per second.
+    pub(crate) fn pacer(&self, rate: u64) -> Arc<Pacer> {
+        let mut pacer = self.pacer.lock();
+        match &*pacer {
+            Some((known, shared)) if *known == rate => shared.clone(),
+            _ => pacer.insert((rate, Pacer::new(rate))).1.clone(),
+        }
     }
 
     /// Where the interim responses to the request that is being answered go, if its client takes any.

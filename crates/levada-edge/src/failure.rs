@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     BadDigest,
     /// A peer asked for a piece of a file in a way that is none.
     BadPiece,
+    /// The body is larger than the site allows.
+    BodyTooLarge,
     // The server's: an origin, a peer, a server of a switch.
     /// No server answered.
     Server(ServerFailure),
@@ -55,6 +57,7 @@ impl Failure {
         match self {
             Self::Malformed(fault) => fault.status().unwrap_or(StatusCode::BAD_REQUEST),
             Self::BadHost | Self::BadDigest | Self::BadPiece => StatusCode::BAD_REQUEST,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Method => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
@@ -96,6 +99,7 @@ impl Failure {
             Self::NoPeer => "only peers may speak here",
             Self::OnlyIfCached => "nothing stored that could be served",
             Self::BadDigest => "levada-digest is neither sha-256= nor md5= with hexadecimal digits",
+            Self::BodyTooLarge => "the request body is too large",
             Self::BadPiece => "this is no piece of a file",
             Self::Server(failure) => failure.as_str(),
             Self::ErrorAnswer(_) => "the server answered with an error",
@@ -116,7 +120,7 @@ impl Failure {
             | Self::Expectation
             | Self::BadDigest
             | Self::BadPiece => "http_request_error",
-            Self::NoPeer => "http_request_denied",
+            Self::NoPeer | Self::BodyTooLarge => "http_request_denied",
             Self::Loop => "proxy_loop_detected",
             Self::Server(failure) => failure.proxy_error(),
             Self::Changed | Self::NoPieces => "http_protocol_error",

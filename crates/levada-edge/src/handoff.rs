@@ -90,7 +90,8 @@ fn switched(
         return None;
     }
     let switch = resource.site.switch.as_ref().filter(|_| !resource.handling.cache)?;
-    if !switch.hands_over() {
+    // The rules of access hold at this node, request by request.
+    if !switch.hands_over() || resource.site.access.is_some() {
         return None;
     }
     let (parts, ()) = head.into_parts();

@@ -7,6 +7,7 @@
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! handoff                              connections to a back-end, or from a front-end
 //! identify ─ routes                    site, route, object, key
+//! crossing                             who may pass, and how much of it (levada-access decides)
 //! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
@@ -27,6 +28,7 @@ mod client_connection;
 mod clock;
 mod compress;
 mod connection;
+mod crossing;
 mod dormant;
 mod drain;
 mod effects;

@@ -84,6 +84,12 @@ impl Peers {
         self.me
     }
 
+    /// The number of nodes that are up, this one included.
+    pub(crate) fn nodes_up(&self) -> u32 {
+        let others = self.servers.iter().filter(|server| server.health.is_up());
+        others.count().max(1) as u32
+    }
+
     pub(crate) fn cluster(&self) -> arc_swap::Guard<Arc<Cluster>> {
         self.cluster.load()
     }

@@ -9,7 +9,7 @@ use http::{
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
-use levada_access::client_network;
+use levada_access::{access::Access, client_network};
 use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestCacheFields, RequestDirectives,
@@ -41,6 +41,7 @@ use crate::{
     clock,
     compress::{self, CodedCopy, Original},
     connection::head_bounds,
+    crossing,
     effects::Effects,
     failure::{Failed, Failure},
     large, max_forwards,
@@ -84,7 +85,10 @@ async fn answer(
             record.note(&context);
             client = context.client;
             is_get = context.parts.method == Method::GET;
-            route(node, context, &mut record).await
+            match crossing::rules(&context) {
+                None => route(node, context, &mut record).await,
+                Some(access) => Box::pin(bounded(node, access, context, &mut record)).await,
+            }
         }
         Admitted::Answered(response) => Ok(*response),
         Admitted::Purging(message) => {
@@ -103,6 +107,27 @@ async fn answer(
     }
     response.body_mut().take_along(record);
     response
+}
+
+/// Routes a request of a site with rules of access, if they let it pass.
+async fn bounded(
+    node: &Arc<Node>,
+    access: Arc<Access>,
+    mut context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let client = context.client;
+    let granted = match crossing::cross(node, &access, &mut context, record).await {
+        Ok(granted) => granted,
+        Err(answer) => return Ok(crossing::answer(node, client, *answer, record)),
+    };
+    match route(node, context, record).await {
+        Ok(mut response) => {
+            granted.add_to(&mut response);
+            Ok(response)
+        }
+        Err(failed) => Err(granted.failed(failed)),
+    }
 }
 
 /// Whether a client that has a part of the response can request the rest from another node. A response
@@ -188,6 +213,7 @@ fn admit(
         accepts: Accepts::default(),
         cache_use: CacheUse::Full,
         body,
+        body_bound: None,
         head_is_enough,
         anew,
         zero_copy,
@@ -729,8 +755,9 @@ async fn bypass(
     let mut head = node.forwarder.onward(&context, headers);
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
     let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
-    let mut body =
-        context.body.take().map_or(RequestBody::None, |body| RequestBody::client(body, patience));
+    let bound = context.body_bound.take();
+    let read = |body| RequestBody::client(body, bound, patience);
+    let mut body = context.body.take().map_or(RequestBody::None, read);
     let resource = &context.resource;
     if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
         head.subject.key = key;

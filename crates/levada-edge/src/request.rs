@@ -8,6 +8,7 @@ use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
 use levada_http1::ZeroCopyQueue;
 use levada_rules::CacheUse;
+use levada_upstream::BodyBound;
 
 use crate::{client_connection::ClientConnection, resource::Resource};
 
@@ -27,6 +28,8 @@ pub(crate) struct RequestContext {
     pub(crate) cache_use: CacheUse,
     /// The body, if the request has one.
     pub(crate) body: Option<Incoming>,
+    /// The bound of the body, if the site has one.
+    pub(crate) body_bound: Option<BodyBound>,
     /// Whether the head of a large file suffices, without its body.
     pub(crate) head_is_enough: bool,
     /// Whether the stored response is known to be invalid, so that revalidation is useless.

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use http::HeaderValue;
+use levada_access::access::Access;
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
 use levada_types::hash64;
@@ -42,6 +43,8 @@ pub(crate) struct Site {
     pub(crate) retries: RetryBudget,
     /// The queue before the origins.
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
+    /// Who may use it; `None`: everybody, without bounds.
+    pub(crate) access: Option<Arc<Access>>,
 }
 
 /// The parts of a site that are built from its settings.
@@ -85,6 +88,8 @@ impl Site {
         let known = before.and_then(|before| before.classes.clone());
         let classes = known.filter(|known| known.same_as(&settings.classes));
         let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
+        let access = before.and_then(|before| before.access.as_deref());
+        let access = Access::new(&settings.access, access);
         let origin_host = settings.servers.origin_host.as_deref().and_then(|h| h.parse().ok());
         Self {
             id: Self::id_of(&settings),
@@ -96,6 +101,7 @@ impl Site {
             fallbacks: parts.fallbacks,
             origin_host,
             misses,
+            access,
             retries: RetryBudget::new(parts.retry_budget),
             handling: Arc::new(settings.handling.clone()),
             route: parts.route,

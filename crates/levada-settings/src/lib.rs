@@ -6,7 +6,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-pub use levada_access::{tls::Certificate, trust::TrustedProxies};
+pub use levada_access::{
+    access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
+    tls::Certificate,
+    trust::TrustedProxies,
+};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
@@ -200,6 +204,8 @@ pub struct SiteSettings {
     pub handling: Handling,
     /// How large files are served; `None`: like all others.
     pub large: Option<LargeSettings>,
+    /// Who may use the site, and how much of it.
+    pub access: AccessSettings,
     /// The routes of the site.
     pub routes: SiteRoutes,
 }

@@ -50,5 +50,5 @@ pub use pool::set_worker;
 pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
 pub use relay::{AskedRest, NoRest, Relay, Rest};
 pub use request::{Subject, UpstreamHead};
-pub use request_body::{RequestBody, Upload, UploadError};
+pub use request_body::{BodyBound, RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};

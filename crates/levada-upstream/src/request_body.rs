@@ -27,6 +27,9 @@ pub enum UploadError {
     /// The trailer section has a fault.
     #[error("the client's trailers have a fault: {}", .0.as_str())]
     Trailers(Fault),
+    /// It is longer than its bound.
+    #[error("the client's body is too large")]
+    TooLarge,
     /// No piece came for too long.
     #[error("the client sent nothing for too long")]
     Stalled,
@@ -47,8 +50,41 @@ pub struct Upload {
     /// Pieces that were read ahead, and are sent first.
     ahead: VecDeque<Bytes>,
     body: Incoming,
+    bound: Option<BodyBound>,
     stall: Stall,
     progress: Arc<Progress>,
+}
+
+/// The bound of a client's body.
+#[derive(Clone, Debug)]
+pub struct BodyBound {
+    left: u64,
+    exceeded: Arc<AtomicBool>,
+}
+
+impl BodyBound {
+    /// A bound of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self { left: bytes, exceeded: Arc::default() }
+    }
+
+    /// Whether the body has gone beyond it; all copies of a bound know it.
+    pub fn is_exceeded(&self) -> bool {
+        self.exceeded.load(Relaxed)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), UploadError> {
+        match self.left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.exceeded.store(true, Relaxed);
+                Err(UploadError::TooLarge)
+            }
+        }
+    }
 }
 
 /// The progress of a client's body, for the wait for its response.
@@ -102,6 +138,11 @@ impl Upload {
             Poll::Ready(Some(Ok(frame))) => {
                 self.stall.moved();
                 self.progress.moved.store(true, Relaxed);
+                if let (Some(bound), Some(data)) = (&mut self.bound, frame.data_ref())
+                    && let Err(error) = bound.take(data.len())
+                {
+                    return Poll::Ready(Some(Err(error)));
+                }
                 // Over HTTP/1 the guard has checked them.
                 match frame.trailers_ref().map(check_trailers) {
                     Some(Err(fault)) => Poll::Ready(Some(Err(UploadError::Trailers(fault)))),
@@ -116,13 +157,15 @@ impl Upload {
 }
 
 impl RequestBody {
-    /// A client's body. It fails when no piece of it comes for longer than `patience`.
-    pub fn client(body: Incoming, patience: Duration) -> Self {
+    /// A client's body. It fails when no piece of it comes for longer than `patience`, or when it is longer than
+    /// its bound.
+    pub fn client(body: Incoming, bound: Option<BodyBound>, patience: Duration) -> Self {
         if body.is_end_stream() {
             return Self::None;
         }
         let ahead = VecDeque::new();
-        Self::Client(Upload { ahead, body, stall: Stall::new(patience), progress: Arc::default() })
+        let stall = Stall::new(patience);
+        Self::Client(Upload { ahead, body, bound, stall, progress: Arc::default() })
     }
 
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {

@@ -71,6 +71,7 @@ impl Check<'_, '_> {
         let policy = servers.as_ref().map(|servers| &servers.policy);
         self.classes_are_there(policy, site, path);
         let large = self.large(site, path);
+        let access = self.access(&site.clients, path);
         let routes = self.routes(site, default, path);
         let settings = SiteSettings {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
@@ -79,6 +80,7 @@ impl Check<'_, '_> {
             servers: servers?,
             handling: handling?,
             large,
+            access: access?,
             routes: SiteRoutes::default(),
         };
         Some(SiteSettings { routes: routes?, ..settings })

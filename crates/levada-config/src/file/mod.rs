@@ -6,6 +6,7 @@
 //! Every field has a default, required or not, so that a file with mistakes can be read without the
 //! wrong values and checked for everything else. The schema has the required keys.
 
+mod access;
 mod cache;
 mod compress;
 mod handling;
@@ -28,6 +29,7 @@ use super::text::NodeName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use access::{Bandwidth, BasicAuth, Clients, Cors, Limit, LimitScope};
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use handling::{CacheKey, Cookies, CountedQuery, Handling, IgnoredHeader, StripCookies};
@@ -82,6 +84,9 @@ pub struct File {
     /// Keys that all sites and routes inherit: docs/operate/routes.md.
     #[schemars(extend("additionalProperties" = false, "x-page" = "docs/operate/routes.md"))]
     pub defaults: Handling,
+    /// The countries of addresses: a file in MaxMind's format, for rules of `access`. See docs/operate/access.md.
+    #[schemars(length(min = 1), extend("examples" = ["/var/lib/levada/GeoLite2-Country.mmdb"]))]
+    pub country_database: Option<String>,
     /// The sites, one table per group of hosts.
     #[schemars(length(min = 1))]
     pub site: Vec<Site>,

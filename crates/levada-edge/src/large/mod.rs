@@ -186,6 +186,7 @@ impl RequestContext {
             parts: self.parts.clone(),
             cache_use: self.cache_use,
             body: None,
+            body_bound: None,
             head_is_enough: false,
             anew: false,
             // This process reads the pieces.

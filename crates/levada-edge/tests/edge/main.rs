@@ -5,6 +5,7 @@
 
 mod support;
 
+mod access;
 mod admin;
 mod bad_origin;
 mod cache;

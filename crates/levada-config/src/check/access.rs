@@ -1,0 +1,189 @@
+//! Who may use a site, and how much of it: whether limits limit anything, and the files that rules are read from.
+
+use std::{str::FromStr, sync::Arc};
+
+use http::{HeaderName, Method};
+use levada_access::{
+    access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
+    address_list::AddressRule,
+    basic_auth::Users,
+    cors::Cors,
+    country::Countries,
+    rate::RateBounds,
+    referers::Referers,
+};
+
+use super::Check;
+use crate::{
+    file::{self, OneOrMany},
+    tree::Path,
+};
+
+/// The largest size of a country database.
+const LARGEST_DATABASE: u64 = 1 << 30;
+
+impl Check<'_, '_> {
+    pub(super) fn access(&mut self, site: &file::Clients, path: &Path) -> Option<AccessSettings> {
+        let rules = site.access.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let rules: Vec<AddressRule> = rules.iter().map(|rule| rule.0).collect();
+        let countries = self.countries(&rules, &path.key("access"));
+        let list = path.key("limit");
+        let mut limits = Vec::new();
+        for (at, limit) in site.limit.iter().enumerate() {
+            limits.push(self.limit(limit, &list.index(at)));
+        }
+        let basic = site.basic_auth.as_ref();
+        let basic = basic.map(|basic| self.basic_auth(basic, &path.key("basic_auth")));
+        let cors = site.cors.as_ref().map(|cors| self.cors(cors, &path.key("cors")));
+        let kinds = site.referers.as_ref().map(OneOrMany::as_slice);
+        let referers = |kinds: &[crate::text::Referer]| {
+            Referers::new(kinds.iter().map(|kind| kind.0.clone()).collect())
+        };
+        let file::Bandwidth { connection, after, site: whole } = &site.bandwidth;
+        if connection.is_none() && after.0 > 0 {
+            let message = "has no effect without `connection`";
+            self.findings.warning(&path.key("bandwidth").key("after"), message, None);
+        }
+        let connection = connection.map(|rate| rate.0);
+        Some(AccessSettings {
+            rules,
+            countries: countries?,
+            limits: limits.into_iter().collect::<Option<_>>()?,
+            max_body: site.max_body.map(|size| size.0),
+            bandwidth: Bandwidth { connection, after: after.0, site: whole.map(|rate| rate.0) },
+            basic: match basic {
+                Some(basic) => Some(basic?),
+                None => None,
+            },
+            referers: kinds.map(referers),
+            cors: match cors {
+                Some(cors) => Some(cors?),
+                None => None,
+            },
+        })
+    }
+
+    /// The database, if a rule needs it. The outer `None` marks an error.
+    fn countries(&mut self, rules: &[AddressRule], path: &Path) -> Option<Option<Arc<Countries>>> {
+        if !rules.iter().any(AddressRule::needs_country) {
+            return Some(None);
+        }
+        let Some(given) = &self.file.country_database else {
+            let message = "has a rule about countries, and there is no `country_database`";
+            let help = "name a file in MaxMind's format, such as GeoLite2-Country.mmdb".to_owned();
+            self.findings.error(path, message, Some(help));
+            return None;
+        };
+        if let Some(known) = &self.countries {
+            return Some(Some(known.clone()));
+        }
+        let place = self.root.key("country_database");
+        let file = self.directory.join(given);
+        let size = std::fs::metadata(&file).map_or(0, |file| file.len());
+        let content = match std::fs::read(&file) {
+            _ if size > LARGEST_DATABASE => {
+                let message = format!("{} is larger than 1 GiB", file.display());
+                self.findings.error(&place, message, None);
+                return None;
+            }
+            Ok(content) => content,
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", file.display());
+                self.findings.error(&place, message, None);
+                return None;
+            }
+        };
+        match Countries::new(content) {
+            Ok(countries) => {
+                let countries = Arc::new(countries);
+                self.countries = Some(countries.clone());
+                Some(Some(countries))
+            }
+            Err(error) => {
+                self.findings.error(&place, format!("{} {error}", file.display()), None);
+                None
+            }
+        }
+    }
+
+    fn limit(&mut self, limit: &file::Limit, path: &Path) -> Option<LimitSettings> {
+        let file::Limit { key, rate, burst, nodelay, concurrent, keys, scope } = limit;
+        let given = |key: &'static str| self.findings.has(&path.key(key));
+        if !given("rate") && !given("concurrent") {
+            let help = "give `rate`, such as \"10r/s\", or `concurrent`, such as 10".to_owned();
+            self.findings.error(path, "limits nothing", Some(help));
+            return None;
+        }
+        for key in ["burst", "nodelay", "keys", "scope"] {
+            if rate.is_none()
+                && !self.findings.has(&path.key("rate"))
+                && self.findings.has(&path.key(key))
+            {
+                let message = "has no effect without `rate`";
+                self.findings.warning(&path.key(key), message, None);
+            }
+        }
+        let cluster = *scope == file::LimitScope::Cluster;
+        if cluster && self.file.peering.is_none() {
+            let message = "has no effect on a node that stands alone";
+            self.findings.warning(&path.key("scope"), message, None);
+        }
+        let (burst, nodelay) = (*burst, *nodelay);
+        let rate = rate.map(|rate| RateBounds { rate: rate.0, burst, nodelay });
+        let keys = *keys as usize;
+        Some(LimitSettings { key: key.clone()?.0, rate, concurrent: *concurrent, keys, cluster })
+    }
+
+    fn basic_auth(&mut self, basic: &file::BasicAuth, path: &Path) -> Option<BasicSettings> {
+        let path = path.key("users_file");
+        let (file, content) = self.content(basic.users_file.as_deref()?, &path)?;
+        let users = match Users::read(&content) {
+            Ok(users) => users,
+            Err(error) => {
+                let help = "write it with `htpasswd -B`".to_owned();
+                self.findings.error(&path, format!("{}: {error}", file.display()), Some(help));
+                return None;
+            }
+        };
+        if users.is_empty() {
+            let message = format!("{} has no user: nobody can use the site", file.display());
+            self.findings.warning(&path, message, None);
+        }
+        Some(BasicSettings { realm: basic.realm.clone(), users: Arc::new(users) })
+    }
+
+    fn cors(&mut self, cors: &file::Cors, path: &Path) -> Option<Cors> {
+        let origins: Vec<String> =
+            cors.origins.as_ref()?.as_slice().iter().map(|origin| origin.0.clone()).collect();
+        if cors.credentials && origins.iter().any(|origin| origin == "*") {
+            let message = "lets every page on the web use the site in the name of its visitor";
+            let help = "list the origins of your own pages".to_owned();
+            self.findings.warning(&path.key("credentials"), message, Some(help));
+        }
+        let methods = self.names::<Method>(&cors.methods, "a method", &path.key("methods"));
+        let key = path.key("headers");
+        let headers =
+            cors.headers.as_ref().map(|names| self.names::<HeaderName>(names, "a field", &key));
+        let expose = self.names::<HeaderName>(&cors.expose, "a field", &path.key("expose"));
+        let headers = match headers {
+            Some(headers) => Some(headers?),
+            None => None,
+        };
+        let (credentials, max_age) = (cors.credentials, cors.max_age.0);
+        Some(Cors { origins, methods: methods?, headers, expose: expose?, credentials, max_age })
+    }
+
+    /// Names of methods or fields.
+    fn names<T: FromStr>(&mut self, given: &[String], kind: &str, path: &Path) -> Option<Vec<T>> {
+        let mut names = Vec::new();
+        for (at, text) in given.iter().enumerate() {
+            let name = text.parse().ok();
+            if name.is_none() {
+                let message = format!("{text:?} is not the name of {kind}");
+                self.findings.error(&path.index(at), message, None);
+            }
+            names.push(name);
+        }
+        names.into_iter().collect()
+    }
+}

@@ -1,0 +1,157 @@
+//! Keys of `[[site]]` about its clients: who may use it, and how much of it.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::OneOrMany;
+use crate::text::{AddressRule, LimitKey, Rate, Referer, RequestRate, Size, Time, WebOrigin};
+
+/// Who may use a site, and how much of it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct Clients {
+    /// Allow and deny clients by address and country, in nginx's order: the first match decides. See
+    /// docs/operate/access.md.
+    #[schemars(extend("examples" = [["allow 10.0.0.0/8", "deny all"]]))]
+    pub access: Option<OneOrMany<AddressRule>>,
+    /// Limits of requests per key.
+    pub limit: Vec<Limit>,
+    /// The largest body of a request; beyond it, clients get 413.
+    #[schemars(extend("examples" = ["10MiB"]))]
+    pub max_body: Option<Size>,
+    /// Limits of bytes per second in responses.
+    pub bandwidth: Bandwidth,
+    /// Users and passwords.
+    pub basic_auth: Option<BasicAuth>,
+    /// The pages that may embed the site's files, as nginx's `valid_referers`; requests from others get 403.
+    #[schemars(extend("examples" = [["none", "blocked", "server_names", "*.example.com"]]))]
+    pub referers: Option<OneOrMany<Referer>>,
+    /// Pages of other origins that may use the site (CORS).
+    pub cors: Option<Cors>,
+}
+
+/// A limit of requests of one key. See docs/operate/limits.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["key"]))]
+pub struct Limit {
+    /// The part of a request that is counted by: `client`, `client/24`, `header:NAME`, `cookie:NAME`, `path` or
+    /// `site`.
+    #[schemars(extend("examples" = ["client"]))]
+    pub key: Option<LimitKey>,
+    /// Requests per second or minute, as nginx's `limit_req`.
+    #[schemars(extend("examples" = ["10r/s"]))]
+    pub rate: Option<RequestRate>,
+    /// Requests that may come sooner than the rate allows. They wait for their turn.
+    #[schemars(range(max = 1_000_000))]
+    pub burst: u32,
+    /// Whether requests within the burst go on at once.
+    pub nodelay: bool,
+    /// Requests that are served at once, as nginx's `limit_conn`.
+    #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [10]))]
+    pub concurrent: Option<u32>,
+    /// Keys that are remembered for the rate. When they are too many, those with the fewest requests are
+    /// forgotten.
+    #[schemars(range(min = 1024, max = 16_777_216))]
+    pub keys: u32,
+    /// Whether the nodes that are up share the rate and the burst.
+    pub scope: LimitScope,
+}
+
+/// Where a limit of requests counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitScope {
+    /// At each node by itself.
+    #[default]
+    Node,
+    /// In the whole cluster, approximately: each node takes the rate divided by the number of nodes that are up.
+    Cluster,
+}
+
+/// Limits of bytes per time in responses.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bandwidth {
+    /// The rate of each client connection.
+    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["2MiB/s"]))]
+    pub connection: Option<Rate>,
+    /// Bytes of a response that go out before the rate of its connection counts.
+    #[schemars(extend("examples" = ["1MiB"]))]
+    pub after: Size,
+    /// The rate of all responses of the site at this node.
+    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["100MiB/s"]))]
+    pub site: Option<Rate>,
+}
+
+/// Users and passwords, by an htpasswd file.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["users_file"]))]
+pub struct BasicAuth {
+    /// The realm, which browsers show.
+    #[schemars(regex(pattern = "^[ -~]*$"))]
+    pub realm: String,
+    /// The file of users and the hashes of their passwords, as `htpasswd` writes it.
+    #[schemars(length(min = 1), extend("examples" = ["htpasswd"]))]
+    pub users_file: Option<String>,
+}
+
+/// Pages of other origins that may use the site. See docs/operate/access.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["origins"]))]
+pub struct Cors {
+    /// The origins of these pages; `https://*.example.com` for all below a host, `*` for all.
+    #[schemars(extend("examples" = ["https://app.example.com"]))]
+    pub origins: Option<OneOrMany<WebOrigin>>,
+    /// Methods that they may use beside GET, HEAD and POST.
+    #[schemars(extend("examples" = [["PUT", "DELETE"]]))]
+    pub methods: Vec<String>,
+    /// Request fields that they may set. The default is all that they ask for.
+    #[schemars(extend("examples" = [["x-requested-with"]]))]
+    pub headers: Option<Vec<String>>,
+    /// Response fields that they may read.
+    #[schemars(extend("examples" = [["etag"]]))]
+    pub expose: Vec<String>,
+    /// Whether their requests may have cookies and passwords.
+    pub credentials: bool,
+    /// Time for which browsers remember what is allowed.
+    #[schemars(extend("x-maximum" = "1d"))]
+    pub max_age: Time,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self {
+            key: None,
+            rate: None,
+            burst: 0,
+            nodelay: false,
+            concurrent: None,
+            keys: 1 << 16,
+            scope: LimitScope::default(),
+        }
+    }
+}
+
+impl Default for BasicAuth {
+    fn default() -> Self {
+        Self { realm: "Restricted".to_owned(), users_file: None }
+    }
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            origins: None,
+            methods: Vec::new(),
+            headers: None,
+            expose: Vec::new(),
+            credentials: false,
+            max_age: Time(Duration::from_secs(600)),
+        }
+    }
+}
