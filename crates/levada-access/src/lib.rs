@@ -12,6 +12,7 @@
 //! country          the country of an address
 //! limit_key        the keys by which limits tell requests apart
 //! pace             a rate of bytes that many bodies share
+//! pass             redirects to another node that only this cluster can make
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
 //! tls              certificates, and the secrets of peers
@@ -32,6 +33,7 @@ pub mod cors;
 pub mod country;
 pub mod limit_key;
 pub mod pace;
+pub mod pass;
 pub mod password;
 pub mod rate;
 pub mod referers;

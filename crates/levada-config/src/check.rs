@@ -1,8 +1,8 @@
 //! Checks beyond the schema: whether the parts of a configuration fit each other, the policies and
 //! this machine.
 
-mod caching;
 mod access;
+mod caching;
 mod classes;
 mod compress;
 mod files;

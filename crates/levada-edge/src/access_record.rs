@@ -9,19 +9,13 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 use http::{StatusCode, header};
 use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_fetch::Counts;
+use levada_log::access_log::{AccessLine, Log, LogEntry};
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
 use crate::{
-    body_error::BodyError,
-    cache_result::CacheResult,
-    clock::Clock,
-    failure::Failed,
-    log::{AccessLine, Log, LogEntry},
-    metrics::Metrics,
-    request::RequestContext,
-    resource::Resource,
-    settings::LogFormat,
+    body_error::BodyError, cache_result::CacheResult, clock::Clock, failure::Failed,
+    metrics::Metrics, request::RequestContext, resource::Resource, settings::LogFormat,
 };
 
 /// The parts of a node that records are written to.

@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
+use levada_access::pass;
 use levada_fetch::Digest;
 use levada_http1::names_host;
 use levada_store::identity::{without_default_port, without_port};
@@ -14,7 +15,7 @@ use crate::{
     clock,
     failure::Failure,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
-    peers::{Peers, pass},
+    peers::Peers,
     resource::{Piece, Resource},
     settings::Settings,
     sites::{Site, Sites},

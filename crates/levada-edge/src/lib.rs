@@ -42,7 +42,6 @@ mod identify;
 mod label_value;
 mod large;
 mod listener;
-mod log;
 mod max_forwards;
 mod metrics;
 mod node;

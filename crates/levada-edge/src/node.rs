@@ -10,6 +10,7 @@ use levada_access::{
 };
 use levada_announce::Route;
 use levada_handoff::{Front, HandoffBackend};
+use levada_log::access_log::Log;
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use crate::{
     given_up::GivenUpClients,
     identify::Identifier,
     large::Transfers,
-    log::Log,
     metrics::Metrics,
     node_name::NodeName,
     peers::Peers,

@@ -9,7 +9,7 @@ use http::{
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
-use levada_access::{access::Access, client_network};
+use levada_access::{access::Access, client_network, pass};
 use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestCacheFields, RequestDirectives,
@@ -47,7 +47,7 @@ use crate::{
     large, max_forwards,
     node::Node,
     node_name::NodeName,
-    peers::{self, PROBE, Peers},
+    peers::{PROBE, Peers},
     purge::{self, exchange, invalidation},
     request::RequestContext,
     resource::Resource,
@@ -311,7 +311,7 @@ fn redirect_client(peers: &Peers, resource: &Resource, chosen: NodeIndex) -> Pip
     };
     let name = &peers.server(chosen).name;
     let target =
-        peers::pass::issue(secret, name, resource.host(), resource.target(), clock::unix_seconds());
+        pass::issue(secret, name, resource.host(), resource.target(), clock::unix_seconds());
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }

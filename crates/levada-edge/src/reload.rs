@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 
 use crate::{
-    log::Log,
     node::Node,
     settings::{Settings, SettingsReader, SiteSettings},
     site_builder::{SiteBuilder, make_sites},

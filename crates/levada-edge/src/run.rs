@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_access::{client_shares::ClientShares, tls};
+use levada_log::access_log::Log;
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
@@ -16,7 +17,6 @@ use crate::{
     client_connection::ListenerKind,
     connection::ListenerRole,
     listener,
-    log::Log,
     node::{Node, hands_over},
     peers, reload, run_as,
     settings::{PeerTrust, Runtime, Settings, SettingsReader},

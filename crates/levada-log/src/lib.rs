@@ -8,6 +8,8 @@
 //! the lines come, the buffer fills, and further lines are dropped and counted. So are lines whose write
 //! fails: a line that was written in part counts as well.
 
+pub mod access_log;
+
 use std::{
     fs::File,
     io::{self, Write},

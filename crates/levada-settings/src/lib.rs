@@ -16,6 +16,7 @@ pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Stat
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
+pub use levada_log::access_log::{AccessLog, LogFormat};
 pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
@@ -415,24 +416,6 @@ pub struct Limits {
     pub compress_workers: Option<usize>,
     /// Bodies that wait to be compressed.
     pub compress_queue: usize,
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// The file to append to; standard output when `None`.
-    pub path: Option<PathBuf>,
-    /// The format of a line.
-    pub format: LogFormat,
-}
-
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Apache's and nginx's combined format, with times, cache status and decision appended.
-    Combined,
-    /// One JSON object a line, nginx's variable names where they exist.
-    Json,
 }
 
 impl Default for Limits {

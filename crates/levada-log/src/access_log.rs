@@ -3,85 +3,125 @@
 use std::{
     io,
     net::IpAddr,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderValue, Method, StatusCode, Version};
 use levada_fetch::Counts;
-use levada_log::{LineQueue, LogTarget};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::settings::{AccessLog, LogFormat};
+use crate::{LineQueue, LogTarget};
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The file to append to; standard output when `None`.
+    pub path: Option<PathBuf>,
+    /// The format of a line.
+    pub format: LogFormat,
+}
+
+/// The format of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Apache's and nginx's combined format, with times, cache status and decision appended.
+    Combined,
+    /// One JSON object a line, nginx's variable names where they exist.
+    Json,
+}
 
 /// The most time between a request and its line.
 const DELAY: Duration = Duration::from_secs(1);
 
 /// An open access log.
-pub(crate) struct Log {
+pub struct Log {
     lines: LineQueue,
     format: LogFormat,
 }
 
 impl Log {
-    pub(crate) fn open(settings: &AccessLog, dropped: Counter) -> io::Result<Self> {
+    /// Opens the log.
+    pub fn open(settings: &AccessLog, dropped: Counter) -> io::Result<Self> {
         let target = settings.path.clone().map_or(LogTarget::Stdout, LogTarget::File);
         Ok(Self { lines: LineQueue::start(target, DELAY, dropped)?, format: settings.format })
     }
 
-    pub(crate) fn format(&self) -> LogFormat {
+    /// The format of its lines.
+    pub fn format(&self) -> LogFormat {
         self.format
     }
 
-    pub(crate) fn write(&self, line: &str) {
+    /// Writes a line.
+    pub fn write(&self, line: &str) {
         self.lines.push(line);
     }
 
     /// Opens the file anew, which may have been renamed.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.lines.reopen();
     }
 
     /// Waits until all lines are written. A reader that does not read costs a second.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let lines = self.lines.clone();
         let _ = tokio::task::spawn_blocking(move || lines.flush(DELAY)).await;
     }
 }
 
 /// The fields of a log line that nothing else needs.
-pub(crate) struct AccessLine {
-    pub(crate) client: IpAddr,
-    pub(crate) method: Method,
-    pub(crate) scheme: &'static str,
-    pub(crate) host: String,
-    pub(crate) target: String,
-    pub(crate) version: Version,
-    pub(crate) referer: Option<HeaderValue>,
-    pub(crate) user_agent: Option<HeaderValue>,
-    pub(crate) upstream: Option<Arc<str>>,
-    pub(crate) policy: &'static str,
-    pub(crate) failure: Option<&'static str>,
+pub struct AccessLine {
+    /// The client.
+    pub client: IpAddr,
+    /// The method.
+    pub method: Method,
+    /// The scheme.
+    pub scheme: &'static str,
+    /// The host.
+    pub host: String,
+    /// Path and query.
+    pub target: String,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The field `Referer`.
+    pub referer: Option<HeaderValue>,
+    /// The field `User-Agent`.
+    pub user_agent: Option<HeaderValue>,
+    /// The server that answered.
+    pub upstream: Option<Arc<str>>,
+    /// The site's policy.
+    pub policy: &'static str,
+    /// The reason why there is no answer, or not all of it.
+    pub failure: Option<&'static str>,
 }
 
 /// All fields of a log line.
-pub(crate) struct LogEntry<'a> {
-    pub(crate) line: &'a AccessLine,
-    pub(crate) status: StatusCode,
-    pub(crate) bytes: u64,
-    pub(crate) request_time: Duration,
-    pub(crate) cache: &'static str,
-    pub(crate) decision: &'static str,
-    pub(crate) candidates: u32,
-    pub(crate) complete: bool,
+pub struct LogEntry<'a> {
+    /// The fields of the request.
+    pub line: &'a AccessLine,
+    /// The status of the response.
+    pub status: StatusCode,
+    /// Bytes of its body that were sent.
+    pub bytes: u64,
+    /// The time from head to last byte.
+    pub request_time: Duration,
+    /// What the cache did.
+    pub cache: &'static str,
+    /// The reason of the choice of a node.
+    pub decision: &'static str,
+    /// Nodes that were responsible.
+    pub candidates: u32,
+    /// Whether all of the body was sent.
+    pub complete: bool,
     /// The counts of a large file's transfer.
-    pub(crate) pieces: Option<Counts>,
+    pub pieces: Option<Counts>,
 }
 
 impl LogEntry<'_> {
     /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy, decision
     /// and size of the set, and for a large file by the counts of its pieces.
-    pub(crate) fn combined(&self) -> String {
+    pub fn combined(&self) -> String {
         let line = self.line;
         let pieces = self.pieces.map_or_else(String::new, |counts| {
             format!(" pieces={} retries={} hedges={}", counts.pieces, counts.retries, counts.hedges)
@@ -107,7 +147,7 @@ impl LogEntry<'_> {
     }
 
     /// One JSON object, with nginx's variable names where they exist.
-    pub(crate) fn json(&self) -> String {
+    pub fn json(&self) -> String {
         let line = self.line;
         let text = |value: &Option<HeaderValue>| {
             value.as_ref().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
