@@ -148,3 +148,37 @@ fn inherited_mistake_is_reported_once_and_where_it_stands() {
         "[[site.route]]\npath = '/a'\n[[site.route]]\npath = '/b'\n[defaults]\ndebug = true";
     assert_eq!(problem(lines), "defaults.debug: shows every client how nodes are chosen");
 }
+
+#[test]
+fn redirects_that_cannot_be_are_named() {
+    for (lines, expected) in [
+        (
+            "redirect = { to = '/b/{2}' }",
+            "redirect.to: there is no capture {2}: the path of the route has 1",
+        ),
+        ("redirect = { to = '/b/{hots}' }", "redirect.to: there is no variable {hots}"),
+        ("redirect = { to = '/b/{' }", "redirect.to: has a brace without its counterpart"),
+        (
+            "redirect = { to = \"/b\\r\\nX: 1\" }",
+            "redirect.to: cannot be the value of a header field",
+        ),
+        ("redirect = { to = '/b', status = 304 }", "redirect.status: 304 is no redirect"),
+        ("redirect = { to = '/a/b' }", "redirect.to: leads to this route again, and so on"),
+        ("redirect = { to = '/x/../a/b?c' }", "redirect.to: leads to this route again, and so on"),
+        ("redirect = { to = '{uri}' }", "redirect.to: leads to this route again, and so on"),
+        (
+            "redirect = { to = '/b' }\nrespond = {}",
+            "respond: stands beside `redirect`: a route has the one or the other",
+        ),
+        (
+            "respond = { content_type = \"a\\nb\" }",
+            "respond.content_type: cannot be the value of a header field",
+        ),
+    ] {
+        let lines = format!("[[site.route]]\npath = '/a/**'\n{lines}");
+        assert_eq!(problem(&lines), format!("site[0].route[0].{expected}"));
+    }
+    let fine =
+        "[[site.route]]\nscheme = 'http'\nredirect = { to = 'https://{host}{uri}', status = 301 }";
+    assert_eq!(check(fine).report.problems, []);
+}

@@ -296,7 +296,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let url = argument(request, "url").unwrap_or_default();
-    let mut asked = explain::ExplainedRequest::new(&url);
+    let mut asked = levada_settings::explained::ExplainedRequest::new(&url);
     asked.key = argument(request, "key");
     if let Some(client) = argument(request, "client").and_then(|text| text.parse().ok()) {
         asked.client = client;

@@ -66,10 +66,10 @@ mod subject;
 mod tend;
 
 pub use explain::{
-    Candidate, ExplainError, ExplainedRequest, Explanation, PiecePlacement, Pieces, RouteNotTaken,
-    TakenRoute, offline as explain,
+    Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
 pub use levada_access::tls::TlsError;
+pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use levada_settings::{self as settings, SettingsReader};
 pub use run::{Addresses, Counts, Running, run};
 pub use start_error::StartError;

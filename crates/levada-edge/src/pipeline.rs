@@ -232,6 +232,9 @@ async fn route(
         let answer = Box::pin(node.purging.handle_client(resource, &parts.headers)).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
+    if let Some(answer) = &resource.answer {
+        return Ok(respond::route(answer));
+    }
     resource.site.count();
     if large::may_be(&context) {
         let dispatch: Arc<dyn large::Dispatch> = node.clone();

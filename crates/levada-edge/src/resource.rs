@@ -17,7 +17,11 @@ use levada_types::Key;
 
 use levada_redirector::SharedDecider;
 
-use crate::{routes::Routes, settings::Handling, sites::Site};
+use crate::{
+    routes::{Answer, Routes},
+    settings::Handling,
+    sites::Site,
+};
 
 /// The resource that a request is for (RFC 9110 Sec. 3.1): its site, its identity, and what a policy
 /// decides about.
@@ -28,6 +32,8 @@ pub(crate) struct Resource {
     pub(crate) handling: Arc<Handling>,
     /// The route that the request took.
     route: Option<Arc<str>>,
+    /// The answer of that route, if it asks no server.
+    pub(crate) answer: Option<Answer>,
     pub(crate) scheme: &'static str,
     /// The effective request URI (RFC 9110 Sec. 7.1): the text of the cache key. A prefix and a space
     /// precede it for the piece of a file, or for the digest that a client requires. No URI has a
@@ -64,6 +70,7 @@ impl Resource {
             site,
             handling,
             route: None,
+            answer: None,
             scheme,
             identity,
             host_at,
@@ -82,10 +89,10 @@ impl Resource {
         let place = (scheme, self.host());
         let asked = (request.method(), self.target());
         let facts = RequestFacts::new(client, place, asked, request.headers());
-        let Some(route) = routes.find(&facts) else { return self };
+        let Some((route, answer)) = routes.find(&facts) else { return self };
         let handling = route.handling.clone();
         let site = route.site.clone().unwrap_or_else(|| self.site.clone());
-        Self { site, handling, route: Some(route.name.clone()), ..self }
+        Self { site, handling, route: Some(route.name.clone()), answer, ..self }
     }
 
     /// The resource under the key that the rules of its handling make. `headers` are those that the origin
@@ -142,6 +149,7 @@ impl Resource {
             site: self.site.clone(),
             handling: self.handling.clone(),
             route: self.route.clone(),
+            answer: self.answer.clone(),
             scheme: self.scheme,
             key: Key::of(identity.as_bytes()),
             host_at,

@@ -10,6 +10,7 @@ use levada_body::partial;
 use levada_cache::CacheStatus;
 use levada_policy::Pick;
 use levada_redirector::ChosenServer;
+use levada_rules::RouteAnswer;
 
 use crate::{
     body::{ResponseBody, Source},
@@ -157,6 +158,25 @@ pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> 
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     response
+}
+
+/// The answer of a route that asks no server.
+pub(crate) fn route(
+    (answer, location): &(RouteAnswer, Option<HeaderValue>),
+) -> Response<ResponseBody> {
+    match answer {
+        RouteAnswer::Redirect { status, .. } => {
+            let mut response = plain(*status, String::new());
+            let location = location.clone().map(|location| (LOCATION, location));
+            response.headers_mut().extend(location);
+            response
+        }
+        RouteAnswer::Respond { status, content_type, body } => {
+            let mut response = plain(*status, body.clone());
+            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
+            response
+        }
+    }
 }
 
 /// The answer to `OPTIONS *`, which asks about the node as a whole (RFC 9110 Sec. 9.3.7).

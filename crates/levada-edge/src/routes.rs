@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use levada_rules::{RequestFacts, RouteTable};
+use http::HeaderValue;
+use levada_rules::{RequestFacts, RouteAnswer, RouteTable};
 
 use crate::{
     settings::{Handling, SiteRoutes},
@@ -15,9 +16,13 @@ pub(crate) struct Routes {
     all: Vec<ActiveRoute>,
 }
 
+/// The answer of a route, and the URL that it sends the client to.
+pub(crate) type Answer = Arc<(RouteAnswer, Option<HeaderValue>)>;
+
 /// A route and what its requests get.
 pub(crate) struct ActiveRoute {
     pub(crate) name: Arc<str>,
+    answer: Option<RouteAnswer>,
     pub(crate) handling: Arc<Handling>,
     /// The route's own servers at work; `None`: those of the site.
     pub(crate) site: Option<Arc<Site>>,
@@ -33,7 +38,7 @@ impl Routes {
                 Some(site) => site.handling.clone(),
                 None => Arc::new(route.handling.clone()),
             };
-            ActiveRoute { name: route.name.clone(), handling, site }
+            ActiveRoute { name: route.name.clone(), answer: route.answer.clone(), handling, site }
         });
         let all: Vec<ActiveRoute> = routes.collect();
         (!all.is_empty()).then(|| Self { table: settings.table.clone(), all })
@@ -44,7 +49,15 @@ impl Routes {
         self.all[number].site.as_ref()
     }
 
-    pub(crate) fn find(&self, facts: &RequestFacts<'_>) -> Option<&ActiveRoute> {
-        self.table.find(facts).map(|number| &self.all[number])
+    /// The route that a request takes, and its answer if it asks no server.
+    pub(crate) fn find(&self, facts: &RequestFacts<'_>) -> Option<(&ActiveRoute, Option<Answer>)> {
+        let number = self.table.find(facts)?;
+        let route = &self.all[number];
+        let conditions = &self.table.routes()[number];
+        let answer = route
+            .answer
+            .as_ref()
+            .map(|answer| Arc::new((answer.clone(), answer.location(conditions, facts))));
+        Some((route, answer))
     }
 }

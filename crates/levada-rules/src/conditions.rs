@@ -141,6 +141,23 @@ impl Conditions {
         checks.iter().find(|(_, holds)| !holds()).map(|(condition, _)| *condition)
     }
 
+    /// The number of captures that every request has: those of the expression, or else one for each star.
+    pub fn captures(&self) -> usize {
+        match &self.path_regex {
+            Some(regex) => regex.captures(),
+            None => self.paths.iter().map(PathPattern::captures).min().unwrap_or(0),
+        }
+    }
+
+    /// The parts of the path that are captured.
+    pub(crate) fn capture<'f>(&self, facts: &'f RequestFacts<'_>) -> Vec<&'f str> {
+        let captured = match &self.path_regex {
+            Some(regex) => regex.capture(&facts.path),
+            None => self.paths.iter().find_map(|path| path.capture(&facts.path)),
+        };
+        captured.unwrap_or_default()
+    }
+
     /// Whether a request's path alone decides.
     fn is_about_path_only(&self) -> bool {
         self.path_regex.is_none()

@@ -7,10 +7,12 @@
 //! facts ──► NormalPath     the path that rules compare: decoded, without dot segments
 //! route ──► RouteTable     the first route whose Conditions hold, found by an index
 //!           Conditions     path (PathPattern, PathRegex), host, method, fields, query, cookies, client
+//! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! ```
 
+mod answer;
 mod caching;
 mod conditions;
 mod device;
@@ -21,7 +23,9 @@ mod pattern;
 mod prefixes;
 mod selector;
 mod table;
+mod template;
 
+pub use answer::RouteAnswer;
 pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
@@ -31,3 +35,4 @@ pub use normal_path::normal_path;
 pub use pattern::{PathPattern, PathRegex, PatternError, TextPattern};
 pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
+pub use template::{Template, TemplateError, VARIABLES};

@@ -4,6 +4,8 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
+pub mod explained;
+
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use levada_access::{
@@ -21,7 +23,7 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
-pub use levada_rules::{CachingRules, KeyRules, QueryRule, RouteTable, Selector};
+pub use levada_rules::{CachingRules, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector};
 pub use levada_store::{CacheSettings, DiskCache};
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
@@ -305,6 +307,8 @@ pub struct SiteRoute {
     pub name: Arc<str>,
     /// How its requests are handled.
     pub handling: Handling,
+    /// Its answer, if it asks no server.
+    pub answer: Option<RouteAnswer>,
     /// Its servers; `None`: the site's.
     pub servers: Option<SiteServers>,
 }

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use http::{HeaderName, Method};
-use levada_edge::settings::{PolicyChoice, SiteRoute, SiteRoutes};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use levada_edge::settings::{PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
-    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, TextPattern,
+    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, Template,
+    TemplateError, TextPattern, VARIABLES,
 };
 
 use super::{Check, levels::KeyLevels};
@@ -33,7 +34,16 @@ impl Check<'_, '_> {
             let place = list.index(at);
             let conditions = self.conditions(route, &place);
             let settings = self.route_of_site((at, route), (site, path), default, &own);
-            routes.push(conditions.zip(settings));
+            let Some(conditions) = conditions else {
+                routes.push(None);
+                continue;
+            };
+            let answer = self.answer(route, &conditions, &place);
+            routes.push(
+                settings
+                    .zip(answer)
+                    .map(|(settings, answer)| (conditions, SiteRoute { answer, ..settings })),
+            );
         }
         let routes: Option<Vec<(Conditions, SiteRoute)>> = routes.into_iter().collect();
         let (conditions, all): (Vec<_>, Vec<_>) = routes?.into_iter().unzip();
@@ -67,7 +77,76 @@ impl Check<'_, '_> {
         };
         let handling = self.handling(&route.handling, &levels)?;
         let name = route.name.clone().unwrap_or_else(|| (at + 1).to_string());
-        Some(SiteRoute { name: name.into(), handling, servers })
+        Some(SiteRoute { name: name.into(), handling, answer: None, servers })
+    }
+
+    /// The outer `None` marks an error, the inner a route that asks a server.
+    fn answer(
+        &mut self,
+        route: &file::SiteRoute,
+        conditions: &Conditions,
+        path: &Path,
+    ) -> Option<Option<RouteAnswer>> {
+        match (&route.redirect, &route.respond) {
+            (None, None) => Some(None),
+            (Some(redirect), None) => {
+                let path = path.key("redirect");
+                self.redirect(redirect, conditions, &path).map(Some)
+            }
+            (None, Some(respond)) => self.respond(respond, &path.key("respond")).map(Some),
+            (Some(_), Some(_)) => {
+                let message = "stands beside `redirect`: a route has the one or the other";
+                self.findings.error(&path.key("respond"), message, None);
+                None
+            }
+        }
+    }
+
+    fn redirect(
+        &mut self,
+        redirect: &file::Redirect,
+        conditions: &Conditions,
+        path: &Path,
+    ) -> Option<RouteAnswer> {
+        let text = redirect.to.as_ref()?;
+        if HeaderValue::from_str(text).is_err() {
+            let message = "cannot be the value of a header field";
+            self.findings.error(&path.key("to"), message, None);
+            return None;
+        }
+        let to = Template::parse(text, conditions);
+        let to = to.map_err(|error| {
+            let help = match &error {
+                TemplateError::Brace => "write `{{` for a brace".to_owned(),
+                _ => format!("there are {VARIABLES}"),
+            };
+            self.findings.error(&path.key("to"), error.to_string(), Some(help));
+        });
+        let status = StatusCode::from_u16(redirect.status).ok();
+        let status = status.filter(|status| [301, 302, 303, 307, 308].contains(&status.as_u16()));
+        if status.is_none() {
+            let message = format!("{} is no redirect", redirect.status);
+            let help = "301, 302, 303, 307 or 308".to_owned();
+            self.findings.error(&path.key("status"), message, Some(help));
+        }
+        let answer = RouteAnswer::Redirect { status: status?, to: to.ok()? };
+        if answer.is_loop(conditions) {
+            let message = "leads to this route again, and so on";
+            let help = "let a route before this one take the target, or exclude it".to_owned();
+            self.findings.error(&path.key("to"), message, Some(help));
+            return None;
+        }
+        Some(answer)
+    }
+
+    fn respond(&mut self, respond: &file::Respond, path: &Path) -> Option<RouteAnswer> {
+        let status = StatusCode::from_u16(respond.status).ok()?;
+        let Ok(content_type) = HeaderValue::try_from(&respond.content_type) else {
+            let message = "cannot be the value of a header field";
+            self.findings.error(&path.key("content_type"), message, None);
+            return None;
+        };
+        Some(RouteAnswer::Respond { status, content_type, body: respond.body.clone() })
     }
 
     /// Checks that no two routes have the same name.

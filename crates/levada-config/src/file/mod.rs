@@ -44,7 +44,7 @@ pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
 pub use site::{Delivery, HealthCheck, Misses, ProxyProtocol, Site, SiteServers};
-pub use site_route::{ClientScheme, FieldMatch, SiteRoute};
+pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
 pub use trusted::Trusted;
 pub use values::OneOrMany;
 

@@ -40,12 +40,55 @@ pub struct SiteRoute {
     pub cookie: BTreeMap<String, FieldMatch>,
     /// The client's address, or prefixes of it.
     pub client: Option<OneOrMany<Prefix>>,
+    /// Sends the client to another URL.
+    pub redirect: Option<Redirect>,
+    /// A fixed response.
+    pub respond: Option<Respond>,
     /// Servers of its own, completed by the keys of the site.
     #[serde(flatten)]
     pub servers: SiteServers,
     /// How its requests are handled, completed by the keys of the site.
     #[serde(flatten)]
     pub handling: Handling,
+}
+
+/// A redirect.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["to"]))]
+pub struct Redirect {
+    /// The URL, with variables: docs/operate/routes.md.
+    #[schemars(length(min = 1), extend("examples" = ["https://{host}{uri}"]))]
+    pub to: Option<String>,
+    /// 301, 302, 303, 307 or 308.
+    #[schemars(range(min = 301, max = 308))]
+    pub status: u16,
+}
+
+/// A fixed response.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Respond {
+    /// Its status.
+    #[schemars(range(min = 200, max = 599))]
+    pub status: u16,
+    /// The media type of its body.
+    pub content_type: String,
+    /// Its body.
+    pub body: String,
+}
+
+impl Default for Redirect {
+    fn default() -> Self {
+        Self { to: None, status: 302 }
+    }
+}
+
+impl Default for Respond {
+    fn default() -> Self {
+        let content_type = "text/plain; charset=utf-8".to_owned();
+        Self { status: 200, content_type, body: String::new() }
+    }
 }
 
 /// The scheme that a client used.

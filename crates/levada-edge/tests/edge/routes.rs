@@ -1,6 +1,6 @@
 //! Routes of a site: `[[site.route]]`.
 
-use crate::support::{Origin, Reply, alone, get, get_with, nodes::sites, settled};
+use crate::support::{Origin, Reply, alone, get, get_with, nodes::Cluster, nodes::sites, settled};
 
 /// A site with these lines, before the origin.
 fn site(origin: &Origin, lines: &str) -> String {
@@ -77,4 +77,72 @@ async fn first_route_that_matches_counts() {
     }
     assert_eq!((origin.hits("/img/private/a"), origin.hits("/img/a")), (2, 1));
     settled(&node).await;
+}
+
+#[tokio::test]
+async fn route_answers_with_a_redirect_or_a_fixed_response() {
+    let origin = Origin::start().await;
+    let text = site(
+        &origin,
+        "[[site.route]]
+         path = '/old/**'
+         redirect = { to = 'https://{host}/new/{1}?{query}', status = 308 }
+         [[site.route]]
+         path = '/robots.txt'
+         respond = { body = 'none', content_type = 'text/x-robots' }
+         [[site.route]]
+         host = 'a.test'
+         path_regex = '^/user/(?<id>[0-9]+)$'
+         redirect = { to = '/u/{id}' }",
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    let answer = get(at, "/old/a%0d%0aX:b?q=1").await;
+    assert_eq!(answer.status, 308);
+    assert_eq!(answer.field("location"), "https://a.test/new/a%0D%0AX:b?q=1");
+    assert_eq!(answer.header("x"), None);
+    let answer = get(at, "/robots.txt").await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "none"));
+    assert_eq!(answer.field("content-type"), "text/x-robots");
+    let answer = get(at, "/user/7").await;
+    assert_eq!((answer.status, answer.field("location").as_str()), (302, "/u/7"));
+    assert_eq!(origin.total(), 0, "no server is asked");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn nodes_of_a_cluster_find_the_same_route() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    origin.otherwise(|_| Reply::ok("site"));
+    other.otherwise(|_| Reply::ok("route"));
+    let text = site(
+        &origin,
+        &format!(
+            "[[site.route]]
+             path = '/gone'
+             redirect = {{ to = '/here' }}
+             [[site.route]]
+             path = '/api/**'
+             header = {{ 'X-Beta' = '1' }}
+             client = '127.0.0.0/8'
+             origin = 'http://{}'
+             default_ttl = '1h'",
+            other.address
+        ),
+    );
+    let cluster = Cluster::start(2, origin.address, |settings| settings.sites = sites(&text)).await;
+    let beta = [("x-beta", "1")];
+    for number in 0..16 {
+        let path = format!("/api/{number}");
+        for node in [0, 1, 0, 1] {
+            let answer = get_with(cluster.client(node), &path, &beta).await;
+            assert_eq!(answer.text(), "route", "{path} at {node}");
+        }
+        assert_eq!(other.hits(&path), 1, "the cluster asks once for {path}");
+    }
+    assert_eq!(origin.total(), 0);
+    for node in 0..2 {
+        assert_eq!(get(cluster.client(node), "/gone").await.field("location"), "/here");
+        assert_eq!(get(cluster.client(node), "/api/x").await.text(), "site");
+    }
+    cluster.settled().await;
 }

@@ -1,0 +1,98 @@
+//! A request that an operator asks about, and the route of a site that it takes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use levada_rules::{RequestFacts, Scheme};
+use serde::Serialize;
+
+use crate::{Handling, SiteRoutes};
+
+/// The request that is explained: a GET.
+#[derive(Clone, Debug)]
+pub struct ExplainedRequest {
+    /// The absolute URL.
+    pub url: String,
+    /// The value that the site takes its key from, if that is not the URL.
+    pub key: Option<String>,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The header fields.
+    pub headers: HeaderMap,
+}
+
+impl ExplainedRequest {
+    /// A request from this machine, without header fields.
+    pub fn new(url: &str) -> Self {
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self { url: url.to_owned(), key: None, client, headers: HeaderMap::new() }
+    }
+
+    /// Adds a field, written as `Name: value`; whether it is one.
+    pub fn add_header(&mut self, line: &str) -> bool {
+        let field = line.split_once(':').and_then(|(name, value)| {
+            let name = HeaderName::try_from(name.trim()).ok()?;
+            Some((name, HeaderValue::try_from(value.trim()).ok()?))
+        });
+        field.map(|(name, value)| self.headers.append(name, value)).is_some()
+    }
+
+    /// The text of the key under this handling.
+    pub fn keyed(&self, handling: &Handling, identity: String) -> String {
+        let Some(rules) = &handling.caching else { return identity };
+        let host_at = identity.find("://").map_or(0, |at| at + 3);
+        let path_at = identity[host_at..].find('/').map_or(identity.len(), |at| host_at + at);
+        rules.keyed(&identity, path_at, &self.headers).0
+    }
+
+    /// The first route of the site that takes the request.
+    pub fn routed(&self, routes: &SiteRoutes, identity: &str, host: &str) -> Option<TakenRoute> {
+        if routes.all.is_empty() {
+            return None;
+        }
+        let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
+        let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
+        let target = &rest[rest.find('/').unwrap_or(rest.len())..];
+        let asked = (&Method::GET, target);
+        let facts = RequestFacts::new(self.client, (scheme, host), asked, &self.headers);
+        let taken = routes.table.find(&facts);
+        let tried = routes.table.routes().iter().zip(&routes.all);
+        let tried = tried.take(taken.unwrap_or(routes.all.len()));
+        let not_taken = tried.filter_map(|(conditions, route)| {
+            let failed = conditions.first_that_fails(&facts)?;
+            Some(RouteNotTaken { name: route.name.to_string(), because: failed.as_str() })
+        });
+        Some(TakenRoute {
+            number: taken,
+            name: taken.map(|number| routes.all[number].name.to_string()),
+            handling: match taken {
+                Some(number) => routes.all[number].handling.in_words(),
+                None => Vec::new(),
+            },
+            before: not_taken.collect(),
+        })
+    }
+}
+
+/// The route that a request takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenRoute {
+    /// Its number, from 0.
+    #[serde(skip)]
+    pub number: Option<usize>,
+    /// Its name; `None` if no route takes the request.
+    pub name: Option<String>,
+    /// How it handles requests.
+    pub handling: Vec<String>,
+    /// The routes before it, or all of them.
+    pub before: Vec<RouteNotTaken>,
+}
+
+/// A route that does not take a request.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteNotTaken {
+    /// Its name.
+    pub name: String,
+    /// The matcher that does not hold.
+    pub because: &'static str,
+}
